@@ -1,0 +1,3 @@
+"""MySQL's row changes into Kafka, in closed and accounted windows."""
+
+__version__ = "0.1.0"

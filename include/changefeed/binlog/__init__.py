@@ -1,0 +1,1 @@
+"""Bytes of a binlog -> events -> text: framing, table maps, column codecs, row programs, the kernel."""

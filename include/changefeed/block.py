@@ -1,0 +1,104 @@
+"""Finished messages in one binary value: what decoding hands to publishing, through Spark.
+
+Blocks are shuffled, not rows: a Python object per message would cost more than decoding it. The layout is
+little-endian and aligned, so that either side reads its arrays in place:
+
+    u64 count
+    u64 positions[count]       start of the event in the slice's file
+    u64 sequences[count]       row within the event << 2 | step
+    u32 ends[count][4]         where key, value, event id and GTID end in data; each begins where the last ended
+    u8  nulls[count]           1: no key (null), 2: no value (tombstone)
+    u8  data[]
+
+`row` counts a binlog event's rows from 0 (those of a compressed transaction together, as they share a position).
+`step` tells apart the messages that one row makes: the change, its tombstone, and the create after a change of key.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+NULL_KEY = 1
+NULL_VALUE = 2
+
+
+class Step(IntEnum):
+    """Which of the messages of one row change."""
+
+    CHANGE = 0
+    TOMBSTONE = 1
+    CREATE = 2
+
+
+@dataclass(frozen=True)
+class Message:
+    """One Kafka record to be; ``event_id`` is ``server_uuid/file:position/row`` and, past the first step, ``/step``."""
+
+    position: int
+    sequence: int
+    key: bytes | None
+    value: bytes | None
+    event_id: bytes
+    gtid: bytes
+
+
+@dataclass(frozen=True)
+class Block:
+    """Messages of one topic-partition out of one slice, in binlog order; ``number`` orders a slice's blocks."""
+
+    topic: str
+    partition: int
+    file: str
+    slice: int
+    number: int
+    payload: bytes
+
+    def messages(self) -> Iterator[Message]:
+        return unpack(self.payload)
+
+
+def sequence_of(row: int, step: Step) -> int:
+    return row << 2 | step
+
+
+def pack(messages: Iterable[Message]) -> bytes:
+    """The binary value of ``messages``, in their order."""
+    positions, sequences, ends = array("Q"), array("Q"), array("I")
+    nulls, data = bytearray(), bytearray()
+    for message in messages:
+        positions.append(message.position)
+        sequences.append(message.sequence)
+        for part in (message.key, message.value, message.event_id, message.gtid):
+            if part:
+                data += part
+            ends.append(len(data))
+        nulls.append((NULL_KEY if message.key is None else 0) | (NULL_VALUE if message.value is None else 0))
+    count = struct.pack("<Q", len(positions))
+    return b"".join((count, positions.tobytes(), sequences.tobytes(), ends.tobytes(), bytes(nulls), bytes(data)))
+
+
+def unpack(payload: bytes) -> Iterator[Message]:
+    """The messages of a binary value, in order."""
+    (count,) = struct.unpack_from("<Q", payload)
+    view = memoryview(payload)
+    at = 8
+    positions = view[at : (at := at + 8 * count)].cast("Q")
+    sequences = view[at : (at := at + 8 * count)].cast("Q")
+    ends = view[at : (at := at + 16 * count)].cast("I")
+    nulls = view[at : (at := at + count)]
+    begin = at
+    for index in range(count):
+        key_end, value_end, id_end, gtid_end = (at + end for end in ends[4 * index : 4 * index + 4])
+        yield Message(
+            positions[index],
+            sequences[index],
+            None if nulls[index] & NULL_KEY else payload[begin:key_end],
+            None if nulls[index] & NULL_VALUE else payload[key_end:value_end],
+            payload[value_end:id_end],
+            payload[id_end:gtid_end],
+        )
+        begin = gtid_end

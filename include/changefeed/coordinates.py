@@ -1,0 +1,65 @@
+"""Where in a binlog: the byte position of an event boundary in a numbered file."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import total_ordering
+
+from changefeed.errors import SettingsError
+
+_FILE = re.compile(r"(?P<base>.+)\.(?P<number>\d{6,})\Z")
+
+FIRST_POSITION = 4
+"""Position of a file's first event: the magic number takes four bytes."""
+
+
+@total_ordering
+@dataclass(frozen=True)
+class BinlogCoordinates:
+    """A byte position in a binlog file, ordered by the file's number and then by position.
+
+    Names are never compared as strings: ``bin.1000000`` comes after ``bin.999999``. Coordinates of
+    different base names have no order; comparing them raises ``ValueError``, because it means that the
+    source was reset or renamed.
+    """
+
+    file: str
+    position: int
+
+    def __post_init__(self) -> None:
+        if not _FILE.match(self.file):
+            raise SettingsError(f"binlog file {self.file!r} has no number at its end, as in 'binlog.000012'")
+        if self.position < 0:
+            raise SettingsError(f"binlog position {self.position} is negative")
+
+    @classmethod
+    def parse(cls, text: str) -> BinlogCoordinates:
+        """Read ``file:position``; raises SettingsError for anything else."""
+        file, colon, position = text.rpartition(":")
+        if not colon or not position.isdigit():
+            raise SettingsError(f"{text!r} is not binlog coordinates: wanted FILE:POSITION, as in 'binlog.000012:4077'")
+        return cls(file, int(position))
+
+    @property
+    def base(self) -> str:
+        """The file's name without its number: what `log_bin_basename` ends in."""
+        return self.file.rpartition(".")[0]
+
+    @property
+    def number(self) -> int:
+        return int(self.file.rpartition(".")[2])
+
+    def has_reached(self, other: BinlogCoordinates) -> bool:
+        """Whether a reader that stands here has read everything before ``other``."""
+        return self >= other
+
+    def __lt__(self, other: object) -> bool:
+        if not isinstance(other, BinlogCoordinates):
+            return NotImplemented
+        if self.base != other.base:
+            raise ValueError(f"binlogs {self.file!r} and {other.file!r} have no order: their base names differ")
+        return (self.number, self.position) < (other.number, other.position)
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.position}"

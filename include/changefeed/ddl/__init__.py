@@ -1,0 +1,1 @@
+"""What a statement does to which tables."""

@@ -1,0 +1,94 @@
+"""Everything that changefeed raises on purpose.
+
+::
+
+    ChangefeedError
+    ├── TerminalError             a retry cannot help: Airflow fails the task at once
+    │   ├── SettingsError         a pipeline's YAML, an argument or an environment variable is wrong
+    │   ├── SourceError           the server refuses us, or cannot be read as it is set up
+    │   │   └── BinlogGoneError   the binlog that is needed is not on the server
+    │   ├── BinlogFormatError     bytes of a binlog that cannot be decoded, with their coordinates
+    │   ├── SchemaError           names or types of a table's columns are unknown or contradict the binlog
+    │   ├── TopicError            a topic cannot be made, named or written as the pipeline wants
+    │   ├── BadRecordError        a record that Kafka does not take: too large, no such topic
+    │   ├── AccountingError       a window's bytes or rows do not add up
+    │   └── CheckpointError       a checkpoint that cannot be read, or may not be moved
+    │       └── StaleCheckpointError   somebody else moved it first
+    └── RetryableError            the same call may succeed later
+        ├── SourceUnavailableError     the server cannot be reached, or the connection was lost
+        ├── BrokerUnavailableError     Kafka cannot be reached, or refused for now
+        ├── FencedError                a newer attempt of the same pipeline took over
+        └── PipelineBusyError          another run of this pipeline is under way
+
+Each message says what was wanted, what was found, what it means and what to do. Values are quoted.
+"""
+
+from __future__ import annotations
+
+
+class ChangefeedError(Exception):
+    """Root of the tree."""
+
+
+class TerminalError(ChangefeedError):
+    """A retry cannot help: somebody has to change something first."""
+
+
+class SettingsError(TerminalError):
+    """A setting is wrong; the message names its place and the nearest valid one."""
+
+
+class SourceError(TerminalError):
+    """The server refuses us, or cannot be read as it is set up."""
+
+
+class BinlogGoneError(SourceError):
+    """The binlog that is needed is not on the server: purged, renamed, reset or restored."""
+
+
+class BinlogFormatError(TerminalError):
+    """Bytes of a binlog that cannot be decoded; the message names their coordinates."""
+
+
+class SchemaError(TerminalError):
+    """A table's columns are unknown, or contradict what the binlog says of them."""
+
+
+class TopicError(TerminalError):
+    """A topic cannot be made, named or written as the pipeline wants it."""
+
+
+class BadRecordError(TerminalError):
+    """A record that Kafka does not take; the message names table, key and coordinates."""
+
+
+class AccountingError(TerminalError):
+    """The bytes or rows of a window do not add up; the checkpoint stays where it is."""
+
+
+class CheckpointError(TerminalError):
+    """A checkpoint that cannot be read, or may not be moved as asked."""
+
+
+class StaleCheckpointError(CheckpointError):
+    """The checkpoint is no longer where this run found it: another run moved it."""
+
+
+class RetryableError(ChangefeedError):
+    """The same call may succeed later."""
+
+
+class SourceUnavailableError(RetryableError):
+    """The server cannot be reached, or the connection to it was lost."""
+
+
+class BrokerUnavailableError(RetryableError):
+    """Kafka cannot be reached, or refused for now."""
+
+
+class FencedError(RetryableError):
+    """A newer attempt of the same pipeline took over this one's transactional id."""
+
+
+class PipelineBusyError(RetryableError):
+    """Another run of this pipeline is under way."""

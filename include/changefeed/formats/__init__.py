@@ -1,0 +1,1 @@
+"""Row change -> message: one module a wire format."""

@@ -1,0 +1,86 @@
+"""What a format says of a message: literal text with slots in it, and how column values are written.
+
+A template is data, so that two engines run the same one: the kernel turns it into ops and literals of a row
+program, and `formats.render` fills it in plain Python for the reference reader.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal, Protocol
+
+from changefeed.schema import TableSchema
+
+Op = Literal["c", "u", "d"]
+
+
+class Slot(StrEnum):
+    """A place in a template that differs from row to row. JSON text, without quotes around it unless said."""
+
+    BEFORE = "before"
+    """The before image as a JSON object; `null` where the op has none."""
+    AFTER = "after"
+    """The after image as a JSON object; `null` where the op has none."""
+    KEY = "key"
+    """The primary key's columns as a JSON object."""
+    FILE = "file"
+    """Binlog file name, unquoted."""
+    POSITION = "position"
+    """Start of the event in the file."""
+    ROW = "row"
+    """Row number within the event, from 0."""
+    GTID = "gtid"
+    """GTID as a JSON string, or `null`."""
+    SERVER_ID = "server_id"
+    """server_id of the event's origin."""
+    TS_SECONDS = "ts_seconds"
+    """Timestamp of the event in seconds since 1970: follow it by a literal `000` for milliseconds."""
+    QUERY = "query"
+    """Text of the statement (ROWS_QUERY) as a JSON string, or `null`."""
+
+
+Template = tuple[str | Slot, ...]
+"""Literal JSON text (UTF-8) and slots, in order."""
+
+
+@dataclass(frozen=True)
+class ValueStyle:
+    """How column values are written as JSON.
+
+    decimal: "string" keeps all digits; "double" is a JSON number; "precise" is Connect's two's complement bytes
+    in base64. temporal: "iso" is ISO 8601 text (zero and partial dates included, TIMESTAMP in UTC with Z, TIME
+    as [-]HHH:MM:SS[.ffffff]); "epoch" are Debezium's adaptive numbers (days; ms for precision 0-3, else µs).
+    binary: text for BINARY, BLOB and the like. bigint_unsigned: "number", or "string" for readers with doubles.
+    json: "text" puts the document's text in a JSON string, "inline" puts the document itself.
+    """
+
+    decimal: Literal["string", "double", "precise"] = "string"
+    temporal: Literal["iso", "epoch"] = "iso"
+    binary: Literal["base64", "hex"] = "base64"
+    bigint_unsigned: Literal["number", "string"] = "number"
+    json: Literal["text", "inline"] = "text"
+
+
+class Format(Protocol):
+    """One wire format.
+
+    BIT is an unsigned number, SET "a,b", ENUM its label ("" for the invalid value 0), YEAR a number, geometry
+    `{"srid":…,"wkb":"base64"}`, VECTOR an array of numbers, MariaDB's UUID and INET4/6 their text.
+    """
+
+    @property
+    def style(self) -> ValueStyle: ...
+
+    @property
+    def tombstones(self) -> bool:
+        """Whether a delete of a row with a key is followed by a message with that key and no value."""
+        ...
+
+    def key(self, table: TableSchema) -> Template | None:
+        """The message key; None for a table without a primary key: its messages have a null key."""
+        ...
+
+    def value(self, table: TableSchema, op: Op) -> Template:
+        """The message value for a row change of ``op``."""
+        ...

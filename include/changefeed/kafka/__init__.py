@@ -1,0 +1,1 @@
+"""Topics, transactional publishing, and the commit log."""

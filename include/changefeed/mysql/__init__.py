@@ -1,0 +1,1 @@
+"""The connection to a MySQL or MariaDB server: preflight, head, binlog list, dump stream, schema."""

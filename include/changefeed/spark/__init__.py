@@ -1,0 +1,1 @@
+"""The ingest flow: slices -> blocks -> topics."""

@@ -1,0 +1,108 @@
+"""The closed piece of a binlog that one run publishes, and the slices it is decoded in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from changefeed.coordinates import FIRST_POSITION, BinlogCoordinates
+from changefeed.errors import BinlogGoneError
+
+
+@dataclass(frozen=True)
+class BinlogFile:
+    """One line of SHOW BINARY LOGS."""
+
+    name: str
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Window:
+    """Half-open ``[start, head)`` of one source's binlog; both ends are commit boundaries.
+
+    ``number`` counts a pipeline's windows from 1. ``frozen_at_ms`` is when ``head`` was read; it is part of the
+    window, so that a retry makes the same messages.
+    """
+
+    pipeline: str
+    number: int
+    server_uuid: str
+    start: BinlogCoordinates
+    head: BinlogCoordinates
+    start_gtids: str
+    head_gtids: str
+    frozen_at_ms: int
+
+    @property
+    def is_empty(self) -> bool:
+        return self.start == self.head
+
+    def to_json(self) -> dict[str, str | int]:
+        """Plain values for an XCom, an argument or a manifest; `from_json` reads them back."""
+        return {
+            "pipeline": self.pipeline,
+            "number": self.number,
+            "server_uuid": self.server_uuid,
+            "start": str(self.start),
+            "head": str(self.head),
+            "start_gtids": self.start_gtids,
+            "head_gtids": self.head_gtids,
+            "frozen_at_ms": self.frozen_at_ms,
+        }
+
+    @classmethod
+    def from_json(cls, values: dict[str, str | int]) -> Window:
+        return cls(
+            pipeline=str(values["pipeline"]),
+            number=int(values["number"]),
+            server_uuid=str(values["server_uuid"]),
+            start=BinlogCoordinates.parse(str(values["start"])),
+            head=BinlogCoordinates.parse(str(values["head"])),
+            start_gtids=str(values["start_gtids"]),
+            head_gtids=str(values["head_gtids"]),
+            frozen_at_ms=int(values["frozen_at_ms"]),
+        )
+
+
+@dataclass(frozen=True)
+class Slice:
+    """``[start, end)`` of one binlog file: what one Spark task decodes.
+
+    Begins at a commit boundary, or, inside a huge transaction, at a statement boundary; then ``gtid`` is that
+    of the transaction it begins in, else ''. Slices of a window are numbered from 0 in binlog order.
+    """
+
+    number: int
+    file: str
+    start: int
+    end: int
+    gtid: str = ""
+
+    @property
+    def size_bytes(self) -> int:
+        return self.end - self.start
+
+
+def whole_file_slices(window: Window, files: Sequence[BinlogFile]) -> Iterator[Slice]:
+    """One slice a binlog file between the window's ends.
+
+    ``files`` is what the server has, in order. Raises BinlogGoneError when a file of the window is missing
+    from it: nothing between the ends may be passed over.
+    """
+    wanted = range(window.start.number, window.head.number + 1)
+    by_number = {BinlogCoordinates(file.name, 0).number: file for file in files}
+    number = 0
+    for file_number in wanted:
+        file = by_number.get(file_number)
+        if file is None:
+            have = f"{files[0].name} to {files[-1].name}" if files else "none"
+            raise BinlogGoneError(
+                f"binlog number {file_number} of window {window.start} to {window.head} is not on the server, which "
+                f"has {have}: it was purged after the window was frozen. Take a snapshot or read archived files."
+            )
+        start = window.start.position if file_number == window.start.number else FIRST_POSITION
+        end = window.head.position if file_number == window.head.number else file.size_bytes
+        if start < end:
+            yield Slice(number, file.name, max(start, FIRST_POSITION), end)
+            number += 1
