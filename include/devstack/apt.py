@@ -1,0 +1,168 @@
+"""Debian packages, unpacked into a folder of ours: no root, and no change to the machine.
+
+apt checks the signatures of the archive and the checksum of each package. It runs with its own lists,
+cache and package status, and with the machine's own settings otherwise (proxy, certificates).
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from devstack.errors import FetchError
+from devstack.installation import run_download
+from devstack.progress import download
+
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+STANDARD_MIRROR = "http://deb.debian.org/debian"
+"""Debian's own name for "a mirror near you", used when the machine's sources name none."""
+
+MACHINE_STATUS = Path("/var/lib/dpkg/status")
+
+
+def missing_for_debian(suite: str) -> str | None:
+    """Why packages of Debian's *suite* cannot be fetched here, or None if they can."""
+    for program in ("apt-get", "dpkg-deb"):
+        if shutil.which(program) is None:
+            return f"this machine has no {program}, so nothing of Debian {suite} can be fetched"
+    if not KEYRING.exists():
+        return f"Debian's signing keys are not here ({KEYRING}): install the package debian-archive-keyring"
+    return None
+
+
+def mirrors() -> list[str]:
+    """The Debian mirrors of the machine's own sources, then the standard one."""
+    listed = subprocess.run(
+        ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = [line.strip().rstrip("/") for line in listed.stdout.splitlines()]
+    return list(dict.fromkeys([*(uri for uri in found if uri.endswith("/debian")), STANDARD_MIRROR]))
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where packages come from: one `sources.list` line, or the machine's own sources if it is None.
+
+    With *fresh_status*, apt believes that nothing is installed and brings every dependency, down to libc;
+    without it, only what the machine lacks.
+    """
+
+    line: str | None
+    fresh_status: bool
+
+    @classmethod
+    def debian(cls, mirror: str, suite: str) -> Source:
+        """Debian's *suite*, whatever the machine runs, complete with all dependencies."""
+        return cls(f"deb [signed-by={KEYRING}] {mirror} {suite} main", fresh_status=True)
+
+    @classmethod
+    def machine(cls) -> Source:
+        """The machine's own suite: for packages that run with the machine's libraries."""
+        return cls(None, fresh_status=False)
+
+
+class PrivateApt:
+    """An apt whose state and cache are in *folder*.
+
+    All methods raise FetchError with the end of apt's output if apt refuses.
+    """
+
+    def __init__(self, folder: Path, source: Source) -> None:
+        self._folder = folder
+        self._source = source
+        for name in ("state/lists/partial", "cache/archives/partial", "empty"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        (folder / "status").touch()
+        status = folder / "status" if source.fresh_status else MACHINE_STATUS
+        settings = {
+            "Dir::State": folder / "state",
+            "Dir::State::status": status,
+            "Dir::Cache": folder / "cache",
+            "Acquire::Languages": "none",
+            "Acquire::Retries": "3",
+            "APT::Sandbox::User": "root",
+            "APT::Get::List-Cleanup": "false",
+            "Dpkg::Use-Pty": "false",
+        }
+        if source.line is not None:
+            (folder / "sources.list").write_text(f"{source.line}\n")
+            settings |= {
+                "Dir::Etc::sourcelist": folder / "sources.list",
+                "Dir::Etc::sourceparts": folder / "empty",
+                "Dir::Etc::preferences": folder / "empty" / "preferences",
+                "Dir::Etc::preferencesparts": folder / "empty",
+            }
+        text = "".join(f'{name} "{value}";\n' for name, value in settings.items())
+        # The machine may keep its apt indexes as gzip or drop downloaded packages at once (images do).
+        text += "#clear APT::Update::Post-Invoke;\n#clear DPkg::Post-Invoke;\n#clear APT::Update::Post-Invoke-Success;\n"
+        text += 'Binary::apt-get::APT::Keep-Downloaded-Packages "true";\nAPT::Keep-Downloaded-Packages "true";\n'
+        (folder / "apt.conf").write_text(text)
+
+    def update(self) -> None:
+        """Fetch the package lists."""
+        self._run("update", "--error-on=any")
+
+    def has(self, package: str) -> bool:
+        """Whether the lists know a version of *package* that can be installed."""
+        policy = self._run("policy", package, program="apt-cache")
+        return "Candidate:" in policy and "Candidate: (none)" not in policy
+
+    def fetch(self, packages: Sequence[str], what: str) -> list[Path]:
+        """Download *packages* and what they depend on; *what* is the title that people see."""
+        install = ["install", "--yes", "--no-install-recommends", "--reinstall", *packages]
+        uris = [line for line in self._run(*install, "--print-uris").splitlines() if line.startswith("'")]
+        fields = [shlex.split(line) for line in uris]
+        total = sum(int(field[2]) for field in fields)
+        archives = self._folder / "cache" / "archives"
+        with download(what, total) as shown:
+            run_download(
+                ["apt-get", *install, "--download-only"],
+                what=what,
+                folder=archives,
+                log=self._folder / "apt.log",
+                shown=shown,
+                environment=self._environment(),
+            )
+        found = [archives / field[1] for field in fields]
+        missing = [path.name for path in found if not path.exists()]
+        if missing:
+            raise FetchError(f"{what}: apt reported success, but {', '.join(missing)} is not in {archives}")
+        return found
+
+    def _environment(self) -> dict[str, str]:
+        return {**os.environ, "APT_CONFIG": str(self._folder / "apt.conf"), "LC_ALL": "C.UTF-8"}
+
+    def _run(self, *arguments: str, program: str = "apt-get") -> str:
+        done = subprocess.run(
+            [program, "-q", *arguments],
+            env=self._environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise FetchError(
+                f"{program} {shlex.join(arguments)} failed with exit code {done.returncode}. Check the network "
+                f"and the machine's apt sources:\n{(done.stdout + done.stderr)[-2000:]}"
+            )
+        return done.stdout
+
+
+def unpack(packages: Sequence[Path], root: Path) -> None:
+    """Unpack each of *packages* into *root*, running none of their scripts."""
+    root.mkdir(parents=True, exist_ok=True)
+    for package in packages:
+        done = subprocess.run(
+            ["dpkg-deb", "--extract", str(package), str(root)], capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            raise FetchError(f"{package.name} could not be unpacked into {root}: {done.stderr.strip()}")

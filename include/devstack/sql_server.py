@@ -1,0 +1,289 @@
+"""What a MySQL and a MariaDB server of devstack have in common."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import subprocess
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pymysql
+
+from devstack.errors import ServerError
+from devstack.home import Home
+from devstack.identity import ProcessId
+from devstack.port import LOCALHOST, free_port
+from devstack.process import TAIL_LINES, ServerProcess
+
+REPLICATION_USER = "changefeed"
+
+Options = Mapping[str, str | int]
+"""Server options as in a `my.cnf`: `{"binlog_row_metadata": "FULL"}`."""
+
+START_SECONDS = 90.0
+
+
+@dataclass(frozen=True)
+class Account:
+    """What a server is reached with; kept in its folder, readable by its owner only."""
+
+    port: int
+    root_password: str
+    password: str
+
+
+class SqlServer(ABC):
+    """A server with its data, settings, log and passwords in *directory*.
+
+    The first `start` creates the data; another object for the same directory, also in another process,
+    finds the same data, port and passwords, and whether the server runs. *options* go into the server's
+    settings and win over devstack's. *owner* is the process without which the server is an orphan (for
+    tests: the test session); None means that it outlives everybody until it is stopped.
+
+    `start` raises FetchError if the software cannot be fetched and ServerError, with the end of the log, if
+    the server does not come up.
+    """
+
+    product: str
+    """Name for people: `MySQL`."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        options: Options | None = None,
+        home: Home | None = None,
+        owner: ProcessId | None = None,
+    ) -> None:
+        self.directory = directory.absolute()
+        self.home = home or Home.default()
+        self.options: dict[str, str | int] = dict(options or {})
+        self._process = ServerProcess(
+            f"{self.product} in {self.directory}",
+            self.home.record_of(self.directory),
+            self.directory / "server.log",
+            owner,
+        )
+
+    # --- where it is
+
+    @property
+    def port(self) -> int:
+        """TCP port at 127.0.0.1; the same for the life of the data."""
+        return self._account().port
+
+    @property
+    def url(self) -> str:
+        """URL of the replication user, which may read and replicate but not write."""
+        account = self._account()
+        return f"mysql://{REPLICATION_USER}:{account.password}@{LOCALHOST}:{account.port}"
+
+    @property
+    def root_url(self) -> str:
+        """URL of the user who may do everything."""
+        account = self._account()
+        return f"mysql://root:{account.root_password}@{LOCALHOST}:{account.port}"
+
+    @property
+    def log(self) -> Path:
+        """The server's error log."""
+        return self._process.log
+
+    @property
+    def data(self) -> Path:
+        """The data directory; the binlog files are in it."""
+        return self.directory / "data"
+
+    @property
+    def running(self) -> bool:
+        """Whether the server's process is alive."""
+        return self._process.running
+
+    @property
+    def pid(self) -> int | None:
+        """Pid of the server's process, or None if it does not run."""
+        return self._process.pid
+
+    # --- its life
+
+    def start(self) -> None:
+        """Fetch and create what is missing, start the server and wait until it answers.
+
+        Does nothing if it runs already.
+        """
+        if self.running:
+            return
+        self._fetch()
+        if not self._account_file.exists():
+            self._create()
+        self._write_settings()
+        self._process.start(self._server_command(), env=_environment(), cwd=self.directory)
+        self._process.wait_until(self._answers, START_SECONDS)
+
+    def stop(self, grace: float = 30.0) -> None:
+        """Shut down in order; SIGKILL if that takes longer than *grace* seconds. The data stay."""
+        self._process.stop(grace)
+
+    def kill(self) -> None:
+        """`kill -9`, as a machine failure would. The data stay."""
+        self._process.kill()
+
+    def restart(self, options: Options | None = None) -> None:
+        """Stop, merge *options* into the settings, and start with the same data, port and passwords."""
+        self.stop()
+        self.options |= options or {}
+        self.start()
+
+    # --- talking to it
+
+    def connect(self, user: str = "root", **arguments: Any) -> pymysql.Connection[Any]:
+        """A PyMySQL connection with autocommit as *user* (`root` or `changefeed`); *arguments* go to PyMySQL."""
+        account = self._account()
+        password = account.root_password if user == "root" else account.password
+        arguments = {"autocommit": True, "charset": "utf8mb4", "password": password, **arguments}
+        return pymysql.connect(host=LOCALHOST, port=account.port, user=user, **arguments)
+
+    def execute(self, *statements: str, database: str | None = None) -> list[tuple[Any, ...]]:
+        """Run each of *statements* as root in one connection, autocommitted; the rows of the last one."""
+        with self.connect(database=database) as connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+            return list(cursor.fetchall())
+
+    def client(self, name: str) -> list[str]:
+        """The beginning of a command line that runs this server's client program *name* (`mysqldump`, ...).
+
+        It connects as root by a settings file, so that no password is on the command line. Raises
+        ServerError if this server's software has no such program.
+        """
+        program = self._program(name)
+        if program is None:
+            raise ServerError(f"{self.product}'s program {name!r} was asked for, but the fetched software has none")
+        return [*program, f"--defaults-file={self.directory / 'client.cnf'}"]
+
+    # --- what differs between the two
+
+    @abstractmethod
+    def _fetch(self) -> None:
+        """Make sure that the software is there."""
+
+    @abstractmethod
+    def _program(self, name: str) -> list[str] | None:
+        """Command that runs the program *name*, or None."""
+
+    @abstractmethod
+    def _settings(self) -> dict[str, str | int]:
+        """The server's settings that are this product's own."""
+
+    @abstractmethod
+    def _server_command(self) -> list[str]:
+        """Command that runs the server in the foreground."""
+
+    @abstractmethod
+    def _create_data(self, accounts: Path) -> None:
+        """Create `data`, running the SQL file *accounts* in it; use `_run` for the steps."""
+
+    @abstractmethod
+    def _accounts_sql(self, account: Account) -> str:
+        """Statements that set root's password and create the replication user, one a line."""
+
+    # --- shared steps
+
+    @property
+    def _account_file(self) -> Path:
+        return self.directory / "account.json"
+
+    @property
+    def _settings_file(self) -> Path:
+        return self.directory / "my.cnf"
+
+    def _account(self) -> Account:
+        if not self._account_file.exists():
+            raise ServerError(f"{self.product} in {self.directory} has no port and passwords yet: start it first")
+        return Account(**json.loads(self._account_file.read_text()))
+
+    def _create(self) -> None:
+        shutil.rmtree(self.data, ignore_errors=True)  # of a creation that did not complete
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.directory.chmod(0o700)
+        account = Account(free_port(), secrets.token_urlsafe(18), secrets.token_urlsafe(18))
+        accounts = self.directory / "accounts.sql"
+        accounts.write_text(self._accounts_sql(account))
+        self._write_settings(port=account.port)
+        try:
+            self._create_data(accounts)
+        finally:
+            accounts.unlink()
+        client = {
+            "user": "root",
+            "password": account.root_password,
+            "host": LOCALHOST,
+            "port": account.port,
+            "protocol": "TCP",
+        }
+        (self.directory / "client.cnf").write_text(_settings_text("client", client))
+        partial = self._account_file.with_suffix(".partial")
+        partial.write_text(json.dumps(asdict(account)))
+        partial.replace(self._account_file)
+
+    def _write_settings(self, port: int | None = None) -> None:
+        settings = {
+            "datadir": str(self.data),
+            "port": port if port is not None else self.port,
+            "bind-address": LOCALHOST,
+            "socket": "server.sock",  # relative to datadir: an absolute path may be too long for a socket
+            "pid-file": str(self.directory / "server.pid"),
+            "server-id": 1,
+            "log-bin": "binlog",
+            "binlog-format": "ROW",
+            "sync-binlog": 0,
+            "skip-name-resolve": "ON",
+            "performance-schema": "OFF",
+            "max-connections": 100,
+            "innodb-buffer-pool-size": "64M",
+            "innodb-flush-log-at-trx-commit": 2,
+            **self._settings(),
+        }
+        if os.geteuid() == 0:
+            settings["user"] = "root"
+        chosen = {name.replace("_", "-"): value for name, value in self.options.items()}
+        self._settings_file.write_text(_settings_text("mysqld", settings | chosen))
+
+    def _answers(self) -> bool:
+        try:
+            self.connect(connect_timeout=2).close()
+        except pymysql.err.OperationalError:
+            return False
+        return True
+
+    def _run(self, command: list[str], what: str, text: str | None = None) -> None:
+        done = subprocess.run(
+            command,
+            input=text or "",
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=_environment(),
+            cwd=self.directory,
+            check=False,
+        )
+        with self.log.open("a") as log:
+            log.write(done.stdout)
+        if done.returncode != 0:
+            tail = "\n".join(done.stdout.splitlines()[-TAIL_LINES:])
+            raise ServerError(f"{self.product}: {what} failed with exit code {done.returncode}:\n{tail}")
+
+
+def _settings_text(section: str, settings: Mapping[str, str | int]) -> str:
+    return f"[{section}]\n" + "".join(f"{name}={value}\n" for name, value in settings.items())
+
+
+def _environment() -> dict[str, str]:
+    # A MYSQL_* or MYSQLD_* variable of the caller must not change the server.
+    return {name: value for name, value in os.environ.items() if not name.startswith(("MYSQL", "MARIADB"))}
