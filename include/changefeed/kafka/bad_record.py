@@ -1,0 +1,58 @@
+"""A record that its topic does not take, and the dead letter made of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# A batch of one record: 61 bytes of batch header, at most 21 of the record's own lengths (DefaultRecordBatch and
+# DefaultRecord in Kafka's sources), and the names and lengths of the two headers.
+OVERHEAD_BYTES = 61 + 21 + 64
+
+
+@dataclass(frozen=True)
+class BadRecord:
+    """The record as it would have been."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes]]
+
+    @property
+    def size_bytes(self) -> int:
+        """As Kafka would count it, uncompressed, rounded up."""
+        parts = len(self.key or b"") + len(self.value or b"") + sum(len(value) for _, value in self.headers)
+        return parts + OVERHEAD_BYTES
+
+    @property
+    def event_id(self) -> str:
+        return self.headers[0][1].decode("utf-8", "replace")
+
+    def describe(self, table: str) -> str:
+        """Table, key and coordinates for a message; a long key is cut."""
+        key = "null" if self.key is None else repr(self.key[:200].decode("utf-8", "replace"))
+        of = f" of table {table!r}" if table else ""
+        return (
+            f"the record{of} with key {key} for partition {self.partition} of {self.topic!r}, event {self.event_id!r},"
+        )
+
+    def key_of_letter(self, max_message_bytes: int) -> bytes | None:
+        """The key, unless it alone is too much."""
+        return self.key if self.key is not None and len(self.key) < max_message_bytes // 4 else None
+
+    def letter(self, reason: str, max_message_bytes: int) -> tuple[bytes | None, list[tuple[str, bytes]]]:
+        """Value and headers of the dead letter.
+
+        The value is the record's own, whole; where it does not fit into the dead-letter topic either, it is left
+        out, and the header ``changefeed.value_bytes`` says how long it was.
+        """
+        headers = [
+            *self.headers,
+            ("changefeed.reason", reason.encode()),
+            ("changefeed.topic", self.topic.encode()),
+            ("changefeed.partition", str(self.partition).encode()),
+        ]
+        if self.value is None or self.size_bytes + len(reason) + len(self.topic) + 200 <= max_message_bytes:
+            return self.value, headers
+        return None, [*headers, ("changefeed.value_bytes", str(len(self.value)).encode())]

@@ -1,0 +1,177 @@
+"""The commit log: the compacted topic that says what has been published, and which windows are sealed.
+
+Keys are JSON arrays that begin with the identity, the pipeline's name or a backfill's own; the value is JSON, or
+null (a tombstone) for what is forgotten:
+
+    [identity, "progress", topic, partition]   Progress; written in the transaction of the messages it speaks of
+    [identity, "seal", window]                 the window's manifest
+    [identity, "attempt"]                      who may publish; see `fencing`
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import kafka
+import orjson
+from confluent_kafka import KafkaError, KafkaException, Message
+
+from changefeed.errors import BrokerUnavailableError, ChangefeedError, CheckpointError
+from changefeed.kafka.connection import KafkaConnection
+from changefeed.kafka.progress import Progress, TopicPartition
+
+
+@dataclass(frozen=True)
+class CommitLogState:
+    """What the log says of one identity: progress by topic-partition, manifests by window number, who may publish."""
+
+    progress: dict[TopicPartition, Progress] = field(default_factory=dict)
+    seals: dict[int, dict[str, Any]] = field(default_factory=dict)
+    attempt: str = ""
+
+    @property
+    def latest_seal(self) -> dict[str, Any] | None:
+        """Manifest of the highest sealed window: what a lost checkpoint is rebuilt from."""
+        return self.seals[max(self.seals)] if self.seals else None
+
+
+def progress_key(identity: str, topic: str, partition: int) -> bytes:
+    return orjson.dumps([identity, "progress", topic, partition])
+
+
+def _seal_key(identity: str, window: int) -> bytes:
+    return orjson.dumps([identity, "seal", window])
+
+
+@dataclass(frozen=True)
+class CommitLog:
+    """Reads and writes the log of ``identity`` in ``topic``, which `topics.ensure_topics` made.
+
+    ``wait_seconds`` is how long `read` waits for transactions that are open in the log; it should be more than
+    the publishers' transaction timeout, after which the broker aborts them.
+    """
+
+    connection: KafkaConnection
+    topic: str
+    identity: str
+    wait_seconds: float = 150.0
+
+    def read(self) -> CommitLogState:
+        """Everything committed up to the end that the log has now.
+
+        The end is the high watermark, not the last stable offset: records of a transaction that is already
+        committed can lie behind one that is still open, and passing over them would publish their messages twice.
+        So it waits until the open ones are committed or aborted.
+
+        Raises BrokerUnavailableError when they stay open for ``wait_seconds``, TopicError where the topic is gone,
+        CheckpointError for a record that cannot be read.
+        """
+        latest: dict[bytes, bytes | None] = {}
+        with self.connection.consumer(isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
+            place = kafka.TopicPartition(self.topic, 0)
+            end = self._high_watermark(place)
+            consumer.assign([place])
+            consumer.seek_to_beginning(place)
+            deadline = time.monotonic() + self.wait_seconds
+            while (at := consumer.position(place)) < end:
+                for record in consumer.poll(timeout_ms=200, max_records=10_000).get(place, ()):
+                    latest[record.key] = record.value
+                if time.monotonic() > deadline:
+                    raise BrokerUnavailableError(
+                        f"commit log {self.topic!r} could be read up to offset {at} of {end} within "
+                        f"{self.wait_seconds:g} seconds: a transaction stays open in it. Another run may be "
+                        "publishing, or one was killed and its transaction has not timed out yet. Try again."
+                    )
+        return self._state(latest)
+
+    def _high_watermark(self, place: kafka.TopicPartition) -> int:
+        with self.connection.consumer(isolation_level="read_uncommitted") as consumer:
+            return int(consumer.end_offsets([place])[place])
+
+    def _state(self, latest: Mapping[bytes, bytes | None]) -> CommitLogState:
+        progress: dict[TopicPartition, Progress] = {}
+        seals: dict[int, dict[str, Any]] = {}
+        attempt = ""
+        for key, text in latest.items():
+            try:
+                identity, kind, *rest = orjson.loads(key)
+                if identity != self.identity or text is None:
+                    continue
+                value = orjson.loads(text)
+                if kind == "progress":
+                    progress[str(rest[0]), int(rest[1])] = Progress.from_json(value)
+                elif kind == "seal":
+                    seals[int(rest[0])] = value
+                elif kind == "attempt":
+                    attempt = str(value)
+            except (ValueError, TypeError, IndexError) as error:
+                raise CheckpointError(
+                    f"record {key!r} of commit log {self.topic!r} cannot be read ({error}): only changefeed may write "
+                    "to that topic. Its progress is unknown, so nothing is published."
+                ) from error
+        return CommitLogState(progress, dict(sorted(seals.items())), attempt)
+
+    def seal(self, window: int, manifest: Mapping[str, Any], keep: int = 100, sealed: Iterable[int] = ()) -> None:
+        """Write the manifest of a window, and tombstones for all but the last ``keep`` of the windows ``sealed``.
+
+        Writing the same seal again is harmless. Raises BrokerUnavailableError or TopicError; then it is unknown
+        whether the seal was written.
+        """
+        numbers = sorted({window, *sealed})
+        old = numbers[: max(0, len(numbers) - keep)]
+        records: dict[bytes, bytes | None] = {_seal_key(self.identity, window): orjson.dumps(dict(manifest))}
+        records |= {_seal_key(self.identity, number): None for number in old if number != window}
+        self._write(records, f"to seal window {window}")
+
+    def begin_attempt(self, attempt: str) -> None:
+        """Say that from now on only ``attempt`` may publish."""
+        self._write({orjson.dumps([self.identity, "attempt"]): orjson.dumps(attempt)}, "to begin an attempt")
+
+    def forget(self, topics: Iterable[str], state: CommitLogState | None = None) -> int:
+        """Write tombstones for the progress of ``topics``; return how many. For dead tables, and after a seek."""
+        names = set(topics)
+        known = (state or self.read()).progress
+        gone = [key for key in known if key[0] in names]
+        self._write({progress_key(self.identity, *key): None for key in gone}, f"to forget {sorted(names)}")
+        return len(gone)
+
+    def forget_everything(self) -> int:
+        """Forget all progress and all seals of this identity; return how many records. For a finished backfill."""
+        state = self.read()
+        gone = [progress_key(self.identity, *key) for key in state.progress]
+        gone += [_seal_key(self.identity, number) for number in state.seals]
+        self._write(dict.fromkeys(gone), "to forget everything")
+        return len(gone)
+
+    def _write(self, records: Mapping[bytes, bytes | None], wanted: str) -> None:
+        if not records:
+            return
+        milliseconds = int(self.connection.timeout_seconds * 1000)
+        producer = self.connection.producer(enable_idempotence=True, message_timeout_ms=milliseconds, linger_ms=0)
+        failed: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, _record: Message) -> None:
+            if error is not None:
+                failed.append(error)
+
+        try:
+            for key, value in records.items():
+                producer.produce(self.topic, value=value, key=key, partition=0, on_delivery=delivered)
+            left = producer.flush(self.connection.timeout_seconds + 1)
+        except KafkaException as error:
+            raise self.connection.refused(error, self._wanted(wanted)) from error
+        finally:
+            producer.purge()
+        if failed:
+            raise self._refused(failed[0], wanted)
+        if left:
+            raise self._refused(KafkaError(KafkaError._MSG_TIMED_OUT), wanted)
+
+    def _refused(self, error: KafkaError, wanted: str) -> ChangefeedError:
+        return self.connection.refused(KafkaException(error), self._wanted(wanted))
+
+    def _wanted(self, wanted: str) -> str:
+        return f"{wanted} of {self.identity!r} in commit log {self.topic!r}"

@@ -1,0 +1,184 @@
+"""How to reach a Kafka cluster: one set of settings for the two client libraries.
+
+confluent-kafka (librdkafka) carries the rows; kafka-python carries topics, offsets and the reading of the commit
+log. A pipeline's YAML names options as librdkafka does:
+https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import kafka.errors
+from confluent_kafka import KafkaException, Producer
+from kafka import KafkaConsumer
+from kafka.admin import KafkaAdminClient
+
+from changefeed.errors import ChangefeedError, SettingsError
+from changefeed.kafka.refusal import refused_by_kafka_python, refused_by_librdkafka
+
+# Everything librdkafka says goes here, at DEBUG: a broker that is down makes it log ten lines a second, and what
+# matters of it stands in the error that we raise.
+_log = logging.getLogger("changefeed.kafka.librdkafka")
+
+_KAFKA_PYTHON = {
+    "security.protocol": "security_protocol",
+    "sasl.mechanism": "sasl_mechanism",
+    "sasl.mechanisms": "sasl_mechanism",
+    "sasl.username": "sasl_plain_username",
+    "sasl.password": "sasl_plain_password",
+    "sasl.kerberos.service.name": "sasl_kerberos_name",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.key.password": "ssl_password",
+    "ssl.crl.location": "ssl_crlfile",
+    "ssl.cipher.suites": "ssl_ciphers",
+    "client.id": "client_id",
+    "client.rack": "client_rack",
+}
+_SSL_CHECKS = {"ssl.endpoint.identification.algorithm", "enable.ssl.certificate.verification"}
+
+# What the guarantee rests on is not an option.
+_OURS = {
+    "bootstrap.servers": "bootstrap",
+    "metadata.broker.list": "bootstrap",
+    "transactional.id": "nothing: changefeed names its transactions itself",
+    "enable.idempotence": "nothing: it is always on",
+    "acks": "nothing: it is always 'all'",
+    "request.required.acks": "nothing: it is always 'all'",
+    "transaction.timeout.ms": "publish.transaction_timeout_seconds",
+    "compression.type": "publish.compression",
+    "compression.codec": "publish.compression",
+}
+_SECRET_WORDS = ("password", "secret", "pem", "token", "jaas", "oauthbearer.config")
+
+
+class _Quiet:
+    """The logger that librdkafka is handed."""
+
+    def log(self, _level: int, text: str, *values: object) -> None:
+        _log.debug(text, *values)
+
+
+@dataclass(frozen=True)
+class KafkaConnection:
+    """Address and options of a cluster; nothing is connected before a client is asked for.
+
+    ``bootstrap`` is ``host:port`` with commas between several. ``options`` are named as librdkafka's. No call
+    waits longer than about ``timeout_seconds`` for a broker that does not answer. Secrets are left out of the repr.
+
+    Raises SettingsError for an option that changefeed sets itself.
+    """
+
+    bootstrap: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    timeout_seconds: float = 10.0
+
+    def __post_init__(self) -> None:
+        for name in self.options:
+            if name in _OURS:
+                raise SettingsError(f"Kafka option {name!r} cannot be set here; use {_OURS[name]}")
+
+    def __repr__(self) -> str:
+        shown = {
+            name: "***" if any(word in name for word in _SECRET_WORDS) else value
+            for name, value in self.options.items()
+        }
+        return f"KafkaConnection(bootstrap={self.bootstrap!r}, options={shown!r})"
+
+    def librdkafka(self, **extra: str | int | float | bool) -> dict[str, Any]:
+        """librdkafka's configuration; ``extra`` with underscores for dots (``linger_ms=50``) wins."""
+        return {
+            "bootstrap.servers": self.bootstrap,
+            **self.options,
+            **{name.replace("_", "."): value for name, value in extra.items()},
+        }
+
+    def kafka_python(self) -> dict[str, Any]:
+        """The same settings as keyword arguments of kafka-python's clients.
+
+        Options of librdkafka's own tuning have no counterpart and are left out. Raises SettingsError for one of
+        security that kafka-python cannot follow: without it the two would not speak to the cluster alike.
+        """
+        values: dict[str, Any] = {"bootstrap_servers": [part.strip() for part in self.bootstrap.split(",")]}
+        for name, value in self.options.items():
+            if name in _KAFKA_PYTHON:
+                values[_KAFKA_PYTHON[name]] = value
+            elif name.startswith(("sasl.", "ssl.")) and name not in _SSL_CHECKS:
+                raise SettingsError(
+                    f"Kafka option {name!r} is not supported: only librdkafka knows it, and topics and the commit log "
+                    f"are read by kafka-python. Supported: {', '.join(sorted({*_KAFKA_PYTHON, *_SSL_CHECKS}))}"
+                )
+        if "security_protocol" in values:
+            values["security_protocol"] = values["security_protocol"].upper()
+        if self.options.get("ssl.endpoint.identification.algorithm") == "none":
+            values["ssl_check_hostname"] = False
+        if self.options.get("enable.ssl.certificate.verification") == "false":
+            values["ssl_context"] = self._unverified(values)
+        milliseconds = int(self.timeout_seconds * 1000)
+        return {**values, "bootstrap_timeout_ms": milliseconds, "request_timeout_ms": milliseconds}
+
+    @staticmethod
+    def _unverified(values: dict[str, Any]) -> ssl.SSLContext:
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        if "ssl_certfile" in values:
+            context.load_cert_chain(values["ssl_certfile"], values.get("ssl_keyfile"), values.get("ssl_password"))
+        return context
+
+    @contextmanager
+    def admin(self) -> Iterator[KafkaAdminClient]:
+        """kafka-python's admin client, closed afterwards.
+
+        Raises BrokerUnavailableError, TopicError or SettingsError in place of kafka-python's errors, also for those
+        out of the block.
+        """
+        with self._kafka_python_errors():
+            client = KafkaAdminClient(**self.kafka_python())
+            try:
+                yield client
+            finally:
+                client.close()
+
+    @contextmanager
+    def consumer(self, **settings: Any) -> Iterator[KafkaConsumer]:
+        """kafka-python's consumer without a group, closed afterwards. Raises as `admin` does."""
+        with self._kafka_python_errors():
+            values = self.kafka_python()
+            consumer = KafkaConsumer(**{**values, "group_id": None, "enable_auto_commit": False, **settings})
+            try:
+                yield consumer
+            finally:
+                consumer.close()
+
+    @contextmanager
+    def _kafka_python_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except ChangefeedError:
+            raise
+        except kafka.errors.KafkaError as error:
+            raise refused_by_kafka_python(error, self.bootstrap, self.timeout_seconds) from error
+
+    def producer(self, **extra: str | int | float | bool) -> Producer:
+        """confluent-kafka's producer; it connects in the background. Raises SettingsError for an unknown option."""
+        try:
+            return Producer(cast(Any, self.librdkafka(**extra)), logger=cast(Any, _Quiet()))
+        except KafkaException as error:
+            raise SettingsError(f"a Kafka option is wrong: {error.args[0].str()}") from error
+
+    def refused(self, error: KafkaException, wanted: str) -> ChangefeedError:
+        """The error of ours that says what librdkafka's does, where ``wanted`` says what for."""
+        return refused_by_librdkafka(error.args[0], self.bootstrap, wanted)
+
+    def reach(self) -> None:
+        """Return when a broker answers. Raises BrokerUnavailableError, or SettingsError where it lets us not in."""
+        with self.admin() as client:
+            client.describe_cluster()

@@ -1,0 +1,248 @@
+"""Blocks into Kafka, each message once: what one Spark task does with its topic-partitions."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import struct
+import time
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+import orjson
+from confluent_kafka import KafkaException
+
+from changefeed.block import NULL_KEY, NULL_VALUE, Block
+from changefeed.errors import BadRecordError, FencedError, TopicError
+from changefeed.kafka.account import Account, Receipt
+from changefeed.kafka.bad_record import OVERHEAD_BYTES, BadRecord
+from changefeed.kafka.commit_log import CommitLog, CommitLogState, progress_key
+from changefeed.kafka.connection import KafkaConnection
+from changefeed.kafka.fencing import transactional_id
+from changefeed.kafka.progress import Progress, TopicPartition
+from changefeed.kafka.topics import TopicLimits
+from changefeed.kafka.transactions import PublishSettings, Transactions
+
+_log = logging.getLogger(__name__)
+
+OnStage = Callable[[str], None]
+IN_OPEN_TRANSACTION = "in_open_transaction"
+AFTER_TRANSACTION_COMMIT = "after_transaction_commit"
+STAGES = ("after_take_over", IN_OPEN_TRANSACTION, AFTER_TRANSACTION_COMMIT)
+
+
+class Publisher:
+    """Publishes a task's blocks in transactions that carry their own progress; a context manager.
+
+    Entering takes over the transactional id ``changefeed.<identity>.<task>``, which aborts what an earlier run of
+    the task left open, and then reads the commit log: in this order, so that nothing can be published by the
+    earlier one after its progress was read. Leaving aborts what is open.
+
+    ``limits`` has each topic that a block may name (`topics.topic_limits`). ``source`` is the UUID of the server
+    whose coordinates the blocks carry. ``attempt`` is what `fencing.fence` returned to the driver; '' leaves the
+    check out. ``dead_letter`` is a topic of ``limits`` for records that their topic does not take; without it such
+    a record fails the run. ``on_stage`` is called with each of STAGES when it is reached, for tests that kill.
+
+    Raises FencedError when a newer attempt has begun, BrokerUnavailableError, TopicError (unknown, removed or
+    shrunk topic, ACLs, a broker without transactions), BadRecordError, AccountingError for blocks out of order.
+    """
+
+    def __init__(
+        self,
+        connection: KafkaConnection,
+        identity: str,
+        task: int,
+        window_number: int,
+        commit_log_topic: str,
+        limits: Mapping[str, TopicLimits],
+        settings: PublishSettings | None = None,
+        *,
+        source: str = "",
+        attempt: str = "",
+        dead_letter: str | None = None,
+        on_stage: OnStage | None = None,
+    ) -> None:
+        self._settings = settings or PublishSettings()
+        self._identity, self._window, self._source, self._attempt = identity, window_number, source, attempt
+        self._limits, self._dead_letter = limits, dead_letter
+        self._log = CommitLog(connection, commit_log_topic, identity, self._settings.transaction_timeout_seconds + 30)
+        name = transactional_id(identity, task)
+        self._transactions = Transactions(connection, name, self._settings, list(limits.values()))
+        self._on_stage: OnStage = on_stage or (lambda _stage: None)
+        self._progress: Mapping[TopicPartition, Progress] = {}
+        self._accounts: dict[TopicPartition, Account] = {}
+        self._touched: dict[TopicPartition, Account] = {}
+        self._rows = 0
+
+    def __enter__(self) -> Self:
+        self._transactions.take_over()
+        state = self._log.read()
+        self._refuse_newer_attempt(state)
+        self._progress = state.progress
+        self._on_stage("after_take_over")
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        self._transactions.abort()
+
+    def _refuse_newer_attempt(self, state: CommitLogState) -> None:
+        if self._attempt and state.attempt != self._attempt:
+            raise FencedError(
+                f"attempt {self._attempt!r} of {self._identity!r} wanted to publish, but the commit log says that "
+                f"{state.attempt!r} has begun since. This one stops; the newer one publishes what is missing."
+            )
+
+    def publish(self, blocks: Iterable[Block]) -> list[Receipt]:
+        """Publish ``blocks`` and return when the last transaction is committed: one receipt a topic-partition.
+
+        Obligation of the caller: blocks of a topic-partition come in binlog order, and no other task has the same
+        topic-partition. Python's cyclic garbage collector is off meanwhile: records are no cycles, and with it on
+        publishing takes twice as long.
+        """
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            for block in blocks:
+                self._publish_block(block)
+                if self._transactions.age_seconds >= self._settings.transaction_seconds:
+                    self._close()
+            self._close()
+        except BaseException:
+            self._transactions.abort()
+            raise
+        finally:
+            if collecting:
+                gc.enable()
+        return [account.receipt() for account in self._accounts.values()]
+
+    def _publish_block(self, block: Block) -> None:
+        begun = time.monotonic()
+        account = self._account(block)
+        payload = memoryview(block.payload)
+        (count,) = struct.unpack_from("<Q", payload)
+        positions = payload[8 : 8 + 8 * count].cast("Q")
+        sequences = payload[8 + 8 * count : 8 + 16 * count].cast("Q")
+        begin = account.begin_of_rest(block.file, positions, sequences)
+        account.already_there += begin
+        while begin < count:
+            self._transactions.open()
+            end = min(count, begin + self._settings.transaction_rows - self._rows)
+            self._touched[account.topic, account.partition] = account
+            last = end - 1
+            account.move_over(block.file, (positions[begin], sequences[begin]), (positions[last], sequences[last]))
+            self._produce(block, count, begin, end, account)
+            self._rows += end - begin
+            begin = end
+            if self._rows >= self._settings.transaction_rows:
+                self._close()
+        self._transactions.producer.poll(0)
+        account.seconds += time.monotonic() - begun
+
+    def _account(self, block: Block) -> Account:
+        key = (block.topic, block.partition)
+        account = self._accounts.get(key)
+        if account is None:
+            limits = self._limits.get(block.topic)
+            if limits is None:
+                raise TopicError(
+                    f"topic {block.topic!r} is not among the {len(self._limits)} topics that this run made sure of"
+                )
+            if not 0 <= block.partition < limits.partitions:
+                raise TopicError(
+                    f"a block is for partition {block.partition} of topic {block.topic!r}, which has "
+                    f"{limits.partitions}: it was made again with fewer. Run the window again."
+                )
+            account = Account(block.topic, block.partition, self._window, self._source, self._progress.get(key))
+            self._accounts[key] = account
+        return account
+
+    def _produce(self, block: Block, count: int, begin: int, end: int, account: Account) -> None:
+        """Queue messages begin to end of a block. Called for a thousand messages or so: the loop is what costs."""
+        payload, topic, partition = block.payload, block.topic, block.partition
+        at_ends = 8 + 16 * count
+        at_nulls = at_ends + 16 * count
+        data = payload[at_nulls + count :]
+        ends = memoryview(payload)[at_ends:at_nulls].cast("I")
+        nulls = payload[at_nulls + begin : at_nulls + end]
+        at = first = ends[4 * begin - 1] if begin else 0
+        room = self._limits[topic].max_message_bytes - OVERHEAD_BYTES
+        produce = self._transactions.produce
+        quick: Any = self._transactions.producer.produce
+        delivered = account.delivered
+        parts = ends[4 * begin : 4 * end].tolist()
+        value_bytes, index, bad = 0, begin, 0
+        watched = {begin, end - 1}
+        for key_end, value_end, id_end, gtid_end, null in zip(
+            parts[0::4], parts[1::4], parts[2::4], parts[3::4], nulls, strict=True
+        ):
+            key = None if null & NULL_KEY else data[at:key_end]
+            value = None if null & NULL_VALUE else data[key_end:value_end]
+            headers = [("changefeed.id", data[value_end:id_end])]
+            if id_end != gtid_end:
+                headers.append(("changefeed.gtid", data[id_end:gtid_end]))
+            if gtid_end - at > room:
+                self._bad_record(BadRecord(topic, partition, key, value, headers), account)
+                value_bytes -= value_end - key_end
+                bad += 1
+            elif index in watched:
+                produce(topic, value, key, partition, headers, delivered)
+            else:
+                try:
+                    quick(topic, value, key, partition, None, None, 0, headers)
+                except (BufferError, KafkaException):
+                    produce(topic, value, key, partition, headers, delivered)
+            value_bytes += value_end - key_end
+            at = gtid_end
+            index += 1
+        account.count(end - begin - bad, value_bytes)
+        if first != at and len(headers) > 1:
+            account.gtid = headers[1][1].decode("ascii", "replace")
+
+    def _bad_record(self, record: BadRecord, account: Account) -> None:
+        limits = self._limits[record.topic]
+        reason = (
+            f"its {record.size_bytes} bytes are more than max.message.bytes {limits.max_message_bytes} of topic "
+            f"{record.topic!r}"
+        )
+        if self._dead_letter is None:
+            raise BadRecordError(
+                f"{record.describe(limits.table)} does not fit: {reason}. Nothing of its transaction is visible and "
+                "the checkpoint stays before it. Raise max.message.bytes of the topic (and of the broker's replicas), "
+                "or set on_bad_record: dead_letter."
+            )
+        letters = self._limits[self._dead_letter]
+        value, headers = record.letter(reason, letters.max_message_bytes)
+        self._transactions.produce(
+            self._dead_letter,
+            value,
+            record.key_of_letter(letters.max_message_bytes),
+            record.partition % letters.partitions,
+            headers,
+            account.letter_delivered,
+        )
+        account.dead_letters += 1
+        _log.warning("%s went to %r: %s", record.describe(limits.table), self._dead_letter, reason)
+
+    def _close(self) -> None:
+        """Commit the open transaction, with the progress of what it touched."""
+        if not self._transactions.is_open:
+            return
+        transactions = self._transactions
+        transactions.flush()
+        for account in self._touched.values():
+            if account.refusal is not None:
+                wanted = f"to publish to partition {account.partition} of {account.topic!r} up to {account.where}"
+                raise transactions.refused(KafkaException(account.refusal), wanted)
+        for (topic, partition), account in self._touched.items():
+            key = progress_key(self._identity, topic, partition)
+            value = orjson.dumps(account.progress().to_json())
+            transactions.produce(self._log.topic, value, key, 0, [], None)
+        self._on_stage(IN_OPEN_TRANSACTION)
+        transactions.commit()
+        for account in self._touched.values():
+            account.transactions += 1
+        self._touched, self._rows = {}, 0
+        self._on_stage(AFTER_TRANSACTION_COMMIT)

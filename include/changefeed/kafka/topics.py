@@ -1,0 +1,215 @@
+"""The topics of a pipeline: their names, and making them before anything is published."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+
+from changefeed.errors import SettingsError, TopicError
+from changefeed.kafka.connection import KafkaConnection
+
+_log = logging.getLogger(__name__)
+_ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]")
+_LONGEST = 249  # org.apache.kafka.common.internals.Topic.MAX_NAME_LENGTH
+
+_TOPIC_EXISTS, _NO_SUCH_TOPIC = 36, 3
+DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
+
+
+@dataclass(frozen=True)
+class TopicSettings:
+    """How a topic is made. ``replication_factor`` -1 is the broker's default. ``configs`` are Kafka's topic configs."""
+
+    partitions: int = 1
+    replication_factor: int = -1
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TopicLimits:
+    """What a topic takes: partitions 0 to ``partitions`` - 1, and record batches up to ``max_message_bytes``.
+
+    ``table`` names the table whose changes go there, for error messages.
+    """
+
+    partitions: int
+    max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
+    table: str = ""
+
+
+def legal_name(name: str) -> str:
+    """``name`` with each character that Kafka does not allow replaced by ``_``.
+
+    Raises TopicError where that is not enough: an empty name, ``.``, ``..``, or more than 249 characters.
+    """
+    legal = _ILLEGAL.sub("_", name)
+    if legal in ("", ".", ".."):
+        raise TopicError(f"{name!r} cannot be a topic's name: Kafka allows neither '', nor '.', nor '..'")
+    if len(legal) > _LONGEST:
+        raise TopicError(
+            f"topic name {legal!r} has {len(legal)} characters, and Kafka allows {_LONGEST}. Use a shorter template."
+        )
+    return legal
+
+
+def topic_name(template: str, database: str, table: str, pipeline: str = "") -> str:
+    """The topic of a table by ``template``, in which {database}, {table} and {pipeline} are filled in.
+
+    Raises SettingsError for a template with other places, TopicError for a name that cannot be made legal.
+    """
+    try:
+        name = template.format_map({"pipeline": pipeline, "database": database, "table": table})
+    except (KeyError, ValueError, IndexError, AttributeError) as error:
+        raise SettingsError(
+            f"topic template {template!r} is wrong ({error!r}): it may hold {{database}}, {{table}} and {{pipeline}}"
+        ) from error
+    return legal_name(name)
+
+
+def topic_names(template: str, tables: Iterable[tuple[str, str]], pipeline: str = "") -> dict[tuple[str, str], str]:
+    """The topic of each (database, table).
+
+    Raises TopicError where two tables get one topic, or topics whose names differ only in ``.`` and ``_``: Kafka's
+    metrics cannot tell those apart and the broker refuses the second (Topic.hasCollision).
+    """
+    names: dict[tuple[str, str], str] = {}
+    taken: dict[str, tuple[str, str]] = {}
+    for database, table in tables:
+        if (database, table) in names:
+            continue
+        name = topic_name(template, database, table, pipeline)
+        other = taken.setdefault(name.replace(".", "_"), (database, table))
+        if other != (database, table):
+            raise TopicError(
+                f"tables {_quoted(*other)} and {_quoted(database, table)} collide: template {template!r} makes topics "
+                f"{names[other]!r} and {name!r}, which Kafka cannot tell apart ('.' and '_' are one in its metric "
+                "names). Choose another template or leave one of the tables out."
+            )
+        names[database, table] = name
+    return names
+
+
+def _quoted(database: str, table: str) -> str:
+    return f"`{database}`.`{table}`"
+
+
+def commit_log_topic(pipeline: str) -> str:
+    """The compacted topic that keeps a pipeline's progress and seals."""
+    return legal_name(f"changefeed.{pipeline}.commits")
+
+
+def dead_letter_topic(pipeline: str) -> str:
+    """The topic for records that their own topic does not take."""
+    return legal_name(f"changefeed.{pipeline}.dead-letter")
+
+
+def commit_log_settings(replication_factor: int = -1) -> TopicSettings:
+    """How the commit log is made: one partition, compacted early, in small segments, as it is read whole.
+
+    It is kept uncompressed whatever the producer compresses with, so that each client can read it.
+    """
+    return TopicSettings(
+        1,
+        replication_factor,
+        {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "segment.bytes": str(4 << 20),
+            "segment.ms": str(3600 * 1000),
+            "min.cleanable.dirty.ratio": "0.1",
+            "delete.retention.ms": str(3600 * 1000),
+            "max.message.bytes": str(8 << 20),
+        },
+    )
+
+
+def ensure_topics(connection: KafkaConnection, wanted: Mapping[str, TopicSettings]) -> dict[str, int]:
+    """Make the topics of ``wanted`` that are missing; return the actual number of partitions of each.
+
+    A topic that is there is used as it is, and said so in the log where it has other partitions than wanted.
+    May run at once with others that make the same topics.
+
+    Raises TopicError with the broker's words where it refuses, BrokerUnavailableError where it does not answer.
+    """
+    if not wanted:
+        return {}
+    with connection.admin() as admin:
+        found = _partitions(admin, wanted)
+        missing = [name for name in wanted if name not in found]
+        if missing:
+            _create(admin, {name: wanted[name] for name in missing}, connection)
+            found |= _partitions(admin, missing)
+    lost = [name for name in wanted if name not in found]
+    if lost:
+        raise TopicError(f"topics {lost} were made and are not there: were they removed at the same time?")
+    for name, settings in wanted.items():
+        if found[name] != settings.partitions and name not in missing:
+            _log.warning("topic %r has %d partitions, wanted %d: used as it is", name, found[name], settings.partitions)
+    return {name: found[name] for name in wanted}
+
+
+def _create(admin: KafkaAdminClient, wanted: Mapping[str, TopicSettings], connection: KafkaConnection) -> None:
+    asked = {
+        name: {
+            "num_partitions": settings.partitions,
+            "replication_factor": settings.replication_factor,
+            "configs": dict(settings.configs),
+        }
+        for name, settings in wanted.items()
+    }
+    answer = admin.create_topics(asked, timeout_ms=int(connection.timeout_seconds * 1000), raise_errors=False)
+    for topic in answer["topics"]:
+        if topic["error_code"] not in (0, _TOPIC_EXISTS):
+            settings = wanted[topic["name"]]
+            said = topic["error_message"] or f"error code {topic['error_code']}"
+            raise TopicError(
+                f"topic {topic['name']!r} with {settings.partitions} partitions, replication factor "
+                f"{settings.replication_factor} and configs {dict(settings.configs)} cannot be made: the broker at "
+                f"{connection.bootstrap!r} says {said!r}. Change the pipeline's topic settings, give changefeed the "
+                "ACL Create, or make the topic yourself."
+            )
+    admin.wait_for_topics(list(wanted), timeout_ms=int(connection.timeout_seconds * 1000))
+
+
+def _partitions(admin: KafkaAdminClient, names: Iterable[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for topic in admin.describe_topics(list(names)):
+        if topic["error_code"] == 0:
+            found[topic["name"]] = len(topic["partitions"])
+        elif topic["error_code"] != _NO_SUCH_TOPIC:
+            raise TopicError(
+                f"topic {topic['name']!r} cannot be described: Kafka's error code is {topic['error_code']} (29: the "
+                "ACL Describe is missing)"
+            )
+    return found
+
+
+def topic_limits(
+    connection: KafkaConnection, names: Iterable[str], tables: Mapping[str, str] | None = None
+) -> dict[str, TopicLimits]:
+    """What each topic takes, by the broker's word; the driver asks once and hands it to the tasks.
+
+    ``tables`` is the "database.table" by topic, for error messages.
+    Raises TopicError for a topic that is not there. Without the ACL DescribeConfigs Kafka's default size is assumed.
+    """
+    wanted = list(dict.fromkeys(names))
+    if not wanted:
+        return {}
+    with connection.admin() as admin:
+        partitions = _partitions(admin, wanted)
+        for name in wanted:
+            if name not in partitions:
+                raise TopicError(f"topic {name!r} is not in the cluster at {connection.bootstrap!r}")
+        asked = [ConfigResource(ConfigResourceType.TOPIC, name, ["max.message.bytes"]) for name in wanted]
+        answer: dict[str, dict[str, Any]] = dict(admin.describe_configs(asked, config_filter="all")).get("topic", {})
+    limits = {}
+    for name in wanted:
+        config = answer.get(name, {}).get("max.message.bytes")
+        size = int(config["value"]) if config else DEFAULT_MAX_MESSAGE_BYTES
+        limits[name] = TopicLimits(partitions[name], size, (tables or {}).get(name, ""))
+    return limits

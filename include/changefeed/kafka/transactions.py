@@ -1,0 +1,164 @@
+"""One task's Kafka transactions, one after the other.
+
+What librdkafka asks of its callers: https://github.com/confluentinc/librdkafka/blob/master/INTRODUCTION.md
+(Transactional producer): on an abortable error abort, on a retriable one call again, on a fatal one stop.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from changefeed.errors import ChangefeedError, SettingsError
+from changefeed.kafka.connection import KafkaConnection
+from changefeed.kafka.topics import TopicLimits
+
+_log = logging.getLogger(__name__)
+
+Delivered = Callable[[KafkaError | None, Message], None]
+Headers = list[tuple[str, bytes]]
+
+
+@dataclass(frozen=True)
+class PublishSettings:
+    """How rows go into Kafka.
+
+    A transaction closes after ``transaction_rows`` records or ``transaction_seconds``, whichever comes first: more
+    of either costs less and lets readers wait longer. ``transaction_timeout_seconds`` is when the broker aborts a
+    transaction whose producer stands still (transaction.timeout.ms; the broker allows 15 minutes by default).
+    ``queue_bytes`` bounds the records that one task holds for sending. Raises SettingsError for values that
+    contradict each other.
+    """
+
+    transaction_rows: int = 250_000
+    transaction_seconds: float = 10.0
+    transaction_timeout_seconds: float = 120.0
+    compression: str = "lz4"
+    queue_bytes: int = 64 << 20
+    linger_ms: int = 20
+    batch_bytes: int = 1_000_000
+
+    def __post_init__(self) -> None:
+        if self.transaction_rows < 1:
+            raise SettingsError(f"transaction_rows is {self.transaction_rows}: wanted at least 1")
+        if not 0 < self.transaction_seconds < self.transaction_timeout_seconds:
+            raise SettingsError(
+                f"transaction_seconds is {self.transaction_seconds:g}: wanted more than 0 and less than "
+                f"transaction_timeout_seconds, {self.transaction_timeout_seconds:g}, as the broker aborts a "
+                "transaction that takes longer"
+            )
+
+
+class Transactions:
+    """A transactional producer. Any error leaves it unusable: `close` it and let the task run again."""
+
+    def __init__(
+        self,
+        connection: KafkaConnection,
+        name: str,
+        settings: PublishSettings,
+        limits: Sequence[TopicLimits],
+    ) -> None:
+        self._connection, self.name = connection, name
+        sizes = [limit.max_message_bytes for limit in limits] or [settings.batch_bytes]
+        milliseconds = int(settings.transaction_timeout_seconds * 1000)
+        self._patience_seconds = settings.transaction_timeout_seconds
+        self.producer: Producer = connection.producer(
+            transactional_id=name,
+            transaction_timeout_ms=milliseconds,
+            message_timeout_ms=milliseconds,  # librdkafka allows no more than the transaction's
+            compression_type=settings.compression,
+            linger_ms=settings.linger_ms,
+            queue_buffering_max_messages=2_000_000,
+            queue_buffering_max_kbytes=max(1, settings.queue_bytes >> 10),
+            batch_num_messages=100_000,
+            # A topic's max.message.bytes is for a whole batch: one that is too large would be refused although
+            # each record fits.
+            batch_size=max(1, min(settings.batch_bytes, *sizes)),
+            # Not librdkafka decides what is too large, but the publisher, by the topic's own limit.
+            message_max_bytes=min(1_000_000_000, max(1_000_000, *sizes) + 100_000),
+        )
+        self.is_open = False
+        self.opened_at = 0.0
+        self.committed = 0
+
+    def take_over(self) -> None:
+        """Fence earlier producers of the same name and abort what they left open. Once, before anything else."""
+        self._do(
+            lambda seconds: self.producer.init_transactions(seconds), "to take over", self._connection.timeout_seconds
+        )
+
+    def open(self) -> None:
+        """Begin a transaction if none is open."""
+        if not self.is_open:
+            self._do(lambda _: self.producer.begin_transaction(), "to begin a transaction", 0)
+            self.is_open, self.opened_at = True, time.monotonic()
+
+    @property
+    def age_seconds(self) -> float:
+        return time.monotonic() - self.opened_at if self.is_open else 0.0
+
+    def produce(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int,
+        headers: Headers,
+        delivered: Delivered | None,
+    ) -> None:
+        """Queue one record, waiting while the queue is full."""
+        produce: Any = self.producer.produce
+        while True:
+            try:
+                # By place: this is called for each record, and names would cost a third more.
+                produce(topic, value, key, partition, delivered, None, 0, headers)
+                return
+            except BufferError:
+                self.producer.poll(0.05)
+            except KafkaException as error:
+                raise self._connection.refused(error, f"to publish to partition {partition} of {topic!r}") from error
+
+    def flush(self) -> None:
+        """Wait until each record was delivered or refused, and its report taken."""
+        deadline = time.monotonic() + self._patience_seconds
+        while self.producer.flush(1.0):
+            if time.monotonic() > deadline:
+                raise self.refused(KafkaException(KafkaError(KafkaError._MSG_TIMED_OUT)), "to flush")
+
+    def commit(self) -> None:
+        """Make the open transaction visible. On an error it is unknown whether it is, unless it was aborted."""
+        self._do(lambda seconds: self.producer.commit_transaction(seconds), "to commit", self._patience_seconds)
+        self.is_open = False
+        self.committed += 1
+
+    def abort(self) -> None:
+        """Abort the open transaction, if there is one. Never raises: the broker aborts it later otherwise."""
+        if not self.is_open:
+            return
+        self.is_open = False
+        try:
+            self.producer.purge()
+            self.producer.abort_transaction(self._connection.timeout_seconds)
+        except KafkaException as error:
+            _log.warning("transaction of %r was left to time out: %s", self.name, error.args[0].str())
+
+    def refused(self, error: KafkaException, wanted: str) -> ChangefeedError:
+        return self._connection.refused(error, f"{wanted} (transactional id {self.name!r})")
+
+    def _do(self, call: Callable[[float], None], wanted: str, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                call(max(0.1, deadline - time.monotonic()))
+                return
+            except KafkaException as error:
+                said: KafkaError = error.args[0]
+                if said.retriable() and not said.txn_requires_abort() and time.monotonic() < deadline:
+                    continue
+                raise self.refused(error, wanted) from error
