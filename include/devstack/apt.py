@@ -22,7 +22,13 @@ KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 STANDARD_MIRROR = "http://deb.debian.org/debian"
 """Debian's own name for "a mirror near you", used when the machine's sources name none."""
 
+MACHINE_SETTINGS = Path("/etc/apt/apt.conf.d")
 MACHINE_STATUS = Path("/var/lib/dpkg/status")
+
+_HOOKLESS = (
+    "#clear APT::Update::Pre-Invoke;\n#clear APT::Update::Post-Invoke;\n#clear APT::Update::Post-Invoke-Success;\n"
+)
+"""The machine's commands around an update are about its own lists and cache."""
 
 
 def missing_for_debian(suite: str) -> str | None:
@@ -78,33 +84,35 @@ class PrivateApt:
     def __init__(self, folder: Path, source: Source) -> None:
         self._folder = folder
         self._source = source
-        for name in ("state/lists/partial", "cache/archives/partial", "empty"):
+        for name in ("state/lists/partial", "cache/archives/partial", "empty", "parts"):
             (folder / name).mkdir(parents=True, exist_ok=True)
         (folder / "status").touch()
-        status = folder / "status" if source.fresh_status else MACHINE_STATUS
-        settings = {
+        for part in MACHINE_SETTINGS.glob("*"):
+            (folder / "parts" / part.name).symlink_to(part)
+        # apt reads the parts in the order of their names, after the file of APT_CONFIG, and the last word counts.
+        (folder / "parts" / "zzz-devstack").write_text(_HOOKLESS + self._settings())
+        (folder / "apt.conf").write_text(f'Dir::Etc::parts "{folder / "parts"}";\n')
+
+    def _settings(self) -> str:
+        folder = self._folder
+        settings: dict[str, Path | str] = {
             "Dir::State": folder / "state",
-            "Dir::State::status": status,
+            "Dir::State::status": folder / "status" if self._source.fresh_status else MACHINE_STATUS,
             "Dir::Cache": folder / "cache",
             "Acquire::Languages": "none",
             "Acquire::Retries": "3",
             "APT::Sandbox::User": "root",
-            "APT::Get::List-Cleanup": "false",
-            "Dpkg::Use-Pty": "false",
+            "APT::Keep-Downloaded-Packages": "true",
         }
-        if source.line is not None:
-            (folder / "sources.list").write_text(f"{source.line}\n")
+        if self._source.line is not None:
+            (folder / "sources.list").write_text(f"{self._source.line}\n")
             settings |= {
                 "Dir::Etc::sourcelist": folder / "sources.list",
                 "Dir::Etc::sourceparts": folder / "empty",
                 "Dir::Etc::preferences": folder / "empty" / "preferences",
                 "Dir::Etc::preferencesparts": folder / "empty",
             }
-        text = "".join(f'{name} "{value}";\n' for name, value in settings.items())
-        # The machine may keep its apt indexes as gzip or drop downloaded packages at once (images do).
-        text += "#clear APT::Update::Post-Invoke;\n#clear DPkg::Post-Invoke;\n#clear APT::Update::Post-Invoke-Success;\n"
-        text += 'Binary::apt-get::APT::Keep-Downloaded-Packages "true";\nAPT::Keep-Downloaded-Packages "true";\n'
-        (folder / "apt.conf").write_text(text)
+        return "".join(f'{name} "{value}";\n' for name, value in settings.items())
 
     def update(self) -> None:
         """Fetch the package lists."""

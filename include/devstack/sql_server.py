@@ -220,7 +220,7 @@ class SqlServer(ABC):
             self._create_data(accounts)
         finally:
             accounts.unlink()
-        client = {
+        client: dict[str, str | int] = {
             "user": "root",
             "password": account.root_password,
             "host": LOCALHOST,
@@ -233,7 +233,7 @@ class SqlServer(ABC):
         partial.replace(self._account_file)
 
     def _write_settings(self, port: int | None = None) -> None:
-        settings = {
+        settings: dict[str, str | int] = {
             "datadir": str(self.data),
             "port": port if port is not None else self.port,
             "bind-address": LOCALHOST,

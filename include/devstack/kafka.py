@@ -1,0 +1,251 @@
+"""Apache Kafka 4.3.1: one node that is broker and controller."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from devstack.errors import ServerError
+from devstack.home import Home
+from devstack.identity import ProcessId
+from devstack.installation import install_once
+from devstack.java import fetch_java
+from devstack.maven import Artifact, read_checksums, retrieve
+from devstack.port import LOCALHOST, free_port, is_listening
+from devstack.process import ServerProcess
+
+KAFKA = Artifact("org.apache.kafka", "kafka_2.13", "4.3.1")
+LOGGING = Artifact("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4")
+CHECKSUMS = Path(__file__).with_name("kafka.sha256")
+DOWNLOAD_BYTES = 45_100_000
+
+START_SECONDS = 60.0
+HEAP = "512m"
+STARTED = "Kafka Server started"
+
+_LOGGING = """\
+status = error
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = [%d] %p %m (%c)%n
+rootLogger.level = info
+rootLogger.appenderRef.out.ref = out
+logger.config.name = org.apache.kafka.common.config
+logger.config.level = warn
+"""
+
+Properties = Mapping[str, str | int | bool]
+"""Broker properties as in a `server.properties`."""
+
+
+def fetch_kafka(home: Home) -> Path:
+    """Folder with the broker's jars, fetched from Maven Central unless they are there already."""
+
+    def build(target: Path) -> None:
+        retrieve(
+            fetch_java(home),
+            [KAFKA, LOGGING],
+            target,
+            what=f"Kafka {KAFKA.version} (Maven Central)",
+            size=DOWNLOAD_BYTES,
+            checksums=read_checksums(CHECKSUMS),
+        )
+
+    return install_once(home, f"kafka-{KAFKA.version}", build)
+
+
+@dataclass(frozen=True)
+class _Node:
+    """What stays the same for the life of the data."""
+
+    port: int
+    controller_port: int
+    cluster_id: str
+
+
+class KafkaBroker:
+    """A broker with its data, settings and log in *directory*.
+
+    The first `start` creates the data; another object for the same directory, also in another process,
+    finds the same data and port, and whether the broker runs. *properties* go into `server.properties` and
+    win over devstack's. *owner* is the process without which the broker is an orphan (for tests: the test
+    session); None means that it outlives everybody until it is stopped.
+
+    Topics are not created by use. `start` raises FetchError if the software cannot be fetched and ServerError,
+    with the end of the log, if the broker does not come up.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        properties: Properties | None = None,
+        home: Home | None = None,
+        owner: ProcessId | None = None,
+    ) -> None:
+        self.directory = directory.absolute()
+        self.home = home or Home.default()
+        self.properties: dict[str, str | int | bool] = dict(properties or {})
+        self._process = ServerProcess(
+            f"Kafka in {self.directory}",
+            self.home.record_of(self.directory),
+            self.directory / "server.log",
+            owner,
+        )
+
+    @property
+    def port(self) -> int:
+        """TCP port at 127.0.0.1; the same for the life of the data."""
+        return self._node().port
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients call `bootstrap.servers`."""
+        return f"{LOCALHOST}:{self.port}"
+
+    @property
+    def log(self) -> Path:
+        """The broker's log."""
+        return self._process.log
+
+    @property
+    def running(self) -> bool:
+        """Whether the broker's process is alive."""
+        return self._process.running
+
+    @property
+    def pid(self) -> int | None:
+        """Pid of the broker's process, or None if it does not run."""
+        return self._process.pid
+
+    def start(self) -> None:
+        """Fetch and create what is missing, start the broker and wait until it takes requests.
+
+        Does nothing if it runs already.
+        """
+        if self.running:
+            return
+        fetch_kafka(self.home)
+        if not self._node_file.exists():
+            self._create()
+        self._write_settings(self._node())
+        command = self._java("kafka.Kafka", str(self._settings_file))
+        self._process.start(command, env=_environment(), cwd=self.directory)
+        self._process.wait_until(self._answers, START_SECONDS)
+
+    def stop(self, grace: float = 20.0) -> None:
+        """Shut down in order; SIGKILL if that takes longer than *grace* seconds. The data stay."""
+        self._process.stop(grace)
+
+    def kill(self) -> None:
+        """`kill -9`, as a machine failure would. The data stay."""
+        self._process.kill()
+
+    def restart(self, properties: Properties | None = None) -> None:
+        """Stop, merge *properties* into the settings, and start with the same data and port."""
+        self.stop()
+        self.properties |= properties or {}
+        self.start()
+
+    @property
+    def _node_file(self) -> Path:
+        return self.directory / "node.json"
+
+    @property
+    def _settings_file(self) -> Path:
+        return self.directory / "server.properties"
+
+    @property
+    def _data(self) -> Path:
+        return self.directory / "data"
+
+    def _node(self) -> _Node:
+        if not self._node_file.exists():
+            raise ServerError(f"Kafka in {self.directory} has no port yet: start it first")
+        return _Node(**json.loads(self._node_file.read_text()))
+
+    def _create(self) -> None:
+        shutil.rmtree(self._data, ignore_errors=True)  # of a creation that did not complete
+        self.directory.mkdir(parents=True, exist_ok=True)
+        (self.directory / "log4j2.properties").write_text(_LOGGING)
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        node = _Node(free_port(), free_port(), cluster_id)
+        self._write_settings(node)
+        arguments = ["format", "--cluster-id", cluster_id, "--config", str(self._settings_file)]
+        done = subprocess.run(
+            self._java("kafka.tools.StorageTool", *arguments),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=_environment(),
+            check=False,
+        )
+        if done.returncode != 0:
+            raise ServerError(f"Kafka's data folder {self._data} could not be created:\n{done.stdout[-2000:]}")
+        partial = self._node_file.with_suffix(".partial")
+        partial.write_text(json.dumps(asdict(node)))
+        partial.replace(self._node_file)
+
+    def _write_settings(self, node: _Node) -> None:
+        listeners = f"PLAINTEXT://{LOCALHOST}:{node.port}"
+        settings: dict[str, str | int | bool] = {
+            "process.roles": "broker,controller",
+            "node.id": 1,
+            "controller.quorum.voters": f"1@{LOCALHOST}:{node.controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"{listeners},CONTROLLER://{LOCALHOST}:{node.controller_port}",
+            "advertised.listeners": listeners,
+            "log.dirs": self._data.as_posix(),
+            "auto.create.topics.enable": "false",
+            "num.partitions": 1,
+            "default.replication.factor": 1,
+            "offsets.topic.replication.factor": 1,
+            "offsets.topic.num.partitions": 4,
+            "transaction.state.log.replication.factor": 1,
+            "transaction.state.log.min.isr": 1,
+            "transaction.state.log.num.partitions": 4,
+            "share.coordinator.state.topic.replication.factor": 1,
+            "share.coordinator.state.topic.min.isr": 1,
+            "share.coordinator.state.topic.num.partitions": 1,
+            # After a kill -9 the controller, which is the same process, refuses the broker until this is over.
+            "broker.session.timeout.ms": 4000,
+            "broker.heartbeat.interval.ms": 500,
+            "group.initial.rebalance.delay.ms": 0,
+            "log.segment.delete.delay.ms": 1000,
+            **self.properties,
+        }
+        lines = (f"{name}={_property(value)}\n" for name, value in settings.items())
+        self._settings_file.write_text("".join(lines))
+
+    def _java(self, main: str, *arguments: str) -> list[str]:
+        return [
+            str(fetch_java(self.home)),
+            f"-Xmx{HEAP}",
+            "-XX:+UseSerialGC",
+            "-Djava.awt.headless=true",
+            f"-Dlog4j2.configurationFile={self.directory / 'log4j2.properties'}",
+            "-cp",
+            f"{fetch_kafka(self.home)}/*",
+            main,
+            *arguments,
+        ]
+
+    def _answers(self) -> bool:
+        return STARTED in self._process.log_text() and is_listening(self.port)
+
+
+def _property(value: str | int | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _environment() -> dict[str, str]:
+    # Settings that the caller meant for another Kafka or another Java program must not reach this one.
+    return {name: value for name, value in os.environ.items() if not name.startswith(("KAFKA", "JDK_JAVA"))}

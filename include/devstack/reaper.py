@@ -1,0 +1,50 @@
+"""Ends what devstack started and nobody wants any more."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from devstack.home import Home
+from devstack.identity import ProcessId
+from devstack.process import RunRecord, end
+
+GRACE_SECONDS = 30.0
+
+
+def records(home: Home) -> dict[Path, RunRecord]:
+    """All records of started processes, by their file; those of processes that are gone included."""
+    found = {path: RunRecord.read(path) for path in sorted(home.run.glob("*.json"))}
+    return {path: record for path, record in found.items() if record is not None}
+
+
+def end_orphans(home: Home) -> list[str]:
+    """End the processes whose owner is gone, and remove the folders of such test sessions; their names.
+
+    Their data are not needed, so they are killed at once.
+    """
+    ended = []
+    for path, record in records(home).items():
+        if record.orphaned():
+            end(record.process, grace=0)
+            path.unlink(missing_ok=True)
+            ended.append(record.name)
+    for folder in home.test.glob("*-*"):
+        pid = folder.name.partition("-")[0]
+        if pid.isdigit() and ProcessId.of(int(pid)) is None:
+            shutil.rmtree(folder, ignore_errors=True)
+    return ended
+
+
+def end_demo(home: Home) -> list[str]:
+    """Stop the processes that have no owner, in order of their names; their names.
+
+    What a living test session has started is left alone.
+    """
+    ended = []
+    for path, record in records(home).items():
+        if record.owner is None:
+            end(record.process, GRACE_SECONDS)
+            path.unlink(missing_ok=True)
+            ended.append(record.name)
+    return ended

@@ -1,0 +1,94 @@
+"""Servers and names for all tests.
+
+The servers are started when the first test asks for them, once a session, and stopped at its end with their
+data removed. A session that is killed leaves them to `python -m devstack stop`, or to the next session.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from devstack.home import Home
+from devstack.identity import ProcessId
+from devstack.kafka import KafkaBroker
+from devstack.mariadb import MariadbServer
+from devstack.mysql import MysqlServer
+from devstack.reaper import end_orphans
+
+_server_ids = itertools.count(1000 + os.getpid() % 100_000 * 1000)
+
+
+@pytest.fixture(scope="session")
+def session_folder() -> Iterator[Path]:
+    """Where the servers of this session live: `.devstack/test/<unique>`, removed at the end."""
+    home = Home.default()
+    end_orphans(home)
+    folder = home.test / f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    folder.mkdir(parents=True)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def mysql_server(session_folder: Path) -> Iterator[MysqlServer]:
+    """MySQL 9.7 with binlog_row_metadata=FULL."""
+    options = {"binlog_row_metadata": "FULL"}
+    server = MysqlServer(session_folder / "mysql", options=options, owner=ProcessId.own())
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def stock_mysql_server(session_folder: Path) -> Iterator[MysqlServer]:
+    """MySQL 9.7 with binlog_row_metadata=MINIMAL, its default."""
+    server = MysqlServer(session_folder / "stock-mysql", owner=ProcessId.own())
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def mariadb_server(session_folder: Path) -> Iterator[MariadbServer]:
+    """MariaDB 11.4 with binlog_row_metadata=FULL."""
+    options = {"binlog_row_metadata": "FULL"}
+    server = MariadbServer(session_folder / "mariadb", options=options, owner=ProcessId.own())
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(session_folder: Path) -> Iterator[KafkaBroker]:
+    """A Kafka broker that creates no topic by itself."""
+    broker = KafkaBroker(session_folder / "kafka", owner=ProcessId.own())
+    broker.start()
+    yield broker
+    broker.stop()
+
+
+@pytest.fixture
+def unique_name() -> str:
+    """A short name that no other test has: for topics, databases, pipelines, transactional ids."""
+    return f"t{uuid.uuid4().hex[:10]}"
+
+
+@pytest.fixture
+def server_id() -> int:
+    """A replication server id that no other test has, also in a session at the same time; the next 9 are free too."""
+    return next(_server_ids) * 10
+
+
+@pytest.fixture
+def database(mysql_server: MysqlServer, unique_name: str) -> Iterator[str]:
+    """An empty database on `mysql_server`, dropped afterwards."""
+    mysql_server.execute(f"CREATE DATABASE `{unique_name}`")
+    yield unique_name
+    mysql_server.execute(f"DROP DATABASE IF EXISTS `{unique_name}`")
