@@ -57,6 +57,11 @@ class Block:
     number: int
     payload: bytes
 
+    @property
+    def message_count(self) -> int:
+        (count,) = struct.unpack_from("<Q", self.payload)
+        return int(count)
+
     def messages(self) -> Iterator[Message]:
         return unpack(self.payload)
 

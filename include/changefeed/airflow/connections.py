@@ -1,0 +1,60 @@
+"""Airflow connections -> URIs, and a clean environment for the job."""
+
+from __future__ import annotations
+
+import json
+import os
+from urllib.parse import quote, urlencode
+
+from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowNotFoundException
+
+from changefeed.connection import from_environment, variable_of
+from changefeed.errors import SettingsError
+from changefeed.pipeline import Pipeline
+
+_PASSED_ON = (
+    "PATH",
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "TMPDIR",
+    "JAVA_HOME",
+    "SPARK_HOME",
+    "HADOOP_CONF_DIR",
+    "PYTHONPATH",
+)
+
+
+def airflow_lookup(connection_id: str) -> str:
+    """A `ConnectionLookup` that asks Airflow (environment, secrets backends, its database), masked in its logs."""
+    if os.environ.get(variable_of(connection_id), "").strip().startswith(("mysql", "kafka", "sqlite", "postgresql")):
+        return from_environment(connection_id)  # a URI as SQLAlchemy or librdkafka want it, which Airflow would rewrite
+    try:
+        connection = BaseHook.get_connection(connection_id)
+    except AirflowNotFoundException:
+        raise SettingsError(
+            f"Airflow has no connection {connection_id!r}: add it under Admin, Connections, or set "
+            f"{variable_of(connection_id)}"
+        ) from None
+    extra = {name: str(value) for name, value in json.loads(connection.extra or "{}").items()}
+    login = f"{quote(connection.login or '', safe='')}:{quote(connection.password or '', safe='')}@"
+    address = f"{connection.host or ''}:{connection.port}" if connection.port else (connection.host or "")
+    query = f"?{urlencode(extra)}" if extra else ""
+    user = login if connection.login else ""
+    return f"{connection.conn_type}://{user}{address}/{connection.schema or ''}{query}"
+
+
+def job_environment(pipeline: Pipeline) -> dict[str, str]:
+    """What the Spark job may see: the paths it needs and its own two connections, nothing else of Airflow's.
+
+    Airflow's environment holds all connections and the secret that signs its tokens.
+    """
+    passed = {
+        name: value
+        for name, value in os.environ.items()
+        if name in _PASSED_ON or name.startswith(("PYSPARK_", "SPARK_", "CHANGEFEED_", "NUMBA_", "SSL_CERT_"))
+    }
+    wanted = (pipeline.source.connection, pipeline.kafka.connection)
+    return passed | {variable_of(connection_id): airflow_lookup(connection_id) for connection_id in wanted}

@@ -1,0 +1,77 @@
+"""A pipeline's ingest DAG: plan >> ingest >> commit."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import pendulum
+from airflow.sdk import DAG, task
+
+from changefeed.airflow.ingest_operator import IngestOperator
+from changefeed.airflow.tasks import commit_window, plan_window
+from changefeed.errors import SettingsError
+from changefeed.pipeline import Pipeline
+
+_START = pendulum.datetime(2026, 1, 1, tz="UTC")
+
+
+def ingest_dag(pipeline: Pipeline, project: Path) -> DAG:
+    """The DAG of one pipeline. Nothing is read here but the settings: no network, no database."""
+    dag = DAG(
+        dag_id=f"changefeed_ingest__{pipeline.name}",
+        description=f"Publish row changes of {pipeline.source.connection} to {pipeline.kafka.connection}",
+        schedule=pipeline.schedule,
+        start_date=_START,
+        catchup=False,
+        max_active_runs=1,
+        default_args={
+            "owner": pipeline.owner,
+            "retries": pipeline.retries,
+            "retry_delay": timedelta(seconds=pipeline.retry_delay_seconds),
+        },
+        tags={"changefeed", *pipeline.tags},
+        doc_md=_documentation(pipeline),
+        is_paused_upon_creation=False,
+    )
+    with dag:
+        plan = task.short_circuit(task_id="plan")(plan_window)(pipeline.name)
+        ingest = IngestOperator(
+            task_id="ingest",
+            pipeline=pipeline.name,
+            project=project,
+            conn_id=pipeline.spark.connection,
+            conf=pipeline.spark.conf,
+        )
+        commit = task(task_id="commit")(commit_window)(pipeline.name, cast(Any, plan))  # plan's result, at run time
+        plan >> ingest >> commit
+    return dag
+
+
+class RefusedPipelines(DAG):
+    """Stands for pipeline files that are wrong: Airflow shows their errors and keeps the other DAGs of the file.
+
+    A module that raises would take all pipelines with it; a DAG that does not validate is refused alone.
+    """
+
+    def __init__(self, errors: dict[Path, SettingsError]) -> None:
+        super().__init__(dag_id="changefeed_refused_pipelines", schedule=None)
+        self._told = "\n".join(str(error) for error in errors.values())
+
+    def validate(self) -> None:
+        raise SettingsError(self._told)
+
+
+def _documentation(pipeline: Pipeline) -> str:
+    included, excluded = ", ".join(pipeline.tables.include), ", ".join(pipeline.tables.exclude) or "none"
+    return f"""
+Publishes the row changes of `{pipeline.source.connection}` to `{pipeline.kafka.connection}`.
+
+- Tables: {included}; left out: {excluded}
+- Topics: `{pipeline.topics.template}`, {pipeline.topics.partitions} partitions
+- Checkpoint: in a {pipeline.checkpoint.store}
+
+Exactly once into Kafka for read_committed consumers; order kept per key within a topic-partition; no order across
+topics, but every record carries its binlog coordinates.
+"""

@@ -1,0 +1,82 @@
+"""Where the servers are: connections by name, in Airflow's own URI form.
+
+Inside Airflow a connection id is looked up by Airflow; elsewhere it is read from the environment variable that
+Airflow would read too, ``AIRFLOW_CONN_<ID>``, so that one setting serves both.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from changefeed.errors import SettingsError
+
+ConnectionLookup = Callable[[str], str]
+"""Connection id -> its URI. Raises SettingsError where there is none."""
+
+
+def variable_of(connection_id: str) -> str:
+    """Name of the environment variable that holds a connection."""
+    return f"AIRFLOW_CONN_{connection_id.upper()}"
+
+
+def from_environment(connection_id: str) -> str:
+    """The URI of a connection from the environment; raises SettingsError with the variable's name."""
+    uri = os.environ.get(variable_of(connection_id))
+    if not uri:
+        raise SettingsError(
+            f"wanted connection {connection_id!r}, found no environment variable {variable_of(connection_id)}: set it "
+            "to a URI such as mysql://user:password@host:3306 or kafka://host:9092"
+        )
+    return uri
+
+
+@dataclass(frozen=True)
+class MysqlConnection:
+    """A MySQL or MariaDB server. The password does not show in its repr."""
+
+    host: str
+    port: int
+    user: str
+    password: str = field(repr=False)
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_uri(cls, uri: str) -> MysqlConnection:
+        """Read ``mysql://user:password@host:port/?ssl_ca=…``. Options: ssl_ca, ssl_cert, ssl_key, ssl_verify."""
+        parts = _split(uri, "mysql")
+        if not parts.hostname:
+            raise SettingsError("a MySQL connection has no host: wanted mysql://user:password@host:3306")
+        options = dict(parse_qsl(parts.query))
+        unknown = sorted(set(options) - {"ssl_ca", "ssl_cert", "ssl_key", "ssl_verify", "connect_timeout_seconds"})
+        if unknown:
+            raise SettingsError(f"unknown option {unknown[0]!r} of MySQL connection to {parts.hostname!r}")
+        return cls(
+            parts.hostname, parts.port or 3306, unquote(parts.username or ""), unquote(parts.password or ""), options
+        )
+
+    def __str__(self) -> str:
+        return f"{self.user}@{self.host}:{self.port}"
+
+
+def kafka_parts(uri: str) -> tuple[str, dict[str, str]]:
+    """Bootstrap servers and librdkafka options of ``kafka://host:port,host:port/?sasl.username=…``."""
+    parts = _split(uri, "kafka")
+    options = {name: value for name, value in parse_qsl(parts.query) if name != "__extra__"}
+    bootstrap = parts.netloc.rpartition("@")[2] or options.pop("bootstrap.servers", "")
+    if not bootstrap:
+        raise SettingsError("a Kafka connection has no broker: wanted kafka://host:9092")
+    return unquote(bootstrap), options
+
+
+def _split(uri: str, scheme: str) -> SplitResult:
+    parts = urlsplit(uri)
+    if parts.scheme.partition("+")[0] != scheme:
+        raise SettingsError(f"wanted a connection of the form {scheme}://…, found scheme {parts.scheme!r}")
+    try:
+        _ = parts.port if scheme == "mysql" else None
+    except ValueError:
+        raise SettingsError(f"the port of a {scheme} connection to {parts.hostname!r} is not a number") from None
+    return parts

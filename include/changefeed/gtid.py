@@ -1,0 +1,126 @@
+"""Sets of transaction ids: MySQL's (tags included) and MariaDB's position form.
+
+Sources: https://dev.mysql.com/doc/refman/9.7/en/replication-gtids-concepts.html,
+https://mariadb.com/kb/en/gtid/
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from changefeed.errors import SettingsError
+
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
+_TAG = re.compile(r"[a-z_][a-z0-9_]{0,31}\Z")
+_INTERVAL = re.compile(r"(\d+)(?:-(\d+))?\Z")
+_MARIADB = re.compile(r"(\d+)-(\d+)-(\d+)\Z")
+
+Interval = tuple[int, int]
+"""First and last transaction number, both included."""
+
+
+@dataclass(frozen=True)
+class GtidSet:
+    """A set of MySQL GTIDs: intervals by "uuid" or "uuid:tag", sorted and merged.
+
+    Of MariaDB's GTIDs each domain keeps its last one: key "domain", one interval from 1 to the sequence number, and
+    the server that wrote it in ``mariadb_servers``. An empty set is the empty text.
+    """
+
+    intervals: tuple[tuple[str, tuple[Interval, ...]], ...] = ()
+    mariadb_servers: tuple[tuple[str, int], ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> GtidSet:
+        """Read ``gtid_executed``, ``gtid_binlog_pos`` or one GTID; raises SettingsError for anything else."""
+        found: dict[str, list[Interval]] = {}
+        servers: dict[str, int] = {}
+        for part in re.split(r"[,\s]+", text.strip()):
+            if mariadb := _MARIADB.match(part):
+                domain, server, number = mariadb.groups()
+                found.setdefault(domain, []).append((1, int(number)))
+                servers[domain] = int(server)
+            elif part:
+                _parse_mysql(part.lower(), text, found)
+        return cls._of(found, servers)
+
+    @classmethod
+    def _of(cls, found: dict[str, list[Interval]], servers: dict[str, int]) -> GtidSet:
+        merged = ((source, _merge(intervals)) for source, intervals in sorted(found.items()))
+        return cls(
+            tuple((source, intervals) for source, intervals in merged if intervals), tuple(sorted(servers.items()))
+        )
+
+    def union(self, *others: GtidSet) -> GtidSet:
+        found: dict[str, list[Interval]] = {}
+        servers: dict[str, int] = {}
+        for gtids in (self, *others):
+            known = dict(gtids.mariadb_servers)
+            for source, intervals in gtids.intervals:
+                if source in known and intervals[-1][1] >= max((last for _, last in found.get(source, [])), default=0):
+                    servers[source] = known[source]
+                found.setdefault(source, []).extend(intervals)
+        return GtidSet._of(found, servers)
+
+    def subtract(self, other: GtidSet) -> GtidSet:
+        """The GTIDs of this set that ``other`` lacks."""
+        removed = dict(other.intervals)
+        found = {source: _without(intervals, removed.get(source, ())) for source, intervals in self.intervals}
+        return GtidSet._of(found, {domain: server for domain, server in self.mariadb_servers if found.get(domain)})
+
+    def contains(self, other: GtidSet) -> bool:
+        return not other.subtract(self)
+
+    def __bool__(self) -> bool:
+        return bool(self.intervals)
+
+    def __str__(self) -> str:
+        servers = dict(self.mariadb_servers)
+        texts = []
+        for source, intervals in self.intervals:
+            if source in servers:
+                texts.append(f"{source}-{servers[source]}-{intervals[-1][1]}")
+            else:
+                spans = (str(first) if first == last else f"{first}-{last}" for first, last in intervals)
+                texts.append(":".join((source, *spans)))
+        return ",".join(texts)
+
+
+def _parse_mysql(part: str, whole: str, found: dict[str, list[Interval]]) -> None:
+    uuid, *items = part.split(":")
+    if not _UUID.match(uuid) or not items:
+        raise SettingsError(f"{part!r} in {whole[:200]!r} is no GTID: wanted UUID:N-M, UUID:TAG:N or DOMAIN-SERVER-N")
+    source = uuid
+    for item in items:
+        if interval := _INTERVAL.match(item):
+            first = int(interval[1])
+            found.setdefault(source, []).append((first, int(interval[2] or first)))
+        elif _TAG.match(item):
+            source = f"{uuid}:{item}"
+        else:
+            raise SettingsError(f"{item!r} in {whole[:200]!r} is neither an interval of transactions nor a tag")
+
+
+def _merge(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
+    merged: list[Interval] = []
+    for first, last in sorted(intervals):
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
+        else:
+            merged.append((first, last))
+    return tuple(merged)
+
+
+def _without(intervals: Iterable[Interval], removed: Iterable[Interval]) -> list[Interval]:
+    left = list(intervals)
+    for gone_first, gone_last in removed:
+        kept: list[Interval] = []
+        for first, last in left:
+            if first < gone_first:
+                kept.append((first, min(last, gone_first - 1)))
+            if last > gone_last:
+                kept.append((max(first, gone_last + 1), last))
+        left = kept
+    return left

@@ -1,0 +1,119 @@
+"""What a window held and where it went: sealed in the commit log, and the proof that `commit` asks for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from changefeed.errors import AccountingError
+from changefeed.reader import SliceReport
+from changefeed.window import Slice, Window
+
+
+@dataclass(frozen=True)
+class TopicPartitionReceipt:
+    """What one run gave a topic-partition; offsets are Kafka's, None where nothing was new."""
+
+    topic: str
+    partition: int
+    messages: int
+    already_there: int
+    value_bytes: int
+    dead_letters: int
+    first_offset: int | None
+    last_offset: int | None
+
+    @property
+    def delivered(self) -> int:
+        """Messages that are in Kafka now, whichever attempt brought them; dead letters among them."""
+        return self.messages + self.already_there + self.dead_letters
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A sealed window. ``rows`` counts row changes by "database.table" and op; ``seconds`` by phase."""
+
+    window: Window
+    size_bytes: int
+    events: int
+    transactions: int
+    rows: dict[str, dict[str, int]]
+    skipped_rows: int
+    topics: tuple[TopicPartitionReceipt, ...]
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def row_count(self) -> int:
+        return sum(sum(ops.values()) for ops in self.rows.values())
+
+    @property
+    def message_count(self) -> int:
+        return sum(receipt.delivered for receipt in self.topics)
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "window": self.window.to_json()}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Manifest:
+        return cls(
+            **{
+                **values,
+                "window": Window.from_json(values["window"]),
+                "topics": tuple(TopicPartitionReceipt(**receipt) for receipt in values["topics"]),
+            }
+        )
+
+
+def account(
+    window: Window,
+    slices: Sequence[Slice],
+    reports: Sequence[SliceReport],
+    decoded: dict[tuple[str, int], int],
+    receipts: Sequence[TopicPartitionReceipt],
+    seconds: dict[str, float],
+) -> Manifest:
+    """The manifest of a window whose every byte and message is accounted for.
+
+    ``decoded`` is how many messages the slices made for each topic-partition. Raises AccountingError, and thereby
+    keeps the checkpoint where it is, when slices are missing, read more or less than their bytes, or when a
+    topic-partition did not get exactly its messages.
+    """
+    by_slice = {report.slice: report for report in reports}
+    for piece in slices:
+        report = by_slice.get(piece.number)
+        if report is None:
+            raise AccountingError(f"slice {piece.number} ({piece.file}:{piece.start}-{piece.end}) made no report")
+        if report.size_bytes != piece.size_bytes:
+            raise AccountingError(
+                f"slice {piece.number} ({piece.file}:{piece.start}-{piece.end}) is {piece.size_bytes} bytes, and "
+                f"{report.size_bytes} were read: something was passed over. The window is not committed."
+            )
+    if len(reports) != len(slices):
+        raise AccountingError(f"{len(slices)} slices made {len(reports)} reports")
+    given = {(receipt.topic, receipt.partition): receipt.delivered for receipt in receipts}
+    for place in sorted(decoded.keys() | given.keys()):
+        if decoded.get(place, 0) != given.get(place, 0):
+            raise AccountingError(
+                f"topic {place[0]!r} partition {place[1]}: {decoded.get(place, 0)} messages were decoded and "
+                f"{given.get(place, 0)} published. The window is not committed."
+            )
+    return Manifest(
+        window=window,
+        size_bytes=sum(report.size_bytes for report in reports),
+        events=sum(report.events for report in reports),
+        transactions=sum(report.transactions for report in reports),
+        rows=_rows(reports),
+        skipped_rows=sum(report.skipped_rows for report in reports),
+        topics=tuple(sorted(receipts, key=lambda receipt: (receipt.topic, receipt.partition))),
+        seconds=seconds,
+    )
+
+
+def _rows(reports: Sequence[SliceReport]) -> dict[str, dict[str, int]]:
+    rows: dict[str, Counter[str]] = {}
+    for report in reports:
+        for table, ops in report.rows.items():
+            rows.setdefault(table, Counter()).update(ops)
+    return {table: dict(sorted(ops.items())) for table, ops in sorted(rows.items())}

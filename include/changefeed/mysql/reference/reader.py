@@ -1,0 +1,240 @@
+"""A `SliceReader` on mysql-replication."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from changefeed.block import Block, Message, Step, pack, sequence_of
+from changefeed.errors import BinlogFormatError
+from changefeed.formats import render
+from changefeed.formats.template import Format, Op
+from changefeed.gtid import GtidSet
+from changefeed.mysql.dump import DumpStream
+from changefeed.mysql.reference import events
+from changefeed.mysql.reference.tables import schema_of
+from changefeed.mysql.reference.values import check_style, json_value
+from changefeed.partition import partition_of
+from changefeed.reader import Route, Router, SchemaLookup, SliceReport, Statement
+from changefeed.schema import TableSchema
+from changefeed.window import Slice
+
+BLOCK_BYTES = 1_000_000
+_CONTROL = re.compile(r"\s*(BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|XA\b|START TRANSACTION)", re.IGNORECASE)
+
+
+@dataclass
+class _Table:
+    """What is known of a table id: its columns in mysql-replication's form, ours, and where its rows go."""
+
+    library: Any
+    schema: TableSchema
+    route: Route | None
+
+
+@dataclass
+class _Accounts:
+    """The report while it grows."""
+
+    position: int
+    events: int = 0
+    transactions: int = 0
+    skipped_rows: int = 0
+    rows: dict[str, Counter[str]] = field(default_factory=dict)
+    gtids: list[str] = field(default_factory=list)
+    statements: list[Statement] = field(default_factory=list)
+    first_ts_seconds: int = 0
+    last_ts_seconds: int = 0
+
+
+class ReferenceReader:
+    """Decodes slices with mysql-replication; the contract is `changefeed.reader.SliceReader`.
+
+    Where the library is known to be wrong it refuses (TRANSACTION_PAYLOAD, tagged GTIDs and other types it does not
+    know) or is wrong (negative fractional TIME): it is for comparing, not for production.
+    """
+
+    def __init__(
+        self,
+        stream: DumpStream,
+        *,
+        is_mariadb: bool,
+        version: tuple[int, int],
+        server_uuid: str,
+        router: Router,
+        schemas: SchemaLookup,
+        format: Format,
+    ) -> None:
+        check_style(format.style)
+        self._stream = stream
+        self._library = events.LibraryDecoder(is_mariadb, version)
+        self._server_uuid = server_uuid
+        self._router, self._schemas, self._format = router, schemas, format
+        self._tables: dict[int, _Table] = {}
+        self._gtid = ""
+        self._query: str | None = None
+
+    def read(self, piece: Slice) -> Iterator[Block | SliceReport]:
+        self._gtid, self._query = piece.gtid, None
+        accounts = _Accounts(piece.start)
+        blocks = _Blocks(piece)
+        for raw in events.raw_events(self._stream):
+            if raw.type == events.FORMAT_DESCRIPTION:
+                self._library.format_description(raw)
+                self._tables.clear()
+            if not raw.is_in_file:
+                continue
+            for route, message in self._messages(raw, piece, accounts):
+                yield from blocks.add(route, message)
+            accounts.position += raw.size_bytes
+            accounts.events += 1
+            if accounts.position >= piece.end:
+                break
+        yield from blocks.rest()
+        yield SliceReport(
+            slice=piece.number,
+            size_bytes=accounts.position - piece.start,
+            events=accounts.events,
+            rows={table: dict(ops) for table, ops in accounts.rows.items()},
+            skipped_rows=accounts.skipped_rows,
+            transactions=accounts.transactions,
+            gtids=str(GtidSet.parse(",".join(accounts.gtids))),
+            first_ts_seconds=accounts.first_ts_seconds,
+            last_ts_seconds=accounts.last_ts_seconds,
+            statements=tuple(accounts.statements),
+        )
+
+    def _messages(self, raw: events.RawEvent, piece: Slice, accounts: _Accounts) -> Iterator[tuple[Route, Message]]:
+        accounts.first_ts_seconds = accounts.first_ts_seconds or raw.ts_seconds
+        accounts.last_ts_seconds = max(accounts.last_ts_seconds, raw.ts_seconds)
+        if raw.type in events.CARRY_NO_CHANGE:
+            return
+        if raw.type == events.ANONYMOUS_GTID:
+            self._gtid = ""
+            return
+        where = f"{piece.file}:{accounts.position}"
+        if raw.type not in events.DECODED:
+            raise BinlogFormatError(
+                f"event of type {raw.type} at {where} is not known to reader 'reference': it may carry changes, so "
+                "it is not passed over. Use the pipeline's default reader."
+            )
+        event = self._library.decode(raw, where)
+        match type(event).__name__:
+            case "GtidEvent" | "MariadbGtidEvent":
+                self._gtid = event.gtid
+            case "XidEvent":
+                self._end_transaction(accounts)
+            case "QueryEvent":
+                self._take_query(event, raw, piece, accounts)
+            case "RowsQueryLogEvent":
+                self._query = event.query
+            case "TableMapEvent":
+                route = self._router(event.schema, event.table)
+                schema = schema_of(event, self._schemas) if route else TableSchema(event.schema, event.table, ())
+                self._tables[event.table_id] = _Table(event, schema, route)
+            case "WriteRowsEvent" | "UpdateRowsEvent" | "DeleteRowsEvent":
+                yield from self._take_rows(event, raw, piece, accounts)
+
+    def _take_query(self, event: Any, raw: events.RawEvent, piece: Slice, accounts: _Accounts) -> None:
+        if not _CONTROL.match(event.query):
+            accounts.statements.append(
+                Statement(
+                    piece.file,
+                    accounts.position,
+                    raw.ts_seconds,
+                    self._gtid,
+                    event.schema.decode("utf-8", "replace"),
+                    event.query,
+                )
+            )
+            self._end_transaction(accounts)
+        elif event.query.upper().startswith(("COMMIT", "ROLLBACK")) and " TO " not in event.query.upper():
+            self._end_transaction(accounts)
+
+    def _end_transaction(self, accounts: _Accounts) -> None:
+        accounts.transactions += 1
+        if self._gtid:
+            accounts.gtids.append(self._gtid)
+        self._query = None
+
+    def _take_rows(
+        self, event: Any, raw: events.RawEvent, piece: Slice, accounts: _Accounts
+    ) -> Iterator[tuple[Route, Message]]:
+        table = self._tables.get(event.table_id)
+        if table is None:
+            raise BinlogFormatError(f"rows at {piece.file}:{accounts.position} are of a table without a TABLE_MAP")
+        if table.route is None:
+            accounts.skipped_rows += len(event.rows)
+            return
+        op: Op = {"WriteRowsEvent": "c", "UpdateRowsEvent": "u", "DeleteRowsEvent": "d"}[type(event).__name__]  # type: ignore[assignment]
+        counted = accounts.rows.setdefault(f"{table.schema.database}.{table.schema.table}", Counter())
+        for number, row in enumerate(event.rows):
+            counted[op] += 1
+            values = row.get("values")
+            before = _image(row.get("before_values", values if op == "d" else None), table.library)
+            after = _image(row.get("after_values", values if op == "c" else None), table.library)
+            change = render.RowChange(
+                op, before, after, piece.file, accounts.position, number, self._gtid, raw.server_id, raw.ts_seconds,
+                self._query,
+            )  # fmt: skip
+            for message in self._row_messages(change, table.schema):
+                yield table.route, message
+
+    def _row_messages(self, change: render.RowChange, schema: TableSchema) -> Iterator[Message]:
+        old = replace(change, op="d", after=None)
+        if change.op == "u" and schema.primary_key and old.key_of(schema) != change.key_of(schema):
+            yield self._message(old, schema, Step.CHANGE)
+            if self._format.tombstones:
+                yield self._message(old, schema, Step.TOMBSTONE)
+            yield self._message(replace(change, op="c", before=None), schema, Step.CREATE)
+            return
+        yield self._message(change, schema, Step.CHANGE)
+        if change.op == "d" and schema.primary_key and self._format.tombstones:
+            yield self._message(change, schema, Step.TOMBSTONE)
+
+    def _message(self, change: render.RowChange, schema: TableSchema, step: Step) -> Message:
+        event_id = f"{self._server_uuid}/{change.file}:{change.position}/{change.row}" + (f"/{step:d}" if step else "")
+        return Message(
+            change.position,
+            sequence_of(change.row, step),
+            render.key(self._format, schema, change),
+            None if step is Step.TOMBSTONE else render.value(self._format, schema, change),
+            event_id.encode(),
+            change.gtid.encode(),
+        )
+
+
+def _image(values: dict[str, Any] | None, library: Any) -> dict[str, object] | None:
+    if values is None:
+        return None
+    return {column.name: json_value(values[column.name], column) for column in library.columns}
+
+
+class _Blocks:
+    """Messages of a slice, gathered by topic-partition until a block is full."""
+
+    def __init__(self, piece: Slice) -> None:
+        self._piece = piece
+        self._held: dict[tuple[str, int], list[Message]] = {}
+        self._sizes: Counter[tuple[str, int]] = Counter()
+        self._count = 0
+
+    def add(self, route: Route, message: Message) -> Iterator[Block]:
+        place = (route.topic, partition_of(message.key, message.event_id, route.partitions))
+        self._held.setdefault(place, []).append(message)
+        self._sizes[place] += len(message.value or b"") + len(message.key or b"") + 150
+        if self._sizes[place] >= BLOCK_BYTES:
+            yield self._block(place)
+
+    def rest(self) -> Iterator[Block]:
+        for place in list(self._held):
+            yield self._block(place)
+
+    def _block(self, place: tuple[str, int]) -> Block:
+        messages = self._held.pop(place)
+        del self._sizes[place]
+        self._count += 1
+        return Block(*place, self._piece.file, self._piece.number, self._count, pack(messages))

@@ -1,0 +1,129 @@
+"""A connection to the source for queries: opened, told apart by flavour, its errors made ours."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Self
+
+import pymysql
+from pymysql.constants import CR, ER
+
+from changefeed.connection import MysqlConnection
+from changefeed.errors import ChangefeedError, SourceError, SourceUnavailableError
+
+CONNECT_TIMEOUT_SECONDS = 10
+READ_TIMEOUT_SECONDS = 600
+
+_REFUSED = {ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, ER.SPECIFIC_ACCESS_DENIED_ERROR, 1227, 1142}
+_UNREACHABLE = {CR.CR_CONN_HOST_ERROR, CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, CR.CR_CONNECTION_ERROR}
+_BUSY = {ER.CON_COUNT_ERROR, ER.SERVER_SHUTDOWN, ER.LOCK_WAIT_TIMEOUT, ER.LOCK_DEADLOCK}
+
+Row = tuple[Any, ...]
+
+
+class Session:
+    """One connection; use it as a context manager.
+
+    Raises SourceError where the server refuses user, password or privilege, and SourceUnavailableError where it
+    cannot be reached or goes away.
+    """
+
+    def __init__(self, connection: MysqlConnection) -> None:
+        self.connection = connection
+        with translated(connection):
+            self.raw = connect(connection)
+        try:
+            (self.version,) = self.row("SELECT @@version")
+        except ChangefeedError:
+            self.raw.close()
+            raise
+        self.is_mariadb = "mariadb" in self.version.lower()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.raw.close()
+
+    def rows(self, sql: str, *values: object) -> list[Row]:
+        with translated(self.connection), self.raw.cursor() as cursor:
+            cursor.execute(sql, values or None)
+            return list(cursor.fetchall())
+
+    def row(self, sql: str, *values: object) -> Row:
+        """The only row; raises SourceError where there is none."""
+        rows = self.rows(sql, *values)
+        if len(rows) != 1:
+            raise SourceError(f"{self.connection}: wanted one row of {sql!r}, found {len(rows)}")
+        return rows[0]
+
+    def named_row(self, sql: str) -> dict[str, Any]:
+        """The first row by column name, {} where there is none: for SHOW statements, whose columns vary."""
+        with translated(self.connection), self.raw.cursor(pymysql.cursors.DictCursor) as cursor:
+            cursor.execute(sql)
+            return dict(cursor.fetchone() or {})
+
+    def variable(self, name: str) -> str | None:
+        """A global system variable as text, or None where this server has none of that name."""
+        rows = self.rows("SHOW GLOBAL VARIABLES WHERE variable_name = %s", name)
+        return str(rows[0][1]) if rows else None
+
+    @property
+    def version_number(self) -> tuple[int, int]:
+        major, minor = self.version.split(".")[:2]
+        return int(major), int(minor)
+
+
+def connect(connection: MysqlConnection) -> pymysql.Connection[Any]:
+    """PyMySQL's connection with our timeouts and the TLS that the options ask for."""
+    return pymysql.connect(
+        host=connection.host,
+        port=connection.port,
+        user=connection.user,
+        password=connection.password,
+        charset="utf8mb4",
+        autocommit=True,
+        connect_timeout=int(connection.options.get("connect_timeout_seconds", CONNECT_TIMEOUT_SECONDS)),
+        read_timeout=READ_TIMEOUT_SECONDS,
+        ssl=_tls(connection),
+    )
+
+
+def _tls(connection: MysqlConnection) -> ssl.SSLContext | None:
+    options = connection.options
+    if not any(name.startswith("ssl_") for name in options):
+        return None
+    context = ssl.create_default_context(cafile=options.get("ssl_ca"))
+    if options.get("ssl_verify", "true") == "false":
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if cert := options.get("ssl_cert"):
+        context.load_cert_chain(cert, options.get("ssl_key"))
+    return context
+
+
+@contextmanager
+def translated(connection: MysqlConnection) -> Iterator[None]:
+    """Turn PyMySQL's errors into ours, with the server's own words."""
+    try:
+        yield
+    except (pymysql.MySQLError, OSError) as error:
+        raise _ours(connection, error) from error
+
+
+def _ours(connection: MysqlConnection, error: Exception) -> ChangefeedError:
+    code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+    words = str(error.args[1]) if len(error.args) > 1 else str(error)
+    if code in _REFUSED:
+        return SourceError(
+            f"MySQL at {connection.host}:{connection.port} refuses user {connection.user!r}: {words}. Check user and "
+            "password of the connection, and that it has REPLICATION SLAVE, REPLICATION CLIENT and SELECT."
+        )
+    if code in _UNREACHABLE or code in _BUSY or isinstance(error, OSError):
+        return SourceUnavailableError(
+            f"MySQL at {connection.host}:{connection.port} cannot be reached: {words}. The run can be tried again when "
+            "the server answers; check host, port and firewall if it never did."
+        )
+    return SourceError(f"MySQL at {connection.host}:{connection.port} answered with error {code}: {words}")

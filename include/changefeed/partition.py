@@ -1,0 +1,29 @@
+"""Which Kafka partition a key belongs to, in plain Python: what the kernel's own is held against.
+
+Source: `org.apache.kafka.common.utils.Utils.murmur2` and `BuiltInPartitioner.partitionForKey`.
+"""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+_SEED, _M, _MASK = 0x9747B28C, 0x5BD1E995, 0xFFFFFFFF
+
+
+def murmur2(data: bytes) -> int:
+    """Kafka's 32-bit hash of a key, unsigned."""
+    value = (_SEED ^ len(data)) & _MASK
+    whole = len(data) & ~3
+    for at in range(0, whole, 4):
+        word = (int.from_bytes(data[at : at + 4], "little") * _M) & _MASK
+        word = ((word ^ word >> 24) * _M) & _MASK
+        value = ((value * _M) & _MASK) ^ word
+    if rest := data[whole:]:
+        value = ((value ^ int.from_bytes(rest, "little")) * _M) & _MASK
+    value = ((value ^ value >> 13) * _M) & _MASK
+    return value ^ value >> 15
+
+
+def partition_of(key: bytes | None, event_id: bytes, partitions: int) -> int:
+    """The partition of Kafka's default partitioner; a null key is spread by its event id, the same at each retry."""
+    return (murmur2(key) & 0x7FFFFFFF if key is not None else crc32(event_id)) % partitions

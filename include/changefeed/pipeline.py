@@ -1,0 +1,137 @@
+"""One pipeline: a source, a Kafka cluster, a set of tables, and where its checkpoint is kept."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$")]
+Positive = Annotated[int, Field(gt=0)]
+
+
+class Section(BaseModel):
+    """A part of a pipeline's YAML: nothing unknown passes, nothing changes after reading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class SourceSettings(Section):
+    connection: str
+    """Connection id of the MySQL or MariaDB server."""
+    server_ids: str = "64000-64063"
+    """Range of server_ids that the pipeline's readers use; no other replica of the source may use them."""
+
+    @field_validator("server_ids")
+    @classmethod
+    def _is_range(cls, text: str) -> str:
+        found = re.fullmatch(r"(\d+)-(\d+)", text)
+        if not found or not 0 < int(found[1]) <= int(found[2]) < 2**32:
+            raise ValueError("wanted a range of server_ids such as 64000-64063")
+        return text
+
+    @property
+    def server_id_range(self) -> range:
+        first, last = self.server_ids.split("-")
+        return range(int(first), int(last) + 1)
+
+
+class KafkaSettings(Section):
+    connection: str
+    """Connection id of the Kafka cluster."""
+    transaction_rows: Positive = 200_000
+    """A Kafka transaction is closed after so many records, or after `transaction_seconds`."""
+    transaction_seconds: Positive = 20
+    on_bad_record: Literal["fail", "dead_letter"] = "fail"
+
+
+class TableSettings(Section):
+    include: list[str] = Field(default=["*.*"], min_length=1)
+    """Patterns of "database.table", with * and ? as in a shell."""
+    exclude: list[str] = []
+
+    @field_validator("include", "exclude")
+    @classmethod
+    def _have_a_dot(cls, patterns: list[str]) -> list[str]:
+        for pattern in patterns:
+            if "." not in pattern:
+                raise ValueError(f"{pattern!r} names no database: wanted DATABASE.TABLE, as in shop.* or *.orders")
+        return patterns
+
+    def matches(self, database: str, table: str) -> bool:
+        name = f"{database}.{table}"
+        return any(fnmatch.fnmatchcase(name, pattern) for pattern in self.include) and not any(
+            fnmatch.fnmatchcase(name, pattern) for pattern in self.exclude
+        )
+
+
+class TopicSettings(Section):
+    template: str = "{database}.{table}"
+    partitions: Positive = 3
+    replication_factor: Positive = 1
+    configs: dict[str, str] = {}
+
+    @field_validator("template")
+    @classmethod
+    def _has_table(cls, template: str) -> str:
+        unknown = set(re.findall(r"{(\w*)}", template)) - {"pipeline", "database", "table"}
+        if "{table}" not in template or unknown:
+            raise ValueError("wanted a template with {table}, and {database} or {pipeline} where they are needed")
+        return template
+
+
+class CheckpointSettings(Section):
+    store: Literal["variable", "table"] = "variable"
+    """An Airflow Variable, or a table of a database that SQLAlchemy knows."""
+    connection: str | None = None
+    """Connection id of the state table's database."""
+
+    @model_validator(mode="after")
+    def _table_needs_connection(self) -> CheckpointSettings:
+        if (self.store == "table") != (self.connection is not None):
+            raise ValueError(
+                "`connection` names the state table's database: give it with `store: table`, and only then"
+            )
+        return self
+
+
+class SparkSettings(Section):
+    connection: str = "spark_default"
+    """Airflow's connection id of the Spark cluster."""
+    master: str = "local[*]"
+    """Master of runs without Airflow."""
+    slice_bytes: Positive = 64 * 1024 * 1024
+    conf: dict[str, str] = {}
+
+
+class Pipeline(Section):
+    """What a file of `include/pipelines/` says."""
+
+    name: Name
+    source: SourceSettings
+    kafka: KafkaSettings
+    tables: TableSettings = TableSettings()
+    topics: TopicSettings = TopicSettings()
+    format: Literal["debezium-json"] = "debezium-json"
+    tombstones: bool = True
+    """Whether a delete is followed by a record with its key and no value, for compacted topics."""
+    checkpoint: CheckpointSettings = CheckpointSettings()
+    start: str = "earliest"
+    """Where the first window starts: earliest, latest, or FILE:POSITION."""
+    reader: Literal["reference"] = "reference"
+    schedule: str | None = "*/5 * * * *"
+    """Cron expression of the DAG, or null for runs by hand only."""
+    retries: Annotated[int, Field(ge=0)] = 2
+    retry_delay_seconds: Positive = 30
+    owner: str = "changefeed"
+    tags: list[str] = []
+    spark: SparkSettings = SparkSettings()
+
+    @field_validator("start")
+    @classmethod
+    def _is_start(cls, text: str) -> str:
+        if text not in ("earliest", "latest") and not re.fullmatch(r".+\.\d{6,}:\d+", text):
+            raise ValueError("wanted earliest, latest, or FILE:POSITION such as binlog.000012:4")
+        return text

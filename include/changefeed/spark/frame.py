@@ -1,0 +1,109 @@
+"""The two Arrow tables between the stages of ingest: slices in, what decoding and publishing make of them out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from changefeed.block import Block
+from changefeed.errors import ChangefeedError
+from changefeed.reader import SliceReport, Statement
+from changefeed.window import Slice
+
+SLICE_SCHEMA = "number long, file string, start long, end long, gtid string"
+
+DECODED_SCHEMA = (
+    "kind string, topic string, partition int, file string, slice long, block long, messages long, "
+    "payload binary, text string"
+)
+"""One row a block (kind `block`), and a row for the report or the error of each slice (kinds `report`, `error`)."""
+
+PUBLISHED_SCHEMA = "kind string, text string"
+"""One row a receipt, report or error (kinds `receipt`, `report`, `error`), as JSON."""
+
+_DECODED = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("file", pa.string()),
+        ("slice", pa.int64()),
+        ("block", pa.int64()),
+        ("messages", pa.int64()),
+        ("payload", pa.binary()),
+        ("text", pa.string()),
+    ]
+)
+_PUBLISHED = pa.schema([("kind", pa.string()), ("text", pa.string())])
+
+
+def slices_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Slice]:
+    for batch in batches:
+        for row in batch.to_pylist():
+            yield Slice(row["number"], row["file"], row["start"], row["end"], row["gtid"])
+
+
+def block_batch(block: Block) -> pa.RecordBatch:
+    """A block as one row; its payload is not copied more than once."""
+    row: list[Any] = [
+        "block",
+        block.topic,
+        block.partition,
+        block.file,
+        block.slice,
+        block.number,
+        block.message_count,
+        block.payload,
+        None,
+    ]
+    return pa.RecordBatch.from_arrays(
+        [pa.array([value], type=field.type) for value, field in zip(row, _DECODED, strict=True)], schema=_DECODED
+    )
+
+
+def decoded_text_batch(kind: str, text: str, slice_number: int) -> pa.RecordBatch:
+    """A report or an error beside the blocks."""
+    row: list[Any] = [kind, None, None, None, slice_number, None, None, None, text]
+    return pa.RecordBatch.from_arrays(
+        [pa.array([value], type=field.type) for value, field in zip(row, _DECODED, strict=True)], schema=_DECODED
+    )
+
+
+def published_batch(kind: str, text: str) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([kind]), pa.array([text])], schema=_PUBLISHED)
+
+
+def blocks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Block]:
+    for batch in batches:
+        for row in batch.to_pylist():
+            yield Block(row["topic"], row["partition"], row["file"], row["slice"], row["block"], row["payload"])
+
+
+def report_text(report: SliceReport) -> str:
+    return orjson.dumps(asdict(report)).decode()
+
+
+def report_from(text: str) -> SliceReport:
+    values = orjson.loads(text)
+    return SliceReport(**{**values, "statements": tuple(Statement(**item) for item in values["statements"])})
+
+
+def error_text(error: ChangefeedError) -> str:
+    """An error as a value: exceptions cross from a Spark worker as text, and their class would be lost."""
+    return orjson.dumps({"class": type(error).__name__, "message": str(error)}).decode()
+
+
+def error_from(text: str) -> ChangefeedError:
+    values = orjson.loads(text)
+    known = {cls.__name__: cls for cls in _tree(ChangefeedError)}
+    return known.get(values["class"], ChangefeedError)(values["message"])
+
+
+def _tree(cls: type[ChangefeedError]) -> Iterator[type[ChangefeedError]]:
+    yield cls
+    for child in cls.__subclasses__():
+        yield from _tree(child)

@@ -1,0 +1,166 @@
+"""ingest: a frozen window -> Kafka, and its manifest sealed in the commit log."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import orjson
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.storagelevel import StorageLevel
+
+from changefeed.connection import ConnectionLookup, MysqlConnection, kafka_parts
+from changefeed.errors import BinlogGoneError
+from changefeed.kafka.commit_log import CommitLog
+from changefeed.kafka.connection import KafkaConnection
+from changefeed.kafka.fencing import fence
+from changefeed.kafka.topics import commit_log_topic, ensure_topics, topic_limits
+from changefeed.manifest import Manifest, TopicPartitionReceipt, account
+from changefeed.mysql import source
+from changefeed.mysql.session import Session
+from changefeed.pipeline import Pipeline
+from changefeed.reader import SliceReport
+from changefeed.spark import frame
+from changefeed.spark.decode import decode_batches
+from changefeed.spark.job import IngestJob
+from changefeed.spark.progress import shown
+from changefeed.spark.publish import decode_and_publish_batches, publish_batches
+from changefeed.stages.topics import wanted_topics
+from changefeed.window import Slice, Window, whole_file_slices
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class _Outcome:
+    """What the stages told the driver."""
+
+    reports: list[SliceReport] = field(default_factory=list)
+    decoded: dict[tuple[str, int], int] = field(default_factory=dict)
+    receipts: list[TopicPartitionReceipt] = field(default_factory=list)
+
+
+def ingest(spark: SparkSession, pipeline: Pipeline, window: Window, lookup: ConnectionLookup) -> Manifest:
+    """Publish ``window`` and seal it; what an earlier attempt published already is not published again.
+
+    Raises AccountingError when the window's bytes or messages do not add up, and whatever a slice or a
+    topic-partition stopped with; the checkpoint is not touched in either case.
+    """
+    began = time.monotonic()
+    mysql = MysqlConnection.from_uri(lookup(pipeline.source.connection))
+    kafka = KafkaConnection(*kafka_parts(lookup(pipeline.kafka.connection)))
+    with Session(mysql) as session:
+        uuid = source.server_uuid(session)
+        if uuid != window.server_uuid:
+            raise BinlogGoneError(
+                f"window {window.number} of pipeline {pipeline.name!r} was frozen on server {window.server_uuid}, "
+                f"found server {uuid}: the connection leads to another server now. Plan again."
+            )
+        slices = list(whole_file_slices(window, source.binlog_files(session)))
+        topics = ensure_topics(kafka, wanted_topics(pipeline, session))
+    tasks = max(1, spark.sparkContext.defaultParallelism)
+    commit_log = commit_log_topic(pipeline.name)
+    attempt = fence(kafka, pipeline.name, tasks, commit_log)
+    job = IngestJob(pipeline, window, mysql, kafka, topic_limits(kafka, topics), attempt)
+    prepared = time.monotonic()
+    outcome = _one_slice(spark, job, slices) if len(slices) < 2 else _many_slices(spark, job, slices, tasks)
+    seconds = {"prepare": round(prepared - began, 3), "ingest": round(time.monotonic() - prepared, 3)}
+    manifest = account(window, slices, outcome.reports, outcome.decoded, outcome.receipts, seconds)
+    CommitLog(kafka, commit_log, pipeline.name).seal(window.number, manifest.to_json())
+    return manifest
+
+
+def _slice_frame(spark: SparkSession, slices: Sequence[Slice]) -> DataFrame:
+    """One Spark partition a slice, whatever their number."""
+    rows = [(piece.number, piece.file, piece.start, piece.end, piece.gtid) for piece in slices]
+    return spark.createDataFrame(spark.sparkContext.parallelize(rows, max(1, len(rows))), frame.SLICE_SCHEMA)
+
+
+def _one_slice(spark: SparkSession, job: IngestJob, slices: Sequence[Slice]) -> _Outcome:
+    def decode_and_publish(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return decode_and_publish_batches(job, batches)
+
+    outcome = _Outcome()
+    with shown(spark, "decode and publish", len(slices)):
+        published = _slice_frame(spark, slices).mapInArrow(decode_and_publish, frame.PUBLISHED_SCHEMA)
+        _take(outcome, ((row.kind, row.text) for row in published.collect()))
+    return outcome
+
+
+def _many_slices(spark: SparkSession, job: IngestJob, slices: Sequence[Slice], tasks: int) -> _Outcome:
+    """Decode all, then shuffle blocks so that one task writes a topic-partition, and publish."""
+
+    def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return decode_batches(job, batches)
+
+    outcome = _Outcome()
+    decoded = _slice_frame(spark, slices).mapInArrow(decode, frame.DECODED_SCHEMA)
+    decoded = decoded.persist(StorageLevel.DISK_ONLY)  # read twice: for its sizes, and to be published
+    try:
+        with shown(spark, "decode", len(slices)):
+            told = decoded.where("kind <> 'block'").select("kind", "text").collect()
+        _take(outcome, ((row.kind, row.text) for row in told))
+        sizes = (
+            decoded.where("kind = 'block'")
+            .groupBy("topic", "partition")
+            .agg(F.sum("messages").alias("messages"), F.sum(F.length("payload")).alias("size"))
+            .collect()
+        )
+        outcome.decoded = {(row.topic, row.partition): row.messages for row in sizes}
+        packed = pack({(row.topic, row.partition): row.size for row in sizes}, tasks)
+        if packed:
+            with shown(spark, "publish", len(set(packed.values()))):
+                _take(outcome, _publish(spark, job, decoded, packed))
+    finally:
+        decoded.unpersist()
+    return outcome
+
+
+def pack(sizes: dict[tuple[str, int], int], tasks: int) -> dict[tuple[str, int], int]:
+    """Which task writes which topic-partition: the largest first, each to the task that has least so far."""
+    loads = [0] * min(tasks, max(1, len(sizes)))
+    packed = {}
+    for place, size in sorted(sizes.items(), key=lambda item: (-item[1], item[0])):
+        task = loads.index(min(loads))
+        loads[task] += size
+        packed[place] = task
+    return packed
+
+
+def _publish(
+    spark: SparkSession, job: IngestJob, decoded: DataFrame, packed: dict[tuple[str, int], int]
+) -> Iterator[tuple[str, str]]:
+    def publish(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        return publish_batches(job, context.partitionId() if context else 0, batches)
+
+    rows = [(topic, partition, task) for (topic, partition), task in packed.items()]
+    assigned = F.broadcast(spark.createDataFrame(rows, "topic string, partition int, task int"))
+    blocks = decoded.where("kind = 'block'").join(assigned, ["topic", "partition"])
+    shuffled = blocks.repartitionById(len(set(packed.values())), F.col("task")).sortWithinPartitions(
+        "topic", "partition", "slice", "block"
+    )
+    columns = ("topic", "partition", "file", "slice", "block", "payload")
+    for row in shuffled.select(*columns).mapInArrow(publish, frame.PUBLISHED_SCHEMA).collect():
+        yield row.kind, row.text
+
+
+def _take(outcome: _Outcome, told: Iterable[tuple[str, str]]) -> None:
+    """Sort what a stage told; the first error is raised as what it was."""
+    for kind, text in told:
+        match kind:
+            case "error":
+                raise frame.error_from(text)
+            case "report":
+                outcome.reports.append(frame.report_from(text))
+            case "decoded":
+                topic, partition, messages = orjson.loads(text)
+                outcome.decoded[topic, partition] = messages
+            case "receipt":
+                outcome.receipts.append(TopicPartitionReceipt(**orjson.loads(text)))

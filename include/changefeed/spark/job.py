@@ -1,0 +1,52 @@
+"""What a Spark task needs to do its part: values that travel in its closure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from changefeed.connection import MysqlConnection
+from changefeed.formats.debezium import DebeziumFormat
+from changefeed.formats.template import Format
+from changefeed.kafka.connection import KafkaConnection
+from changefeed.kafka.topics import TopicLimits, topic_name
+from changefeed.pipeline import Pipeline
+from changefeed.reader import Route
+from changefeed.window import Window
+
+
+@dataclass(frozen=True)
+class IngestJob:
+    """One window of one pipeline; ``attempt`` is the fencing token of this try at it.
+
+    ``limits`` are the topics that exist, with their number of partitions and the size of record they take.
+
+    The connections hold passwords: their repr hides them, and the closure travels on Spark's own channels only.
+    """
+
+    pipeline: Pipeline
+    window: Window
+    mysql: MysqlConnection
+    kafka: KafkaConnection
+    limits: Mapping[str, TopicLimits]
+    attempt: str
+
+    def route(self, database: str, table: str) -> Route | None:
+        """Where a table's rows go. A table that is not there any more still has its topic, from the template."""
+        if not self.pipeline.tables.matches(database, table):
+            return None
+        topic = topic_of(self.pipeline, database, table)
+        limits = self.limits.get(topic)
+        return Route(topic, limits.partitions if limits else self.pipeline.topics.partitions)
+
+    def format(self) -> Format:
+        return DebeziumFormat(self.pipeline.name, self.window.frozen_at_ms, tombstones=self.pipeline.tombstones)
+
+    def server_id(self, slice_number: int) -> int:
+        """A server_id of the pipeline's range: two readers of one id would cut each other off."""
+        ids = self.pipeline.source.server_id_range
+        return ids[slice_number % len(ids)]
+
+
+def topic_of(pipeline: Pipeline, database: str, table: str) -> str:
+    return topic_name(pipeline.topics.template, database=database, table=table, pipeline=pipeline.name)

@@ -1,0 +1,105 @@
+"""The publish stage: blocks sorted by topic, partition and binlog order -> Kafka, on any worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
+
+import orjson
+import pyarrow as pa
+
+from changefeed.block import Block
+from changefeed.errors import ChangefeedError
+from changefeed.kafka.account import Receipt
+from changefeed.kafka.publisher import Publisher
+from changefeed.kafka.topics import TopicLimits, commit_log_topic, dead_letter_topic, ensure_topics, topic_limits
+from changefeed.kafka.transactions import PublishSettings
+from changefeed.manifest import TopicPartitionReceipt
+from changefeed.reader import SliceReport
+from changefeed.spark import frame
+from changefeed.spark.decode import read_slices
+from changefeed.spark.job import IngestJob
+from changefeed.stages.topics import table_topic_settings
+
+
+def publisher(job: IngestJob, task: int, limits: Mapping[str, TopicLimits]) -> Publisher:
+    kafka = job.pipeline.kafka
+    return Publisher(
+        job.kafka,
+        job.pipeline.name,
+        task,
+        job.window.number,
+        commit_log_topic(job.pipeline.name),
+        limits,
+        PublishSettings(transaction_rows=kafka.transaction_rows, transaction_seconds=kafka.transaction_seconds),
+        source=job.window.server_uuid,
+        attempt=job.attempt,
+        dead_letter=dead_letter_topic(job.pipeline.name) if kafka.on_bad_record == "dead_letter" else None,
+    )
+
+
+def with_topics(job: IngestJob, limits: dict[str, TopicLimits], blocks: Iterable[Block]) -> Iterator[Block]:
+    """Pass ``blocks`` on, making the topic of a table that is in the binlog and not on the server any more."""
+    for block in blocks:
+        if block.topic not in limits:
+            ensure_topics(job.kafka, {block.topic: table_topic_settings(job.pipeline)})
+            limits |= topic_limits(job.kafka, [block.topic])
+        yield block
+
+
+def publish_batches(job: IngestJob, task: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """`mapInArrow` of the publish stage: a receipt a topic-partition, or an error."""
+    try:
+        limits = dict(job.limits)
+        with publisher(job, task, limits) as open_publisher:
+            receipts = open_publisher.publish(with_topics(job, limits, frame.blocks_of(batches)))
+    except ChangefeedError as error:
+        yield frame.published_batch("error", frame.error_text(error))
+        return
+    for receipt in receipts:
+        yield frame.published_batch("receipt", receipt_text(receipt))
+
+
+def decode_and_publish_batches(job: IngestJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """`mapInArrow` of a window of one slice: both stages in one task, without a shuffle."""
+    reports: list[SliceReport] = []
+    decoded: dict[tuple[str, int], int] = {}
+
+    def blocks() -> Iterator[Block]:
+        for item in read_slices(job, frame.slices_of(batches)):
+            if isinstance(item, Block):
+                place = (item.topic, item.partition)
+                decoded[place] = decoded.get(place, 0) + item.message_count
+                yield item
+            else:
+                reports.append(item)
+
+    try:
+        limits = dict(job.limits)
+        with publisher(job, 0, limits) as open_publisher:
+            receipts = open_publisher.publish(with_topics(job, limits, blocks()))
+    except ChangefeedError as error:
+        yield frame.published_batch("error", frame.error_text(error))
+        return
+    for report in reports:
+        yield frame.published_batch("report", frame.report_text(report))
+    for (topic, partition), messages in decoded.items():
+        yield frame.published_batch("decoded", orjson.dumps([topic, partition, messages]).decode())
+    for receipt in receipts:
+        yield frame.published_batch("receipt", receipt_text(receipt))
+
+
+def receipt_text(receipt: Receipt) -> str:
+    """A receipt for the driver; offsets are those of the whole window, over all attempts at it."""
+    whole = receipt.window if receipt.window and receipt.window.window else None
+    given = TopicPartitionReceipt(
+        topic=receipt.topic,
+        partition=receipt.partition,
+        messages=receipt.messages,
+        already_there=receipt.already_there,
+        value_bytes=receipt.value_bytes,
+        dead_letters=receipt.dead_letters,
+        first_offset=whole.first_offset if whole else receipt.first_offset,
+        last_offset=whole.last_offset if whole else receipt.last_offset,
+    )
+    return orjson.dumps(asdict(given)).decode()

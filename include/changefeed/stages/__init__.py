@@ -1,0 +1,1 @@
+"""The stages of a run that need no Spark: plan before it, commit after it."""

@@ -1,0 +1,100 @@
+"""Checkpoints in a table of a database that SQLAlchemy knows."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Column, MetaData, String, Table, Text, create_engine, insert, select, update
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, IntegrityError, OperationalError, SQLAlchemyError
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed
+
+from changefeed.checkpoint import Checkpoint, check_forward, stale
+from changefeed.errors import CheckpointError, RetryableError, SettingsError
+
+_METADATA = MetaData()
+_CHECKPOINTS = Table(
+    "changefeed_checkpoint",
+    _METADATA,
+    Column("pipeline", String(64), primary_key=True),
+    Column("window", BigInteger, nullable=False),
+    Column("checkpoint", Text, nullable=False),
+)
+
+
+class StateStoreUnavailableError(RetryableError):
+    """The database of the state table cannot be reached."""
+
+
+class TableCheckpointStore:
+    """A `CheckpointStore` with a true compare-and-set: one UPDATE whose WHERE names what is expected.
+
+    The table `changefeed_checkpoint` is created where it is missing. Raises SettingsError for a URL that SQLAlchemy
+    does not know, and StateStoreUnavailableError where the database does not answer.
+    """
+
+    def __init__(self, url: str) -> None:
+        try:
+            self._place = make_url(url).render_as_string(hide_password=True)
+            self._engine = create_engine(url, pool_pre_ping=True)
+        except (ArgumentError, ModuleNotFoundError) as error:
+            raise SettingsError(
+                f"the state table's connection is no database that SQLAlchemy knows here: {type(error).__name__}. "
+                "Wanted a URL such as postgresql+psycopg://user:password@host/database, with its driver installed."
+            ) from None
+        self._create()
+
+    @retry(
+        retry=retry_if_exception_type(OperationalError), stop=stop_after_attempt(2), wait=wait_fixed(0.2), reraise=True
+    )
+    def _create_once(self) -> None:
+        _METADATA.create_all(self._engine)
+
+    def _create(self) -> None:
+        try:
+            self._create_once()  # two processes may both find it missing: the second try then finds it
+        except SQLAlchemyError as error:
+            raise self._unavailable(error) from error
+
+    def load(self, pipeline: str) -> Checkpoint | None:
+        try:
+            with self._engine.connect() as connection:
+                text = connection.execute(
+                    select(_CHECKPOINTS.c.checkpoint).where(_CHECKPOINTS.c.pipeline == pipeline)
+                ).scalar()
+        except SQLAlchemyError as error:
+            raise self._unavailable(error) from error
+        return None if text is None else Checkpoint.from_text(text)
+
+    def advance(self, expected: Checkpoint | None, new: Checkpoint) -> None:
+        check_forward(expected, new)
+        try:
+            stored = self._insert(new) if expected is None else self._update(expected, new)
+        except OperationalError as error:
+            raise self._unavailable(error) from error
+        except SQLAlchemyError as error:
+            raise CheckpointError(f"{self._place} refused the checkpoint of {new.pipeline!r}: {error}") from error
+        if not stored:
+            raise stale(new.pipeline, expected, self.load(new.pipeline))
+
+    def _insert(self, new: Checkpoint) -> bool:
+        row = {"pipeline": new.pipeline, "window": new.window, "checkpoint": new.to_text()}
+        try:
+            with self._engine.begin() as connection:
+                connection.execute(insert(_CHECKPOINTS).values(row))
+        except IntegrityError:
+            return False
+        return True
+
+    def _update(self, expected: Checkpoint, new: Checkpoint) -> bool:
+        statement = (
+            update(_CHECKPOINTS)
+            .where(_CHECKPOINTS.c.pipeline == expected.pipeline, _CHECKPOINTS.c.checkpoint == expected.to_text())
+            .values(window=new.window, checkpoint=new.to_text())
+        )
+        with self._engine.begin() as connection:
+            return connection.execute(statement).rowcount == 1
+
+    def _unavailable(self, error: Exception) -> StateStoreUnavailableError:
+        return StateStoreUnavailableError(
+            f"the state table in {self._place} cannot be used: {str(error).splitlines()[0]}. Nothing was stored; the "
+            "run can be tried again when the database answers."
+        )
