@@ -10,18 +10,20 @@ null (a tombstone) for what is forgotten:
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import kafka
-import orjson
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from changefeed.errors import BrokerUnavailableError, ChangefeedError, CheckpointError
+from changefeed.errors import BrokerUnavailableError, ChangefeedError, CheckpointError, TopicError
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.progress import Progress, TopicPartition
+
+_NO_SUCH_TOPIC = 3
 
 
 @dataclass(frozen=True)
@@ -38,12 +40,16 @@ class CommitLogState:
         return self.seals[max(self.seals)] if self.seals else None
 
 
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
 def progress_key(identity: str, topic: str, partition: int) -> bytes:
-    return orjson.dumps([identity, "progress", topic, partition])
+    return _json([identity, "progress", topic, partition])
 
 
 def _seal_key(identity: str, window: int) -> bytes:
-    return orjson.dumps([identity, "seal", window])
+    return _json([identity, "seal", window])
 
 
 @dataclass(frozen=True)
@@ -70,26 +76,46 @@ class CommitLog:
         CheckpointError for a record that cannot be read.
         """
         latest: dict[bytes, bytes | None] = {}
-        with self.connection.consumer(isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
+        settings = {
+            "isolation_level": "read_committed",
+            "auto_offset_reset": "earliest",
+            "fetch_max_wait_ms": 50,  # how long the broker holds an empty answer
+        }
+        with self.connection.consumer(**settings) as consumer:
             place = kafka.TopicPartition(self.topic, 0)
-            end = self._high_watermark(place)
             consumer.assign([place])
-            consumer.seek_to_beginning(place)
+            end: int | None = None
             deadline = time.monotonic() + self.wait_seconds
-            while (at := consumer.position(place)) < end:
-                for record in consumer.poll(timeout_ms=200, max_records=10_000).get(place, ()):
+            answered_by = time.monotonic() + self.connection.timeout_seconds
+            while end is None or consumer.position(place) < end:
+                for record in consumer.poll(timeout_ms=20, max_records=10_000).get(place, ()):
                     latest[record.key] = record.value
-                if time.monotonic() > deadline:
+                now = time.monotonic()
+                if end is None:
+                    end = consumer.highwater(place)
+                    if end is None and now > answered_by:
+                        raise self._unreadable()
+                elif now > deadline:
                     raise BrokerUnavailableError(
-                        f"commit log {self.topic!r} could be read up to offset {at} of {end} within "
-                        f"{self.wait_seconds:g} seconds: a transaction stays open in it. Another run may be "
+                        f"commit log {self.topic!r} could be read up to offset {consumer.position(place)} of {end} "
+                        f"within {self.wait_seconds:g} seconds: a transaction stays open in it. Another run may be "
                         "publishing, or one was killed and its transaction has not timed out yet. Try again."
                     )
         return self._state(latest)
 
-    def _high_watermark(self, place: kafka.TopicPartition) -> int:
-        with self.connection.consumer(isolation_level="read_uncommitted") as consumer:
-            return int(consumer.end_offsets([place])[place])
+    def _unreadable(self) -> ChangefeedError:
+        """Why nothing came: the consumer does not say, and waits for a topic that is not there."""
+        with self.connection.admin() as admin:
+            (found,) = admin.describe_topics([self.topic])
+        if found["error_code"] == _NO_SUCH_TOPIC:
+            return TopicError(
+                f"commit log {self.topic!r} is not in the cluster at {self.connection.bootstrap!r}. Was it removed? "
+                f"What {self.identity!r} has published can then be told by its checkpoint only."
+            )
+        return BrokerUnavailableError(
+            f"commit log {self.topic!r} has no leader at {self.connection.bootstrap!r}, or may not be read (Kafka's "
+            f"error code {found['error_code']}; 29: the ACL Describe is missing). Nothing was published."
+        )
 
     def _state(self, latest: Mapping[bytes, bytes | None]) -> CommitLogState:
         progress: dict[TopicPartition, Progress] = {}
@@ -97,10 +123,10 @@ class CommitLog:
         attempt = ""
         for key, text in latest.items():
             try:
-                identity, kind, *rest = orjson.loads(key)
+                identity, kind, *rest = json.loads(key)
                 if identity != self.identity or text is None:
                     continue
-                value = orjson.loads(text)
+                value = json.loads(text)
                 if kind == "progress":
                     progress[str(rest[0]), int(rest[1])] = Progress.from_json(value)
                 elif kind == "seal":
@@ -122,13 +148,13 @@ class CommitLog:
         """
         numbers = sorted({window, *sealed})
         old = numbers[: max(0, len(numbers) - keep)]
-        records: dict[bytes, bytes | None] = {_seal_key(self.identity, window): orjson.dumps(dict(manifest))}
+        records: dict[bytes, bytes | None] = {_seal_key(self.identity, window): _json(dict(manifest))}
         records |= {_seal_key(self.identity, number): None for number in old if number != window}
         self._write(records, f"to seal window {window}")
 
     def begin_attempt(self, attempt: str) -> None:
         """Say that from now on only ``attempt`` may publish."""
-        self._write({orjson.dumps([self.identity, "attempt"]): orjson.dumps(attempt)}, "to begin an attempt")
+        self._write({_json([self.identity, "attempt"]): _json(attempt)}, "to begin an attempt")
 
     def forget(self, topics: Iterable[str], state: CommitLogState | None = None) -> int:
         """Write tombstones for the progress of ``topics``; return how many. For dead tables, and after a seek."""
@@ -150,7 +176,10 @@ class CommitLog:
         if not records:
             return
         milliseconds = int(self.connection.timeout_seconds * 1000)
-        producer = self.connection.producer(enable_idempotence=True, message_timeout_ms=milliseconds, linger_ms=0)
+        # Not idempotent: that costs half a second at the first record, and the same record twice is no harm here.
+        producer = self.connection.producer(
+            acks="all", max_in_flight_requests_per_connection=1, message_timeout_ms=milliseconds, linger_ms=0
+        )
         failed: list[KafkaError] = []
 
         def delivered(error: KafkaError | None, _record: Message) -> None:
