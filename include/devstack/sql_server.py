@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pymysql
 
@@ -52,6 +52,9 @@ class SqlServer(ABC):
 
     product: str
     """Name for people: `MySQL`."""
+
+    client_settings: ClassVar[Options] = {}
+    """What this product's client programs need to be told besides address and account."""
 
     def __init__(
         self,
@@ -226,6 +229,7 @@ class SqlServer(ABC):
             "host": LOCALHOST,
             "port": account.port,
             "protocol": "TCP",
+            **self.client_settings,
         }
         (self.directory / "client.cnf").write_text(_settings_text("client", client))
         partial = self._account_file.with_suffix(".partial")
@@ -241,7 +245,6 @@ class SqlServer(ABC):
             "pid-file": str(self.directory / "server.pid"),
             "server-id": 1,
             "log-bin": "binlog",
-            "binlog-format": "ROW",
             "sync-binlog": 0,
             "skip-name-resolve": "ON",
             "performance-schema": "OFF",

@@ -1,0 +1,226 @@
+"""The servers that the other tests stand on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pymysql
+import pytest
+from kafka import KafkaConsumer, KafkaProducer
+from kafka.admin import KafkaAdminClient, NewTopic
+
+from devstack.errors import ServerError
+from devstack.home import PROJECT, Home
+from devstack.identity import ProcessId
+from devstack.kafka import KafkaBroker
+from devstack.mariadb import MariadbServer
+from devstack.mysql import MysqlServer
+from devstack.process import ServerProcess
+from devstack.reaper import end_orphans
+from devstack.sql_server import SqlServer
+
+
+def variable(server: SqlServer, name: str) -> str:
+    """A system variable's value."""
+    return str(server.execute(f"SELECT @@global.{name}")[0][0])
+
+
+def test_mysql_answers_with_a_full_row_binlog_and_gtids(mysql_server: MysqlServer) -> None:
+    assert mysql_server.execute("SELECT VERSION()")[0][0].startswith("9.")
+    assert variable(mysql_server, "binlog_format") == "ROW"
+    assert variable(mysql_server, "binlog_row_metadata") == "FULL"
+    assert variable(mysql_server, "gtid_mode") == "ON"
+    assert mysql_server.execute("SHOW VARIABLES LIKE 'log_bin'")[0][1] == "ON"
+
+
+def test_stock_mysql_keeps_the_minimal_metadata_that_mysql_ships_with(stock_mysql_server: MysqlServer) -> None:
+    assert variable(stock_mysql_server, "binlog_row_metadata") == "MINIMAL"
+
+
+def test_mariadb_answers_with_a_row_binlog(mariadb_server: MariadbServer) -> None:
+    assert mariadb_server.execute("SELECT VERSION()")[0][0].startswith("11.4.")
+    assert variable(mariadb_server, "binlog_format") == "ROW"
+    assert variable(mariadb_server, "binlog_row_metadata") == "FULL"
+
+
+@pytest.mark.parametrize("fixture", ["mysql_server", "mariadb_server"])
+def test_the_replication_user_reads_and_replicates_but_does_not_write(
+    fixture: str, request: pytest.FixtureRequest
+) -> None:
+    server: SqlServer = request.getfixturevalue(fixture)
+    status = "SHOW BINARY LOG STATUS" if fixture == "mysql_server" else "SHOW MASTER STATUS"
+    with server.connect("changefeed") as connection, connection.cursor() as cursor:
+        cursor.execute(status)
+        cursor.execute("SHOW BINARY LOGS")
+        assert cursor.fetchall()[0][0] == "binlog.000001"
+        with pytest.raises(pymysql.err.OperationalError):
+            cursor.execute("CREATE DATABASE forbidden")
+
+
+def test_mysqls_own_programs_connect_without_a_password_on_the_command_line(
+    mysql_server: MysqlServer, database: str
+) -> None:
+    mysql_server.execute("CREATE TABLE greeting (word VARCHAR(20))", database=database)
+    command = [*mysql_server.client("mysqldump"), "--no-data", database]
+    assert "CREATE TABLE `greeting`" in subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    command = [*mysql_server.client("mysqlbinlog"), "--read-from-remote-server", "binlog.000001"]
+    assert "greeting" in subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert not any(password in " ".join(command) for password in passwords(mysql_server))
+
+
+def passwords(server: SqlServer) -> list[str]:
+    """The passwords in the server's two URLs."""
+    return [url.removeprefix("mysql://").split(":")[1].split("@")[0] for url in (server.url, server.root_url)]
+
+
+def test_a_program_that_the_software_lacks_is_refused_by_name(mariadb_server: MariadbServer) -> None:
+    with pytest.raises(ServerError, match="mariadb-binlog"):
+        mariadb_server.client("mariadb-binlog")
+
+
+def test_kafka_gives_back_what_it_was_given(kafka_broker: KafkaBroker, unique_name: str) -> None:
+    with KafkaAdminClient(bootstrap_servers=kafka_broker.bootstrap) as admin:
+        admin.create_topics([NewTopic(unique_name, 2, 1)])
+    with KafkaProducer(bootstrap_servers=kafka_broker.bootstrap) as producer:
+        producer.send(unique_name, key=b"k", value=b"hello").get(timeout=20)
+    assert values(kafka_broker, unique_name) == [b"hello"]
+
+
+def values(broker: KafkaBroker, topic: str) -> list[bytes]:
+    """All that is in *topic*."""
+    consumer = KafkaConsumer(
+        topic, bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=3000
+    )
+    try:
+        return [record.value for record in consumer]
+    finally:
+        consumer.close()
+
+
+def test_kafka_makes_no_topic_by_being_used(kafka_broker: KafkaBroker, unique_name: str) -> None:
+    with KafkaAdminClient(bootstrap_servers=kafka_broker.bootstrap) as admin:
+        consumer = KafkaConsumer(bootstrap_servers=kafka_broker.bootstrap)
+        assert consumer.partitions_for_topic(unique_name) in (None, set())
+        consumer.close()
+        assert unique_name not in admin.list_topics()
+
+
+def test_mysql_killed_and_started_again_keeps_data_port_and_passwords(session_folder: Path) -> None:
+    server = MysqlServer(session_folder / "killed-mysql", owner=ProcessId.own())
+    server.start()
+    try:
+        before = (server.port, server.url, variable(server, "server_uuid"))
+        server.execute("CREATE DATABASE kept", "CREATE TABLE kept.t (id INT)", "INSERT INTO kept.t VALUES (7)")
+        server.kill()
+        assert not server.running
+        server.start()
+        assert (server.port, server.url, variable(server, "server_uuid")) == before
+        assert server.execute("SELECT id FROM kept.t") == [(7,)]
+        server.restart({"binlog_row_metadata": "FULL"})
+        assert server.port == before[0]
+        assert variable(server, "binlog_row_metadata") == "FULL"
+    finally:
+        server.stop()
+
+
+def test_kafka_killed_and_started_again_keeps_data_and_port(session_folder: Path) -> None:
+    broker = KafkaBroker(session_folder / "killed-kafka", owner=ProcessId.own())
+    broker.start()
+    try:
+        before = broker.bootstrap
+        with KafkaAdminClient(bootstrap_servers=before) as admin:
+            admin.create_topics([NewTopic("kept", 1, 1)])
+        with KafkaProducer(bootstrap_servers=before) as producer:
+            producer.send("kept", b"hello").get(timeout=20)
+        broker.kill()
+        broker.start()
+        assert broker.bootstrap == before
+        assert values(broker, "kept") == [b"hello"]
+    finally:
+        broker.stop()
+
+
+def test_a_server_that_does_not_come_up_shows_the_end_of_its_log(session_folder: Path) -> None:
+    server = MysqlServer(session_folder / "broken-mysql", owner=ProcessId.own())
+    server.start()
+    server.stop()
+    server.options["no_such_option"] = "1"
+    with pytest.raises(ServerError, match=r"(?s)stopped with exit code 1 .*unknown variable 'no-such-option=1'"):
+        server.start()
+    assert not server.running
+
+
+def test_another_object_for_the_same_folder_finds_the_running_server(mysql_server: MysqlServer) -> None:
+    same = MysqlServer(mysql_server.directory)
+    assert same.running
+    assert (same.pid, same.url) == (mysql_server.pid, mysql_server.url)
+
+
+def test_stopping_a_process_ends_what_it_started_and_a_second_stop_does_nothing(tmp_path: Path) -> None:
+    process = ServerProcess("parent", tmp_path / "parent.json", tmp_path / "parent.log")
+    script = "sh -c 'trap \"\" TERM; echo $$ > child; while true; do sleep 0.1; done' & wait"
+    process.start(["/bin/sh", "-c", script], env={"PATH": os.environ["PATH"]}, cwd=tmp_path)
+    process.wait_until(lambda: (tmp_path / "child").exists() and (tmp_path / "child").read_text() != "", 10)
+    child = ProcessId.of(int((tmp_path / "child").read_text()))
+    assert child is not None
+    process.stop(grace=5)
+    assert not process.running
+    assert not child.alive()
+    process.stop(grace=5)
+
+
+def test_a_pid_that_was_given_to_another_process_is_left_alone(tmp_path: Path) -> None:
+    innocent = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        record = tmp_path / "record.json"
+        record.write_text(
+            f'{{"name": "gone", "process": {{"pid": {innocent.pid}, "started": "earlier"}}, '
+            f'"log": "gone.log", "owner": null}}'
+        )
+        ServerProcess("gone", record, tmp_path / "gone.log").stop(grace=5)
+        assert innocent.poll() is None
+        assert not record.exists()
+    finally:
+        innocent.kill()
+        innocent.wait()
+
+
+def test_servers_whose_test_session_was_killed_are_ended_by_the_next_one(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    session = subprocess.Popen(
+        [sys.executable, "-c", SESSION, str(tmp_path)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(PROJECT / "include")},
+    )
+    assert session.stdout is not None
+    server = ProcessId.of(int(session.stdout.readline()))
+    assert server is not None
+    assert end_orphans(home) == []
+    assert server.alive()
+    session.kill()
+    session.wait()
+    assert end_orphans(home) == ["sleeper"]
+    deadline = time.monotonic() + 10
+    while server.alive() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not server.alive()
+    session.stdout.close()
+
+
+SESSION = """
+import sys, time
+from pathlib import Path
+from devstack.home import Home
+from devstack.identity import ProcessId
+from devstack.process import ServerProcess
+home = Home(Path(sys.argv[1]))
+process = ServerProcess("sleeper", home.run / "sleeper.json", home.root / "log", ProcessId.own())
+process.start(["sleep", "60"], env={"PATH": "/usr/bin:/bin"}, cwd=home.root)
+print(process.pid, flush=True)
+time.sleep(60)
+"""
