@@ -1,0 +1,82 @@
+"""What is already in Kafka is told by file number, position and sequence."""
+
+from __future__ import annotations
+
+import json
+from array import array
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from changefeed.errors import AccountingError, CheckpointError
+from changefeed.kafka.account import Account
+from changefeed.kafka.progress import Progress
+
+_numbers = st.integers(min_value=0, max_value=2**63)
+
+
+def _view(values: list[int]) -> memoryview:
+    return memoryview(array("Q", values))
+
+
+def _progress(file: str, position: int, sequence: int) -> Progress:
+    return Progress(file, position, sequence, window=1)
+
+
+@given(
+    where=st.lists(st.tuples(st.integers(0, 50), st.integers(0, 8)), max_size=30, unique=True),
+    last=st.tuples(st.integers(0, 50), st.integers(0, 8)),
+)
+def test_exactly_the_messages_after_progress_are_the_rest(where: list[tuple[int, int]], last: tuple[int, int]) -> None:
+    where.sort()
+    progress = _progress("bin.000007", *last)
+    begin = progress.begin_of_rest("bin.000007", _view([at for at, _ in where]), _view([row for _, row in where]))
+    assert where[begin:] == [each for each in where if each > last]
+
+
+def test_files_are_compared_by_number() -> None:
+    positions, sequences = _view([4, 9]), _view([0, 0])
+    progress = _progress("bin.999999", 5000, 0)
+    assert progress.begin_of_rest("bin.1000000", positions, sequences) == 0
+    assert progress.begin_of_rest("bin.999998", positions, sequences) == 2
+
+
+def test_another_base_name_is_refused() -> None:
+    with pytest.raises(CheckpointError, match="base name"):
+        _progress("bin.000001", 4, 0).begin_of_rest("mysql-bin.000001", _view([4]), _view([0]))
+
+
+@given(st.builds(Progress, st.just("bin.000001"), _numbers, _numbers, _numbers, first_offset=st.none() | _numbers))
+def test_progress_survives_json(progress: Progress) -> None:
+    assert Progress.from_json(json.loads(json.dumps(progress.to_json()))) == progress
+
+
+def test_progress_of_a_later_version_can_be_read() -> None:
+    assert Progress.from_json({**_progress("bin.000001", 4, 0).to_json(), "new": 1}) == _progress("bin.000001", 4, 0)
+
+
+def test_blocks_out_of_order_are_refused() -> None:
+    account = Account("shop.orders", 0, 1, "", None)
+    account.move_over("bin.000002", (100, 0), (200, 4))
+    for file, first in (("bin.000002", (200, 4)), ("bin.000002", (50, 0)), ("bin.000001", (900, 0))):
+        with pytest.raises(AccountingError, match="out of order"):
+            account.move_over(file, first, first)
+    account.move_over("bin.000002", (200, 8), (200, 8))
+
+
+def test_a_window_that_another_server_began_is_not_ended_by_guess() -> None:
+    begun = Progress("bin.000007", 4, 0, window=3, source="a")
+    with pytest.raises(AccountingError, match="begun on server 'a'"):
+        Account("shop.orders", 0, 3, "b", begun)
+    later = Account("shop.orders", 0, 4, "b", begun)
+    assert later.begin_of_rest("other.000001", _view([4]), _view([0])) == 0
+
+
+def test_totals_go_on_within_a_window_and_begin_anew_with_the_next() -> None:
+    before = Progress("bin.000007", 4, 0, window=3, messages=10, value_bytes=100, first_offset=5, last_offset=14)
+    for window, messages, first in ((3, 12, 5), (4, 2, None)):
+        account = Account("shop.orders", 0, window, "", before)
+        account.move_over("bin.000007", (9, 0), (10, 0))
+        account.count(2, 20)
+        assert (account.progress().messages, account.progress().first_offset) == (messages, first)
