@@ -26,6 +26,7 @@ def main() -> int:
     arguments.add_argument("window")
     given = arguments.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stdout)
+    logging.getLogger("kafka").setLevel(logging.ERROR)
     spark = SparkSession.builder.getOrCreate()
     try:
         manifest = ingest(

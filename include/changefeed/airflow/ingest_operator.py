@@ -17,6 +17,9 @@ from changefeed.pipeline_file import load_pipeline
 
 TERMINAL_EXIT_CODE = 2
 
+DEFAULT_CONF = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+"""A run is short and its log is Airflow's: a web page of its own would only open a port."""
+
 
 class CleanSparkSubmitHook(SparkSubmitHook):
     """spark-submit that sees the given environment and nothing else of Airflow's.
@@ -61,7 +64,7 @@ class IngestOperator(SparkSubmitOperator):
         return CleanSparkSubmitHook(
             environment,
             conn_id=self._settings.get("conn_id", "spark_default"),
-            conf=self._settings.get("conf"),
+            conf=DEFAULT_CONF | (self._settings.get("conf") or {}),
             name=f"changefeed-{self._pipeline_name}",
             application_args=self.application_args,
         )

@@ -17,6 +17,7 @@ from changefeed.pipeline_file import load_pipeline
 from changefeed.window import Window
 
 _log = logging.getLogger(__name__)
+logging.getLogger("kafka").setLevel(logging.WARNING)  # kafka-python tells each connection at INFO
 _Result = TypeVar("_Result")
 
 

@@ -63,6 +63,7 @@ def ingest(spark: SparkSession, pipeline: Pipeline, window: Window, lookup: Conn
         slices = list(whole_file_slices(window, source.binlog_files(session)))
         topics = ensure_topics(kafka, wanted_topics(pipeline, session))
     tasks = max(1, spark.sparkContext.defaultParallelism)
+    spark.conf.set("spark.sql.shuffle.partitions", tasks)  # its default, 200, is for other jobs
     commit_log = commit_log_topic(pipeline.name)
     attempt = fence(kafka, pipeline.name, tasks, commit_log)
     job = IngestJob(pipeline, window, mysql, kafka, topic_limits(kafka, topics), attempt)
