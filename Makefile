@@ -1,0 +1,57 @@
+# Everything lives in the project's own folder: .venv (Python packages) and .devstack (servers and their data).
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+ARGS ?=
+
+export PYTHONPATH := $(CURDIR)/include
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.PHONY: help setup demo stop clean lint test test-unit test-faults bench-decode bench-publish lock
+
+help: ## Show the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
+
+setup: $(READY) ## Install the Python packages into .venv
+
+$(READY): requirements.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep -oE '^uv==[0-9.]+' requirements.lock)"
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --require-hashes -r requirements.lock
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --no-deps --editable .
+	touch $@
+
+demo: $(READY) ## Start real servers and Airflow, run the shop pipeline, show its records (ARGS=--once: verify and end)
+	$(BIN)/python -m devstack demo $(ARGS)
+
+stop: ## Stop what `make demo` started, and only that
+	@test ! -x $(BIN)/python || $(BIN)/python -m devstack stop
+
+clean: stop ## Remove the data of the servers; downloads stay
+	@test ! -x $(BIN)/python || $(BIN)/python -m devstack clean
+
+lint: $(READY) ## Format, lints and types
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+
+test: lint ## The whole test suite, with real servers
+	$(BIN)/python -m pytest $(ARGS)
+
+test-unit: $(READY) ## The tests that need no server
+	$(BIN)/python -m pytest tests/unit $(ARGS)
+
+test-faults: $(READY) ## The faults suite in its long form: 200 random kills
+	CHANGEFEED_FAULTS=200 $(BIN)/python -m pytest tests/faults --timeout 7200 $(ARGS)
+
+bench-decode: $(READY) ## Decoding: rows/s against mysql-replication, one core; Spark local[2] against local[1]
+	$(BIN)/python tests/bench/bench_decode.py $(ARGS)
+
+bench-publish: $(READY) ## Publishing: what transactions cost, and the whole path against a kafka-python loop
+	$(BIN)/python tests/bench/bench_publish.py $(ARGS)
+
+lock: $(READY) ## Resolve requirements.txt into requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+		--no-emit-find-links --no-annotate --no-header requirements.txt -o requirements.lock
