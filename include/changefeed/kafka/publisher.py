@@ -13,7 +13,7 @@ from operator import sub
 from types import TracebackType
 from typing import Any, Self
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from changefeed.block import NULL_KEY, NULL_VALUE, Block
 from changefeed.errors import BadRecordError, FencedError, TopicError
@@ -35,6 +35,10 @@ OnStage = Callable[[str], None]
 IN_OPEN_TRANSACTION = "in_open_transaction"
 AFTER_TRANSACTION_COMMIT = "after_transaction_commit"
 STAGES = ("after_take_over", IN_OPEN_TRANSACTION, AFTER_TRANSACTION_COMMIT)
+
+
+# Records thrown away because of something else, which the commit tells.
+_PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 
 
 class Publisher:
@@ -143,7 +147,7 @@ class Publisher:
             begin = end
             if self._rows >= self._settings.transaction_rows:
                 self._close()
-        self._transactions.producer.poll(0)
+        self._transactions.serve()
         account.seconds += time.monotonic() - begun
 
     def _account(self, block: Block) -> Account:
@@ -252,7 +256,7 @@ class Publisher:
         transactions = self._transactions
         transactions.flush()
         for account in self._touched.values():
-            if account.refusal is not None:
+            if account.refusal is not None and account.refusal.code() not in _PURGED:
                 wanted = f"to publish to partition {account.partition} of {account.topic!r} up to {account.where}"
                 raise transactions.refused(KafkaException(account.refusal), wanted)
         for (topic, partition), account in self._touched.items():

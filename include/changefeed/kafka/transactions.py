@@ -120,16 +120,32 @@ class Transactions:
                 produce(topic, value, key, partition, delivered, None, 0, headers)
                 return
             except BufferError:
-                self.producer.poll(0.05)
+                self.serve(0.05)
             except KafkaException as error:
                 raise self._connection.refused(error, f"to publish to partition {partition} of {topic!r}") from error
+
+    def serve(self, seconds: float = 0.0) -> None:
+        """Take the delivery reports that are there, or come within ``seconds``."""
+        self._served(lambda: self.producer.poll(seconds))
 
     def flush(self) -> None:
         """Wait until each record was delivered or refused, and its report taken."""
         deadline = time.monotonic() + self._patience_seconds
-        while self.producer.flush(1.0):
+        while self._served(lambda: self.producer.flush(1.0)):
             if time.monotonic() > deadline:
                 raise self.refused(KafkaException(KafkaError(KafkaError._MSG_TIMED_OUT)), "to flush")
+
+    def _served(self, call: Callable[[], int]) -> int:
+        try:
+            return call()
+        except KafkaException as error:
+            raise self.refused(error, "to publish") from error
+        except SystemError as error:
+            # confluent-kafka raises a fatal error (we are fenced) while it serves, and goes on to the next delivery
+            # report with it; Python then complains of the report's callback.
+            if isinstance(error.__cause__, KafkaException):
+                raise self.refused(error.__cause__, "to publish") from error.__cause__
+            raise
 
     def commit(self) -> None:
         """Make the open transaction visible. On an error it is unknown whether it is, unless it was aborted."""

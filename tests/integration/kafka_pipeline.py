@@ -1,0 +1,115 @@
+"""A pipeline's topics on a real broker, blocks to publish, and an independent reader of what arrived."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import kafka
+
+from changefeed.block import Block, Message, Step, pack, sequence_of
+from changefeed.kafka.commit_log import CommitLog
+from changefeed.kafka.connection import KafkaConnection
+from changefeed.kafka.fencing import fence
+from changefeed.kafka.publisher import Publisher
+from changefeed.kafka.topics import (
+    TopicSettings,
+    commit_log_settings,
+    commit_log_topic,
+    dead_letter_topic,
+    ensure_topics,
+    topic_limits,
+)
+from changefeed.kafka.transactions import PublishSettings
+
+SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+
+
+def message(row: int, *, file: str = "bin.000007", value: bytes = b"", gtid: str = "") -> Message:
+    """Ten rows an event, events of 100 bytes."""
+    position, within = 4 + row // 10 * 100, row % 10
+    event_id = f"{SERVER}/{file}:{position}/{within}"
+    return Message(
+        position,
+        sequence_of(within, Step.CHANGE),
+        b'{"id":%d}' % row,
+        value or b'{"row":%d}' % row,
+        event_id.encode(),
+        gtid.encode(),
+    )
+
+
+def blocks_of(
+    topic: str, partition: int, rows: range, *, per_block: int = 100, file: str = "bin.000007", gtid: str = ""
+) -> list[Block]:
+    """The rows of ``range`` as blocks in binlog order."""
+    return [
+        Block(topic, partition, file, 0, number, pack(message(row, file=file, gtid=gtid) for row in part))
+        for number, part in enumerate(rows[at : at + per_block] for at in range(0, len(rows), per_block))
+    ]
+
+
+@dataclass
+class Pipeline:
+    """Topics of one pipeline. kafka-python reads no lz4 without another package, so it is zstd here."""
+
+    connection: KafkaConnection
+    name: str
+    partitions: int = 2
+    configs: dict[str, str] = field(default_factory=dict)
+    settings: PublishSettings = field(default_factory=lambda: PublishSettings(compression="zstd"))
+
+    def __post_init__(self) -> None:
+        self.topic = f"{self.name}.orders"
+        self.log_topic = commit_log_topic(self.name)
+        self.dead_letters = dead_letter_topic(self.name)
+        ensure_topics(
+            self.connection,
+            {
+                self.topic: TopicSettings(self.partitions, 1, self.configs),
+                self.log_topic: commit_log_settings(1),
+                self.dead_letters: TopicSettings(1, 1),
+            },
+        )
+        self.limits = topic_limits(self.connection, [self.topic, self.dead_letters], {self.topic: "shop.orders"})
+        self.log = CommitLog(self.connection, self.log_topic, self.name)
+
+    def fence(self, tasks: int = 1) -> str:
+        return fence(self.connection, self.name, tasks, self.log_topic)
+
+    def publisher(self, task: int = 0, window: int = 1, **options: Any) -> Publisher:
+        settings = options.pop("settings", self.settings)
+        limits = options.pop("limits", self.limits)
+        return Publisher(
+            self.connection, self.name, task, window, self.log_topic, limits, settings, source=SERVER, **options
+        )
+
+
+def committed(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[Any]:
+    """All records of a topic, by partition and offset, read by kafka-python alone."""
+    return list(_read(bootstrap, topic, isolation))
+
+
+def _read(bootstrap: str, topic: str, isolation: str) -> Iterator[Any]:
+    consumer = kafka.KafkaConsumer(
+        bootstrap_servers=bootstrap, group_id=None, isolation_level=isolation, auto_offset_reset="earliest"
+    )
+    try:
+        for partition in sorted(consumer.partitions_for_topic(topic)):
+            place = kafka.TopicPartition(topic, partition)
+            consumer.assign([place])
+            consumer.seek_to_beginning(place)
+            end = consumer.end_offsets([place])[place]
+            while consumer.position(place) < end:
+                yield from consumer.poll(timeout_ms=100).get(place, ())
+    finally:
+        consumer.close()
+
+
+def ids(records: list[Any]) -> list[str]:
+    return [dict(record.headers)["changefeed.id"].decode() for record in records]
+
+
+def ids_of(rows: range, file: str = "bin.000007") -> list[str]:
+    return [message(row, file=file).event_id.decode() for row in rows]

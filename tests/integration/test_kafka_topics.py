@@ -1,0 +1,84 @@
+"""Topics are made up front, by many at once if need be, and a refusal has the broker's words."""
+
+from __future__ import annotations
+
+import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from kafka.admin import ConfigResource, ConfigResourceType
+
+from changefeed.errors import TopicError
+from changefeed.kafka.connection import KafkaConnection
+from changefeed.kafka.topics import TopicSettings, commit_log_settings, ensure_topics, topic_limits
+from devstack.kafka import KafkaBroker
+
+
+@pytest.fixture
+def connection(kafka_broker: KafkaBroker) -> KafkaConnection:
+    return KafkaConnection(kafka_broker.bootstrap)
+
+
+def test_missing_topics_are_made_and_present_ones_used_as_they_are(
+    connection: KafkaConnection, unique_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, two, three = (f"{unique_name}.{name}" for name in ("one", "two", "three"))
+    assert ensure_topics(connection, {one: TopicSettings(3, 1), two: TopicSettings(2, 1)}) == {one: 3, two: 2}
+    wanted = {one: TopicSettings(2), two: TopicSettings(5), three: TopicSettings(1, 1, {"retention.ms": "60000"})}
+    with caplog.at_level(logging.WARNING):
+        assert ensure_topics(connection, wanted) == {one: 3, two: 2, three: 1}
+    assert f"{two!r} has 2 partitions, wanted 5" in caplog.text
+
+
+def test_many_runs_make_the_same_topics_at_once(connection: KafkaConnection, unique_name: str) -> None:
+    wanted = {f"{unique_name}.{number}": TopicSettings(2, 1) for number in range(5)}
+    with ThreadPoolExecutor(6) as pool:
+        found = list(pool.map(lambda _: ensure_topics(connection, wanted), range(6)))
+    assert found == [dict.fromkeys(wanted, 2)] * 6
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (TopicSettings(1, 3), "replication factor"),
+        (TopicSettings(1, 1, {"retention.msec": "1"}), "Unknown topic config name: retention.msec"),
+    ],
+)
+def test_a_refusal_has_the_brokers_words(
+    connection: KafkaConnection, unique_name: str, settings: TopicSettings, words: str
+) -> None:
+    with pytest.raises(TopicError, match=words) as refused:
+        ensure_topics(connection, {unique_name: settings})
+    assert unique_name in str(refused.value)
+
+
+def test_topics_that_differ_only_in_dot_and_underscore_are_refused_by_the_broker_too(
+    connection: KafkaConnection, unique_name: str
+) -> None:
+    ensure_topics(connection, {f"{unique_name}.a": TopicSettings(1, 1)})
+    with pytest.raises(TopicError, match="collides"):
+        ensure_topics(connection, {f"{unique_name}_a": TopicSettings(1, 1)})
+
+
+def test_the_commit_log_is_compacted_in_one_partition(connection: KafkaConnection, unique_name: str) -> None:
+    assert ensure_topics(connection, {unique_name: commit_log_settings(1)}) == {unique_name: 1}
+    with connection.admin() as admin:
+        asked = [ConfigResource(ConfigResourceType.TOPIC, unique_name)]
+        configs = admin.describe_configs(asked, config_filter="all")["topic"][unique_name]
+    assert configs["cleanup.policy"]["value"] == "compact"
+    assert configs["compression.type"]["value"] == "uncompressed"
+
+
+def test_limits_are_the_topics_own(connection: KafkaConnection, unique_name: str) -> None:
+    ensure_topics(connection, {unique_name: TopicSettings(2, 1, {"max.message.bytes": "5000"})})
+    limits = topic_limits(connection, [unique_name], {unique_name: "shop.orders"})[unique_name]
+    assert (limits.partitions, limits.max_message_bytes, limits.table) == (2, 5000, "shop.orders")
+    with pytest.raises(TopicError, match="no-such-topic"):
+        topic_limits(connection, ["no-such-topic"])
+
+
+def test_a_broker_that_is_there_answers_soon(connection: KafkaConnection) -> None:
+    begun = time.monotonic()
+    connection.reach()
+    assert time.monotonic() - begun < 5
