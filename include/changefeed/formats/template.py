@@ -38,6 +38,8 @@ class Slot(StrEnum):
     """Timestamp of the event in seconds since 1970: follow it by a literal `000` for milliseconds."""
     QUERY = "query"
     """Text of the statement (ROWS_QUERY) as a JSON string, or `null`."""
+    XID = "xid"
+    """The xid of an XA transaction as a JSON string, as XA RECOVER's CONVERT XID form writes it; else `null`."""
 
 
 Template = tuple[str | Slot, ...]

@@ -1,0 +1,197 @@
+"""A binlog file's frame: the magic number, event headers, event types, the FORMAT_DESCRIPTION event.
+
+An event: timestamp u32, type u8, server_id u32, size u32, next position u32, flags u16; then its body; then, where
+the FORMAT_DESCRIPTION says so, a CRC-32 of all before it. All little-endian.
+
+Sources: https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_replication_binlog_event.html,
+https://mariadb.com/kb/en/2-binlog-event-header/
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+
+MAGIC = b"\xfebin"
+ENCRYPTED_MAGIC = b"\xfdbin"
+HEADER_SIZE = 19
+CHECKSUM_SIZE = 4
+
+HEADER = struct.Struct("<IBIIIH")
+"""timestamp, type, server_id, size, next position, flags."""
+
+ARTIFICIAL_FLAG = 0x20
+"""The event was made by the server that sends it; it is in no file."""
+IGNORABLE_FLAG = 0x80
+"""A reader that does not know the event's type may pass over it."""
+
+
+class EventType(IntEnum):
+    """Types of events that changefeed knows. Those from 160 on are MariaDB's."""
+
+    START_V3 = 1
+    QUERY = 2
+    STOP = 3
+    ROTATE = 4
+    INTVAR = 5
+    SLAVE = 7
+    APPEND_BLOCK = 9
+    DELETE_FILE = 11
+    RAND = 13
+    USER_VAR = 14
+    FORMAT_DESCRIPTION = 15
+    XID = 16
+    BEGIN_LOAD_QUERY = 17
+    EXECUTE_LOAD_QUERY = 18
+    TABLE_MAP = 19
+    WRITE_ROWS_V1 = 23
+    UPDATE_ROWS_V1 = 24
+    DELETE_ROWS_V1 = 25
+    INCIDENT = 26
+    HEARTBEAT = 27
+    IGNORABLE = 28
+    ROWS_QUERY = 29
+    WRITE_ROWS = 30
+    UPDATE_ROWS = 31
+    DELETE_ROWS = 32
+    GTID = 33
+    ANONYMOUS_GTID = 34
+    PREVIOUS_GTIDS = 35
+    TRANSACTION_CONTEXT = 36
+    VIEW_CHANGE = 37
+    XA_PREPARE = 38
+    PARTIAL_UPDATE_ROWS = 39
+    TRANSACTION_PAYLOAD = 40
+    HEARTBEAT_V2 = 41
+    GTID_TAGGED = 42
+    MARIADB_ANNOTATE_ROWS = 160
+    MARIADB_BINLOG_CHECKPOINT = 161
+    MARIADB_GTID = 162
+    MARIADB_GTID_LIST = 163
+    MARIADB_START_ENCRYPTION = 164
+    MARIADB_QUERY_COMPRESSED = 165
+    MARIADB_WRITE_ROWS_COMPRESSED_V1 = 166
+    MARIADB_UPDATE_ROWS_COMPRESSED_V1 = 167
+    MARIADB_DELETE_ROWS_COMPRESSED_V1 = 168
+    MARIADB_WRITE_ROWS_COMPRESSED = 169
+    MARIADB_UPDATE_ROWS_COMPRESSED = 170
+    MARIADB_DELETE_ROWS_COMPRESSED = 171
+
+
+NO_CHANGE = frozenset(
+    {
+        EventType.STOP,
+        EventType.ROTATE,
+        EventType.INTVAR,  # of a statement, whose QUERY event is reported
+        EventType.RAND,
+        EventType.USER_VAR,
+        EventType.APPEND_BLOCK,  # a part of LOAD DATA in statement format, which is reported
+        EventType.DELETE_FILE,
+        EventType.BEGIN_LOAD_QUERY,
+        EventType.HEARTBEAT,
+        EventType.HEARTBEAT_V2,
+        EventType.IGNORABLE,
+        EventType.PREVIOUS_GTIDS,
+        EventType.TRANSACTION_CONTEXT,
+        EventType.VIEW_CHANGE,
+        EventType.MARIADB_BINLOG_CHECKPOINT,
+        EventType.MARIADB_GTID_LIST,
+    }
+)
+"""Types that carry no change of a row and no statement: read, counted and passed over."""
+
+
+class DamagedEvent(Exception):
+    """Bytes of one event that cannot be read; the decoder turns it into a BinlogFormatError with coordinates."""
+
+
+class Fields:
+    """Reads an event's body from front to back; raises DamagedEvent rather than reading past its end."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.at = 0
+
+    @property
+    def left(self) -> int:
+        return len(self.data) - self.at
+
+    def take(self, count: int) -> bytes:
+        end = self.at + count
+        if count < 0 or end > len(self.data):
+            raise DamagedEvent(f"wanted {count} bytes at {self.at} of the event's body, which has {len(self.data)}")
+        part = self.data[self.at : end]
+        self.at = end
+        return part
+
+    def number(self, width: int) -> int:
+        """An unsigned little-endian number of ``width`` bytes."""
+        return int.from_bytes(self.take(width), "little")
+
+    def packed(self) -> int:
+        """A length-encoded integer.
+
+        Source: https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_basic_dt_integers.html
+        """
+        first = self.number(1)
+        if first < 251:
+            return first
+        if first == 252:
+            return self.number(2)
+        if first == 253:
+            return self.number(3)
+        if first == 254:
+            return self.number(8)
+        raise DamagedEvent(f"a packed integer begins with {first}")
+
+
+@dataclass(frozen=True)
+class FormatDescription:
+    """How the events that follow are laid out."""
+
+    server_version: str
+    checksum: bool
+    post_header_sizes: bytes
+
+    @property
+    def is_mariadb(self) -> bool:
+        return "mariadb" in self.server_version.lower()
+
+    @classmethod
+    def parse(cls, body: bytes) -> FormatDescription:
+        """Read the event's bytes after its header, its own checksum included.
+
+        Body: version u16 (4), server version char[50], created u32, header size u8 (19), post-header sizes u8[],
+        checksum algorithm u8 (0 none, 1 CRC32), and four bytes of a checksum that are there even for "none".
+        """
+        if len(body) < 57:
+            raise DamagedEvent(f"FORMAT_DESCRIPTION has {len(body)} bytes, less than 57")
+        version = int.from_bytes(body[:2], "little")
+        if version != 4 or body[56] != HEADER_SIZE:
+            raise DamagedEvent(f"binlog version {version} with headers of {body[56]} bytes: wanted version 4 and 19")
+        name = body[2:52].split(b"\0")[0].decode("latin-1")
+        if len(body) < 62 or not _has_checksum_field(name):
+            return cls(name, False, body[57:])
+        algorithm = body[-5]
+        if algorithm not in (0, 1):
+            raise DamagedEvent(f"checksum algorithm {algorithm} is neither 0 (none) nor 1 (CRC32)")
+        return cls(name, algorithm == 1, body[57:-5])
+
+
+def _has_checksum_field(server_version: str) -> bool:
+    """Servers before MySQL 5.6.1 and MariaDB 5.3 write none."""
+    numbers = []
+    for part in server_version.split("-")[0].split(".")[:3]:
+        numbers.append(int(part) if part.isdigit() else 0)
+    if "mariadb" in server_version.lower():
+        return numbers >= [5, 3, 0]
+    return numbers >= [5, 6, 1]
+
+
+def name_of(type_code: int) -> str:
+    """An event type's name and number for a message."""
+    try:
+        return f"{EventType(type_code).name} ({type_code})"
+    except ValueError:
+        return f"unknown type {type_code}"

@@ -1,0 +1,201 @@
+"""Collects a slice's messages by topic and partition, and hands them over in blocks.
+
+The kernel writes messages in binlog order. A second, small kernel sorts one batch of them by group (counting sort),
+so that each group's part is contiguous; parts wait until a block's worth of bytes is there.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from changefeed.binlog.compiled import entry
+from changefeed.binlog.memory import Bytes, Ends, Words, copy
+from changefeed.block import Block
+
+PENDING_BYTES = 64 << 20
+"""Batches that parts of may wait, together: beyond it all parts are handed over, whatever their size."""
+
+
+@entry(
+    "void(int64, uint8[::1], int64[::1], int64[::1], int64[::1], uint32[::1], uint8[::1], int64[::1], int64[::1],"
+    " uint8[::1], int64[::1], int64[::1], uint32[::1], uint8[::1])"
+)
+def scatter(
+    count: int,
+    data: Bytes,
+    positions: Words,
+    sequences: Words,
+    groups: Words,
+    ends: Ends,
+    nulls: Bytes,
+    firsts: Words,
+    begins: Words,
+    sorted_data: Bytes,
+    sorted_positions: Words,
+    sorted_sequences: Words,
+    sorted_ends: Ends,
+    sorted_nulls: Bytes,
+) -> None:
+    """Sort ``count`` messages by group, keeping their order within each.
+
+    ``firsts`` and ``begins`` (one longer than there are groups, zeros) become the first message and the first byte of
+    each group; ends count from their group's first byte.
+    """
+    number_of_groups = firsts.shape[0] - 1
+    begin = np.int64(0)
+    for index in range(count):
+        end = np.int64(ends[4 * index + 3])
+        firsts[groups[index] + 1] += 1
+        begins[groups[index] + 1] += end - begin
+        begin = end
+    for group in range(number_of_groups):
+        firsts[group + 1] += firsts[group]
+        begins[group + 1] += begins[group]
+    next_message = firsts.copy()
+    next_byte = begins.copy()
+    begin = np.int64(0)
+    for index in range(count):
+        group = groups[index]
+        end = np.int64(ends[4 * index + 3])
+        to = next_message[group]
+        at = next_byte[group]
+        copy(sorted_data, at, data, begin, end - begin)
+        sorted_positions[to] = positions[index]
+        sorted_sequences[to] = sequences[index]
+        sorted_nulls[to] = nulls[index]
+        base = at - begins[group]
+        for part in range(4):
+            sorted_ends[4 * to + part] = np.int64(ends[4 * index + part]) - begin + base
+        next_message[group] = to + 1
+        next_byte[group] = at + end - begin
+        begin = end
+
+
+@dataclass
+class _Part:
+    positions: Words
+    sequences: Words
+    ends: NDArray[np.uint32]
+    nulls: Bytes
+    data: Bytes
+
+
+@dataclass
+class _Waiting:
+    size: int = 0
+    parts: list[_Part] = field(default_factory=list)
+
+
+class Topics:
+    """Numbers groups: a topic's partitions one after the other."""
+
+    def __init__(self) -> None:
+        self.groups: list[tuple[str, int]] = []
+        self._known: dict[str, tuple[int, int]] = {}
+
+    def group_of(self, topic: str, partitions: int) -> int:
+        """The number of the topic's partition 0; the others follow it."""
+        known = self._known.get(topic)
+        if known is not None and known[1] >= partitions:
+            return known[0]
+        first = len(self.groups)
+        self._known[topic] = (first, partitions)
+        self.groups += ((topic, partition) for partition in range(partitions))
+        return first
+
+
+class Grouper:
+    """The messages of one slice that are not handed over yet."""
+
+    def __init__(self, topics: Topics, file: str, slice_number: int, block_bytes: int) -> None:
+        self._topics = topics
+        self._file = file
+        self._slice = slice_number
+        self._block_bytes = block_bytes
+        self._waiting: dict[int, _Waiting] = {}
+        self._pending = 0
+        self._number = 0
+
+    def add(
+        self, count: int, data: Bytes, positions: Words, sequences: Words, groups: Words, ends: Ends, nulls: Bytes
+    ) -> Iterator[Block]:
+        """Take over ``count`` messages; yield the blocks that are full."""
+        if count == 0:
+            return
+        firsts = np.zeros(len(self._topics.groups) + 1, np.int64)
+        begins = np.zeros(len(self._topics.groups) + 1, np.int64)
+        size = int(ends[4 * count - 1])
+        sorted_data = np.empty(size, np.uint8)
+        sorted_positions = np.empty(count, np.int64)
+        sorted_sequences = np.empty(count, np.int64)
+        sorted_ends = np.empty(4 * count, np.uint32)
+        sorted_nulls = np.empty(count, np.uint8)
+        scatter(
+            count,
+            data,
+            positions,
+            sequences,
+            groups,
+            ends,
+            nulls,
+            firsts,
+            begins,
+            sorted_data,
+            sorted_positions,
+            sorted_sequences,
+            sorted_ends,
+            sorted_nulls,
+        )
+        for group in np.flatnonzero(np.diff(firsts)).tolist():
+            first, last = int(firsts[group]), int(firsts[group + 1])
+            begin, end = int(begins[group]), int(begins[group + 1])
+            part = _Part(
+                sorted_positions[first:last],
+                sorted_sequences[first:last],
+                sorted_ends[4 * first : 4 * last],
+                sorted_nulls[first:last],
+                sorted_data[begin:end],
+            )
+            waiting = self._waiting.setdefault(group, _Waiting())
+            waiting.parts.append(part)
+            waiting.size += end - begin + 33 * (last - first)
+            if waiting.size >= self._block_bytes:
+                yield self._block(group)
+        # A part keeps its whole batch in memory, so batches are what is counted.
+        self._pending += size
+        if self._pending >= PENDING_BYTES:
+            yield from self.finish()
+
+    def finish(self) -> Iterator[Block]:
+        """Yield all that waits."""
+        for group in sorted(self._waiting):
+            yield self._block(group)
+        self._pending = 0
+
+    def _block(self, group: int) -> Block:
+        waiting = self._waiting.pop(group)
+        topic, partition = self._topics.groups[group]
+        number = self._number
+        self._number += 1
+        base = 0
+        ends = []
+        for part in waiting.parts:
+            ends.append(part.ends + np.uint32(base) if base else part.ends)
+            base += len(part.data)
+        count = sum(len(part.nulls) for part in waiting.parts)
+        payload = b"".join(
+            [
+                struct.pack("<Q", count),
+                *(part.positions.data for part in waiting.parts),
+                *(part.sequences.data for part in waiting.parts),
+                *(part.data for part in ends),
+                *(part.nulls.data for part in waiting.parts),
+                *(part.data.data for part in waiting.parts),
+            ]
+        )
+        return Block(topic, partition, self._file, self._slice, number, payload)

@@ -1,0 +1,42 @@
+"""Bytes on their way into the kernel: chunks of any size in, a buffer with whole events out."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from changefeed.binlog.memory import Bytes
+
+_START_BYTES = 2 << 20
+
+
+class Input:
+    """A buffer that grows only as bytes arrive: an event's own word for its size is never trusted with memory."""
+
+    def __init__(self, size: int = _START_BYTES) -> None:
+        self.data: Bytes = np.empty(size, np.uint8)
+        self.filled = 0
+        self.at = 0
+
+    def append(self, chunk: memoryview) -> int:
+        """Take as many bytes of ``chunk`` as there is room for, and make room when there is none; returns how many."""
+        if self.at > 0 and self.filled == len(self.data):
+            self.compact()
+        if self.filled == len(self.data):
+            grown = np.empty(2 * len(self.data), np.uint8)
+            grown[: self.filled] = self.data[: self.filled]
+            self.data = grown
+        taken = min(len(chunk), len(self.data) - self.filled)
+        self.data[self.filled : self.filled + taken] = np.frombuffer(chunk[:taken], np.uint8)
+        self.filled += taken
+        return taken
+
+    def compact(self) -> None:
+        """Move what is left to the front."""
+        left = self.filled - self.at
+        self.data[:left] = self.data[self.at : self.filled].copy()
+        self.filled = left
+        self.at = 0
+
+    def event(self, size: int) -> bytes:
+        """A copy of the event at hand."""
+        return self.data[self.at : self.at + size].tobytes()

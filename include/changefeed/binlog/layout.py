@@ -1,0 +1,177 @@
+"""The numbers that Python and the kernel share: column kinds, ops, and where things stand in their arrays."""
+
+from __future__ import annotations
+
+# --- a column of a table, SPEC words each
+SPEC = 10
+SPEC_FIXED = 0
+"""Bytes of a value, where its prefix is 0."""
+SPEC_PREFIX = 1
+"""Bytes of the length that stands before a value; 0 for a fixed size."""
+SPEC_KIND = 2
+SPEC_A, SPEC_B, SPEC_C, SPEC_D = 3, 4, 5, 6
+SPEC_NAME, SPEC_NAME_SIZE = 7, 8
+"""The literal `,"name":`."""
+
+# --- kinds of columns: how a value becomes text
+SIGNED = 1
+UNSIGNED = 2
+UNSIGNED_TEXT = 3
+FLOAT = 4
+DOUBLE = 5
+YEAR = 6
+BIT = 7
+DECIMAL_TEXT = 8
+DECIMAL_NUMBER = 9
+DECIMAL_BYTES = 10
+DATE = 11
+TIME2 = 12
+DATETIME2 = 13
+TIMESTAMP2 = 14
+TIME_OLD = 15
+DATETIME_OLD = 16
+TIMESTAMP_OLD = 17
+UTF8 = 18
+CODE_TABLE = 19
+UTF16 = 20
+UTF32 = 21
+BASE64 = 22
+HEX = 23
+ENUM = 24
+SET = 25
+JSON = 26
+GEOMETRY = 27
+VECTOR = 28
+UUID = 29
+INET4 = 30
+INET6 = 31
+
+# --- a table's header
+TABLE_COLUMNS = 0
+TABLE_SPECS = 1
+TABLE_CAPTURED = 2
+TABLE_KEY = 3
+"""Program of the key; -1 for none."""
+TABLE_VALUES = 4
+"""Programs of the values of c, u, d: three words."""
+TABLE_GROUP = 7
+TABLE_PARTITIONS = 8
+TABLE_TOMBSTONES = 9
+TABLE_KEY_COLUMNS = 10
+"""Where the count and the places of the primary key's columns stand."""
+TABLE_COUNTER = 11
+TABLE_REWRITE = 12
+"""1: rows hold MariaDB COMPRESSED columns, and Python rewrites their events first."""
+TABLE = 13
+
+# --- ops of a program, OP words each; the program begins with its number of ops
+OP = 3
+OP_LITERAL = 1
+OP_OBJECT = 2
+"""image (0 before, 1 after, 2 the key's), list of columns: count, places."""
+OP_FILE = 3
+OP_POSITION = 4
+OP_ROW = 5
+OP_GTID = 6
+OP_SERVER_ID = 7
+OP_TS = 8
+OP_QUERY = 9
+OP_XID = 10
+OP_SAME = 11
+"""Begin of ops that write the same for each row of an event: number of the stretch, op behind its end."""
+OP_SAME_END = 12
+
+MAX_SAME = 32
+
+# --- the index of table maps, ENTRY words each, open addressing
+ENTRY = 5
+ENTRY_ID = 0
+"""table id + 1; 0 for a free entry."""
+ENTRY_TABLE = 1
+ENTRY_BODY = 2
+ENTRY_BODY_SIZE = 3
+ENTRY_GENERATION = 4
+"""Number of the statement whose TABLE_MAP it is."""
+
+# --- scratch words
+MAX_COLUMNS = 4096
+IMAGE = 2 * MAX_COLUMNS
+"""An image's words: where each column's value begins (or one of the two below), then its size."""
+NULL = -1
+ABSENT = -2
+STACK = 2 * IMAGE
+LIMBS = STACK + 128 * 6
+SAME = LIMBS + 16
+SCRATCH_WORDS = SAME + 2 * MAX_SAME
+
+# --- texts, all of a run in one byte array
+NAMES = 0
+"""`server_uuid/file:`"""
+GTID_TEXT = 1024
+XID_TEXT = 1536
+"""The XA transaction's xid as a JSON string."""
+ID_TEXT = 2560
+"""Scratch: the event id without its row."""
+TEXT_BYTES = 4096
+
+# --- state words
+AT = 0
+"""Where the next event begins in the input."""
+FILLED = 1
+"""How much of the input is there."""
+POSITION = 2
+"""Where the next event begins in the file."""
+LEFT = 3
+"""Bytes from there to the end of the slice."""
+INNER = 4
+"""1 for the events inside a TRANSACTION_PAYLOAD, which share its position and its run of row numbers."""
+CHECKSUMS = 5
+ROW_AT = 6
+"""Where to go on in an event whose rows did not all fit the buffer; 0 for its begin."""
+ROW = 7
+"""Number of the next row of the event."""
+OUT = 8
+MESSAGES = 9
+EVENTS = 10
+BYTES = 11
+TRANSACTIONS = 12
+FIRST_TS = 13
+LAST_TS = 14
+GTID_SIZE = 15
+GTID_KIND = 16
+"""0 none, 1 MySQL's uuid:n, 2 MariaDB's, 3 one that Python keeps (tagged)."""
+GTID_A, GTID_B, GTID_NUMBER = 17, 18, 19
+NAMES_SIZE = 20
+FILE_AT = 21
+FILE_SIZE = 22
+QUERY_SIZE = 23
+XID_SIZE = 24
+GENERATION = 25
+IN_TRANSACTION = 26
+"""0 outside, 1 inside a transaction, 2 behind a GTID that a statement or BEGIN must follow."""
+RUNS = 27
+SKIPPED_ROWS = 28
+NO_TABLE = 29
+"""The table id of a rows event without a TABLE_MAP."""
+INDEX_MASK = 30
+COMMITTED = 31
+"""Position of the last commit boundary that was reached."""
+STATE_WORDS = 40
+
+# --- what the kernel returns, when it is no fault
+MORE = 1
+"""The input ends inside an event."""
+TABLE_WANTED = 2
+"""The event is a TABLE_MAP that the index does not hold."""
+EVENT = 3
+"""The event needs Python."""
+ROOM = 4
+"""The buffer is full: hand over what is finished, or grow it."""
+DRAIN = 5
+"""The list of GTIDs is full."""
+REWRITE = 6
+"""The rows event must be rewritten by Python first."""
+
+# --- the list of GTIDs, RUN words each: kind, a, b, first, last
+RUN = 5
+MAX_RUNS = 1024

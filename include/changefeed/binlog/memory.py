@@ -1,0 +1,247 @@
+"""Raw reads and writes of byte arrays, and the few operations on 64-bit words that plain ints lack.
+
+These functions are all that differs between the compiled kernels and the same code run as plain Python
+(NUMBA_DISABLE_JIT=1). Inside kernels an integer is an int64; words that are unsigned in the binlog are carried by
+their bit pattern. Nothing here checks anything unless NUMBA_BOUNDSCHECK=1 is set: callers check an event's end and
+the buffer's size first, and the tests run with the checks on to show that they do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from changefeed.binlog.compiled import BOUNDS, JIT_OFF, inline
+
+Bytes = NDArray[np.uint8]
+Words = NDArray[np.int64]
+Ends = NDArray[np.uint32]
+
+_WORD = 1 << 64
+_SIGN = 1 << 63
+
+if JIT_OFF:
+
+    def _check(array: Any, at: int, count: int) -> None:
+        if at < 0 or count < 0 or at + count > array.shape[0]:
+            raise IndexError(f"{count} bytes at {at} of {array.shape[0]}")
+
+    def wrap(value: int) -> int:
+        """``value`` reduced to a signed 64-bit word."""
+        value &= _WORD - 1
+        return value - _WORD if value >= _SIGN else value
+
+    def shift_right(value: int, count: int) -> int:
+        """Logical shift of a 64-bit word."""
+        return wrap((value & (_WORD - 1)) >> count)
+
+    def multiply_high(a: int, b: int) -> int:
+        """The upper 64 bits of the unsigned product."""
+        return wrap(((a & (_WORD - 1)) * (b & (_WORD - 1))) >> 64)
+
+    def divide(value: int, by: int) -> int:
+        """Unsigned division of a 64-bit word."""
+        return wrap((value & (_WORD - 1)) // by)
+
+    def u8(array: Bytes, at: int) -> int:
+        _check(array, at, 1)
+        return int(array[at])
+
+    def u16(array: Bytes, at: int) -> int:
+        _check(array, at, 2)
+        return int(array[at]) | int(array[at + 1]) << 8
+
+    def u32(array: Bytes, at: int) -> int:
+        _check(array, at, 4)
+        return int.from_bytes(array[at : at + 4].tobytes(), "little")
+
+    def i64(array: Bytes, at: int) -> int:
+        _check(array, at, 8)
+        return int.from_bytes(array[at : at + 8].tobytes(), "little", signed=True)
+
+    def put8(array: Bytes, at: int, value: int) -> None:
+        _check(array, at, 1)
+        array[at] = value & 0xFF
+
+    def put16(array: Bytes, at: int, value: int) -> None:
+        put8(array, at, value)
+        put8(array, at + 1, value >> 8)
+
+    def put32(array: Bytes, at: int, value: int) -> None:
+        put16(array, at, value)
+        put16(array, at + 2, value >> 16)
+
+    def put64(array: Bytes, at: int, value: int) -> None:
+        put32(array, at, value)
+        put32(array, at + 4, value >> 32)
+
+    def copy(to: Bytes, to_at: int, source: Bytes, at: int, count: int) -> None:
+        """Copy ``count`` bytes; the two places must not overlap."""
+        _check(to, to_at, count)
+        _check(source, at, count)
+        to[to_at : to_at + count] = source[at : at + count]
+
+else:
+    from llvmlite import ir
+    from numba.core import cgutils, types
+    from numba.extending import intrinsic
+
+    def _pointer(context: Any, builder: Any, array_type: Any, array: Any, at: Any) -> Any:
+        data = context.make_array(array_type)(context, builder, array).data
+        data = builder.bitcast(data, ir.IntType(8).as_pointer())
+        return builder.gep(data, [at])
+
+    def _load_of(width: int, signed: bool) -> Any:
+        @intrinsic  # type: ignore[untyped-decorator]
+        def load(typing_context: Any, array: Any, at: Any) -> Any:  # noqa: ARG001
+            def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+                pointer = _pointer(context, builder, signature.args[0], args[0], args[1])
+                word = builder.load(builder.bitcast(pointer, ir.IntType(width).as_pointer()), align=1)
+                if width == 64:
+                    return word
+                return (builder.sext if signed else builder.zext)(word, ir.IntType(64))
+
+            return types.int64(array, types.int64), generate
+
+        return load
+
+    def _store_of(width: int) -> Any:
+        @intrinsic  # type: ignore[untyped-decorator]
+        def store(typing_context: Any, array: Any, at: Any, value: Any) -> Any:  # noqa: ARG001
+            def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+                pointer = _pointer(context, builder, signature.args[0], args[0], args[1])
+                word = args[2] if width == 64 else builder.trunc(args[2], ir.IntType(width))
+                builder.store(word, builder.bitcast(pointer, ir.IntType(width).as_pointer()), align=1)
+                return context.get_dummy_value()
+
+            return types.void(array, types.int64, types.int64), generate
+
+        return store
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def _copy(typing_context: Any, to: Any, to_at: Any, source: Any, at: Any, count: Any) -> Any:  # noqa: ARG001
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            cgutils.raw_memcpy(
+                builder,
+                _pointer(context, builder, signature.args[0], args[0], args[1]),
+                _pointer(context, builder, signature.args[2], args[2], args[3]),
+                args[4],
+                1,
+            )
+            return context.get_dummy_value()
+
+        return types.void(to, types.int64, source, types.int64, types.int64), generate
+
+    def _word_operation(operate: Any) -> Any:
+        @intrinsic  # type: ignore[untyped-decorator]
+        def operation(typing_context: Any, a: Any, b: Any) -> Any:  # noqa: ARG001
+            def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
+                return operate(builder, args[0], args[1])
+
+            return types.int64(types.int64, types.int64), generate
+
+        return operation
+
+    def _multiply_high(builder: Any, a: Any, b: Any) -> Any:
+        wide = ir.IntType(128)
+        product = builder.mul(builder.zext(a, wide), builder.zext(b, wide))
+        return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
+
+    shift_right = _word_operation(lambda builder, a, b: builder.lshr(a, b))
+    multiply_high = _word_operation(_multiply_high)
+    divide = _word_operation(lambda builder, a, b: builder.udiv(a, b))
+
+    _load8, _load16, _load32, _load64 = _load_of(8, False), _load_of(16, False), _load_of(32, False), _load_of(64, True)
+    _store8, _store16, _store32, _store64 = _store_of(8), _store_of(16), _store_of(32), _store_of(64)
+
+    @inline
+    def _check(array: Any, at: int, count: int) -> None:
+        if at < 0 or count < 0 or at + count > array.shape[0]:
+            raise IndexError("a kernel read or wrote outside of its array")
+
+    @inline
+    def wrap(value: int) -> int:
+        return value
+
+    @inline
+    def u8(array: Bytes, at: int) -> int:
+        if BOUNDS:
+            _check(array, at, 1)
+        return _load8(array, at)  # type: ignore[no-any-return]
+
+    @inline
+    def u16(array: Bytes, at: int) -> int:
+        if BOUNDS:
+            _check(array, at, 2)
+        return _load16(array, at)  # type: ignore[no-any-return]
+
+    @inline
+    def u32(array: Bytes, at: int) -> int:
+        if BOUNDS:
+            _check(array, at, 4)
+        return _load32(array, at)  # type: ignore[no-any-return]
+
+    @inline
+    def i64(array: Bytes, at: int) -> int:
+        if BOUNDS:
+            _check(array, at, 8)
+        return _load64(array, at)  # type: ignore[no-any-return]
+
+    @inline
+    def put8(array: Bytes, at: int, value: int) -> None:
+        if BOUNDS:
+            _check(array, at, 1)
+        _store8(array, at, value)
+
+    @inline
+    def put16(array: Bytes, at: int, value: int) -> None:
+        if BOUNDS:
+            _check(array, at, 2)
+        _store16(array, at, value)
+
+    @inline
+    def put32(array: Bytes, at: int, value: int) -> None:
+        if BOUNDS:
+            _check(array, at, 4)
+        _store32(array, at, value)
+
+    @inline
+    def put64(array: Bytes, at: int, value: int) -> None:
+        if BOUNDS:
+            _check(array, at, 8)
+        _store64(array, at, value)
+
+    @inline
+    def copy(to: Bytes, to_at: int, source: Bytes, at: int, count: int) -> None:
+        if BOUNDS:
+            _check(to, to_at, count)
+            _check(source, at, count)
+        _copy(to, to_at, source, at, count)
+
+
+@inline
+def little_endian(array: Bytes, at: int, width: int) -> int:
+    """An unsigned number of 0 to 8 bytes, as a 64-bit word."""
+    if width == 1:
+        return u8(array, at)
+    if width == 2:
+        return u16(array, at)
+    if width == 4:
+        return u32(array, at)
+    if width == 8:
+        return i64(array, at)
+    value = 0
+    for index in range(width):
+        value |= u8(array, at + index) << (8 * index)
+    return value
+
+
+@inline
+def big_endian(array: Bytes, at: int, width: int) -> int:
+    """An unsigned number of 0 to 8 bytes with its first byte the highest, as a 64-bit word."""
+    value = 0
+    for index in range(width):
+        value = wrap(value << 8) | u8(array, at + index)
+    return value
