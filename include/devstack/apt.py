@@ -31,14 +31,22 @@ _HOOKLESS = (
 """The machine's commands around an update are about its own lists and cache."""
 
 
-def missing_for_debian(suite: str) -> str | None:
-    """Why packages of Debian's *suite* cannot be fetched here, or None if they can."""
-    for program in ("apt-get", "dpkg-deb"):
-        if shutil.which(program) is None:
-            return f"this machine has no {program}, so nothing of Debian {suite} can be fetched"
-    if not KEYRING.exists():
+def missing_programs() -> str | None:
+    """Why no package can be fetched here, or None if one can."""
+    lacking = [program for program in ("apt-get", "apt-cache", "dpkg-deb") if shutil.which(program) is None]
+    return (
+        f"this machine has no {' and no '.join(lacking)}, so none of Debian's packages can be fetched"
+        if lacking
+        else None
+    )
+
+
+def missing_for_debian() -> str | None:
+    """Why packages of any Debian suite cannot be fetched here, or None if they can."""
+    reason = missing_programs()
+    if reason is None and not KEYRING.exists():
         return f"Debian's signing keys are not here ({KEYRING}): install the package debian-archive-keyring"
-    return None
+    return reason
 
 
 def mirrors() -> list[str]:

@@ -1,18 +1,45 @@
-"""Java 17 or 21: the machine's own."""
+"""Java 17 or 21: the machine's own, or else the one of the machine's Debian in a private folder."""
 
 from __future__ import annotations
 
 import os
 import re
 import shutil
+import ssl
 import subprocess
+import tempfile
+import warnings
 from pathlib import Path
 
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import NoEncryption
+from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12Certificate, serialize_java_truststore
+
+from devstack.apt import PrivateApt, Source, missing_programs, unpack
 from devstack.errors import FetchError
 from devstack.home import Home
+from devstack.installation import install_once
 
 VERSIONS = (17, 21)
+ADVICE = "Install Java 17 or 21 (Debian and Ubuntu: openjdk-17-jre-headless), or name its folder in JAVA_HOME."
+
 _VERSION = re.compile(r'version "(\d+)')
+_PEM = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+_SYSTEM_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
+
+
+def fetch_java(home: Home) -> Path:
+    """A `java` program of one of VERSIONS: the machine's, else one fetched from the machine's Debian.
+
+    Raises FetchError, with what to install, if there is none and it cannot be fetched.
+    """
+    found = find_java()
+    if found is not None:
+        return found
+    reason = missing_programs()
+    if reason is not None:
+        raise FetchError(f"Java 17 or 21 was looked for in JAVA_HOME and PATH and not found; {reason}. {ADVICE}")
+    return _program(install_once(home, "java", _build))
 
 
 def find_java() -> Path | None:
@@ -33,12 +60,61 @@ def java_version(java: Path) -> int | None:
     return int(found[1]) if found and done.returncode == 0 else None
 
 
-def fetch_java(home: Home) -> Path:
-    """A `java` program of one of VERSIONS.
+def _build(target: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="apt.", dir=target) as scratch:
+        apt = PrivateApt(Path(scratch), Source.machine())
+        apt.update()
+        package = next((name for name in map(_package, VERSIONS) if apt.has(name)), None)
+        if package is None:
+            names = " nor ".join(map(_package, VERSIONS))
+            raise FetchError(f"the machine's package sources have neither {names}. {ADVICE}")
+        unpack(apt.fetch([package], f"Java ({package})"), target)
+    _point_links_below(target)
+    java = _program(target)
+    _write_trust_store(java.parent.parent / "lib" / "security" / "cacerts")
+    if java_version(java) not in VERSIONS:
+        raise FetchError(f"the Java of {package} was unpacked, but does not run here. {ADVICE}")
 
-    Raises FetchError with what to install if there is none.
-    """
-    found = find_java()
-    if found is None:
-        raise FetchError(f"Java 17 or 21 was looked for and not found in {home}: install openjdk-17-jre-headless")
+
+def _package(version: int) -> str:
+    return f"openjdk-{version}-jre-headless"
+
+
+def _program(root: Path) -> Path:
+    found = sorted((root / "usr" / "lib" / "jvm").glob("java-*-openjdk-*/bin/java"))
+    if not found:
+        raise FetchError(f"no java is in {root}/usr/lib/jvm. Run `python -m devstack clean --downloads`. {ADVICE}")
+    return found[0]
+
+
+def _point_links_below(root: Path) -> None:
+    # The package's links into /etc mean the /etc that was unpacked; relative, as the folder gets its name later.
+    for link in [path for path in (root / "usr" / "lib" / "jvm").rglob("*") if path.is_symlink()]:
+        meant = link.readlink()
+        if meant.is_absolute():
+            link.unlink()
+            link.symlink_to(os.path.relpath(f"{root}{meant}", link.parent))
+
+
+def _write_trust_store(path: Path) -> None:
+    """The machine's certificate authorities as a Java trust store; the package makes it in a script."""
+    chosen = os.environ.get("SSL_CERT_FILE") or ssl.get_default_verify_paths().cafile or str(_SYSTEM_CERTIFICATES)
+    if not Path(chosen).is_file():
+        raise FetchError(f"the machine's certificates were looked for in {chosen}, for Java: install ca-certificates")
+    certificates = _certificates(Path(chosen).read_bytes())
+    entries = [PKCS12Certificate(certificate, str(number).encode()) for number, certificate in enumerate(certificates)]
+    path.unlink(missing_ok=True)
+    path.write_bytes(serialize_java_truststore(entries, NoEncryption()))
+
+
+def _certificates(text: bytes) -> list[x509.Certificate]:
+    # One certificate that breaks a rule (old roots do) must not cost all the others.
+    found = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for pem in _PEM.findall(text):
+            try:
+                found.append(x509.load_pem_x509_certificate(pem))
+            except ValueError:
+                continue
     return found

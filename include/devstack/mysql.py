@@ -65,7 +65,7 @@ def fetch_mysql(home: Home) -> MysqlSoftware:
 
 def mysql_unavailable() -> str | None:
     """Why MySQL cannot be fetched on this machine, or None if it can."""
-    return missing_for_debian(SUITE)
+    return missing_for_debian()
 
 
 def _build(target: Path) -> None:

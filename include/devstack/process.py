@@ -110,18 +110,20 @@ class ServerProcess:
         """
         deadline = time.monotonic() + seconds
         while not ready():
-            if not self.running:
-                code = self._child.returncode if self._child is not None else "unknown"
-                self._forget()
-                raise ServerError(
-                    f"{self.name} stopped with exit code {code} before it was ready. {self.describe_log()}"
-                )
+            self.check_running()
             if time.monotonic() > deadline:
                 self.kill()
                 raise ServerError(
                     f"{self.name} was not ready after {seconds:.0f} s and has been stopped. {self.describe_log()}"
                 )
             time.sleep(POLL_SECONDS)
+
+    def check_running(self) -> None:
+        """Raise ServerError with the end of the log if the process has ended by itself."""
+        if not self.running:
+            code = self._child.returncode if self._child is not None else "unknown"
+            self._forget()
+            raise ServerError(f"{self.name} stopped by itself with exit code {code}. {self.describe_log()}")
 
     def stop(self, grace: float) -> None:
         """SIGTERM, and after *grace* seconds SIGKILL, also to all that it started. Nothing to stop is fine."""

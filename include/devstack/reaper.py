@@ -1,4 +1,4 @@
-"""Ends what devstack started and nobody wants any more."""
+"""Ends the servers of test sessions that were killed."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from pathlib import Path
 from devstack.home import Home
 from devstack.identity import ProcessId
 from devstack.process import RunRecord, end
-
-GRACE_SECONDS = 30.0
 
 
 def records(home: Home) -> dict[Path, RunRecord]:
@@ -33,18 +31,4 @@ def end_orphans(home: Home) -> list[str]:
         pid = folder.name.partition("-")[0]
         if pid.isdigit() and ProcessId.of(int(pid)) is None:
             shutil.rmtree(folder, ignore_errors=True)
-    return ended
-
-
-def end_demo(home: Home) -> list[str]:
-    """Stop the processes that have no owner, in order of their names; their names.
-
-    What a living test session has started is left alone.
-    """
-    ended = []
-    for path, record in records(home).items():
-        if record.owner is None:
-            end(record.process, GRACE_SECONDS)
-            path.unlink(missing_ok=True)
-            ended.append(record.name)
     return ended

@@ -1,0 +1,250 @@
+"""Airflow 3: API server, scheduler, DAG processor and triggerer over SQLite."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import secrets
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from devstack.errors import ServerError
+from devstack.home import PROJECT, Home
+from devstack.identity import ProcessId
+from devstack.java import fetch_java
+from devstack.port import LOCALHOST, free_port
+from devstack.process import ServerProcess
+
+START_SECONDS = 120.0
+STOP_SECONDS = 20.0
+
+COMPONENTS: Mapping[str, tuple[str, ...]] = {
+    "api-server": ("--workers", "1"),
+    "scheduler": ("--skip-serve-logs",),
+    "dag-processor": (),
+    "triggerer": ("--skip-serve-logs",),
+}
+"""What runs, with its arguments; log servers are skipped, as they listen on all addresses."""
+
+HEALTHY_PARTS = ("metadatabase", "scheduler", "dag_processor", "triggerer")
+
+_NOT_INHERITED = ("AIRFLOW", "PYTHONPATH", "SPARK_", "PYSPARK_", "VIRTUAL_ENV")
+
+
+@dataclass(frozen=True)
+class _Installation:
+    """What stays the same for the life of the data; readable by its owner only."""
+
+    port: int
+    jwt_secret: str
+    secret_key: str
+    fernet_key: str
+
+
+class AirflowServer:
+    """An Airflow whose AIRFLOW_HOME is *directory*, with the project's DAGs and plugins.
+
+    Whoever reaches its port is an administrator: it is for one person's machine. *connections* maps a
+    connection's id to its URI or JSON, *settings* holds further environment variables of all components, which
+    win over devstack's (`{"AIRFLOW__CORE__PARALLELISM": "8"}`). The first `start` creates database, port and
+    keys; another object for the same directory finds them. *owner* is the process without which the server
+    is an orphan; None means that it outlives everybody until it is stopped.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        project: Path = PROJECT,
+        connections: Mapping[str, str] | None = None,
+        settings: Mapping[str, str] | None = None,
+        home: Home | None = None,
+        owner: ProcessId | None = None,
+    ) -> None:
+        self.directory = directory.absolute()
+        self.project = project.absolute()
+        self.home = home or Home.default()
+        self.connections = dict(connections or {})
+        self.settings = dict(settings or {})
+        record = self.home.record_of(self.directory)
+        self._processes = {
+            component: ServerProcess(
+                f"Airflow's {component} in {self.directory}",
+                record.with_name(f"{record.stem}-{component}.json"),
+                self.directory / f"{component}.log",
+                owner,
+            )
+            for component in COMPONENTS
+        }
+
+    @property
+    def port(self) -> int:
+        """TCP port of page and REST API at 127.0.0.1; the same for the life of the data."""
+        return self._installation().port
+
+    @property
+    def url(self) -> str:
+        """Where the page is; the REST API is below `/api/v2`."""
+        return f"http://{LOCALHOST}:{self.port}"
+
+    @property
+    def running(self) -> bool:
+        """Whether all components are alive."""
+        return all(process.running for process in self._processes.values())
+
+    @property
+    def any_running(self) -> bool:
+        """Whether at least one component is alive."""
+        return any(process.running for process in self._processes.values())
+
+    @property
+    def logs(self) -> dict[str, Path]:
+        """Each component's log."""
+        return {component: process.log for component, process in self._processes.items()}
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The whole environment of the components, and of a process that wants to be one of them."""
+        java = fetch_java(self.home)
+        installation = self._installation()
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
+        programs = [str(Path(sys.executable).parent), str(java.parent), os.environ.get("PATH", "")]
+        return {
+            **inherited,
+            **self._airflow_settings(installation),
+            **{f"AIRFLOW_CONN_{name.upper()}": value for name, value in self.connections.items()},
+            "PATH": os.pathsep.join(programs),
+            "PYTHONPATH": str(self.project / "include"),
+            "JAVA_HOME": str(java.resolve().parent.parent),
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": LOCALHOST,
+            **self.settings,
+        }
+
+    def start(self) -> None:
+        """Create what is missing, start all components and wait until Airflow calls them healthy.
+
+        Does nothing if all run already; components that are left of an earlier start are stopped first.
+        Raises ServerError with the end of the log of the component that did not come up.
+        """
+        if self.running:
+            return
+        self.stop()
+        self._prepare()
+        env = self.env
+        try:
+            for component, arguments in COMPONENTS.items():
+                command = [sys.executable, "-m", "airflow", component, *arguments]
+                self._processes[component].start(command, env=env, cwd=self.directory)
+            self._processes["api-server"].wait_until(self._healthy, START_SECONDS)
+        except BaseException:
+            self.stop(grace=5)
+            raise
+
+    def stop(self, grace: float = STOP_SECONDS) -> None:
+        """Stop the components and their tasks; SIGKILL if that takes longer than *grace* seconds each.
+
+        The API server is the last, because running tasks report to it.
+        """
+        others = [process for component, process in self._processes.items() if component != "api-server"]
+        with ThreadPoolExecutor(len(others)) as threads:
+            list(threads.map(lambda process: process.stop(grace), others))
+        self._processes["api-server"].stop(grace)
+
+    def kill(self) -> None:
+        """`kill -9` to all components and their tasks."""
+        self.stop(grace=0)
+
+    def cli(self, *arguments: str) -> str:
+        """Output of the command `airflow` with *arguments*; raises ServerError if it fails.
+
+        Each call takes some seconds; the REST API is faster.
+        """
+        done = subprocess.run(
+            [sys.executable, "-m", "airflow", *arguments],
+            env=self.env,
+            cwd=self.directory,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            tail = (done.stdout + done.stderr)[-3000:]
+            raise ServerError(f"`airflow {' '.join(arguments)}` failed with exit code {done.returncode}:\n{tail}")
+        return done.stdout
+
+    # --- its folder
+
+    @property
+    def _installation_file(self) -> Path:
+        return self.directory / "installation.json"
+
+    def _installation(self) -> _Installation:
+        if not self._installation_file.exists():
+            raise ServerError(f"Airflow in {self.directory} has no port and keys yet: start it first")
+        return _Installation(**json.loads(self._installation_file.read_text()))
+
+    def _prepare(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.directory.chmod(0o700)
+        if not self._installation_file.exists():
+            installation = _Installation(
+                port=free_port(),
+                jwt_secret=secrets.token_urlsafe(64),
+                secret_key=secrets.token_urlsafe(32),
+                fernet_key=base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
+            )
+            partial = self._installation_file.with_suffix(".partial")
+            partial.write_text(json.dumps(asdict(installation)))
+            partial.replace(self._installation_file)
+        migrated = self.directory / f"migrated-{version('apache-airflow')}"
+        if not migrated.exists():
+            self.cli("db", "migrate")
+            migrated.touch()
+
+    def _airflow_settings(self, installation: _Installation) -> dict[str, str]:
+        url = f"http://{LOCALHOST}:{installation.port}"
+        return {
+            "AIRFLOW_HOME": str(self.directory),
+            "AIRFLOW__API__BASE_URL": url,
+            "AIRFLOW__API__HOST": LOCALHOST,
+            "AIRFLOW__API__PORT": str(installation.port),
+            "AIRFLOW__API__SECRET_KEY": installation.secret_key,
+            "AIRFLOW__API_AUTH__JWT_SECRET": installation.jwt_secret,
+            "AIRFLOW__CORE__DAGS_FOLDER": str(self.project / "dags"),
+            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
+            "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+            "AIRFLOW__CORE__FERNET_KEY": installation.fernet_key,
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__CORE__PARALLELISM": "4",
+            "AIRFLOW__CORE__PLUGINS_FOLDER": str(self.project / "plugins"),
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
+            "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "10",
+            "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "10",
+            "AIRFLOW__DATABASE__LOAD_DEFAULT_CONNECTIONS": "False",
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.directory / 'airflow.db'}",
+            # Until this pass a new asset is inactive, and a task that uses it fails without a retry.
+            "AIRFLOW__SCHEDULER__PARSING_CLEANUP_INTERVAL": "10",
+            "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+        }
+
+    # --- its health
+
+    def _healthy(self) -> bool:
+        for process in self._processes.values():
+            process.check_running()
+        try:
+            with urllib.request.urlopen(f"{self.url}/api/v2/monitor/health", timeout=5) as answer:
+                health = json.load(answer)
+        except (urllib.error.URLError, OSError, ValueError):
+            return False
+        return all(health.get(part, {}).get("status") == "healthy" for part in HEALTHY_PARTS)
