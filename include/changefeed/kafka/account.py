@@ -60,8 +60,11 @@ class Account:
             )
         return None  # the earlier window is complete: the checkpoint moved past it
 
+    def __str__(self) -> str:
+        return f"partition {self.partition} of {self.topic!r} at {self._where}"
+
     @property
-    def where(self) -> str:
+    def _where(self) -> str:
         return f"{self._file}:{self._position}"
 
     def begin_of_rest(self, file: str, positions: memoryview, sequences: memoryview) -> int:
@@ -81,7 +84,7 @@ class Account:
         if not forward:
             raise AccountingError(
                 f"blocks for partition {self.partition} of {self.topic!r} are out of order: {file}:{position} after "
-                f"{self.where}. Nothing of the open transaction is visible. This is a fault of changefeed: report it."
+                f"{self._where}. Nothing of the open transaction is visible. This is a fault of changefeed: report it."
             )
         self._file = file
         self._position, self._sequence = last

@@ -23,7 +23,7 @@ from changefeed.errors import BrokerUnavailableError, ChangefeedError, Checkpoin
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.progress import Progress, TopicPartition
 
-_NO_SUCH_TOPIC = 3
+_NO_SUCH_TOPIC, _NOT_ALLOWED = 3, 29
 
 
 @dataclass(frozen=True)
@@ -112,9 +112,14 @@ class CommitLog:
                 f"commit log {self.topic!r} is not in the cluster at {self.connection.bootstrap!r}. Was it removed? "
                 f"What {self.identity!r} has published can then be told by its checkpoint only."
             )
+        if found["error_code"] == _NOT_ALLOWED:
+            return TopicError(
+                f"commit log {self.topic!r} may not be read at {self.connection.bootstrap!r}: give the principal that "
+                "changefeed logs in with the ACLs Read, Write and Describe on it. Nothing was published."
+            )
         return BrokerUnavailableError(
             f"commit log {self.topic!r} has no leader at {self.connection.bootstrap!r}, or may not be read (Kafka's "
-            f"error code {found['error_code']}; 29: the ACL Describe is missing). Nothing was published."
+            f"error code for it is {found['error_code']}). Nothing was published. Are all brokers up?"
         )
 
     def _state(self, latest: Mapping[bytes, bytes | None]) -> CommitLogState:

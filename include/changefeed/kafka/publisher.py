@@ -16,14 +16,14 @@ from typing import Any, Self
 from confluent_kafka import KafkaError, KafkaException
 
 from changefeed.block import NULL_KEY, NULL_VALUE, Block
-from changefeed.errors import BadRecordError, FencedError, TopicError
+from changefeed.errors import BadRecordError, BrokerUnavailableError, FencedError, TopicError
 from changefeed.kafka.account import Account, Receipt
 from changefeed.kafka.bad_record import GTID_HEADER, ID_HEADER, OVERHEAD_BYTES, BadRecord
 from changefeed.kafka.commit_log import CommitLog, CommitLogState, progress_key
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.fencing import transactional_id
 from changefeed.kafka.progress import Progress, TopicPartition
-from changefeed.kafka.topics import TopicLimits
+from changefeed.kafka.topics import TopicLimits, topic_limits
 from changefeed.kafka.transactions import PublishSettings, Transactions
 
 _log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ class Publisher:
     ) -> None:
         self._settings = settings or PublishSettings()
         self._identity, self._window, self._source, self._attempt = identity, window_number, source, attempt
-        self._limits, self._dead_letter = limits, dead_letter
+        self._limits, self._dead_letter, self._connection = limits, dead_letter, connection
         self._log = CommitLog(connection, commit_log_topic, identity, self._settings.transaction_timeout_seconds + 30)
         name = transactional_id(identity, task)
         self._transactions = Transactions(connection, name, self._settings, list(limits.values()))
@@ -249,22 +249,48 @@ class Publisher:
         account.dead_letters += 1
         _log.warning("%s went to %r: %s", record.describe(limits.table), self._dead_letter, reason)
 
+    def _write_progress(self) -> None:
+        for (topic, partition), account in self._touched.items():
+            key = progress_key(self._identity, topic, partition)
+            value = json.dumps(account.progress().to_json()).encode()
+            self._transactions.produce(self._log.topic, value, key, 0, [], None)
+
+    def _look_around(self) -> None:
+        """Records are slow to be delivered: is there still something to wait for?
+
+        Progress is written here only to see whether the transaction is whole: a broken one takes no record and does
+        not say so otherwise. It is written again at the end of the same transaction, so it does no harm.
+        """
+        self._write_progress()
+        self._refuse_lost_topics()
+
+    def _refuse_lost_topics(self) -> None:
+        try:
+            found = topic_limits(self._connection, {topic for topic, _ in self._touched})
+        except BrokerUnavailableError:
+            return  # the broker is away: librdkafka waits for it
+        for topic, partition in self._touched:
+            if partition >= found[topic].partitions:
+                raise TopicError(
+                    f"topic {topic!r} has {found[topic].partitions} partitions now, and partition {partition} was "
+                    "being published to: it was removed and made again. Nothing of the open transaction is visible."
+                )
+
     def _close(self) -> None:
         """Commit the open transaction, with the progress of what it touched."""
         if not self._transactions.is_open:
             return
         transactions = self._transactions
-        transactions.flush()
+        transactions.flush(self._look_around)
         for account in self._touched.values():
             if account.refusal is not None and account.refusal.code() not in _PURGED:
-                wanted = f"to publish to partition {account.partition} of {account.topic!r} up to {account.where}"
+                wanted = f"to publish to {account}"
                 raise transactions.refused(KafkaException(account.refusal), wanted)
-        for (topic, partition), account in self._touched.items():
-            key = progress_key(self._identity, topic, partition)
-            value = json.dumps(account.progress().to_json()).encode()
-            transactions.produce(self._log.topic, value, key, 0, [], None)
+        self._write_progress()
         self._on_stage(IN_OPEN_TRANSACTION)
-        transactions.commit()
+        transactions.commit(
+            f"{self._rows} records up to " + ", ".join(str(account) for account in self._touched.values())
+        )
         for account in self._touched.values():
             account.transactions += 1
         self._touched, self._rows = {}, 0

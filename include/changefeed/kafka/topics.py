@@ -204,7 +204,10 @@ def topic_limits(
         partitions = _partitions(admin, wanted)
         for name in wanted:
             if name not in partitions:
-                raise TopicError(f"topic {name!r} is not in the cluster at {connection.bootstrap!r}")
+                raise TopicError(
+                    f"topic {name!r} is not in the cluster at {connection.bootstrap!r}: it was removed after the run "
+                    "had made sure of it. Nothing of an open transaction is visible; the next run makes it again."
+                )
         asked = [ConfigResource(ConfigResourceType.TOPIC, name, ["max.message.bytes"]) for name in wanted]
         answer: dict[str, dict[str, Any]] = dict(admin.describe_configs(asked, config_filter="all")).get("topic", {})
     limits = {}

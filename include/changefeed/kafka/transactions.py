@@ -20,6 +20,8 @@ from changefeed.kafka.topics import TopicLimits
 
 _log = logging.getLogger(__name__)
 
+_LOOK_SECONDS = 2.0
+
 Delivered = Callable[[KafkaError | None, Message], None]
 Headers = list[tuple[str, bytes]]
 
@@ -122,16 +124,21 @@ class Transactions:
             except BufferError:
                 self.serve(0.05)
             except KafkaException as error:
-                raise self._connection.refused(error, f"to publish to partition {partition} of {topic!r}") from error
+                raise self.refused(error, f"to publish to partition {partition} of {topic!r}") from error
 
     def serve(self, seconds: float = 0.0) -> None:
         """Take the delivery reports that are there, or come within ``seconds``."""
         self._served(lambda: self.producer.poll(seconds))
 
-    def flush(self) -> None:
-        """Wait until each record was delivered or refused, and its report taken."""
+    def flush(self, while_waiting: Callable[[], None]) -> None:
+        """Wait until each record was delivered or refused, and its report taken.
+
+        ``while_waiting`` is called every few seconds and should raise when waiting is of no use: librdkafka waits for
+        a topic that was removed as it does for a broker that is away, and for the abort of a broken transaction.
+        """
         deadline = time.monotonic() + self._patience_seconds
-        while self._served(lambda: self.producer.flush(1.0)):
+        while self._served(lambda: self.producer.flush(_LOOK_SECONDS)):
+            while_waiting()
             if time.monotonic() > deadline:
                 raise self.refused(KafkaException(KafkaError(KafkaError._MSG_TIMED_OUT)), "to flush")
 
@@ -147,9 +154,13 @@ class Transactions:
                 raise self.refused(error.__cause__, "to publish") from error.__cause__
             raise
 
-    def commit(self) -> None:
-        """Make the open transaction visible. On an error it is unknown whether it is, unless it was aborted."""
-        self._do(lambda seconds: self.producer.commit_transaction(seconds), "to commit", self._patience_seconds)
+    def commit(self, what: str) -> None:
+        """Make the open transaction visible; ``what`` it holds, for the error message.
+
+        After an error it is unknown whether it is visible: the commit log tells.
+        """
+        wanted = f"to commit {what}"
+        self._do(lambda seconds: self.producer.commit_transaction(seconds), wanted, self._patience_seconds)
         self.is_open = False
         self.committed += 1
 
@@ -165,7 +176,18 @@ class Transactions:
             _log.warning("transaction of %r was left to time out: %s", self.name, error.args[0].str())
 
     def refused(self, error: KafkaException, wanted: str) -> ChangefeedError:
+        """Our error for librdkafka's ``error``, when ``wanted`` was tried."""
+        if error.args[0].code() == KafkaError._STATE and self.is_open:
+            error = self._cause() or error
         return self._connection.refused(error, f"{wanted} (transactional id {self.name!r})")
+
+    def _cause(self) -> KafkaException | None:
+        """What broke the transaction: once it is broken nothing can be queued, and only the commit says why."""
+        try:
+            self.producer.commit_transaction(self._connection.timeout_seconds)
+        except KafkaException as cause:
+            return cause
+        return None  # cannot be: a broken transaction is not committed
 
     def _do(self, call: Callable[[float], None], wanted: str, seconds: float) -> None:
         deadline = time.monotonic() + seconds
