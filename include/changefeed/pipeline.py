@@ -6,10 +6,12 @@ import fnmatch
 import re
 from typing import Annotated, Literal
 
+from croniter import croniter
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$")]
 Positive = Annotated[int, Field(gt=0)]
+_PRESETS = ("@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
 
 
 class Section(BaseModel):
@@ -120,9 +122,10 @@ class Pipeline(Section):
     checkpoint: CheckpointSettings = CheckpointSettings()
     start: str = "earliest"
     """Where the first window starts: earliest, latest, or FILE:POSITION."""
-    reader: Literal["reference"] = "reference"
+    reader: Literal["kernel", "reference"] = "kernel"
+    """What decodes rows: the kernel, or mysql-replication, which is slow and knows fewer types."""
     schedule: str | None = "*/5 * * * *"
-    """Cron expression of the DAG, or null for runs by hand only."""
+    """Cron expression or preset (@daily) of the DAG, or null for runs by hand only."""
     retries: Annotated[int, Field(ge=0)] = 2
     retry_delay_seconds: Positive = 30
     owner: str = "changefeed"
@@ -135,3 +138,10 @@ class Pipeline(Section):
         if text not in ("earliest", "latest") and not re.fullmatch(r".+\.\d{6,}:\d+", text):
             raise ValueError("wanted earliest, latest, or FILE:POSITION such as binlog.000012:4")
         return text
+
+    @field_validator("schedule")
+    @classmethod
+    def _is_schedule(cls, text: str | None) -> str | None:
+        if text is None or text in _PRESETS or (not text.startswith("@") and croniter.is_valid(text)):
+            return text
+        raise ValueError(f"wanted a cron expression such as '*/5 * * * *', or one of {', '.join(_PRESETS)}, or null")

@@ -29,6 +29,7 @@ from changefeed.spark.decode import decode_batches
 from changefeed.spark.job import IngestJob
 from changefeed.spark.progress import shown
 from changefeed.spark.publish import decode_and_publish_batches, publish_batches
+from changefeed.spark.slices import cut, slice_frame
 from changefeed.stages.topics import wanted_topics
 from changefeed.window import Slice, Window, whole_file_slices
 
@@ -60,13 +61,14 @@ def ingest(spark: SparkSession, pipeline: Pipeline, window: Window, lookup: Conn
                 f"window {window.number} of pipeline {pipeline.name!r} was frozen on server {window.server_uuid}, "
                 f"found server {uuid}: the connection leads to another server now. Plan again."
             )
-        slices = list(whole_file_slices(window, source.binlog_files(session)))
+        files = list(whole_file_slices(window, source.binlog_files(session)))
         topics = ensure_topics(kafka, wanted_topics(pipeline, session))
     tasks = max(1, spark.sparkContext.defaultParallelism)
     spark.conf.set("spark.sql.shuffle.partitions", tasks)  # its default, 200, is for other jobs
     commit_log = commit_log_topic(pipeline.name)
     attempt = fence(kafka, pipeline.name, tasks, commit_log)
     job = IngestJob(pipeline, window, mysql, kafka, topic_limits(kafka, topics), attempt)
+    slices = cut(spark, job, files, pipeline.spark.slice_bytes)
     prepared = time.monotonic()
     outcome = _one_slice(spark, job, slices) if len(slices) < 2 else _many_slices(spark, job, slices, tasks)
     seconds = {"prepare": round(prepared - began, 3), "ingest": round(time.monotonic() - prepared, 3)}
@@ -75,19 +77,13 @@ def ingest(spark: SparkSession, pipeline: Pipeline, window: Window, lookup: Conn
     return manifest
 
 
-def _slice_frame(spark: SparkSession, slices: Sequence[Slice]) -> DataFrame:
-    """One Spark partition a slice, whatever their number."""
-    rows = [(piece.number, piece.file, piece.start, piece.end, piece.gtid) for piece in slices]
-    return spark.createDataFrame(spark.sparkContext.parallelize(rows, max(1, len(rows))), frame.SLICE_SCHEMA)
-
-
 def _one_slice(spark: SparkSession, job: IngestJob, slices: Sequence[Slice]) -> _Outcome:
     def decode_and_publish(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return decode_and_publish_batches(job, batches)
 
     outcome = _Outcome()
     with shown(spark, "decode and publish", len(slices)):
-        published = _slice_frame(spark, slices).mapInArrow(decode_and_publish, frame.PUBLISHED_SCHEMA)
+        published = slice_frame(spark, slices).mapInArrow(decode_and_publish, frame.PUBLISHED_SCHEMA)
         _take(outcome, ((row.kind, row.text) for row in published.collect()))
     return outcome
 
@@ -99,7 +95,7 @@ def _many_slices(spark: SparkSession, job: IngestJob, slices: Sequence[Slice], t
         return decode_batches(job, batches)
 
     outcome = _Outcome()
-    decoded = _slice_frame(spark, slices).mapInArrow(decode, frame.DECODED_SCHEMA)
+    decoded = slice_frame(spark, slices).mapInArrow(decode, frame.DECODED_SCHEMA)
     decoded = decoded.persist(StorageLevel.DISK_ONLY)  # read twice: for its sizes, and to be published
     try:
         with shown(spark, "decode", len(slices)):

@@ -1,0 +1,64 @@
+"""Cutting a window into slices: closed files as they are, larger ones where the scout says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import orjson
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from changefeed.binlog.scout import Scouting, numbered, scout
+from changefeed.errors import ChangefeedError
+from changefeed.reader import Statement
+from changefeed.spark import frame
+from changefeed.spark.job import IngestJob
+from changefeed.spark.progress import shown
+from changefeed.spark.readers import dump_of
+from changefeed.window import Slice
+
+_SCOUT_FROM = 1.5
+"""A file this many slices large is worth the scout's pass over it."""
+
+
+def slice_frame(spark: SparkSession, slices: Sequence[Slice]) -> DataFrame:
+    """One row a slice and one Spark partition a row, the largest first, so that no core waits for a straggler."""
+    ordered = sorted(slices, key=lambda piece: -piece.size_bytes)
+    rows = [(piece.number, piece.file, piece.start, piece.end, piece.gtid) for piece in ordered]
+    return spark.createDataFrame(spark.sparkContext.parallelize(rows, max(1, len(rows))), frame.SLICE_SCHEMA)
+
+
+def cut(spark: SparkSession, job: IngestJob, files: Sequence[Slice], slice_bytes: int) -> list[Slice]:
+    """The window's slices in binlog order. ``files`` are its whole-file slices; each large one is scouted, in
+    parallel. Raises what the scout or the connection raises."""
+    large = [piece for piece in files if piece.size_bytes > _SCOUT_FROM * slice_bytes]
+    if not large:
+        return list(files)
+    scoutings = dict(zip((piece.number for piece in large), _scout(spark, job, large, slice_bytes), strict=True))
+    parts = (scoutings[piece.number].slices if piece.number in scoutings else (piece,) for piece in files)
+    return numbered(piece for part in parts for piece in part)
+
+
+def _scout(spark: SparkSession, job: IngestJob, large: Sequence[Slice], slice_bytes: int) -> list[Scouting]:
+    def scout_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for piece in frame.slices_of(batches):
+            try:
+                found = scout(dump_of(job, piece), piece, slice_bytes)
+            except ChangefeedError as error:
+                yield frame.published_batch("error", frame.error_text(error))
+            else:
+                yield frame.published_batch("scouting", orjson.dumps([piece.number, found]).decode())
+
+    with shown(spark, "scout", len(large)):
+        told = slice_frame(spark, large).mapInArrow(scout_files, frame.PUBLISHED_SCHEMA).collect()
+    found: dict[int, Scouting] = {}
+    for row in told:
+        if row.kind == "error":
+            raise frame.error_from(row.text)
+        number, values = orjson.loads(row.text)
+        found[number] = Scouting(
+            tuple(Slice(**piece) for piece in values["slices"]),
+            tuple(Statement(**statement) for statement in values["statements"]),
+            values["events"],
+        )
+    return [found[piece.number] for piece in large]

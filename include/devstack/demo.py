@@ -1,0 +1,158 @@
+"""`make demo`: the shop pipeline on real servers, scheduled by Airflow, and a proof of what it published."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pymysql
+from rich.console import Console
+
+from devstack.errors import DevstackError
+from devstack.shop import DATABASE, TABLES, Connect, ShopWriter, create_shop, shop_rows
+from devstack.stack import Stack
+from devstack.topics import Record, read_topics, rebuilt_rows
+
+PIPELINE = "shop"
+WINDOWS = 2
+WINDOW_SECONDS = 600.0
+SHOWN_PER_TOPIC = 2
+
+_out = Console(soft_wrap=True, highlight=False)
+
+
+class DemoError(DevstackError):
+    """What the demo waited for did not happen, or the topics are not equal to the tables."""
+
+
+def demo(stack: Stack, *, once: bool) -> None:
+    """Run the demo until Ctrl-C, or until *WINDOWS* windows and what follows them are verified.
+
+    Whatever was started is stopped at the end. Raises DemoError when nothing was committed or the topics differ.
+    """
+    stack.up()
+    connect = _connector(stack.mysql_root_url)
+    create_shop(connect)
+    writer = ShopWriter(connect)
+    writer.start()
+    try:
+        _out.print(f"Airflow: {stack.airflow.url}  (DAG changefeed_ingest__{PIPELINE}, scheduled each minute)")
+        _await(f"{WINDOWS} committed windows", lambda: _window(stack) >= WINDOWS, stack)
+        writer.stop()
+        _out.print("The writer rests, so that the tables stand still for the comparison.")
+        _await("a checkpoint at the head", lambda: _checkpoint(stack)["coordinates"] == _head(connect), stack)
+        records = list(read_topics(stack.bootstrap, [f"{DATABASE}.{table}" for table in TABLES]))
+        _show(records)
+        _out.print()
+        verify(connect, records)
+        _out.print(f"Checkpoint: {json.dumps(_checkpoint(stack), indent=2)}")
+        _out.print(f"Airflow: {stack.airflow.url}")
+        if not once:
+            writer.start()
+            _out.print("The writer goes on. Ctrl-C ends the demo; `make stop` from another shell would, too.")
+            while True:
+                time.sleep(3600)
+    finally:
+        writer.stop()
+        _out.print("Stopping the servers …")
+        stack.stop()
+
+
+def _connector(url: str) -> Connect:
+    parts = urlsplit(url)
+
+    def connect() -> pymysql.Connection[Any]:
+        return pymysql.connect(
+            host=parts.hostname or "127.0.0.1",
+            port=parts.port or 3306,
+            user=unquote(parts.username or ""),
+            password=unquote(parts.password or ""),
+            charset="utf8mb4",
+            autocommit=True,
+        )
+
+    return connect
+
+
+def verify(connect: Connect, records: list[Record]) -> None:
+    """Raises DemoError unless the rows rebuilt from the topics are the rows of the tables, each event once."""
+    ids = [record.event_id for record in records]
+    if len(ids) != len(set(ids)):
+        raise DemoError(f"{len(ids) - len(set(ids))} of {len(ids)} records are there twice")
+    rebuilt = rebuilt_rows(records)
+    for table in TABLES:
+        wanted = shop_rows(connect, table)
+        found = {
+            "".join(str(part) for part in json.loads(key).values()): _texts(row)
+            for key, row in rebuilt.get(f"{DATABASE}.{table}", {}).items()
+        }
+        if wanted != found:
+            different = sorted(key for key in wanted.keys() | found.keys() if wanted.get(key) != found.get(key))
+            key = different[0]
+            raise DemoError(
+                f"{DATABASE}.{table}: {len(different)} rows differ, the first with key {key}: the table has "
+                f"{wanted.get(key)}, the topic {found.get(key)}"
+            )
+        _out.print(f"{DATABASE}.{table}: {len(wanted)} rows, and the topic gives the same {len(found)}")
+
+
+def _texts(row: dict[str, Any]) -> dict[str, str | None]:
+    """A record's values as SELECT would show them: a space for ISO's T, UTC without its Z."""
+    return {name: None if value is None else _text(value) for name, value in row.items()}
+
+
+def _text(value: Any) -> str:
+    text = str(value)
+    return text.replace("T", " ").rstrip("Z") if len(text) > 18 and text[4:5] == "-" and text[10:11] == "T" else text
+
+
+def _show(records: list[Record]) -> None:
+    for topic in sorted({record.topic for record in records}):
+        mine = [record for record in records if record.topic == topic]
+        _out.print(f"\n{topic}: {len(mine)} records, the last of them:")
+        for record in mine[-SHOWN_PER_TOPIC:]:
+            _out.print(f"  partition {record.partition} offset {record.offset} id {record.event_id}")
+            _out.print(f"  {json.dumps(record.key, ensure_ascii=False)} {json.dumps(record.value, ensure_ascii=False)}")
+
+
+def _await(what: str, reached: Callable[[], bool], stack: Stack) -> None:
+    _out.print(f"Waiting for {what} …")
+    deadline = time.monotonic() + WINDOW_SECONDS
+    while not reached():
+        if time.monotonic() > deadline:
+            raise DemoError(
+                f"wanted {what} within {WINDOW_SECONDS:g} seconds, found {_checkpoint(stack) or 'no checkpoint'}: look "
+                f"at the DAG's runs at {stack.airflow.url}, and at the logs below {stack.airflow.directory}"
+            )
+        time.sleep(1)
+
+
+def _checkpoint(stack: Stack) -> dict[str, Any]:
+    """The pipeline's checkpoint out of its Airflow Variable, by Airflow's REST API; {} before the first."""
+    url = f"{stack.airflow.url}/api/v2/variables/changefeed_checkpoint__{PIPELINE}"
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            found: dict[str, Any] = json.loads(json.load(answer)["value"])
+    except urllib.error.HTTPError as error:
+        if error.code == 404:
+            return {}
+        raise
+    return found
+
+
+def _window(stack: Stack) -> int:
+    return int(_checkpoint(stack).get("window", 0))
+
+
+def _head(connect: Connect) -> str:
+    with connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT @@version")
+        (version,) = cursor.fetchone() or ("",)
+        cursor.execute("SHOW MASTER STATUS" if "MariaDB" in version else "SHOW BINARY LOG STATUS")
+        file, position, *_ = cursor.fetchone() or ("", 0)
+    return f"{file}:{position}"

@@ -1,0 +1,69 @@
+"""What the topics say, read by a consumer that shares nothing with changefeed: kafka-python, read_committed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from kafka import KafkaConsumer, TopicPartition
+
+
+@dataclass(frozen=True)
+class Record:
+    """One committed record, its key and value as JSON."""
+
+    topic: str
+    partition: int
+    offset: int
+    event_id: str
+    key: Any
+    value: Any
+
+
+def read_topics(bootstrap: str, topics: Iterable[str]) -> Iterator[Record]:
+    """All committed records of *topics* up to the ends they have now, each partition's in order."""
+    consumer = KafkaConsumer(
+        bootstrap_servers=bootstrap, isolation_level="read_committed", group_id=None, auto_offset_reset="earliest"
+    )
+    try:
+        places = [
+            TopicPartition(topic, partition)
+            for topic in topics
+            for partition in sorted(consumer.partitions_for_topic(topic) or ())
+        ]
+        consumer.assign(places)
+        consumer.seek_to_beginning(*places)
+        ends = consumer.end_offsets(places)
+        while any(consumer.position(place) < ends[place] for place in places):
+            for batch in consumer.poll(timeout_ms=500).values():
+                for record in batch:
+                    yield _record(record)
+    finally:
+        consumer.close()
+
+
+def rebuilt_rows(records: Iterable[Record]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Rows by topic and key, as a consumer that applies each change in order would have them."""
+    tables: dict[str, dict[str, dict[str, Any]]] = {}
+    for record in records:
+        rows = tables.setdefault(record.topic, {})
+        key = json.dumps(record.key, sort_keys=True)
+        if record.value is None or record.value["op"] == "d":
+            rows.pop(key, None)
+        else:
+            rows[key] = record.value["after"]
+    return tables
+
+
+def _record(record: Any) -> Record:
+    headers = dict(record.headers)
+    return Record(
+        record.topic,
+        record.partition,
+        record.offset,
+        headers.get("changefeed.id", b"").decode(),
+        None if record.key is None else json.loads(record.key),
+        None if record.value is None else json.loads(record.value),
+    )
