@@ -96,11 +96,16 @@ def _parse_mysql(part: str, whole: str, found: dict[str, list[Interval]]) -> Non
     for item in items:
         if interval := _INTERVAL.match(item):
             first = int(interval[1])
-            found.setdefault(source, []).append((first, int(interval[2] or first)))
+            last = int(interval[2] or first)
+            if not 0 < first <= last:
+                raise SettingsError(f"{item!r} in {whole[:200]!r} is no interval: wanted N-M with 0 < N <= M")
+            found.setdefault(source, []).append((first, last))
         elif _TAG.match(item):
             source = f"{uuid}:{item}"
         else:
             raise SettingsError(f"{item!r} in {whole[:200]!r} is neither an interval of transactions nor a tag")
+    if not _INTERVAL.match(items[-1]):
+        raise SettingsError(f"{part!r} in {whole[:200]!r} ends in a tag: wanted its transactions, as in UUID:TAG:N-M")
 
 
 def _merge(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
