@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import yaml
@@ -74,6 +74,10 @@ def read_pipeline(path: Path) -> Pipeline:
         raise SettingsError(f"{path.name}: cannot be read: {error}") from error
     except yaml.YAMLError as error:
         raise SettingsError(f"{path.name}: is no YAML: {' '.join(str(error).split())}") from error
+    if twice := list(_repeated(root)):
+        raise SettingsError(
+            "\n".join(f"{path.name}, line {line}: key {key!r} stands here again" for key, line in twice)
+        )
     if not isinstance(values, dict):
         raise SettingsError(f"{path.name}: wanted a mapping with name, source and kafka, found {type(values).__name__}")
     try:
@@ -111,6 +115,17 @@ def _line_of(node: yaml.Node | None, place: Place) -> int:
         else:
             break
     return line
+
+
+def _repeated(node: yaml.Node | None) -> Iterator[tuple[str, int]]:
+    """Keys that an earlier line of their mapping has already: YAML would let the last one win in silence."""
+    if isinstance(node, yaml.MappingNode):
+        known = set()
+        for key, value in node.value:
+            if key.value in known:
+                yield str(key.value), key.start_mark.line + 1
+            known.add(key.value)
+            yield from _repeated(value)
 
 
 def _keys_at(place: Place) -> list[str]:
