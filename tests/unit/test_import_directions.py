@@ -1,0 +1,223 @@
+"""Which way imports point: section 3 of the design, read from the sources with ast.
+
+dags, jobs, plugins -> changefeed edges (airflow command spark stages kafka mysql state archive) -> core
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[2]
+PACKAGE = PROJECT / "include" / "changefeed"
+CORE = "core"
+"""The modules that stand in the package itself."""
+
+PURE = (CORE, "binlog", "ddl", "formats")
+"""Rooms that compute: bytes and values in, bytes and values out."""
+
+CLIENTS = {"airflow", "pyspark", "pyarrow", "kafka", "confluent_kafka", "pymysql", "pymysqlreplication", "sqlalchemy",
+           "typer", "fsspec"}  # fmt: skip
+
+ROOM_OF = {
+    # library: the rooms that may import it, the first of which is its home; each further one with its reason
+    "airflow": {"airflow": "home", "dags": "defines DAGs", "plugins": "defines pages of Airflow"},
+    "pendulum": {"airflow": "home: Airflow's dates", "dags": "start dates", "plugins": "dates of runs"},
+    "pyspark": {"spark": "home", "jobs": "spark-submit entries open the session"},
+    "pyarrow": {"spark": "home: the batches between Spark and Python"},
+    "confluent_kafka": {"kafka": "home"},
+    "kafka": {"kafka": "home", "devstack": "shows and verifies what is in the topics, independently of the package"},
+    "pymysql": {"mysql": "home", "devstack": "starts the servers and waits until they answer"},
+    "pymysqlreplication": {"mysql": "home: the reference reader"},
+    "sqlalchemy": {"state": "home"},
+    "tenacity": {"state": "home: a table that two processes create at once"},
+    "sqlglot": {"ddl": "home"},
+    "numba": {"binlog": "home"},
+    "llvmlite": {"binlog": "home: with numba"},
+    "numpy": {"binlog": "home: the arrays that the kernel runs on"},
+    "zstandard": {"binlog": "home: compressed transactions"},
+    "fsspec": {"archive": "home"},
+    "yaml": {CORE: "home: pipeline_file"},
+    "pydantic": {CORE: "home: pipeline, pipeline_file", "plugins": "bodies of requests"},
+    "pydantic_core": {CORE: "home: pipeline_file"},
+    "croniter": {CORE: "home: pipeline checks its schedule"},
+    "typer": {"command": "home", "devstack": "its own command, which is not the package's"},
+    "rich": {
+        "command": "home",
+        "spark": "the bar of a running job, shown by the driver that the command runs in",
+        "devstack": "bars of downloads",
+    },
+    "orjson": {
+        CORE: "home: the checkpoint's text",
+        "binlog": "spelling of doubles, and JSON text",
+        "formats": "rendering",
+        "kafka": "tail prints records",
+        "spark": "what tasks tell the driver",
+        "plugins": "answers of the REST API",
+    },
+    "fastapi": {"plugins": "home"},
+    "cryptography": {"devstack": "a trust store for a JRE that has none"},
+}
+ONE_FILE_ONLY = {"yaml": "pipeline_file.py", "pydantic_core": "pipeline_file.py"}
+"""Libraries of the core: not for its values."""
+
+MAY_IMPORT = {
+    CORE: set(),
+    "formats": {CORE},
+    "ddl": {CORE},
+    "binlog": {CORE, "formats"},
+    "state": {CORE},
+    "kafka": {CORE},
+    "archive": {CORE, "binlog"},
+    "mysql": {CORE, "binlog", "ddl", "formats"},
+    "stages": {CORE, "archive", "binlog", "ddl", "formats", "kafka", "mysql", "state"},
+    "spark": {CORE, "archive", "binlog", "ddl", "formats", "kafka", "mysql", "stages"},
+    "airflow": {CORE, "archive", "stages"},
+    "command": {CORE, "airflow", "archive", "binlog", "ddl", "formats", "kafka", "mysql", "spark", "stages", "state"},
+}
+
+LONGEST = 400
+TO_BE_SPLIT = {"binlog/decoder.py": 550, "binlog/kernel.py": 500, "binlog/values.py": 500}
+"""Longer than LONGEST, with the length that they may not pass either. Nothing new comes in here."""
+
+NO_NOUN = {"util", "utils", "helper", "helpers", "common", "misc", "core", "base", "lib", "tools", "shared"}
+
+
+@dataclass(frozen=True)
+class Import:
+    path: Path
+    room: str
+    line: int
+    module: str
+
+    @property
+    def library(self) -> str:
+        return self.module.partition(".")[0]
+
+    def __str__(self) -> str:
+        return f"{self.path.relative_to(PROJECT)}:{self.line} imports {self.module}"
+
+
+def rooms() -> set[str]:
+    return {path.name for path in PACKAGE.iterdir() if path.is_dir() and any(path.rglob("*.py"))}
+
+
+def room_of(path: Path) -> str:
+    if path.is_relative_to(PACKAGE):
+        parts = path.relative_to(PACKAGE).parts
+        return parts[0] if len(parts) > 1 else CORE
+    parts = path.relative_to(PROJECT).parts
+    return parts[1] if parts[0] == "include" else parts[0]
+
+
+def sources() -> list[Path]:
+    folders = (PROJECT / name for name in ("include", "dags", "jobs", "plugins"))
+    return sorted(path for folder in folders for path in folder.rglob("*.py"))
+
+
+def imports() -> Iterator[Import]:
+    for path in sources():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{path}:{node.lineno}: imports are written in full"
+                # `from changefeed.mysql import source` imports the module changefeed.mysql.source
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
+            else:
+                continue
+            yield from (Import(path, room_of(path), node.lineno, name) for name in names)
+
+
+IMPORTS = list(imports())
+
+
+def target_room(module: str) -> str:
+    """The room of a module of the package."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 and (PACKAGE / parts[1]).is_dir() else CORE
+
+
+def told(found: list[Import]) -> str:
+    return "\n".join(map(str, found))
+
+
+@pytest.mark.parametrize("room", PURE)
+def test_rooms_that_compute_import_no_client(room: str) -> None:
+    found = [one for one in IMPORTS if one.room == room and one.library in CLIENTS]
+    assert not found, told(found)
+
+
+def test_nothing_imports_dags_jobs_or_plugins() -> None:
+    entries = {"dags", "jobs", "plugins"} | {path.stem for path in sources() if room_of(path) in ("dags", "plugins")}
+    found = [one for one in IMPORTS if one.library in entries and one.room not in ("dags", "plugins")]
+    found = [one for one in found if not (one.path.parent / f"{one.library}.py").exists()]
+    assert not found, told(found)
+
+
+def test_the_package_does_not_import_the_devstack() -> None:
+    found = [one for one in IMPORTS if one.library == "devstack" and one.room != "devstack"]
+    assert not found, told(found)
+
+
+def test_the_devstack_does_not_import_the_edges() -> None:
+    """It shows and verifies from outside what the package does."""
+    found = [one for one in IMPORTS if one.room == "devstack" and one.library == "changefeed"]
+    found = [one for one in found if target_room(one.module) not in PURE]
+    assert not found, told(found)
+
+
+def test_each_library_is_imported_by_its_room_only() -> None:
+    third_party = [one for one in IMPORTS if one.library not in sys.stdlib_module_names | {"changefeed", "devstack"}]
+    third_party = [one for one in third_party if not (one.path.parent / f"{one.library}.py").exists()]
+    found = [one for one in third_party if one.room not in ROOM_OF.get(one.library, {})]
+    assert not found, told(found)
+
+
+@pytest.mark.parametrize("library", sorted(ONE_FILE_ONLY))
+def test_a_library_of_the_core_is_imported_by_one_file(library: str) -> None:
+    found = [one for one in IMPORTS if one.room == CORE and one.library == library]
+    found = [one for one in found if one.path.name != ONE_FILE_ONLY[library]]
+    assert not found, told(found)
+
+
+def test_each_room_imports_only_the_rooms_below_it() -> None:
+    assert rooms() <= MAY_IMPORT.keys(), "a new room: say here what it may import"
+    found = [
+        one
+        for one in IMPORTS
+        if one.library == "changefeed" and one.room in MAY_IMPORT and one.path.is_relative_to(PACKAGE)
+    ]
+    found = [one for one in found if target_room(one.module) not in MAY_IMPORT[one.room] | {one.room}]
+    assert not found, told(found)
+
+
+def test_rooms_do_not_import_each_other_in_a_circle() -> None:
+    edges: dict[str, set[str]] = {}
+    for one in IMPORTS:
+        if one.path.is_relative_to(PACKAGE) and one.library == "changefeed" and target_room(one.module) != one.room:
+            edges.setdefault(one.room, set()).add(target_room(one.module))
+    try:
+        TopologicalSorter(edges).prepare()
+    except CycleError as error:
+        pytest.fail(f"rooms import each other: {' -> '.join(error.args[1])}")
+
+
+def test_each_file_is_named_after_what_it_is() -> None:
+    found = [path for path in sources() if path.stem in NO_NOUN or path.parent.name in NO_NOUN]
+    assert not found
+
+
+def test_no_file_is_longer_than_one_noun_needs() -> None:
+    longest = {PACKAGE / name: lines for name, lines in TO_BE_SPLIT.items()}
+    lengths = {path: len(path.read_text().splitlines()) for path in sources()}
+    found = [f"{path}: {lines} lines" for path, lines in lengths.items() if lines > longest.get(path, LONGEST)]
+    assert not found, "\n".join(found)
+    split = [path for path in longest if lengths.get(path, 0) <= LONGEST]
+    assert not split, f"not long any more, take them out of TO_BE_SPLIT: {split}"
