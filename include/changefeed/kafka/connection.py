@@ -152,7 +152,7 @@ class KafkaConnection:
         """kafka-python's consumer without a group, closed afterwards. Raises as `admin` does."""
         with self._kafka_python_errors():
             values = self.kafka_python()
-            consumer = KafkaConsumer(**{**values, "group_id": None, "enable_auto_commit": False, **settings})
+            consumer = KafkaConsumer(**{**values, "group_id": None, "allow_auto_create_topics": False, **settings})
             try:
                 yield consumer
             finally:
