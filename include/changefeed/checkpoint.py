@@ -17,7 +17,10 @@ from changefeed.window import Window
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a pipeline resumes; ``window`` is the number of its last committed window, 0 before the first."""
+    """Where a pipeline resumes; ``window`` is the number of its last committed window, 0 before the first.
+
+    A seek takes a number too, so that a window that was frozen before it cannot be committed after it.
+    """
 
     pipeline: str
     window: int
@@ -81,6 +84,13 @@ class CheckpointStore(Protocol):
 
         Raises StaleCheckpointError when something else is stored (nothing changes), CheckpointError when ``new``
         stands before ``expected``: a checkpoint only moves forward.
+        """
+        ...
+
+    def replace(self, expected: Checkpoint | None, new: Checkpoint) -> None:
+        """As `advance`, to any place: for a seek, which may go back.
+
+        Raises StaleCheckpointError when something else than ``expected`` is stored.
         """
         ...
 

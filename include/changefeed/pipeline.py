@@ -108,6 +108,23 @@ class SparkSettings(Section):
     conf: dict[str, str] = {}
 
 
+class NotifierSettings(Section):
+    """An Airflow notifier: its class, and the arguments it is made with, which may be templates."""
+
+    notifier: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*\.[A-Za-z_]\w*$")]
+    arguments: dict[str, str | int | float | bool | list[str]] = {}
+
+
+class AlertSettings(Section):
+    """What the notifiers are told of. A failed window and dead letters always are."""
+
+    headroom_hours: Annotated[float, Field(gt=0)] | None = None
+    """The server purges the binlog that the checkpoint stands in, in less than so many hours."""
+    lag_bytes: Positive | None = None
+    lag_seconds: Positive | None = None
+    notify: list[NotifierSettings] = []
+
+
 class Pipeline(Section):
     """What a file of `include/pipelines/` says."""
 
@@ -128,6 +145,17 @@ class Pipeline(Section):
     """Cron expression or preset (@daily) of the DAG, or null for runs by hand only."""
     retries: Annotated[int, Field(ge=0)] = 2
     retry_delay_seconds: Positive = 30
+    window_bytes: Positive = 2 * 1024**3
+    """A backlog larger than this is published as several windows of one run, cut at ends of binlog files."""
+    windows_per_run: Positive = 20
+    """How many windows a run takes at most; the next run goes on."""
+    pool: str = "default_pool"
+    """Airflow pool of the task that publishes; one of one slot keeps a pipeline's DAGs apart."""
+    backfill_pool: str = "default_pool"
+    """Airflow pool of the backfills' publishing tasks."""
+    deadline_minutes: Positive | None = None
+    """A run that is not done so long after it was queued is told to the notifiers."""
+    alerts: AlertSettings = AlertSettings()
     owner: str = "changefeed"
     tags: list[str] = []
     spark: SparkSettings = SparkSettings()

@@ -32,6 +32,9 @@ class VariableCheckpointStore:
 
     def advance(self, expected: Checkpoint | None, new: Checkpoint) -> None:
         check_forward(expected, new)
+        self.replace(expected, new)
+
+    def replace(self, expected: Checkpoint | None, new: Checkpoint) -> None:
         found = self.load(new.pipeline)
         if found != expected:
             raise stale(new.pipeline, expected, found)

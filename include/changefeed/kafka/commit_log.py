@@ -5,6 +5,7 @@ null (a tombstone) for what is forgotten:
 
     [identity, "progress", topic, partition]   Progress; written in the transaction of the messages it speaks of
     [identity, "seal", window]                 the window's manifest
+    [identity, "seek", window]                 the record of a seek, which takes a window's number
     [identity, "attempt"]                      who may publish; see `fencing`
 """
 
@@ -32,6 +33,7 @@ class CommitLogState:
 
     progress: dict[TopicPartition, Progress] = field(default_factory=dict)
     seals: dict[int, dict[str, Any]] = field(default_factory=dict)
+    seeks: dict[int, dict[str, Any]] = field(default_factory=dict)
     attempt: str = ""
 
     @property
@@ -125,6 +127,7 @@ class CommitLog:
     def _state(self, latest: Mapping[bytes, bytes | None]) -> CommitLogState:
         progress: dict[TopicPartition, Progress] = {}
         seals: dict[int, dict[str, Any]] = {}
+        seeks: dict[int, dict[str, Any]] = {}
         attempt = ""
         for key, text in latest.items():
             try:
@@ -136,6 +139,8 @@ class CommitLog:
                     progress[str(rest[0]), int(rest[1])] = Progress.from_json(value)
                 elif kind == "seal":
                     seals[int(rest[0])] = value
+                elif kind == "seek":
+                    seeks[int(rest[0])] = value
                 elif kind == "attempt":
                     attempt = str(value)
             except (ValueError, TypeError, IndexError) as error:
@@ -143,7 +148,7 @@ class CommitLog:
                     f"record {key!r} of commit log {self.topic!r} cannot be read ({error}): only changefeed may write "
                     "to that topic. Its progress is unknown, so nothing is published."
                 ) from error
-        return CommitLogState(progress, dict(sorted(seals.items())), attempt)
+        return CommitLogState(progress, dict(sorted(seals.items())), dict(sorted(seeks.items())), attempt)
 
     def seal(self, window: int, manifest: Mapping[str, Any], keep: int = 100, sealed: Iterable[int] = ()) -> None:
         """Write the manifest of a window, and tombstones for all but the last ``keep`` of the windows ``sealed``.
@@ -156,6 +161,10 @@ class CommitLog:
         records: dict[bytes, bytes | None] = {_seal_key(self.identity, window): _json(dict(manifest))}
         records |= {_seal_key(self.identity, number): None for number in old if number != window}
         self._write(records, f"to seal window {window}")
+
+    def note_seek(self, number: int, record: Mapping[str, Any]) -> None:
+        """Keep the record of a seek; it is never forgotten. Raises as `seal` does."""
+        self._write({_json([self.identity, "seek", number]): _json(dict(record))}, f"to note seek {number}")
 
     def begin_attempt(self, attempt: str) -> None:
         """Say that from now on only ``attempt`` may publish."""

@@ -13,9 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
+from changefeed.archive.binlogs import ArchivedBinlogs
 from changefeed.connection import ConnectionLookup, MysqlConnection, kafka_parts
-from changefeed.errors import BinlogGoneError
-from changefeed.kafka.commit_log import CommitLog
+from changefeed.errors import BinlogGoneError, StaleCheckpointError
+from changefeed.kafka.commit_log import CommitLog, CommitLogState
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.fencing import fence
 from changefeed.kafka.topics import commit_log_topic, ensure_topics, topic_limits
@@ -45,36 +46,64 @@ class _Outcome:
     receipts: list[TopicPartitionReceipt] = field(default_factory=list)
 
 
-def ingest(spark: SparkSession, pipeline: Pipeline, window: Window, lookup: ConnectionLookup) -> Manifest:
+def ingest(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    window: Window,
+    lookup: ConnectionLookup,
+    *,
+    identity: str | None = None,
+    archive: str | None = None,
+) -> Manifest:
     """Publish ``window`` and seal it; what an earlier attempt published already is not published again.
 
-    Raises AccountingError when the window's bytes or messages do not add up, and whatever a slice or a
-    topic-partition stopped with; the checkpoint is not touched in either case.
+    ``identity`` is whose progress it is: the pipeline's, or a backfill's own. ``archive`` is a folder or URL of
+    binlog files to read instead of the server.
+
+    Raises AccountingError when the window's bytes or messages do not add up, StaleCheckpointError when the pipeline
+    was sought after the window was frozen, and whatever a slice or a topic-partition stopped with; the checkpoint is
+    not touched in any case.
     """
+    identity = identity or pipeline.name
     began = time.monotonic()
     mysql = MysqlConnection.from_uri(lookup(pipeline.source.connection))
     kafka = KafkaConnection(*kafka_parts(lookup(pipeline.kafka.connection)))
     with Session(mysql) as session:
         uuid = source.server_uuid(session)
-        if uuid != window.server_uuid:
+        if uuid != window.server_uuid and archive is None:
             raise BinlogGoneError(
                 f"window {window.number} of pipeline {pipeline.name!r} was frozen on server {window.server_uuid}, "
                 f"found server {uuid}: the connection leads to another server now. Plan again."
             )
-        files = list(whole_file_slices(window, source.binlog_files(session)))
+        listed = ArchivedBinlogs(archive).files() if archive is not None else source.binlog_files(session)
+        files = list(whole_file_slices(window, listed))
         topics = ensure_topics(kafka, wanted_topics(pipeline, session))
     tasks = max(1, spark.sparkContext.defaultParallelism)
     spark.conf.set("spark.sql.shuffle.partitions", tasks)  # its default, 200, is for other jobs
     commit_log = commit_log_topic(pipeline.name)
-    attempt = fence(kafka, pipeline.name, tasks, commit_log)
-    job = IngestJob(pipeline, window, mysql, kafka, topic_limits(kafka, topics), attempt)
+    attempt = fence(kafka, identity, tasks, commit_log)
+    log = CommitLog(kafka, commit_log, identity)
+    state = log.read()
+    _check_not_sought(window, state)
+    job = IngestJob(pipeline, window, mysql, kafka, topic_limits(kafka, topics), attempt, identity, archive)
     slices = cut(spark, job, files, pipeline.spark.slice_bytes)
     prepared = time.monotonic()
     outcome = _one_slice(spark, job, slices) if len(slices) < 2 else _many_slices(spark, job, slices, tasks)
     seconds = {"prepare": round(prepared - began, 3), "ingest": round(time.monotonic() - prepared, 3)}
     manifest = account(window, slices, outcome.reports, outcome.decoded, outcome.receipts, seconds)
-    CommitLog(kafka, commit_log, pipeline.name).seal(window.number, manifest.to_json())
+    log.seal(window.number, manifest.to_json(), sealed=state.seals)
     return manifest
+
+
+def _check_not_sought(window: Window, state: CommitLogState) -> None:
+    """After the fence: a seek that comes later fences this attempt."""
+    later = [number for number in state.seeks if number >= window.number]
+    if later:
+        raise StaleCheckpointError(
+            f"window {window.number} of pipeline {window.pipeline!r} starts at {window.start}, and the pipeline was "
+            f"sought to {state.seeks[later[-1]].get('to')} after it was frozen. Nothing was published; the next run "
+            "goes on from there."
+        )
 
 
 def _one_slice(spark: SparkSession, job: IngestJob, slices: Sequence[Slice]) -> _Outcome:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -30,6 +31,10 @@ class IngestJob:
     kafka: KafkaConnection
     limits: Mapping[str, TopicLimits]
     attempt: str
+    identity: str
+    """Whose progress it is: the pipeline's name, or a backfill's own."""
+    archive: str | None = None
+    """Folder or URL of archived files to read instead of the server."""
 
     def route(self, database: str, table: str) -> Route | None:
         """Where a table's rows go. A table that is not there any more still has its topic, from the template."""
@@ -43,9 +48,17 @@ class IngestJob:
         return DebeziumFormat(self.pipeline.name, self.window.frozen_at_ms, tombstones=self.pipeline.tombstones)
 
     def server_id(self, slice_number: int) -> int:
-        """A server_id of the pipeline's range: two readers of one id would cut each other off."""
+        """A server_id of the pipeline's range: two readers of one id would cut each other off.
+
+        Windows use the lower half, backfills the upper one, each backfill from another id on.
+        """
         ids = self.pipeline.source.server_id_range
-        return ids[slice_number % len(ids)]
+        half = len(ids) // 2
+        if self.identity == self.pipeline.name:
+            lower = ids[: max(1, half)]
+            return lower[slice_number % len(lower)]
+        upper = ids[half:]
+        return upper[(zlib.crc32(self.identity.encode()) + slice_number) % len(upper)]
 
 
 def topic_of(pipeline: Pipeline, database: str, table: str) -> str:

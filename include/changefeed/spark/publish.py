@@ -26,7 +26,7 @@ def publisher(job: IngestJob, task: int, limits: Mapping[str, TopicLimits]) -> P
     kafka = job.pipeline.kafka
     return Publisher(
         job.kafka,
-        job.pipeline.name,
+        job.identity,
         task,
         job.window.number,
         commit_log_topic(job.pipeline.name),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from changefeed.archive.binlogs import ArchivedBinlogs
 from changefeed.binlog.decoder import KernelDecoder
 from changefeed.block import Block
 from changefeed.mysql.catalog import catalog_lookup
@@ -15,8 +16,10 @@ from changefeed.spark.job import IngestJob
 from changefeed.window import Slice
 
 
-def dump_of(job: IngestJob, piece: Slice) -> DumpStream:
-    """The events of ``piece``, over a connection of its own."""
+def dump_of(job: IngestJob, piece: Slice) -> Iterable[bytes]:
+    """The events of ``piece``, over a connection of its own, or out of the archive."""
+    if job.archive is not None:
+        return ArchivedBinlogs(job.archive).chunks(piece.file, piece.start, piece.end)
     session = Session(job.mysql)
     return DumpStream(session, file=piece.file, start=piece.start, end=piece.end, server_id=job.server_id(piece.number))
 

@@ -66,6 +66,9 @@ class TableCheckpointStore:
 
     def advance(self, expected: Checkpoint | None, new: Checkpoint) -> None:
         check_forward(expected, new)
+        self.replace(expected, new)
+
+    def replace(self, expected: Checkpoint | None, new: Checkpoint) -> None:
         try:
             stored = self._insert(new) if expected is None else self._update(expected, new)
         except OperationalError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,7 +13,6 @@ from changefeed.errors import BinlogFormatError
 from changefeed.formats import render
 from changefeed.formats.template import Format, Op
 from changefeed.gtid import GtidSet
-from changefeed.mysql.dump import DumpStream
 from changefeed.mysql.reference import events
 from changefeed.mysql.reference.tables import schema_of
 from changefeed.mysql.reference.values import check_style, json_value
@@ -59,7 +58,7 @@ class ReferenceReader:
 
     def __init__(
         self,
-        stream: DumpStream,
+        stream: Iterable[bytes],
         *,
         is_mariadb: bool,
         version: tuple[int, int],

@@ -1,0 +1,129 @@
+"""Archived binlog files, wherever fsspec can read: a folder, https://, s3://, gs:// and others."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+from urllib.parse import urlsplit
+
+import fsspec
+
+from changefeed.binlog.framing import CHECKSUM_SIZE, ENCRYPTED_MAGIC, HEADER_SIZE, MAGIC
+from changefeed.binlog.place import Place
+from changefeed.coordinates import FIRST_POSITION, BinlogCoordinates
+from changefeed.errors import BinlogFormatError, BinlogGoneError, SettingsError
+from changefeed.window import BinlogFile
+
+_CHUNK_BYTES = 1 << 20
+_FLAGS_AT, _IN_USE = 17, 0x01
+
+
+class ArchivedBinlogs:
+    """`Binlogs` of a folder or of one file. Files are those with a number at the end (``binlog.000012``).
+
+    Raises SettingsError for a place that cannot be read, BinlogGoneError where it has no binlog file, and
+    BinlogFormatError for a file that is none, or is encrypted.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def files(self) -> Sequence[BinlogFile]:
+        return [file for file, _ in self._found]
+
+    def end(self) -> Place:
+        last = self.files()[-1]
+        return Place(BinlogCoordinates(last.name, last.size_bytes))
+
+    def previous_gtids(self, file: str) -> str:  # noqa: ARG002 - the protocol's
+        """Unknown: an archive is searched from its first file on."""
+        return ""
+
+    def chunks(self, file: str, start: int, end: int) -> Iterator[bytes]:
+        """The file's FORMAT_DESCRIPTION, then its bytes in ``[start, end)``."""
+        path = next(path for one, path in self._found if one.name == file)
+        with self._filesystem.open(path, "rb") as stream:
+            _check_magic(stream.read(4), file)
+            header = stream.read(HEADER_SIZE)
+            size = int.from_bytes(header[9:13], "little")
+            description = _as_dumped(header + stream.read(size - HEADER_SIZE), in_range=start == FIRST_POSITION)
+            yield description
+            begin = start + len(description) if start == FIRST_POSITION else start
+            stream.seek(begin)
+            left = end - begin
+            while left > 0:
+                chunk = stream.read(min(_CHUNK_BYTES, left))
+                if not chunk:
+                    raise BinlogFormatError(f"archived binlog {file!r} ends at {end - left}, and {end} was wanted")
+                left -= len(chunk)
+                yield chunk
+
+    @cached_property
+    def _filesystem(self) -> Any:
+        return self._opened[0]
+
+    @cached_property
+    def _opened(self) -> tuple[Any, str]:
+        try:
+            return fsspec.core.url_to_fs(self.url)  # type: ignore[no-any-return]
+        except (ValueError, ImportError) as error:
+            raise SettingsError(f"archive {_shown(self.url)!r} cannot be read here: {error}") from error
+
+    @cached_property
+    def _found(self) -> list[tuple[BinlogFile, str]]:
+        filesystem, root = self._opened
+        try:
+            listed = filesystem.ls(root, detail=True)
+        except (OSError, ValueError) as error:
+            raise SettingsError(
+                f"archive {_shown(self.url)!r} cannot be listed: {error}. Wanted a folder, a file, or a URL that "
+                "fsspec knows, readable by Airflow's workers and by Spark's."
+            ) from error
+        found = []
+        for entry in listed:
+            name = str(entry["name"]).rstrip("/").rpartition("/")[2]
+            if entry.get("type") == "file" and _is_binlog_name(name):
+                found.append((BinlogFile(name, int(entry["size"])), str(entry["name"])))
+        if not found:
+            raise BinlogGoneError(f"archive {_shown(self.url)!r} has no file that is named as a binlog.000012 is")
+        bases = {file.name.rpartition(".")[0] for file, _ in found}
+        if len(bases) > 1:
+            raise SettingsError(
+                f"archive {_shown(self.url)!r} holds binlogs of several names ({', '.join(sorted(bases))}): they have "
+                "no order. Give each server its own folder."
+            )
+        return sorted(found, key=lambda item: BinlogCoordinates(item[0].name, 0).number)
+
+
+def _as_dumped(description: bytes, *, in_range: bool) -> bytes:
+    """A FORMAT_DESCRIPTION as a server sends it: not in use, and with next position 0 where it only introduces."""
+    event = bytearray(description)
+    event[_FLAGS_AT] &= ~_IN_USE
+    if not in_range:
+        event[13:17] = b"\0\0\0\0"
+    if event[-CHECKSUM_SIZE - 1] == 1:
+        event[-CHECKSUM_SIZE:] = zlib.crc32(event[:-CHECKSUM_SIZE]).to_bytes(CHECKSUM_SIZE, "little")
+    return bytes(event)
+
+
+def _is_binlog_name(name: str) -> bool:
+    base, dot, number = name.rpartition(".")
+    return bool(base and dot) and number.isdigit() and len(number) >= 6
+
+
+def _check_magic(magic: bytes, file: str) -> None:
+    if magic == ENCRYPTED_MAGIC:
+        raise BinlogFormatError(
+            f"archived binlog {file!r} is encrypted (binlog_encryption): only its server can read it. Fetch it with "
+            "`mysqlbinlog --raw --read-from-remote-server`, which gives plain files."
+        )
+    if magic != MAGIC:
+        raise BinlogFormatError(f"archived file {file!r} is no binlog: it begins with {magic!r}, wanted {MAGIC!r}")
+
+
+def _shown(url: str) -> str:
+    """The URL without user, password and query."""
+    parts = urlsplit(url)
+    return url if not parts.scheme else f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

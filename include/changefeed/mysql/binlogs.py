@@ -1,0 +1,68 @@
+"""The binlog files of a server, for searching in them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+from changefeed.binlog.place import Place
+from changefeed.coordinates import FIRST_POSITION
+from changefeed.errors import BinlogGoneError
+from changefeed.mysql import source
+from changefeed.mysql.dump import DumpStream
+from changefeed.mysql.session import Session
+from changefeed.window import BinlogFile
+
+_GTID_EVENTS = {"Previous_gtids", "Gtid_list"}
+
+
+class ServerBinlogs:
+    """`Binlogs` of the server behind ``session``; files and end are read once, so that all answers fit together.
+
+    ``server_id`` is for the dump connections that read headers: no other reader may use it at the same time.
+    """
+
+    def __init__(self, session: Session, server_id: int) -> None:
+        self._session, self._server_id = session, server_id
+        self._previous: dict[str, str] = {}
+
+    def files(self) -> Sequence[BinlogFile]:
+        return self._files
+
+    def end(self) -> Place:
+        return self._end
+
+    def chunks(self, file: str, start: int, end: int) -> Iterator[bytes]:
+        own = Session(self._session.connection)  # the stream closes it at its end
+        yield from DumpStream(own, file=file, start=start, end=end, server_id=self._server_id)
+
+    def previous_gtids(self, file: str) -> str:
+        if file not in self._previous:
+            self._previous[file] = self._read_previous(file)
+        return self._previous[file]
+
+    def _read_previous(self, file: str) -> str:
+        if self._session.is_mariadb:
+            return str(self._session.row("SELECT BINLOG_GTID_POS(%s, %s)", file, FIRST_POSITION)[0] or "")
+        for row in self._session.rows("SHOW BINLOG EVENTS IN %s LIMIT 3", file):
+            if row[2] in _GTID_EVENTS:
+                return re.sub(r"\s", "", str(row[5]))
+        return ""
+
+    @cached_property
+    def _end(self) -> Place:
+        head = source.head(self._session)
+        return Place(head.coordinates, head.gtids)
+
+    @cached_property
+    def _files(self) -> list[BinlogFile]:
+        end = self._end  # first: a file begun after it must not be the last one here
+        files = [file for file in source.binlog_files(self._session) if _number(file) <= end.coordinates.number]
+        if not files:
+            raise BinlogGoneError(f"{self._session.connection}: the server has no binlog files")
+        return files
+
+
+def _number(file: BinlogFile) -> int:
+    return int(file.name.rpartition(".")[2])

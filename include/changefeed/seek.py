@@ -1,0 +1,82 @@
+"""A seek: where a checkpoint shall go, what that skips or repeats, and the record that is kept of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from changefeed.coordinates import BinlogCoordinates
+from changefeed.errors import SettingsError
+from changefeed.gtid import GtidSet
+
+Kind = Literal["earliest", "latest", "coordinates", "gtids", "time"]
+
+
+@dataclass(frozen=True)
+class SeekTarget:
+    """Where to: one of earliest, latest, FILE:POSITION, a GTID set, or a time."""
+
+    kind: Kind
+    coordinates: BinlogCoordinates | None = None
+    gtids: GtidSet | None = None
+    ts_seconds: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> SeekTarget:
+        """Read what a person writes; raises SettingsError with the forms that are known."""
+        text = text.strip()
+        if text in ("earliest", "latest"):
+            return cls(kind=text)  # type: ignore[arg-type]
+        try:
+            return cls("time", ts_seconds=seconds_of(text))
+        except SettingsError:
+            pass
+        try:
+            return cls("coordinates", coordinates=BinlogCoordinates.parse(text))
+        except SettingsError:
+            pass
+        try:
+            return cls("gtids", gtids=GtidSet.parse(text)) if text else _unknown(text)
+        except SettingsError:
+            return _unknown(text)
+
+
+def _unknown(text: str) -> SeekTarget:
+    raise SettingsError(
+        f"{text[:200]!r} is no place to seek to: wanted earliest, latest, FILE:POSITION (binlog.000012:4077), a GTID "
+        "set (3e11fa47-71ca-11e1-9e33-c80aa9429562:1-42), or a time (2026-01-31T12:00:00Z)"
+    )
+
+
+def seconds_of(text: str) -> int:
+    """Unix time of an ISO 8601 time; one without an offset is UTC. Raises SettingsError for anything else."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise SettingsError(f"{text!r} is no time: wanted ISO 8601, as in 2026-01-31T12:00:00Z") from None
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+
+
+@dataclass(frozen=True)
+class SeekRecord:
+    """The audit of one seek, kept in the commit log. ``number`` is the window number that it took."""
+
+    number: int
+    at_ms: int
+    who: str
+    why: str
+    asked: str
+    before: str | None
+    before_gtids: str
+    to: str
+    to_gtids: str
+    skipped_bytes: int
+    repeated_bytes: int
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> SeekRecord:
+        return cls(**{name: value for name, value in values.items() if name in cls.__dataclass_fields__})
