@@ -16,9 +16,9 @@ app = typer.Typer(help="The servers of `make demo`: MySQL, Kafka and Airflow on 
 
 
 @app.command()
-def fetch() -> None:
+def fetch(tests: Annotated[bool, typer.Option("--tests", help="What the tests need, too.")] = False) -> None:
     """Fetch all software, so that `up` needs no network."""
-    Stack().fetch()
+    Stack().fetch(tests=tests)
 
 
 @app.command()
@@ -43,7 +43,9 @@ def stop() -> None:
 
 
 @app.command()
-def clean(downloads: Annotated[bool, typer.Option(help="Remove the fetched software too.")] = False) -> None:
+def clean(
+    downloads: Annotated[bool, typer.Option("--downloads", help="Remove the fetched software too.")] = False,
+) -> None:
     """Remove the servers' data."""
     Stack().clean(downloads=downloads)
 

@@ -106,6 +106,11 @@ class AirflowServer:
         return any(process.running for process in self._processes.values())
 
     @property
+    def pids(self) -> list[int]:
+        """Pids of the components that are alive."""
+        return [process.pid for process in self._processes.values() if process.pid is not None]
+
+    @property
     def logs(self) -> dict[str, Path]:
         """Each component's log."""
         return {component: process.log for component, process in self._processes.items()}

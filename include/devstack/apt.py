@@ -18,7 +18,7 @@ from devstack.errors import FetchError
 from devstack.installation import run_download
 from devstack.progress import download
 
-KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+KEYRINGS = tuple(Path(f"/usr/share/keyrings/debian-archive-keyring.{ending}") for ending in ("gpg", "pgp"))
 STANDARD_MIRROR = "http://deb.debian.org/debian"
 """Debian's own name for "a mirror near you", used when the machine's sources name none."""
 
@@ -44,9 +44,13 @@ def missing_programs() -> str | None:
 def missing_for_debian() -> str | None:
     """Why packages of any Debian suite cannot be fetched here, or None if they can."""
     reason = missing_programs()
-    if reason is None and not KEYRING.exists():
-        return f"Debian's signing keys are not here ({KEYRING}): install the package debian-archive-keyring"
+    if reason is None and _keyring() is None:
+        return f"Debian's signing keys are not here ({KEYRINGS[0]}): install the package debian-archive-keyring"
     return reason
+
+
+def _keyring() -> Path | None:
+    return next((path for path in KEYRINGS if path.exists()), None)
 
 
 def mirrors() -> list[str]:
@@ -75,7 +79,7 @@ class Source:
     @classmethod
     def debian(cls, mirror: str, suite: str) -> Source:
         """Debian's *suite*, whatever the machine runs, complete with all dependencies."""
-        return cls(f"deb [signed-by={KEYRING}] {mirror} {suite} main", fresh_status=True)
+        return cls(f"deb [signed-by={_keyring()}] {mirror} {suite} main", fresh_status=True)
 
     @classmethod
     def machine(cls) -> Source:
@@ -108,6 +112,7 @@ class PrivateApt:
             "Dir::State::status": folder / "status" if self._source.fresh_status else MACHINE_STATUS,
             "Dir::Cache": folder / "cache",
             "Acquire::Languages": "none",
+            "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled": "false",
             "Acquire::Retries": "3",
             "APT::Sandbox::User": "root",
             "APT::Keep-Downloaded-Packages": "true",

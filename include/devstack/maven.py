@@ -57,7 +57,7 @@ def retrieve(
         command += ["-confs", "default", "-retrieve", pattern]
         with download(what, size) as shown:
             run_download(command, what=what, folder=folder / "cache", log=folder / "ivy.log", shown=shown)
-        _check(folder / "jars", checksums, what)
+        check_jars(folder / "jars", checksums, what)
         for jar in (folder / "jars").iterdir():
             shutil.move(jar, target / jar.name)
 
@@ -87,7 +87,8 @@ def _ivy_jar() -> Path:
     return jars[-1]
 
 
-def _check(folder: Path, checksums: Mapping[str, str], what: str) -> None:
+def check_jars(folder: Path, checksums: Mapping[str, str], what: str) -> None:
+    """Raises FetchError unless *folder* holds exactly the files of *checksums*, with those SHA-256 sums."""
     found = {path.name: sha256(path) for path in folder.iterdir()}
     differing = sorted(name for name in found.keys() & checksums.keys() if found[name] != checksums[name])
     missing = sorted(checksums.keys() - found.keys())

@@ -106,13 +106,17 @@ class Stack:
 
     # --- its life
 
-    def fetch(self) -> None:
-        """Fetch all software that `up` needs and that is not there yet."""
+    def fetch(self, tests: bool = False) -> None:
+        """Fetch all software that `up` needs and that is not there yet; with *tests*, what the tests need too."""
         fetch_java(self.home)
         if self.kafka is not None:
             fetch_kafka(self.home)
         if self._existing_mysql is None:
             self._started()
+        if tests:
+            fetch_mariadb(self.home)
+            fetch_mysql(self.home)
+            fetch_kafka(self.home)
 
     def up(self) -> None:
         """Fetch and start what does not run, and wait until all answer.

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
 import pymysql
@@ -13,9 +16,10 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.admin import KafkaAdminClient, NewTopic
 
+from devstack.airflow import AirflowServer
 from devstack.errors import ServerError
 from devstack.home import PROJECT, Home
-from devstack.identity import ProcessId
+from devstack.identity import ProcessId, family
 from devstack.kafka import KafkaBroker
 from devstack.mariadb import MariadbServer
 from devstack.mysql import MysqlServer
@@ -154,6 +158,29 @@ def test_a_server_that_does_not_come_up_shows_the_end_of_its_log(session_folder:
     ):
         server.start()
     assert not server.running
+
+
+@pytest.mark.timeout(600)
+def test_airflow_serves_its_page_on_this_machine_only_and_stops_with_all_it_started(session_folder: Path) -> None:
+    project = session_folder / "project"
+    for folder in ("dags", "plugins", "include"):
+        (project / folder).mkdir(parents=True)
+    connections = {"mysql_shop": "mysql://reader:secret@127.0.0.1:3306"}
+    server = AirflowServer(session_folder / "airflow", project=project, connections=connections, owner=ProcessId.own())
+    server.start()
+    try:
+        assert server.running
+        with urllib.request.urlopen(f"{server.url}/api/v2/version", timeout=20) as answer:
+            assert json.load(answer)["version"].startswith("3.")
+        assert "mysql://reader:secret@127.0.0.1:3306" in server.cli("connections", "get", "mysql_shop", "-o", "plain")
+        with pytest.raises(OSError, match="refused"):
+            socket.create_connection(("127.0.0.2", server.port), timeout=5)
+        components = [process for pid in server.pids for process in (ProcessId.of(pid),) if process is not None]
+        everyone = [*components, *(member for component in components for member in family(component))]
+    finally:
+        server.stop()
+    assert len(everyone) > len(components) == 4
+    assert not [process for process in everyone if process.alive()]
 
 
 def test_another_object_for_the_same_folder_finds_the_running_server(mysql_server: MysqlServer) -> None:

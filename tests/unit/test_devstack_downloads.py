@@ -1,0 +1,132 @@
+"""What devstack promises of its downloads and of existing servers, without any server."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from pathlib import Path
+
+import pytest
+
+from devstack.errors import DevstackError, FetchError
+from devstack.home import Home
+from devstack.installation import install_once, run_download
+from devstack.kafka import CHECKSUMS
+from devstack.maven import check_jars, read_checksums
+from devstack.stack import Condition, Stack
+
+
+class Silent:
+    """Shows nothing."""
+
+    def arrived(self, size: int) -> None:
+        """Forget it."""
+
+
+def test_an_installation_that_fails_leaves_nothing_and_the_next_one_completes_it(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+
+    def fail(target: Path) -> None:
+        (target / "half").touch()
+        raise FetchError("the network went away")
+
+    with pytest.raises(FetchError):
+        install_once(home, "thing", fail)
+    assert [path.name for path in home.downloads.iterdir()] == [".thing.lock"]
+    folder = install_once(home, "thing", lambda target: (target / "whole").touch())
+    assert [path.name for path in folder.iterdir()] == ["whole"]
+
+
+def test_an_installation_whose_process_was_killed_is_begun_anew(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    (home.downloads / ".thing.partial.abc").mkdir(parents=True)
+    install_once(home, "thing", lambda target: (target / "whole").touch())
+    assert sorted(path.name for path in home.downloads.iterdir()) == [".thing.lock", "thing"]
+
+
+def test_two_who_install_the_same_at_once_fetch_it_once(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    builds: list[Path] = []
+    begun, may_end = threading.Event(), threading.Event()
+
+    def build(target: Path) -> None:
+        builds.append(target)
+        begun.set()
+        may_end.wait(10)
+
+    threads = [threading.Thread(target=install_once, args=(home, "thing", build)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    begun.wait(10)
+    may_end.set()
+    for thread in threads:
+        thread.join()
+    assert len(builds) == 1
+
+
+def test_a_download_that_fails_shows_the_end_of_its_output(tmp_path: Path) -> None:
+    with pytest.raises(FetchError, match=r"(?s)Kafka could not be fetched: sh ended with exit code 3.*no such host"):
+        run_download(
+            ["/bin/sh", "-c", "echo no such host; exit 3"],
+            what="Kafka",
+            folder=tmp_path,
+            log=tmp_path / "log",
+            shown=Silent(),
+        )
+
+
+def test_a_jar_with_other_bytes_than_the_pinned_ones_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.jar").write_bytes(b"as pinned")
+    pinned = {"a.jar": hashlib.sha256(b"as pinned").hexdigest()}
+    check_jars(tmp_path, pinned, "jars")
+    (tmp_path / "a.jar").write_bytes(b"other")
+    with pytest.raises(FetchError, match=r"other content: \['a.jar'\]"):
+        check_jars(tmp_path, pinned, "jars")
+
+
+def test_a_jar_too_many_or_too_few_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "b.jar").write_bytes(b"")
+    with pytest.raises(FetchError, match=r"missing: \['a.jar'\], unknown: \['b.jar'\]"):
+        check_jars(tmp_path, {"a.jar": "0" * 64}, "jars")
+
+
+def test_every_jar_of_kafka_is_pinned() -> None:
+    checksums = read_checksums(CHECKSUMS)
+    assert len(checksums) == 46
+    assert all(len(digest) == 64 for digest in checksums.values())
+
+
+def test_existing_servers_are_used_as_they_are_and_their_password_is_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MYSQL_URL", "mysql://reader:s3cret@db.example:3307")
+    monkeypatch.setenv("KAFKA_BOOTSTRAP", "kafka.example:9092")
+    stack = Stack(Home(tmp_path))
+    assert stack.sql_server is None
+    assert stack.kafka is None
+    assert stack.mysql_url == "mysql://reader:s3cret@db.example:3307"
+    assert stack.bootstrap == "kafka.example:9092"
+    mysql, kafka, airflow = stack.states()
+    assert (mysql.condition, kafka.condition, airflow.condition) == ("existing", "existing", Condition.STOPPED)
+    assert "s3cret" not in mysql.where
+
+
+def test_an_existing_server_that_is_no_mysql_url_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MYSQL_URL", "db.example:3306")
+    with pytest.raises(DevstackError, match="mysql://user:password@host:3306"):
+        Stack(Home(tmp_path))
+
+
+def test_stopping_where_nothing_runs_stops_nothing(tmp_path: Path) -> None:
+    assert Stack(Home(tmp_path)).stop() == []
+
+
+def test_cleaning_keeps_the_downloads_unless_told_otherwise(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    (home.downloads / "mysql").mkdir(parents=True)
+    (home.servers / "mysql").mkdir(parents=True)
+    Stack(home).clean()
+    assert not home.servers.exists()
+    assert home.downloads.exists()
+    Stack(home).clean(downloads=True)
+    assert not home.downloads.exists()
