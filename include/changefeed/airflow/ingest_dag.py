@@ -11,7 +11,6 @@ from airflow.sdk import DAG, task
 
 from changefeed.airflow.ingest_operator import IngestOperator
 from changefeed.airflow.tasks import commit_window, plan_window
-from changefeed.errors import SettingsError
 from changefeed.pipeline import Pipeline
 
 _START = pendulum.datetime(2026, 1, 1, tz="UTC")
@@ -47,20 +46,6 @@ def ingest_dag(pipeline: Pipeline, project: Path) -> DAG:
         commit = task(task_id="commit")(commit_window)(pipeline.name, cast(Any, plan))  # plan's result, at run time
         plan >> ingest >> commit
     return dag
-
-
-class RefusedPipelines(DAG):
-    """Stands for pipeline files that are wrong: Airflow shows their errors and keeps the other DAGs of the file.
-
-    A module that raises would take all pipelines with it; a DAG that does not validate is refused alone.
-    """
-
-    def __init__(self, errors: dict[Path, SettingsError]) -> None:
-        super().__init__(dag_id="changefeed_refused_pipelines", schedule=None)
-        self._told = "\n".join(str(error) for error in errors.values())
-
-    def validate(self) -> None:
-        raise SettingsError(self._told)
 
 
 def _documentation(pipeline: Pipeline) -> str:
