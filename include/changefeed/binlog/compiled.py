@@ -1,17 +1,19 @@
 """How kernels are compiled: without the GIL, with a cache that knows all of the room's sources.
 
 numba's own cache looks only at the file that holds the outermost function; a change in a module that it calls would
-go unnoticed. So the cache stands in a folder named by a digest of every source of this room, of numba's version and of
-the flags that change the code. ``CHANGEFEED_KERNEL_CACHE`` (or numba's ``NUMBA_CACHE_DIR``) says where such folders
+go unnoticed. So the cache stands in a folder named by a digest of all sources of kernels, of numba's version and of the
+flags that change the code. ``CHANGEFEED_KERNEL_CACHE`` (or numba's ``NUMBA_CACHE_DIR``) says where such folders
 are kept; without it they are in the user's cache folder, or in the temporary one where that cannot be written.
 
 Source: https://numba.readthedocs.io/en/stable/developer/caching.html
 """
 
+# kernels read this file
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -26,12 +28,17 @@ JIT_OFF = bool(config.DISABLE_JIT)
 BOUNDS = bool(config.BOUNDSCHECK)
 """Whether each raw read and write is checked (NUMBA_BOUNDSCHECK=1)."""
 
+_OF_KERNELS = re.compile(
+    rb"^(from changefeed.binlog.compiled import .*(inline|entry)|# kernels read this file)", re.MULTILINE
+)
+"""What a source has that kernels are made of."""
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def inline(function: Function) -> Function:
     """Compile ``function`` for callers inside kernels; typed by each caller, never cached by itself."""
-    return cast(Function, njit(nogil=True)(function))
+    return cast(Function, njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function))
 
 
 def entry(signature: str) -> Callable[[Function], Function]:
@@ -54,7 +61,8 @@ def cache_folder() -> Path:
     """The folder that holds the compiled kernels of exactly these sources."""
     digest = hashlib.sha256(f"{numba.__version__} bounds={BOUNDS}".encode())
     for source in _sources():
-        digest.update(source)
+        if _OF_KERNELS.search(source):
+            digest.update(source)
     return _cache_root() / digest.hexdigest()[:16]
 
 
@@ -84,3 +92,8 @@ def _cache_root() -> Path:
         if chosen and candidate == candidates[0] and os.access(candidate, os.R_OK):
             return candidate
     return candidates[-1]
+
+
+def python_of(function: Function) -> Function:
+    """The plain Python function behind an inline one, for the few that Python calls too: they are not worth a compile."""
+    return cast(Function, getattr(function, "py_func", function))

@@ -34,7 +34,7 @@ def crc32(data: Bytes, start: int, end: int) -> int:
     crc = 0xFFFFFFFF
     at = start
     while at + 8 <= end:
-        word = i64(data, at) ^ crc
+        word = i64(data, at) ^ int(crc)
         crc = (
             _TABLES[1792 + (word & 255)]
             ^ _TABLES[1536 + ((word >> 8) & 255)]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 
 from changefeed.binlog import layout, payload, rewrite
+from changefeed.binlog.compiled import python_of
 from changefeed.binlog.faults import NO_TABLE_MAP, TEXTS
 from changefeed.binlog.framing import (
     ARTIFICIAL_FLAG,
@@ -23,7 +24,10 @@ from changefeed.binlog.framing import (
 from changefeed.binlog.groups import Grouper, Topics
 from changefeed.binlog.gtids import TAGGED, Gtid, GtidRuns, read_tagged
 from changefeed.binlog.input import Input
-from changefeed.binlog.kernel import advance, end_transaction, find_entry, walk
+from changefeed.binlog.kernel import advance as kernel_advance
+from changefeed.binlog.kernel import end_transaction as kernel_end_transaction
+from changefeed.binlog.kernel import find_entry as kernel_find_entry
+from changefeed.binlog.kernel import walk
 from changefeed.binlog.program import ProgramBuilder, bind
 from changefeed.binlog.program_memory import ProgramMemory, escaped
 from changefeed.binlog.statements import Query, StatementKind
@@ -39,6 +43,10 @@ BLOCK_BYTES = 1 << 20
 _OUT_BYTES = 4 << 20
 _MAX_OUT_BYTES = (1 << 32) - 1
 _MESSAGES = 16384
+
+advance = python_of(kernel_advance)
+end_transaction = python_of(kernel_end_transaction)
+find_entry = python_of(kernel_find_entry)
 
 
 class KernelDecoder:
@@ -71,6 +79,7 @@ class KernelDecoder:
         self.counters: dict[str, int] = {}
         self.tables: dict[bytes, int] = {}
         self.nameless: dict[bytes, int] = {}
+        self.types: dict[int, list[int]] = {}
         self.out = np.empty(_OUT_BYTES, np.uint8)
         self.positions = np.empty(_MESSAGES, np.int64)
         self.sequences = np.empty(_MESSAGES, np.int64)
@@ -177,7 +186,7 @@ class SliceDecoder:
                     if code == layout.TABLE_WANTED:
                         self._add_table(source)
                     else:
-                        yield from self._handle(source)
+                        yield from self._handle(source, code)
                 except DamagedEvent as damage:
                     raise self.error(str(damage), source) from damage
 
@@ -315,7 +324,7 @@ class SliceDecoder:
     def _add_table(self, source: Input) -> None:
         decoder = self.decoder
         size, body = self._event(source)
-        table_map = TableMap.parse(body)
+        table_map = TableMap.parse(body, self._is_mariadb())
         key = body[6:]
         known = decoder.tables if table_map.has_names else decoder.nameless
         table = known.get(key)
@@ -357,7 +366,9 @@ class SliceDecoder:
         counter = decoder.counters.setdefault(f"{database}.{name}", len(decoder.counters))
         if 3 * counter >= len(self._counts):
             self._counts = np.concatenate([self._counts, np.zeros(3 * (counter + 1), np.int64)])
-        return decoder.builder.table(table, route, group, counter, rewrite.is_needed(table_map))
+        place = decoder.builder.table(table, route, group, counter, rewrite.is_needed(table_map))
+        decoder.types[place] = [column.type for column in table_map.columns]
+        return place
 
     def _is_mariadb(self) -> bool:
         return self.description is not None and self.description.is_mariadb
@@ -375,9 +386,9 @@ class SliceDecoder:
         advance(self.state, size)
         source.at += size
 
-    def _handle(self, source: Input) -> Iterator[Block]:
+    def _handle(self, source: Input, code: int) -> Iterator[Block]:
         _, kind, _, size, _, flags = HEADER.unpack_from(source.data, source.at)
-        if self.state[layout.INNER] and kind not in _MAY_BE_INSIDE:
+        if self.state[layout.INNER] and kind not in _MAY_BE_INSIDE and code != layout.REWRITE:
             raise DamagedEvent(f"{name_of(kind)} stands inside a compressed transaction")
         match kind:
             case EventType.QUERY | EventType.EXECUTE_LOAD_QUERY | EventType.MARIADB_QUERY_COMPRESSED:
@@ -403,7 +414,7 @@ class SliceDecoder:
                 raise DamagedEvent(
                     "the file is encrypted (encrypt_binlog): it can be read from the server, not from disk"
                 )
-            case _ if kind in rewrite.TYPES:
+            case _ if kind in rewrite.TYPES or code == layout.REWRITE:
                 yield from self._rewritten(source, kind)
             case _ if kind in NO_CHANGE or flags & IGNORABLE_FLAG:
                 pass
@@ -414,8 +425,20 @@ class SliceDecoder:
         self._pass(source, size)
 
     def _rewritten(self, source: Input, kind: int) -> Iterator[Block]:
-        raise DamagedEvent("not yet")
-        yield
+        """Run the plain event that stands for the rows event at hand."""
+        size, body = self._event(source)
+        event = source.event(size)
+        if kind in rewrite.COMPRESSED_TYPES:
+            yield from self.run_inside([rewrite.inflated(event, body, kind)], max(1, int(self.state[layout.INNER])))
+            return
+        entry = find_entry(self._index, int(self.state[layout.INDEX_MASK]), rewrite.table_id_of(body))
+        if self._index[entry] == 0 or self._index[entry + layout.ENTRY_GENERATION] != self.state[layout.GENERATION]:
+            raise DamagedEvent(TEXTS[NO_TABLE_MAP])
+        table = int(self._index[entry + layout.ENTRY_TABLE])
+        images = rewrite.Images(self.decoder.memory.words, table, self.decoder.types[table])
+        partial = kind == EventType.PARTIAL_UPDATE_ROWS
+        plain = images.whole(event, body) if partial else images.unpacked(event, body, kind)
+        yield from self.run_inside([plain], 2)
 
     def _statement(self, source: Input, kind: int) -> None:
         _, body = self._event(source)

@@ -1,5 +1,6 @@
 """What a kernel may refuse bytes for: negative codes, and what each says to a reader."""
 
+# kernels read this file
 from __future__ import annotations
 
 FULL = -1

@@ -1,5 +1,6 @@
 """The numbers that Python and the kernel share: column kinds, ops, and where things stand in their arrays."""
 
+# kernels read this file
 from __future__ import annotations
 
 # --- a column of a table, SPEC words each

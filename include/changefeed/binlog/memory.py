@@ -30,20 +30,20 @@ if JIT_OFF:
 
     def wrap(value: int) -> int:
         """``value`` reduced to a signed 64-bit word."""
-        value &= _WORD - 1
+        value = int(value) & (_WORD - 1)
         return value - _WORD if value >= _SIGN else value
 
     def shift_right(value: int, count: int) -> int:
         """Logical shift of a 64-bit word."""
-        return wrap((value & (_WORD - 1)) >> count)
+        return wrap((int(value) & (_WORD - 1)) >> int(count))
 
     def multiply_high(a: int, b: int) -> int:
         """The upper 64 bits of the unsigned product."""
-        return wrap(((a & (_WORD - 1)) * (b & (_WORD - 1))) >> 64)
+        return wrap(((int(a) & (_WORD - 1)) * (int(b) & (_WORD - 1))) >> 64)
 
     def divide(value: int, by: int) -> int:
         """Unsigned division of a 64-bit word."""
-        return wrap((value & (_WORD - 1)) // by)
+        return wrap((int(value) & (_WORD - 1)) // int(by))
 
     def u8(array: Bytes, at: int) -> int:
         _check(array, at, 1)
@@ -63,7 +63,7 @@ if JIT_OFF:
 
     def put8(array: Bytes, at: int, value: int) -> None:
         _check(array, at, 1)
-        array[at] = value & 0xFF
+        array[at] = int(value) & 0xFF
 
     def put16(array: Bytes, at: int, value: int) -> None:
         put8(array, at, value)
@@ -88,16 +88,31 @@ else:
     from numba.core import cgutils, types
     from numba.extending import intrinsic
 
-    def _pointer(context: Any, builder: Any, array_type: Any, array: Any, at: Any) -> Any:
-        data = context.make_array(array_type)(context, builder, array).data
+    def _pointer(context: Any, builder: Any, array_type: Any, array: Any, at: Any, count: Any) -> Any:
+        """Where ``count`` bytes at ``at`` stand; with NUMBA_BOUNDSCHECK=1 an IndexError when that is outside."""
+        view = context.make_array(array_type)(context, builder, array)
+        if BOUNDS:
+            size = builder.extract_value(view.shape, 0)
+            end = builder.add(at, count)
+            zero = ir.Constant(ir.IntType(64), 0)
+            outside = builder.or_(
+                builder.or_(builder.icmp_signed("<", at, zero), builder.icmp_signed("<", count, zero)),
+                builder.icmp_signed(">", end, size),
+            )
+            with builder.if_then(outside, likely=False):
+                context.call_conv.return_user_exc(builder, IndexError, ("a kernel reached outside of its array",))
+        data = view.data
         data = builder.bitcast(data, ir.IntType(8).as_pointer())
         return builder.gep(data, [at])
+
+    def _size(count: int) -> Any:
+        return ir.Constant(ir.IntType(64), count)
 
     def _load_of(width: int, signed: bool) -> Any:
         @intrinsic  # type: ignore[untyped-decorator]
         def load(typing_context: Any, array: Any, at: Any) -> Any:  # noqa: ARG001
             def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-                pointer = _pointer(context, builder, signature.args[0], args[0], args[1])
+                pointer = _pointer(context, builder, signature.args[0], args[0], args[1], _size(width // 8))
                 word = builder.load(builder.bitcast(pointer, ir.IntType(width).as_pointer()), align=1)
                 if width == 64:
                     return word
@@ -111,7 +126,7 @@ else:
         @intrinsic  # type: ignore[untyped-decorator]
         def store(typing_context: Any, array: Any, at: Any, value: Any) -> Any:  # noqa: ARG001
             def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-                pointer = _pointer(context, builder, signature.args[0], args[0], args[1])
+                pointer = _pointer(context, builder, signature.args[0], args[0], args[1], _size(width // 8))
                 word = args[2] if width == 64 else builder.trunc(args[2], ir.IntType(width))
                 builder.store(word, builder.bitcast(pointer, ir.IntType(width).as_pointer()), align=1)
                 return context.get_dummy_value()
@@ -121,12 +136,12 @@ else:
         return store
 
     @intrinsic  # type: ignore[untyped-decorator]
-    def _copy(typing_context: Any, to: Any, to_at: Any, source: Any, at: Any, count: Any) -> Any:  # noqa: ARG001
+    def copy(typing_context: Any, to: Any, to_at: Any, source: Any, at: Any, count: Any) -> Any:  # noqa: ARG001
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             cgutils.raw_memcpy(
                 builder,
-                _pointer(context, builder, signature.args[0], args[0], args[1]),
-                _pointer(context, builder, signature.args[2], args[2], args[3]),
+                _pointer(context, builder, signature.args[0], args[0], args[1], args[4]),
+                _pointer(context, builder, signature.args[2], args[2], args[3], args[4]),
                 args[4],
                 1,
             )
@@ -157,68 +172,11 @@ else:
     _store8, _store16, _store32, _store64 = _store_of(8), _store_of(16), _store_of(32), _store_of(64)
 
     @inline
-    def _check(array: Any, at: int, count: int) -> None:
-        if at < 0 or count < 0 or at + count > array.shape[0]:
-            raise IndexError("a kernel read or wrote outside of its array")
-
-    @inline
     def wrap(value: int) -> int:
         return value
 
-    @inline
-    def u8(array: Bytes, at: int) -> int:
-        if BOUNDS:
-            _check(array, at, 1)
-        return _load8(array, at)  # type: ignore[no-any-return]
-
-    @inline
-    def u16(array: Bytes, at: int) -> int:
-        if BOUNDS:
-            _check(array, at, 2)
-        return _load16(array, at)  # type: ignore[no-any-return]
-
-    @inline
-    def u32(array: Bytes, at: int) -> int:
-        if BOUNDS:
-            _check(array, at, 4)
-        return _load32(array, at)  # type: ignore[no-any-return]
-
-    @inline
-    def i64(array: Bytes, at: int) -> int:
-        if BOUNDS:
-            _check(array, at, 8)
-        return _load64(array, at)  # type: ignore[no-any-return]
-
-    @inline
-    def put8(array: Bytes, at: int, value: int) -> None:
-        if BOUNDS:
-            _check(array, at, 1)
-        _store8(array, at, value)
-
-    @inline
-    def put16(array: Bytes, at: int, value: int) -> None:
-        if BOUNDS:
-            _check(array, at, 2)
-        _store16(array, at, value)
-
-    @inline
-    def put32(array: Bytes, at: int, value: int) -> None:
-        if BOUNDS:
-            _check(array, at, 4)
-        _store32(array, at, value)
-
-    @inline
-    def put64(array: Bytes, at: int, value: int) -> None:
-        if BOUNDS:
-            _check(array, at, 8)
-        _store64(array, at, value)
-
-    @inline
-    def copy(to: Bytes, to_at: int, source: Bytes, at: int, count: int) -> None:
-        if BOUNDS:
-            _check(to, to_at, count)
-            _check(source, at, count)
-        _copy(to, to_at, source, at, count)
+    u8, u16, u32, i64 = _load_of(8, False), _load_of(16, False), _load_of(32, False), _load_of(64, True)
+    put8, put16, put32, put64 = _store_of(8), _store_of(16), _store_of(32), _store_of(64)
 
 
 @inline

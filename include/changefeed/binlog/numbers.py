@@ -129,8 +129,8 @@ def put_double(out: Bytes, at: int, c: int, q: int, regular: bool) -> int:
         cbl = cb - 1
         k = (q * 661971961083 - 274743187321) >> 41
     h = q + ((-k * 913124641741) >> 38) + 2
-    g1 = _POWERS[2 * (k + 324)]
-    g0 = _POWERS[2 * (k + 324) + 1]
+    g1 = int(_POWERS[2 * (k + 324)])
+    g0 = int(_POWERS[2 * (k + 324) + 1])
     vb = _round_to_odd(g1, g0, cb << h)
     lower = _round_to_odd(g1, g0, cbl << h) + odd
     upper = _round_to_odd(g1, g0, cbr << h) - odd

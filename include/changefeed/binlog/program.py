@@ -52,7 +52,17 @@ _DATA_TYPES = {
     ColumnType.VECTOR: "vector",
 }
 _GEOMETRIES = frozenset(
-    ["geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection", "geomcollection"]
+    [
+        "geometry",
+        "point",
+        "linestring",
+        "polygon",
+        "multipoint",
+        "multilinestring",
+        "multipolygon",
+        "geometrycollection",
+        "geomcollection",
+    ]
 )
 _ON_WIRE: dict[int, frozenset[str]] = {
     **{kind: frozenset({name}) for kind, name in _DATA_TYPES.items()},

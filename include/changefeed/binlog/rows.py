@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from changefeed.binlog import layout
 from changefeed.binlog.compiled import inline
+from changefeed.binlog.crc32 import crc32
 from changefeed.binlog.faults import FULL, ROW_BYTES, SHORT
 from changefeed.binlog.memory import Bytes, Ends, Words, copy, little_endian, put8, u8
 from changefeed.binlog.murmur2 import partition_of
@@ -272,6 +273,9 @@ def put_message(
 ) -> int:
     """Write one message of a row: key, value, event id, GTID. 0, FULL or a fault.
 
+    A null key has no partition of its own: such messages are spread by the CRC-32 of their event id, the same at each
+    retry (`changefeed.partition` is the same in plain Python).
+
     ``op`` chooses the value's program (0 c, 1 u, 2 d, 3 none: a tombstone), ``image`` is the one that the key is of.
     """
     number = state[layout.MESSAGES]
@@ -346,7 +350,7 @@ def put_message(
     at += gtid_size
     partitions = words[table + layout.TABLE_PARTITIONS]
     if null & 1:
-        partition = partition_of(out, value_end, row_end, partitions)
+        partition = crc32(out, value_end, row_end) % partitions
     else:
         partition = partition_of(out, begin, key_end, partitions)
     positions[number] = state[layout.POSITION]

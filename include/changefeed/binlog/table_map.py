@@ -63,6 +63,7 @@ _NUMERIC = frozenset(
         ColumnType.NEWDECIMAL,
         ColumnType.FLOAT,
         ColumnType.DOUBLE,
+        ColumnType.YEAR,
     }
 )
 _CHARACTER = frozenset(
@@ -76,8 +77,10 @@ _CHARACTER = frozenset(
         ColumnType.LONG_BLOB,
         ColumnType.MARIADB_BLOB_COMPRESSED,
         ColumnType.MARIADB_VARCHAR_COMPRESSED,
+        ColumnType.VECTOR,
     }
 )
+_MARIADB_CHARACTER = _CHARACTER | {ColumnType.GEOMETRY}
 _ONE_BYTE = frozenset(
     {
         ColumnType.FLOAT,
@@ -143,8 +146,10 @@ class TableMap:
         return bool(self.columns) and self.columns[0].name is not None
 
     @classmethod
-    def parse(cls, body: bytes) -> TableMap:
+    def parse(cls, body: bytes, mariadb: bool = False) -> TableMap:
         """Read the event's bytes between header and checksum; raises DamagedEvent.
+
+        ``mariadb`` says which server wrote it: MariaDB counts geometry among the columns that have a charset.
 
         Body: table id u48, flags u16, database (u8 length, text, 0), table (the same), column count (packed), types
         u8[], metadata (packed length, bytes), nullable bits, then optional metadata: type u8, length (packed), value.
@@ -169,7 +174,9 @@ class TableMap:
         while fields.left:
             kind = fields.number(1)
             table_map.metadata.add(kind)
-            _optional(table_map, kind, Fields(fields.take(fields.packed())))
+            _optional(
+                table_map, kind, Fields(fields.take(fields.packed())), _MARIADB_CHARACTER if mariadb else _CHARACTER
+            )
         return table_map
 
     def typed(self, types: frozenset[ColumnType]) -> list[MapColumn]:
@@ -206,7 +213,7 @@ def _column(type_code: int, metadata: Fields) -> MapColumn:
     raise DamagedEvent(f"a TABLE_MAP has a STRING column of real type {first}")
 
 
-def _optional(table_map: TableMap, kind: int, fields: Fields) -> None:
+def _optional(table_map: TableMap, kind: int, fields: Fields, character: frozenset[ColumnType]) -> None:
     """One field of optional metadata; kinds are those of Table_map_event::Optional_metadata_field_type."""
     match kind:
         case 1:  # SIGNEDNESS
@@ -217,7 +224,7 @@ def _optional(table_map: TableMap, kind: int, fields: Fields) -> None:
             for index, column in enumerate(numeric):
                 column.unsigned = bool(bits[index >> 3] << (index & 7) & 0x80)
         case 2 | 10:  # DEFAULT_CHARSET, ENUM_AND_SET_DEFAULT_CHARSET
-            columns = table_map.typed(_CHARACTER if kind == 2 else _LABELLED)
+            columns = table_map.typed(character if kind == 2 else _LABELLED)
             default = fields.packed()
             for column in columns:
                 column.collation = default
@@ -225,7 +232,7 @@ def _optional(table_map: TableMap, kind: int, fields: Fields) -> None:
                 place, collation = fields.packed(), fields.packed()
                 _at(columns, place).collation = collation
         case 3 | 11:  # COLUMN_CHARSET, ENUM_AND_SET_COLUMN_CHARSET
-            for column in table_map.typed(_CHARACTER if kind == 3 else _LABELLED):
+            for column in table_map.typed(character if kind == 3 else _LABELLED):
                 column.collation = fields.packed()
         case 4:  # COLUMN_NAME
             for column in table_map.columns:
