@@ -30,6 +30,19 @@ def up() -> None:
 
 
 @app.command()
+def demo(
+    once: Annotated[bool, typer.Option("--once", help="End when the first windows are verified.")] = False,
+) -> None:
+    """Run the shop pipeline on the servers, and show what it publishes."""
+    from devstack.demo import demo as run_demo
+
+    try:
+        run_demo(Stack(), once=once)
+    except KeyboardInterrupt:
+        print("ended")
+
+
+@app.command()
 def status() -> None:
     """Show what runs and where."""
     _show(Stack())
