@@ -1,6 +1,6 @@
-"""spark-submit entry: publish one frozen window. Arguments: the pipeline's name and the window as JSON.
+"""spark-submit entry: publish frozen windows, one after another. Arguments: the pipeline's name, the windows as JSON.
 
-Connections come from the environment (AIRFLOW_CONN_…). Exits 0 when the window is sealed, 2 with an error that a
+Connections come from the environment (AIRFLOW_CONN_…). Exits 0 when the windows are sealed, 2 with an error that a
 retry cannot mend, 1 with any other.
 """
 
@@ -16,28 +16,33 @@ from pyspark.sql import SparkSession
 from changefeed.connection import from_environment
 from changefeed.errors import ChangefeedError, TerminalError
 from changefeed.pipeline_file import load_pipeline
-from changefeed.spark.ingest import ingest
+from changefeed.spark.catch_up import ingest_windows
 from changefeed.window import Window
 
 
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("pipeline")
-    arguments.add_argument("window")
+    arguments.add_argument("windows", help="a JSON list of windows, in order")
+    arguments.add_argument("--max-seconds", type=int, default=0, help="begin no further window after so long")
     given = arguments.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stdout)
     logging.getLogger("kafka").setLevel(logging.ERROR)
+    windows = [Window.from_json(values) for values in json.loads(given.windows)]
     spark = SparkSession.builder.getOrCreate()
     try:
-        manifest = ingest(
-            spark, load_pipeline(given.pipeline), Window.from_json(json.loads(given.window)), from_environment
-        )
+        pipeline = load_pipeline(given.pipeline)
+        for manifest in ingest_windows(spark, pipeline, windows, from_environment, given.max_seconds or None):
+            print(
+                f"sealed window {manifest.window.number}: {manifest.row_count} rows in {manifest.message_count} "
+                f"messages, seconds {json.dumps(manifest.seconds)}",
+                flush=True,
+            )
     except ChangefeedError as error:
         print(f"ERROR {type(error).__name__}: {error}", flush=True)
         return 2 if isinstance(error, TerminalError) else 1
     finally:
         spark.stop()
-    print(f"sealed window {manifest.window.number}: {manifest.row_count} rows in {manifest.message_count} messages")
     return 0
 
 

@@ -151,8 +151,6 @@ class Pipeline(Section):
     """How many windows a run takes at most; the next run goes on."""
     pool: str = "default_pool"
     """Airflow pool of the task that publishes; one of one slot keeps a pipeline's DAGs apart."""
-    backfill_pool: str = "default_pool"
-    """Airflow pool of the backfills' publishing tasks."""
     deadline_minutes: Positive | None = None
     """A run that is not done so long after it was queued is told to the notifiers."""
     alerts: AlertSettings = AlertSettings()

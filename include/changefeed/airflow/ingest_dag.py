@@ -8,28 +8,35 @@ from typing import Any, cast
 
 import pendulum
 from airflow.sdk import DAG, task
+from airflow.sdk.definitions.callback import AsyncCallback
+from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
+from changefeed.airflow.alerts import deadline_missed, on_failure
+from changefeed.airflow.assets import pipeline_alias
 from changefeed.airflow.ingest_operator import IngestOperator
+from changefeed.airflow.params import ingest_params
 from changefeed.airflow.tasks import commit_window, plan_window
 from changefeed.pipeline import Pipeline
 
 _START = pendulum.datetime(2026, 1, 1, tz="UTC")
 
 
+def ingest_dag_id(pipeline: str) -> str:
+    return f"changefeed_ingest__{pipeline}"
+
+
 def ingest_dag(pipeline: Pipeline, project: Path) -> DAG:
     """The DAG of one pipeline. Nothing is read here but the settings: no network, no database."""
     dag = DAG(
-        dag_id=f"changefeed_ingest__{pipeline.name}",
+        dag_id=ingest_dag_id(pipeline.name),
         description=f"Publish row changes of {pipeline.source.connection} to {pipeline.kafka.connection}",
         schedule=pipeline.schedule,
         start_date=_START,
         catchup=False,
         max_active_runs=1,
-        default_args={
-            "owner": pipeline.owner,
-            "retries": pipeline.retries,
-            "retry_delay": timedelta(seconds=pipeline.retry_delay_seconds),
-        },
+        default_args=_task_settings(pipeline),
+        params=ingest_params(),
+        deadline=_deadline(pipeline),
         tags={"changefeed", *pipeline.tags},
         doc_md=_documentation(pipeline),
         is_paused_upon_creation=False,
@@ -42,10 +49,33 @@ def ingest_dag(pipeline: Pipeline, project: Path) -> DAG:
             project=project,
             conn_id=pipeline.spark.connection,
             conf=pipeline.spark.conf,
+            pool=pipeline.pool,
         )
-        commit = task(task_id="commit")(commit_window)(pipeline.name, cast(Any, plan))  # plan's result, at run time
+        committing = task(task_id="commit", outlets=[pipeline_alias(pipeline.name)])(commit_window)
+        commit = committing(pipeline.name, cast(Any, plan))  # plan's result, at run time
         plan >> ingest >> commit
     return dag
+
+
+def _task_settings(pipeline: Pipeline) -> dict[str, Any]:
+    settings: dict[str, Any] = {
+        "owner": pipeline.owner,
+        "retries": pipeline.retries,
+        "retry_delay": timedelta(seconds=pipeline.retry_delay_seconds),
+    }
+    if pipeline.alerts.notify:
+        settings["on_failure_callback"] = on_failure(pipeline.name)
+    return settings
+
+
+def _deadline(pipeline: Pipeline) -> DeadlineAlert | None:
+    if pipeline.deadline_minutes is None:
+        return None
+    return DeadlineAlert(
+        reference=DeadlineReference.DAGRUN_QUEUED_AT,
+        interval=timedelta(minutes=pipeline.deadline_minutes),
+        callback=AsyncCallback(deadline_missed, kwargs={"pipeline": pipeline.name}),
+    )
 
 
 def _documentation(pipeline: Pipeline) -> str:

@@ -13,6 +13,8 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from changefeed.airflow.connections import job_environment
+from changefeed.airflow.metrics import measured_retry
+from changefeed.airflow.tasks import commit_sealed
 from changefeed.pipeline_file import load_pipeline
 
 TERMINAL_EXIT_CODE = 2
@@ -40,39 +42,67 @@ class CleanSparkSubmitHook(SparkSubmitHook):
         return self._submit_sp.returncode if self._submit_sp else None
 
 
-class IngestOperator(SparkSubmitOperator):
-    """Publishes the window that the task `plan` froze; a retry publishes exactly the same one."""
+class JobOperator(SparkSubmitOperator):
+    """One of the files in jobs/, run for a pipeline: ``pipeline_name`` may be a template."""
 
-    template_fields: Sequence[str] = ("application_args",)
+    template_fields: Sequence[str] = ("application_args", "pipeline_name")
 
-    def __init__(self, *, pipeline: str, project: Path, **settings: Any) -> None:
+    def __init__(self, *, pipeline: str, project: Path, job: str, arguments: list[str], **settings: Any) -> None:
         super().__init__(
-            application=str(project / "jobs" / "ingest.py"),
-            application_args=[pipeline, "{{ ti.xcom_pull('plan')['window'] | tojson }}"],
-            name=f"changefeed-{pipeline}",
+            application=str(project / "jobs" / job),
+            application_args=arguments,
+            name=f"changefeed-{project.name}",
             verbose=False,
             **settings,
         )
-        self._pipeline_name = pipeline
+        self.pipeline_name = pipeline
         self._project = project
-        self._settings = settings
 
     def _get_hook(self) -> CleanSparkSubmitHook:
-        environment = job_environment(load_pipeline(self._pipeline_name))
+        pipeline = load_pipeline(self.pipeline_name)
+        environment = job_environment(pipeline)
         include = str(self._project / "include")
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (include, environment.get("PYTHONPATH"))))
         return CleanSparkSubmitHook(
             environment,
-            conn_id=self._settings.get("conn_id", "spark_default"),
-            conf=DEFAULT_CONF | (self._settings.get("conf") or {}),
-            name=f"changefeed-{self._pipeline_name}",
+            conn_id=pipeline.spark.connection,
+            conf=DEFAULT_CONF | pipeline.spark.conf,
+            name=f"changefeed-{pipeline.name}",
             application_args=self.application_args,
         )
 
     def execute(self, context: Context) -> Any:
+        if context["ti"].try_number > 1:
+            measured_retry(self.pipeline_name, self.task_id)
         try:
             return super().execute(context)
         except AirflowException as error:
             if isinstance(self._hook, CleanSparkSubmitHook) and self._hook.exit_code == TERMINAL_EXIT_CODE:
                 raise AirflowFailException(f"a retry cannot help, see the log above: {error}") from error
+            raise
+
+
+class IngestOperator(JobOperator):
+    """Publishes the windows that the task `plan` froze; a retry publishes exactly the same ones.
+
+    When it fails, the windows that were sealed before are committed all the same: a long backlog moves on.
+    """
+
+    def __init__(self, *, pipeline: str, project: Path, **settings: Any) -> None:
+        windows = "{{ ti.xcom_pull('plan')['windows'] | tojson }}"
+        super().__init__(
+            pipeline=pipeline,
+            project=project,
+            job="ingest.py",
+            arguments=[pipeline, windows, "--max-seconds", "{{ params.max_seconds or 0 }}"],
+            **settings,
+        )
+
+    def execute(self, context: Context) -> Any:
+        try:
+            return super().execute(context)
+        except AirflowException:
+            planned = context["ti"].xcom_pull(task_ids="plan")
+            if planned and len(planned["windows"]) > 1:
+                commit_sealed(self.pipeline_name, planned)
             raise

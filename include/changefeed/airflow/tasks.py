@@ -8,10 +8,17 @@ from typing import Any, TypeVar
 
 from airflow.sdk.exceptions import AirflowFailException
 
+from changefeed.airflow.alerts import limits_passed, notify
+from changefeed.airflow.assets import emit_events
 from changefeed.airflow.connections import airflow_lookup
+from changefeed.airflow.metrics import measured_position, measured_windows
+from changefeed.airflow.params import given_params, ingest_params
+from changefeed.airflow.summary import window_lines
 from changefeed.airflow.variable_store import VariableCheckpointStore
 from changefeed.checkpoint import Checkpoint, CheckpointStore
-from changefeed.errors import TerminalError
+from changefeed.coordinates import BinlogCoordinates
+from changefeed.errors import AccountingError, CheckpointError, TerminalError
+from changefeed.manifest import Manifest
 from changefeed.pipeline import Pipeline
 from changefeed.pipeline_file import load_pipeline
 from changefeed.window import Window
@@ -22,53 +29,98 @@ _Result = TypeVar("_Result")
 
 
 def plan_window(name: str) -> dict[str, Any] | None:
-    """Freeze the pipeline's next window; None when nothing is new, which skips the rest of the run."""
+    """Freeze the pipeline's next windows; None when nothing is new, which skips the rest of the run.
+
+    It is one window, or several of a long backlog. The run's parameters bound them.
+    """
+    from changefeed.stages.catch_up import Bounds, cut_windows
     from changefeed.stages.plan import plan
+    from changefeed.stages.retention import retention_or_none
 
     pipeline = load_pipeline(name)
-    planned = _failing_at_once(lambda: plan(pipeline, airflow_lookup, _store(pipeline)))
-    window = planned.window
-    if window.is_empty:
-        _log.info("nothing new: the checkpoint and the head are both at %s", window.head)
+    given = failing_at_once(lambda: given_params(ingest_params()))
+    until = BinlogCoordinates.parse(given["until"]) if given.get("until") else None
+    bounds = Bounds(given.get("max_bytes"), given.get("max_seconds"), until)
+    planned = failing_at_once(lambda: plan(pipeline, airflow_lookup, checkpoint_store_of(pipeline)))
+    whole = planned.window
+    aged = retention_or_none(pipeline, whole.start, airflow_lookup)
+    measured_position(name, planned.lag_bytes, aged.lag_seconds, aged.headroom_seconds)
+    passed = limits_passed(
+        pipeline, lag_bytes=planned.lag_bytes, lag_seconds=aged.lag_seconds, headroom_seconds=aged.headroom_seconds
+    )
+    for kind, text in passed:
+        notify(pipeline, kind, text)
+    if whole.is_empty:
+        _log.info("nothing new: the checkpoint and the head are both at %s", whole.head)
         return None
-    _log.info("window %d: %s to %s, %d bytes", window.number, window.start, window.head, planned.lag_bytes)
+    windows = failing_at_once(lambda: cut_windows(pipeline, planned, airflow_lookup, bounds))
+    for window in windows:
+        _log.info("window %d: %s to %s", window.number, window.start, window.head)
+    _log.info("%d windows, %d bytes behind the head", len(windows), planned.lag_bytes)
     return {
-        "window": window.to_json(),
+        "windows": [window.to_json() for window in windows],
         "expected": planned.expected.to_text(),
         "lag_bytes": planned.lag_bytes,
     }
 
 
 def commit_window(name: str, planned: dict[str, Any]) -> dict[str, Any]:
-    """Move the checkpoint to the head of the sealed window; returns rows by table and op."""
-    from changefeed.stages.commit import commit
-    from changefeed.stages.plan import Plan
+    """Move the checkpoint to the head of the last sealed window; returns rows by table and op."""
+    from changefeed.stages.catch_up import commit_windows
 
     pipeline = load_pipeline(name)
-    frozen = Plan(
-        Window.from_json(planned["window"]), Checkpoint.from_text(planned["expected"]), int(planned["lag_bytes"])
-    )
-    manifest = _failing_at_once(lambda: commit(pipeline, frozen, airflow_lookup, _store(pipeline)))
-    for table, ops in manifest.rows.items():
-        _log.info("%s: %s", table, ", ".join(f"{op} {count}" for op, count in ops.items()))
-    _log.info(
-        "committed window %d at %s: %d rows, %d messages, %d bytes of binlog",
-        manifest.window.number,
-        manifest.window.head,
-        manifest.row_count,
-        manifest.message_count,
-        manifest.size_bytes,
-    )
-    return {"checkpoint": str(manifest.window.head), "rows": manifest.rows}
+    windows, expected = _frozen(planned)
+    store = checkpoint_store_of(pipeline)
+    manifests = failing_at_once(lambda: commit_windows(pipeline, windows, expected, airflow_lookup, store))
+    _told(pipeline, manifests)
+    for line in window_lines(manifests):
+        _log.info("%s", line)
+    rows: dict[str, dict[str, int]] = {}
+    for manifest in manifests:
+        for table, ops in manifest.rows.items():
+            sums = rows.setdefault(table, {})
+            for op, count in ops.items():
+                sums[op] = sums.get(op, 0) + count
+    left = len(windows) - len(manifests)
+    if left:
+        _log.info("%d windows were not begun in this run: the next one takes them", left)
+    return {"checkpoint": str(manifests[-1].window.head), "rows": rows}
 
 
-def _store(pipeline: Pipeline) -> CheckpointStore:
+def commit_sealed(name: str, planned: dict[str, Any]) -> None:
+    """After a failed job: commit the windows that it had sealed before. What cannot be committed stays."""
+    from changefeed.stages.catch_up import commit_windows
+
+    pipeline = load_pipeline(name)
+    windows, expected = _frozen(planned)
+    try:
+        manifests = commit_windows(pipeline, windows, expected, airflow_lookup, checkpoint_store_of(pipeline))
+    except (AccountingError, CheckpointError) as error:
+        _log.info("no window to commit: %s", error)
+        return
+    _log.info("%d of %d windows were sealed before the failure and are committed", len(manifests), len(windows))
+
+
+def _frozen(planned: dict[str, Any]) -> tuple[list[Window], Checkpoint]:
+    return [Window.from_json(values) for values in planned["windows"]], Checkpoint.from_text(planned["expected"])
+
+
+def _told(pipeline: Pipeline, manifests: list[Manifest]) -> None:
+    emit_events(pipeline, manifests)
+    measured_windows(pipeline.name, manifests)
+    letters = sum(receipt.dead_letters for manifest in manifests for receipt in manifest.topics)
+    if letters:
+        notify(pipeline, "dead letters", f"pipeline {pipeline.name!r}: {letters} records went to the dead letters")
+
+
+def checkpoint_store_of(pipeline: Pipeline) -> CheckpointStore:
+    """The pipeline's store, with Variables as a task reaches them."""
     from changefeed.stages.stores import checkpoint_store
 
     return checkpoint_store(pipeline, airflow_lookup, VariableCheckpointStore())
 
 
-def _failing_at_once(call: Callable[[], _Result]) -> _Result:
+def failing_at_once(call: Callable[[], _Result]) -> _Result:
     """A terminal error fails the task without retries; its message is the log's last line."""
     try:
         return call()

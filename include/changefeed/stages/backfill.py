@@ -11,8 +11,9 @@ from typing import Any
 from changefeed.archive.binlogs import ArchivedBinlogs
 from changefeed.backfill import BackfillRequest, backfill_pipeline
 from changefeed.binlog.place import Binlogs, Finder, Place, bytes_between
+from changefeed.binlog.table_counts import TableCounts, count_rows
 from changefeed.connection import ConnectionLookup, MysqlConnection, kafka_parts
-from changefeed.coordinates import BinlogCoordinates
+from changefeed.coordinates import FIRST_POSITION, BinlogCoordinates
 from changefeed.errors import AccountingError, BinlogGoneError, SettingsError
 from changefeed.gtid import GtidSet
 from changefeed.kafka.commit_log import CommitLog
@@ -38,6 +39,12 @@ class BackfillPlan:
     size_bytes: int
     topics: dict[str, str]
     archive: str | None
+    tables: dict[str, TableCounts]
+    """What lies in the range by "database.table", of all tables, captured or not; without compressed transactions."""
+
+    @property
+    def source(self) -> str:
+        return "archived files" if self.archive else "the server"
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -46,6 +53,9 @@ class BackfillPlan:
             "size_bytes": self.size_bytes,
             "topics": self.topics,
             "archive": self.archive,
+            "tables": {
+                name: {"row_events": one.row_events, "size_bytes": one.size_bytes} for name, one in self.tables.items()
+            },
         }
 
 
@@ -73,9 +83,10 @@ def plan_backfill(pipeline: Pipeline, request: BackfillRequest, lookup: Connecti
                 if start.coordinates.number <= BinlogCoordinates(file.name, 0).number <= head.coordinates.number
             )
             size_bytes = bytes_between(list(binlogs.files()), start.coordinates, head.coordinates)
-    if size_bytes <= 0:
-        raise SettingsError(f"the range is empty: it goes from {start} to {head}")
-    _check_complete(files, start, head)
+            if size_bytes <= 0:
+                raise SettingsError(f"the range is empty: it goes from {start} to {head}")
+            _check_complete(files, start, head)
+            tables = _counted(binlogs, files, start, head)
     window = Window(
         pipeline=pipeline.name,
         number=1,
@@ -87,7 +98,7 @@ def plan_backfill(pipeline: Pipeline, request: BackfillRequest, lookup: Connecti
         frozen_at_ms=int(time.time() * 1000),
     )
     named = {f"{database}.{table}": topic for (database, table), topic in topics.items()}
-    return BackfillPlan(window, files, size_bytes, named, request.archive)
+    return BackfillPlan(window, files, size_bytes, named, request.archive, tables)
 
 
 def finished_backfill(pipeline: Pipeline, window: Window, identity: str, lookup: ConnectionLookup) -> Manifest:
@@ -122,6 +133,16 @@ def _range(finder: Finder, request: BackfillRequest) -> tuple[Place, Place]:
     assert request.from_time is not None
     start = finder.at_time(seconds_of(request.from_time))
     return start, finder.at_time(seconds_of(request.to_time)) if request.to_time else finder.latest()
+
+
+def _counted(binlogs: Binlogs, files: tuple[BinlogFile, ...], start: Place, head: Place) -> dict[str, TableCounts]:
+    counts: dict[str, TableCounts] = {}
+    for file in files:
+        begin = start.coordinates.position if file.name == start.coordinates.file else FIRST_POSITION
+        end = head.coordinates.position if file.name == head.coordinates.file else file.size_bytes
+        if begin < end:
+            count_rows(binlogs.chunks(file.name, begin, end), counts)
+    return dict(sorted(counts.items()))
 
 
 def _file_end(finder: Finder, file: str) -> Place:

@@ -1,0 +1,99 @@
+"""Alerts through Airflow's notifiers, as a pipeline's YAML names them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+from airflow.sdk import BaseNotifier, get_current_context
+
+from changefeed.errors import SettingsError
+from changefeed.pipeline import NotifierSettings, Pipeline
+from changefeed.pipeline_file import load_pipeline
+
+_log = logging.getLogger(__name__)
+
+
+def notify(pipeline: Pipeline, kind: str, text: str, context: Mapping[str, Any] | None = None) -> None:
+    """Tell all notifiers of the pipeline. Their templates find ``changefeed.kind``, ``.pipeline`` and ``.text``.
+
+    A notifier that fails is logged and stops nothing: the data matters more than the message about it.
+    """
+    if not pipeline.alerts.notify:
+        return
+    _log.warning("alert %s: %s", kind, text)
+    told = {"kind": kind, "pipeline": pipeline.name, "text": text}
+    for settings in pipeline.alerts.notify:
+        try:
+            made = notifier(settings)
+            made({**(context if context is not None else _context()), "changefeed": told})
+        except Exception:
+            _log.exception("notifier %s failed", settings.notifier)
+
+
+def notifier(settings: NotifierSettings) -> BaseNotifier:
+    """The notifier that the settings name; raises SettingsError where there is none."""
+    module, _, name = settings.notifier.rpartition(".")
+    try:
+        made: Any = getattr(import_module(module), name)(**settings.arguments)
+    except (ImportError, AttributeError, TypeError) as error:
+        raise SettingsError(
+            f"notifier {settings.notifier!r} cannot be made: {error}. Wanted the class of an Airflow notifier, as in "
+            "airflow.providers.slack.notifications.slack.SlackNotifier, and its arguments."
+        ) from error
+    if not isinstance(made, BaseNotifier):
+        raise SettingsError(f"{settings.notifier!r} is no Airflow notifier: it is a {type(made).__name__}")
+    return made
+
+
+def on_failure(name: str) -> Callable[[Any], None]:
+    """A task's `on_failure_callback`: the window failed, and no retry is left."""
+
+    def tell(context: Any) -> None:
+        error = context.get("exception")
+        task = context["ti"].task_id
+        notify(load_pipeline(name), "window failed", f"pipeline {name!r}, task {task!r}: {error}", context)
+
+    return tell
+
+
+async def deadline_missed(pipeline: str, **_: Any) -> None:
+    """Callback of the DAG's deadline; runs in the triggerer."""
+    text = f"a run of pipeline {pipeline!r} is not done by its deadline"
+    await asyncio.to_thread(notify, load_pipeline(pipeline), "deadline missed", text, {})
+
+
+def limits_passed(
+    pipeline: Pipeline, *, lag_bytes: int, lag_seconds: float | None, headroom_seconds: float | None
+) -> list[tuple[str, str]]:
+    """(kind, text) of each limit of the pipeline that is passed now."""
+    alerts = pipeline.alerts
+    found = []
+    if alerts.headroom_hours is not None and headroom_seconds is not None:
+        hours = headroom_seconds / 3600
+        if hours < alerts.headroom_hours:
+            found.append(
+                (
+                    "headroom",
+                    f"pipeline {pipeline.name!r}: its binlog is purged in {hours:.1f} hours (limit "
+                    f"{alerts.headroom_hours:g}): changes not published by then are lost. Let it catch up, or raise "
+                    "binlog_expire_logs_seconds.",
+                )
+            )
+    if alerts.lag_bytes is not None and lag_bytes > alerts.lag_bytes:
+        found.append(("lag", f"pipeline {pipeline.name!r} is {lag_bytes:,} bytes behind (limit {alerts.lag_bytes:,})"))
+    if alerts.lag_seconds is not None and lag_seconds is not None and lag_seconds > alerts.lag_seconds:
+        found.append(
+            ("lag", f"pipeline {pipeline.name!r} is {lag_seconds:,.0f} seconds behind (limit {alerts.lag_seconds:,})")
+        )
+    return found
+
+
+def _context() -> Mapping[str, Any]:
+    try:
+        return dict(get_current_context())
+    except RuntimeError:
+        return {}

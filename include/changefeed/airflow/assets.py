@@ -1,0 +1,72 @@
+"""A table's topic as an Airflow asset, and its events: one for each table that got rows.
+
+Which tables there are is known to the source, not to a DAG file. So the DAG declares one alias, and the events name
+the assets: `commit` makes an asset when its table has rows for the first time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from airflow.sdk import Asset, AssetAlias, get_current_context
+
+from changefeed.manifest import Manifest
+from changefeed.pipeline import Pipeline
+
+
+def pipeline_alias(pipeline: str) -> AssetAlias:
+    """Stands for all topics of a pipeline: a DAG scheduled on it runs when any table got rows."""
+    return AssetAlias(name=f"changefeed/{pipeline}", group="changefeed")
+
+
+def topic_asset(connection: str, topic: str) -> Asset:
+    """The asset of a topic; ``connection`` is the Kafka connection's id. A DAG may be scheduled on it."""
+    return Asset(name=f"{connection}/{topic}", uri=f"kafka://{connection}/{topic}", group="changefeed")
+
+
+def emit_events(pipeline: Pipeline, manifests: Sequence[Manifest]) -> list[str]:
+    """Tell Airflow which tables got rows; returns the names of the assets."""
+    events = get_current_context()["outlet_events"]
+    emitted = []
+    for topic, extra in asset_events(pipeline, manifests).items():
+        asset = topic_asset(pipeline.kafka.connection, topic)
+        events[pipeline_alias(pipeline.name)].add(asset, extra=extra)
+        emitted.append(str(asset.name))
+    return emitted
+
+
+def asset_events(pipeline: Pipeline, manifests: Sequence[Manifest]) -> dict[str, dict[str, Any]]:
+    """What an event says, by topic: rows, ops, offsets by partition, coordinates. Nothing for a table without rows."""
+    from changefeed.kafka.topics import topic_name  # a DAG file must not pay for Kafka's clients
+
+    events: dict[str, dict[str, Any]] = {}
+    for manifest in manifests:
+        for table, ops in manifest.rows.items():
+            if not sum(ops.values()):
+                continue
+            database, _, name = table.partition(".")
+            topic = topic_name(pipeline.topics.template, database, name, pipeline.name)
+            event = events.setdefault(
+                topic,
+                {
+                    "pipeline": pipeline.name,
+                    "table": table,
+                    "topic": topic,
+                    "rows": 0,
+                    "ops": {},
+                    "offsets": {},
+                    "start": str(manifest.window.start),
+                    "windows": [],
+                },
+            )
+            event["rows"] += sum(ops.values())
+            event["ops"] = {op: event["ops"].get(op, 0) + ops.get(op, 0) for op in sorted({*event["ops"], *ops})}
+            event["head"] = str(manifest.window.head)
+            event["windows"].append(manifest.window.number)
+            for receipt in manifest.topics:
+                if receipt.topic == topic and receipt.first_offset is not None:
+                    before = event["offsets"].get(str(receipt.partition))
+                    first = before["first"] if before else receipt.first_offset
+                    event["offsets"][str(receipt.partition)] = {"first": first, "last": receipt.last_offset}
+    return events

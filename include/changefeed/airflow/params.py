@@ -1,0 +1,117 @@
+"""The forms of our DAGs: typed parameters, and refusing those that are not on the form."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+from airflow.sdk import Param, get_current_context
+
+from changefeed.errors import SettingsError
+
+_WHOLE_NUMBER: dict[str, Any] = {"type": ["null", "integer"], "minimum": 1}
+_TEXT: dict[str, Any] = {"type": ["null", "string"]}
+_COORDINATES: dict[str, Any] = {"type": ["null", "string"], "pattern": r"^.+\.\d{6,}:\d+$"}
+_TIME: dict[str, Any] = {"type": ["null", "string"], "format": "date-time"}
+_FILE: dict[str, Any] = {"type": ["null", "string"], "pattern": r"^.+\.\d{6,}$"}
+
+RANGE, DESTINATION = "Range: one of the four forms", "What, and where to"
+
+
+def ingest_params() -> dict[str, Param]:
+    return {
+        "max_bytes": Param(
+            None, title="At most so many bytes", description="Of binlog; ends at the commit before it.", **_WHOLE_NUMBER
+        ),
+        "max_seconds": Param(
+            None,
+            title="At most so many seconds",
+            description="Of a long backlog no further window is begun after so long.",
+            **_WHOLE_NUMBER,
+        ),
+        "until": Param(
+            None,
+            title="Until",
+            description="FILE:POSITION that the run does not go past; a commit boundary.",
+            **_COORDINATES,
+        ),
+    }
+
+
+def backfill_params(pipelines: list[str]) -> dict[str, Param]:
+    def text(title: str, description: str, section: str, **schema: Any) -> Param:
+        return Param(None, title=title, description_md=description, section=section, **schema)
+
+    return {
+        "pipeline": Param(
+            pipelines[0] if pipelines else "", type="string", enum=pipelines or [""], title="Pipeline", section=None
+        ),
+        "from_file": text("From file", "First binlog file, as in `binlog.000012`.", RANGE, **_FILE),
+        "to_file": text("To file", "Last binlog file, included; the first one where it is empty.", RANGE, **_FILE),
+        "from_coordinates": text("From coordinates", "`FILE:POSITION`, a commit boundary.", RANGE, **_COORDINATES),
+        "to_coordinates": text("To coordinates", "`FILE:POSITION`, not included.", RANGE, **_COORDINATES),
+        "gtids": text("GTIDs", "The shortest range that holds all of this GTID set.", RANGE, **_TEXT),
+        "from_time": text("From time", "First transaction written then or later.", RANGE, **_TIME),
+        "to_time": text("To time", "Not included; now where it is empty.", RANGE, **_TIME),
+        "tables": Param(
+            [],
+            type="array",
+            items={"type": "string"},
+            title="Tables",
+            description_md="Patterns such as `shop.*`, one a line, of what the pipeline captures. All where empty.",
+            section=DESTINATION,
+        ),
+        "suffix": Param(
+            ".replay",
+            type=["null", "string"],
+            pattern=r"^(\.[a-zA-Z0-9._-]{1,60})?$",
+            title="Suffix of the topics",
+            description_md="`.replay` publishes `shop.orders` to `shop.orders.replay`. Empty: **the live topics**.",
+            section=DESTINATION,
+        ),
+        "archive": text(
+            "Archived files",
+            "Folder or URL with `mysqlbinlog --raw` output, readable by Spark's workers. Empty: the server.",
+            DESTINATION,
+            **_TEXT,
+        ),
+    }
+
+
+def seek_params(pipelines: list[str]) -> dict[str, Param]:
+    return {
+        "pipeline": Param(
+            pipelines[0] if pipelines else "", type="string", enum=pipelines or [""], title="Pipeline", section=None
+        ),
+        "to": Param(
+            "",
+            type="string",
+            title="To",
+            description_md="`earliest`, `latest`, `FILE:POSITION`, a GTID set, or a time (`2026-01-31T12:00:00Z`).",
+            minLength=1,
+        ),
+        "why": Param("", type="string", title="Why", description_md="Kept in the record of seeks.", minLength=1),
+        "apply": Param(
+            False,
+            type="boolean",
+            title="Move the checkpoint",
+            description_md="Off: only show in the log of `plan_seek` what would be skipped or repeated.",
+        ),
+    }
+
+
+def given_params(known: Mapping[str, Any]) -> dict[str, Any]:
+    """The run's parameters; raises SettingsError for a key of its conf that is not on the form.
+
+    Airflow checks the values that are on the form and lets every other key pass.
+    """
+    context = get_current_context()
+    conf = context["dag_run"].conf or {}
+    for key in conf:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            meant = f" (did you mean {near[0]!r}?)" if near else ""
+            raise SettingsError(f"the run was given {key!r}, which is no parameter{meant}; valid: {', '.join(known)}")
+    params = context["params"]
+    return {key: params[key] for key in known if key in params}

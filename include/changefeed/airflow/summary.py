@@ -1,0 +1,42 @@
+"""The table that a task's log ends with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from changefeed.manifest import Manifest
+
+
+def window_lines(manifests: Sequence[Manifest]) -> list[str]:
+    """Rows by table and op of committed windows, then a line a window with its bytes and seconds by phase."""
+    rows: dict[str, dict[str, int]] = {}
+    for manifest in manifests:
+        for table, counts in manifest.rows.items():
+            sums = rows.setdefault(table, {})
+            for op, count in counts.items():
+                sums[op] = sums.get(op, 0) + count
+    ops = sorted({op for counts in rows.values() for op in counts})
+    lines = table_lines(
+        ["table", *ops, "rows"],
+        [[table, *(counts.get(op, 0) for op in ops), sum(counts.values())] for table, counts in sorted(rows.items())],
+    )
+    for manifest in manifests:
+        seconds = ", ".join(f"{phase} {value:g} s" for phase, value in manifest.seconds.items())
+        lines.append(
+            f"committed window {manifest.window.number} at {manifest.window.head}: {manifest.row_count:,} rows, "
+            f"{manifest.message_count:,} messages, {manifest.size_bytes:,} bytes of binlog; {seconds}"
+        )
+    return lines
+
+
+def table_lines(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    """Columns of equal width; numbers to the right, with commas."""
+    cells = [list(head), *([f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row] for row in rows)]
+    widths = [max(len(line[place]) for line in cells) for place in range(len(head))]
+
+    def aligned(line: list[str]) -> str:
+        first, *rest = line
+        numbers = (cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))
+        return "  ".join([first.ljust(widths[0]), *numbers]).rstrip()
+
+    return [aligned(line) for line in cells]

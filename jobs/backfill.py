@@ -1,0 +1,53 @@
+"""spark-submit entry: publish a backfill's window. Arguments: the request, the window and the identity, as JSON.
+
+Connections come from the environment (AIRFLOW_CONN_…). Exits 0 when the window is sealed, 2 with an error that a
+retry cannot mend, 1 with any other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+
+from pyspark.sql import SparkSession
+
+from changefeed.backfill import BackfillRequest, backfill_pipeline
+from changefeed.connection import from_environment
+from changefeed.errors import ChangefeedError, TerminalError
+from changefeed.pipeline_file import load_pipeline
+from changefeed.spark.ingest import ingest
+from changefeed.window import Window
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("request")
+    arguments.add_argument("window")
+    arguments.add_argument("identity")
+    given = arguments.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stdout)
+    logging.getLogger("kafka").setLevel(logging.ERROR)
+    spark = SparkSession.builder.getOrCreate()
+    try:
+        request = BackfillRequest.of(json.loads(given.request))
+        manifest = ingest(
+            spark,
+            backfill_pipeline(load_pipeline(request.pipeline), request),
+            Window.from_json(json.loads(given.window)),
+            from_environment,
+            identity=given.identity,
+            archive=request.archive,
+        )
+    except ChangefeedError as error:
+        print(f"ERROR {type(error).__name__}: {error}", flush=True)
+        return 2 if isinstance(error, TerminalError) else 1
+    finally:
+        spark.stop()
+    print(f"sealed backfill: {manifest.row_count} rows in {manifest.message_count} messages", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
