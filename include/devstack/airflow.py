@@ -23,7 +23,7 @@ from devstack.java import fetch_java
 from devstack.port import LOCALHOST, free_port
 from devstack.process import ServerProcess
 
-START_SECONDS = 120.0
+START_SECONDS = 240.0
 STOP_SECONDS = 20.0
 
 COMPONENTS: Mapping[str, tuple[str, ...]] = {
@@ -137,18 +137,14 @@ class AirflowServer:
     def start(self) -> None:
         """Create what is missing, start all components and wait until Airflow calls them healthy.
 
-        Does nothing if all run already; components that are left of an earlier start are stopped first.
+        If all run already, only the last; if some do, those are stopped first.
         Raises ServerError with the end of the log of the component that did not come up.
         """
-        if self.running:
-            return
-        self.stop()
-        self._prepare()
-        env = self.env
         try:
-            for component, arguments in COMPONENTS.items():
-                command = [sys.executable, "-m", "airflow", component, *arguments]
-                self._processes[component].start(command, env=env, cwd=self.directory)
+            if not self.running:
+                self.stop()
+                self._prepare()
+                self._start_components()
             self._processes["api-server"].wait_until(self._healthy, START_SECONDS)
         except BaseException:
             self.stop(grace=5)
@@ -186,6 +182,12 @@ class AirflowServer:
             tail = (done.stdout + done.stderr)[-3000:]
             raise ServerError(f"`airflow {' '.join(arguments)}` failed with exit code {done.returncode}:\n{tail}")
         return done.stdout
+
+    def _start_components(self) -> None:
+        env = self.env
+        for component, arguments in COMPONENTS.items():
+            command = [sys.executable, "-m", "airflow", component, *arguments]
+            self._processes[component].start(command, env=env, cwd=self.directory)
 
     # --- its folder
 

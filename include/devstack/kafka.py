@@ -129,16 +129,15 @@ class KafkaBroker:
     def start(self) -> None:
         """Fetch and create what is missing, start the broker and wait until it takes requests.
 
-        Does nothing if it runs already.
+        If it runs already, only the last.
         """
-        if self.running:
-            return
-        fetch_kafka(self.home)
-        if not self._node_file.exists():
-            self._create()
-        self._write_settings(self._node())
-        command = self._java("kafka.Kafka", str(self._settings_file))
-        self._process.start(command, env=_environment(), cwd=self.directory)
+        if not self.running:
+            fetch_kafka(self.home)
+            if not self._node_file.exists():
+                self._create()
+            self._write_settings(self._node())
+            command = self._java("kafka.Kafka", str(self._settings_file))
+            self._process.start(command, env=_environment(), cwd=self.directory)
         self._process.wait_until(self._answers, START_SECONDS)
 
     def stop(self, grace: float = 20.0) -> None:

@@ -118,15 +118,14 @@ class SqlServer(ABC):
     def start(self) -> None:
         """Fetch and create what is missing, start the server and wait until it answers.
 
-        Does nothing if it runs already.
+        If it runs already, only the last.
         """
-        if self.running:
-            return
-        self._fetch()
-        if not self._account_file.exists():
-            self._create()
-        self._write_settings()
-        self._process.start(self._server_command(), env=_environment(), cwd=self.directory)
+        if not self.running:
+            self._fetch()
+            if not self._account_file.exists():
+                self._create()
+            self._write_settings()
+            self._process.start(self._server_command(), env=_environment(), cwd=self.directory)
         self._process.wait_until(self._answers, START_SECONDS)
 
     def stop(self, grace: float = 30.0) -> None:

@@ -156,8 +156,8 @@ class Stack:
             running = [state.name for state in self.states() if state.condition is Condition.RUNNING]
             if running:
                 raise ServerError(
-                    f"the data of the servers were to be removed, but {' and '.join(running)} still runs: "
-                    "run `make stop` first"
+                    f"the data of the servers were to be removed, but these still run: {', '.join(running)}. "
+                    "Run `make stop` first"
                 )
             end_orphans(self.home)
             shutil.rmtree(self.home.servers, ignore_errors=True)
