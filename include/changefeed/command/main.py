@@ -1,152 +1,20 @@
-"""changefeed: publish MySQL's row changes to Kafka, without Airflow."""
+"""Entry point of the `changefeed` command."""
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
-from typing import Annotated
 
-import typer
-from rich.console import Console
-from rich.table import Table
+from changefeed.command import files, runs
+from changefeed.command.app import EXIT_ERROR, app
+from changefeed.errors import ChangefeedError
 
-from changefeed.airflow.variable_store import MetadataVariables, VariableCheckpointStore
-from changefeed.checkpoint import CheckpointStore
-from changefeed.connection import from_environment
-from changefeed.errors import ChangefeedError, SettingsError
-from changefeed.pipeline import Pipeline
-from changefeed.pipeline_file import load_pipeline, load_pipelines
-from changefeed.stages.stores import checkpoint_store
-
-EXIT_ERROR = 1
-EXIT_NOTHING_NEW = 3
-
-app = typer.Typer(
-    help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False, rich_markup_mode=None
-)
-_out = Console(soft_wrap=True, highlight=False)
-
-PipelineName = Annotated[str, typer.Argument(metavar="PIPELINE", help="Name of a pipeline, as in its YAML.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
-
-@app.command()
-def check(name: Annotated[str | None, typer.Argument(metavar="[PIPELINE]")] = None) -> None:
-    """Check pipelines: their YAML, the source's settings and rights, names of topics, Kafka."""
-    from changefeed.stages.check import check as check_pipeline
-
-    for pipeline in _chosen(name):
-        for line in check_pipeline(pipeline, from_environment):
-            _out.print(f"{pipeline.name}: {line}")
-
-
-@app.command()
-def plan(name: PipelineName, as_json: AsJson = False) -> None:
-    """Show the window that a run would publish now. Stores nothing. Exits 3 when nothing is new."""
-    from changefeed.stages.plan import plan as plan_window
-
-    pipeline = load_pipeline(name)
-    planned = plan_window(pipeline, from_environment, _store(pipeline), keep_first_checkpoint=False)
-    window = planned.window
-    if as_json:
-        _out.print_json(json.dumps({"window": window.to_json(), "lag_bytes": planned.lag_bytes}))
-    elif window.is_empty:
-        _out.print(f"{name}: nothing new, checkpoint and head are both at {window.head}")
-    else:
-        _out.print(f"{name}: window {window.number} is {window.start} to {window.head}, {planned.lag_bytes:,} bytes")
-    if window.is_empty:
-        raise typer.Exit(EXIT_NOTHING_NEW)
-
-
-@app.command()
-def run(name: PipelineName) -> None:
-    """Publish one window with local Spark and commit it. Exits 3 when nothing is new."""
-    from changefeed.stages.commit import commit
-    from changefeed.stages.plan import plan as plan_window
-
-    pipeline = load_pipeline(name)
-    store = _store(pipeline)
-    planned = plan_window(pipeline, from_environment, store)
-    if planned.window.is_empty:
-        _out.print(f"{name}: nothing new, checkpoint and head are both at {planned.window.head}")
-        raise typer.Exit(EXIT_NOTHING_NEW)
-    from changefeed.spark.ingest import ingest
-    from changefeed.spark.session import local_session
-
-    with local_session(pipeline) as spark:
-        ingest(spark, pipeline, planned.window, from_environment)
-    manifest = commit(pipeline, planned, from_environment, store)
-    _out.print(
-        f"{name}: committed window {manifest.window.number} at {manifest.window.head}: {manifest.row_count:,} rows in "
-        f"{manifest.message_count:,} messages, {manifest.size_bytes:,} bytes of binlog"
-    )
-
-
-@app.command()
-def status(name: Annotated[str | None, typer.Argument(metavar="[PIPELINE]")] = None, as_json: AsJson = False) -> None:
-    """Show checkpoint, head and lag of pipelines. Exits 1 when one is in error."""
-    from changefeed.stages.status import status as status_of
-
-    found = [status_of(pipeline, from_environment, _store(pipeline)) for pipeline in _chosen(name)]
-    if as_json:
-        _out.print_json(json.dumps([one.to_json() for one in found]))
-    else:
-        table = Table("pipeline", "state", "window", "checkpoint", "head", "lag bytes", box=None)
-        for one in found:
-            lag = "" if one.lag_bytes is None else f"{one.lag_bytes:,}"
-            table.add_row(one.pipeline, one.state, str(one.window), one.checkpoint or "", one.head or "", lag)
-        _out.print(table)
-        for one in found:
-            if one.error:
-                _out.print(f"{one.pipeline}: {one.error}")
-    if any(one.error for one in found):
-        raise typer.Exit(EXIT_ERROR)
-
-
-@app.command()
-def tail(
-    name: PipelineName,
-    table: Annotated[list[str] | None, typer.Option(help="Only this DATABASE.TABLE; may be given again.")] = None,
-    beginning: Annotated[bool, typer.Option("--from-beginning", help="From each topic's first record.")] = False,
-    limit: Annotated[int | None, typer.Option("-n", help="Stop after so many records.")] = None,
-    follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Wait for more at the end.")] = True,
-) -> None:
-    """Print the committed records of a pipeline's topics: a JSON line each with topic, partition, offset and record."""
-    from changefeed.connection import MysqlConnection, kafka_parts
-    from changefeed.kafka.connection import KafkaConnection
-    from changefeed.kafka.tail import records
-    from changefeed.mysql.session import Session
-    from changefeed.stages.topics import table_topics
-
-    pipeline = load_pipeline(name)
-    with Session(MysqlConnection.from_uri(from_environment(pipeline.source.connection))) as session:
-        topics = table_topics(pipeline, session)
-    named = {f"{database}.{one}": topic for (database, one), topic in topics.items()}
-    missing = sorted(set(table or ()) - set(named))
-    if missing:
-        raise SettingsError(f"pipeline {name!r} captures no table {missing[0]!r}; it has {', '.join(named) or 'none'}")
-    chosen = [topic for full, topic in named.items() if not table or full in table]
-    kafka = KafkaConnection(*kafka_parts(from_environment(pipeline.kafka.connection)))
-    for line in records(kafka, chosen, from_beginning=beginning, follow=follow, limit=limit):
-        print(line, flush=True)
-
-
-def _chosen(name: str | None) -> list[Pipeline]:
-    if name is not None:
-        return [load_pipeline(name)]
-    pipelines, errors = load_pipelines()
-    if errors:
-        raise SettingsError("\n".join(str(error) for error in errors.values()))
-    return list(pipelines.values())
-
-
-def _store(pipeline: Pipeline) -> CheckpointStore:
-    return checkpoint_store(pipeline, from_environment, VariableCheckpointStore(MetadataVariables()))
+COMMANDS = (runs, files)
+"""The modules whose import adds commands to `app`."""
 
 
 def main() -> None:
-    """Entry point: an error of ours is one message on stderr and exit code 1, never a traceback."""
+    """An error of ours is one message on stderr and exit code 1, never a traceback."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     for noisy in ("kafka", "py4j", "pyspark"):
         logging.getLogger(noisy).setLevel(logging.ERROR)
@@ -154,6 +22,9 @@ def main() -> None:
         app()
     except ChangefeedError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        sys.exit(EXIT_ERROR)
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read our output has enough
         sys.exit(EXIT_ERROR)
     except KeyboardInterrupt:
         sys.exit(130)

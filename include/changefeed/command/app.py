@@ -1,0 +1,47 @@
+"""The application that the command's modules add to, and what they share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from changefeed.airflow.variable_store import MetadataVariables, VariableCheckpointStore
+from changefeed.checkpoint import CheckpointStore
+from changefeed.connection import from_environment
+from changefeed.errors import SettingsError
+from changefeed.pipeline import Pipeline
+from changefeed.pipeline_file import load_pipeline, load_pipelines
+from changefeed.stages.stores import checkpoint_store
+
+EXIT_ERROR = 1
+EXIT_NOTHING_NEW = 3
+
+app = typer.Typer(
+    help="changefeed: publish MySQL's row changes to Kafka, without Airflow.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+out = Console(soft_wrap=True, highlight=False)
+
+PipelineName = Annotated[str, typer.Argument(metavar="PIPELINE", help="Name of a pipeline, as in its YAML.")]
+AnyPipeline = Annotated[str | None, typer.Argument(metavar="[PIPELINE]", help="One pipeline; all without it.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def chosen(name: str | None) -> list[Pipeline]:
+    """The named pipeline, or all of them; raises SettingsError when one of the files is wrong."""
+    if name is not None:
+        return [load_pipeline(name)]
+    pipelines, errors = load_pipelines()
+    if errors:
+        raise SettingsError("\n".join(str(error) for error in errors.values()))
+    return list(pipelines.values())
+
+
+def store_of(pipeline: Pipeline) -> CheckpointStore:
+    """The pipeline's checkpoint store, outside of an Airflow task."""
+    return checkpoint_store(pipeline, from_environment, VariableCheckpointStore(MetadataVariables()))

@@ -1,0 +1,141 @@
+"""Commands about binlog bytes: decode files, explain a table's row program."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import orjson
+import typer
+
+from changefeed.command.app import app
+from changefeed.errors import BinlogFormatError, SettingsError
+from changefeed.formats.debezium import DebeziumFormat
+from changefeed.pipeline import TableSettings
+from changefeed.window import Slice
+
+FORMATS = ("debezium-json",)
+
+
+@app.command()
+def decode(
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE...", help="Binlog or relay-log files; - is standard input.")
+    ],
+    format_name: Annotated[str, typer.Option("--format", help="Message format: debezium-json.")] = FORMATS[0],
+    tables: Annotated[list[str] | None, typer.Option(help="Only rows of these: DATABASE.TABLE with * and ?.")] = None,
+    start: Annotated[int | None, typer.Option("--from", help="Position of the first event.")] = None,
+    end: Annotated[int | None, typer.Option("--to", help="Position where to stop.")] = None,
+    stats: Annotated[bool, typer.Option(help="At the end of each file its counts, as JSON on stderr.")] = False,
+) -> None:
+    """Print a binlog file's changes as JSON lines: one a row change, and `op: "q"` for each statement.
+
+    A file that is cut off is decoded up to its last whole transaction; then the command exits 1 and names the offset.
+    """
+    from changefeed.binlog.file import BinlogFileLines
+
+    if format_name not in FORMATS:
+        raise SettingsError(f"unknown format {format_name!r}; there is {', '.join(FORMATS)}")
+    wanted = _wanted(tables)
+    for name in files:
+        path = None if name == "-" else Path(name)
+        if path is not None and not path.is_file():
+            raise SettingsError(f"wanted a binlog file, found none named {name!r}")
+        lines = BinlogFileLines(
+            path, DebeziumFormat("decode", 0), stream=sys.stdin.buffer, wanted=wanted, start=start, end=end
+        )
+        write = sys.stdout.buffer.write
+        try:
+            for line in lines.lines():
+                write(line)
+                write(b"\n")
+        finally:
+            sys.stdout.buffer.flush()
+        if stats and lines.report is not None:
+            counts = asdict(lines.report)
+            counts["statements"] = len(lines.report.statements)
+            print(orjson.dumps({"file": lines.name, **counts}).decode(), file=sys.stderr)
+
+
+@app.command()
+def explain(
+    table: Annotated[str, typer.Argument(metavar="DATABASE.TABLE")],
+    file: Annotated[Path | None, typer.Option(help="A binlog file that has rows of the table.")] = None,
+    pipeline_name: Annotated[
+        str | None, typer.Option("--pipeline", help="Look in the binlog of this pipeline's source, newest file first.")
+    ] = None,
+) -> None:
+    """Print a table's row program: its columns on the wire, and the ops that make its messages."""
+    if (file is None) == (pipeline_name is None):
+        raise SettingsError("wanted where to look for the table: either --file FILE or --pipeline PIPELINE")
+    found = _explained_file(file, table) if file is not None else _explained_source(pipeline_name or "", table)
+    if found is None:
+        raise SettingsError(f"no rows of {table!r} were found there, so it has no row program yet")
+    print(found, end="")
+
+
+def _wanted(tables: list[str] | None) -> Callable[[str, str], bool]:
+    if not tables:
+        return lambda _database, _table: True
+    bad = [pattern for pattern in tables if "." not in pattern]
+    if bad:
+        raise SettingsError(f"{bad[0]!r} names no database: wanted DATABASE.TABLE, as in shop.* or *.orders")
+    return TableSettings(include=tables).matches
+
+
+def _explained_file(path: Path, table: str) -> str | None:
+    from changefeed.archive.binlogs import ArchivedBinlogs
+
+    size = path.stat().st_size
+    archive = ArchivedBinlogs(str(path))
+    name = archive.files()[0].name
+    return _explained(table, archive.chunks(name, 4, size), Slice(0, name, 4, size))
+
+
+def _explained_source(pipeline_name: str, table: str) -> str | None:
+    from changefeed.connection import MysqlConnection, from_environment
+    from changefeed.mysql import source
+    from changefeed.mysql.dump import DumpStream
+    from changefeed.mysql.session import Session
+    from changefeed.pipeline_file import load_pipeline
+
+    settings = load_pipeline(pipeline_name).source
+    mysql = MysqlConnection.from_uri(from_environment(settings.connection))
+    with Session(mysql) as session:
+        files = source.binlog_files(session)
+    for file in reversed(files):
+        dump = DumpStream(
+            Session(mysql), file=file.name, start=4, end=file.size_bytes, server_id=settings.server_id_range[-1]
+        )
+        found = _explained(table, dump, Slice(0, file.name, 4, file.size_bytes))
+        if found is not None:
+            return found
+    return None
+
+
+def _explained(table: str, chunks: Iterable[bytes], piece: Slice) -> str | None:
+    from changefeed.binlog.decoder import KernelDecoder
+    from changefeed.binlog.explain import explain as program_of
+    from changefeed.reader import Route
+
+    decoder = KernelDecoder(
+        lambda database, name: Route("-", 1) if f"{database}.{name}" == table else None,
+        lambda _database, _table: None,
+        DebeziumFormat("explain", 0),
+        "",
+    )
+
+    def until_found() -> Iterator[bytes]:
+        for chunk in chunks:
+            yield chunk
+            if table in decoder.bound:
+                return
+
+    with suppress(BinlogFormatError):  # of an end that comes early, on purpose
+        for _ in decoder.decode(until_found(), piece):
+            pass
+    return program_of(decoder, table) if table in decoder.bound else None

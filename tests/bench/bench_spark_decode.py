@@ -1,0 +1,102 @@
+"""Decoding a binlog through Spark: local[2] against local[1], from files; part of `make bench-decode`.
+
+    python tests/bench/bench_spark_decode.py FOLDER [--rounds N]
+
+FOLDER holds binlog files (an archive). Each round is a process of its own with the JVM and Python workers warmed up by
+one pass before the one that is timed; the two masters take turns. What is decoded goes nowhere: Spark's noop sink.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+INCLUDE = Path(__file__).resolve().parents[2] / "include"
+SLICE_BYTES = 32 << 20
+
+
+def decode_once(folder: Path, master: str) -> dict[str, float]:
+    """Seconds and bytes of one pass over all files of ``folder``, after a warm-up."""
+    from pyspark.sql import SparkSession
+
+    from changefeed.archive.binlogs import ArchivedBinlogs
+    from changefeed.connection import MysqlConnection
+    from changefeed.coordinates import BinlogCoordinates
+    from changefeed.kafka.connection import KafkaConnection
+    from changefeed.pipeline import KafkaSettings, Pipeline, SourceSettings
+    from changefeed.spark import frame
+    from changefeed.spark.decode import decode_batches
+    from changefeed.spark.job import IngestJob
+    from changefeed.spark.slices import cut, slice_frame
+    from changefeed.window import Window, whole_file_slices
+
+    spark = (
+        SparkSession.builder.master(master)
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.memory", "2g")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    files = ArchivedBinlogs(str(folder)).files()
+    start = BinlogCoordinates(files[0].name, 4)
+    head = BinlogCoordinates(files[-1].name, files[-1].size_bytes)
+    pipeline = Pipeline(
+        name="bench", source=SourceSettings(connection="-"), kafka=KafkaSettings(connection="-"), reader="kernel"
+    )
+    job = IngestJob(
+        pipeline=pipeline,
+        window=Window("bench", 1, "uuid", start, head, "", "", 0),
+        mysql=MysqlConnection("-", 0, "-", ""),
+        kafka=KafkaConnection("127.0.0.1:1"),
+        limits={},
+        attempt="",
+        identity="bench",
+        archive=str(folder),
+    )
+    slices = cut(spark, job, list(whole_file_slices(job.window, files)), SLICE_BYTES)
+    decoded = slice_frame(spark, slices).mapInArrow(lambda batches: decode_batches(job, batches), frame.DECODED_SCHEMA)
+    seconds = 0.0
+    for _ in range(2):
+        began = time.perf_counter()
+        decoded.write.format("noop").mode("overwrite").save()
+        seconds = time.perf_counter() - began
+    spark.stop()
+    return {"seconds": seconds, "bytes": float(sum(piece.size_bytes for piece in slices)), "slices": len(slices)}
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("folder", type=Path)
+    arguments.add_argument("--rounds", type=int, default=3)
+    arguments.add_argument("--one", help="internal: one pass with this master")
+    given = arguments.parse_args()
+    if given.one:
+        print(json.dumps(decode_once(given.folder.resolve(), given.one)))
+        return
+    seconds: dict[str, list[float]] = {"local[1]": [], "local[2]": []}
+    size = 0.0
+    environment = os.environ | {"PYTHONPATH": str(INCLUDE), "PYSPARK_PYTHON": sys.executable}
+    for _ in range(given.rounds):
+        for master, taken in seconds.items():
+            command = [sys.executable, __file__, str(given.folder), "--one", master]
+            done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+            found = json.loads(done.stdout.splitlines()[-1])
+            taken.append(found["seconds"])
+            size = found["bytes"]
+    for master, taken in seconds.items():
+        rates = sorted(size / 1e6 / each for each in taken)
+        print(f"{master}: {rates[0]:.0f} / {statistics.median(rates):.0f} / {rates[-1]:.0f} MB/s (min / median / max)")
+    ratios = sorted(one / two for one, two in zip(*seconds.values(), strict=True))
+    print(f"local[2] against local[1]: {ratios[0]:.2f} / {statistics.median(ratios):.2f} / {ratios[-1]:.2f} x")
+
+
+if __name__ == "__main__":
+    main()
