@@ -20,7 +20,10 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
-from numba import config, njit
+import numba.core.config
+
+config: Any = numba.core.config
+njit: Any = numba.njit  # its types lack some of its options
 
 JIT_OFF = bool(config.DISABLE_JIT)
 """Whether the kernels run as plain Python (NUMBA_DISABLE_JIT=1)."""
@@ -95,5 +98,5 @@ def _cache_root() -> Path:
 
 
 def python_of(function: Function) -> Function:
-    """The plain Python function behind an inline one, for the few that Python calls too: they are not worth a compile."""
+    """The plain Python function behind an inline one, for the few that Python calls too."""
     return cast(Function, getattr(function, "py_func", function))

@@ -12,7 +12,6 @@ from changefeed.binlog.faults import NO_TABLE_MAP, TEXTS
 from changefeed.binlog.framing import (
     ARTIFICIAL_FLAG,
     CHECKSUM_SIZE,
-    HEADER,
     HEADER_SIZE,
     IGNORABLE_FLAG,
     NO_CHANGE,
@@ -28,7 +27,7 @@ from changefeed.binlog.kernel import advance as kernel_advance
 from changefeed.binlog.kernel import end_transaction as kernel_end_transaction
 from changefeed.binlog.kernel import find_entry as kernel_find_entry
 from changefeed.binlog.kernel import walk
-from changefeed.binlog.program import ProgramBuilder, bind
+from changefeed.binlog.program import BoundTable, ProgramBuilder, bind
 from changefeed.binlog.program_memory import ProgramMemory, escaped
 from changefeed.binlog.statements import Query, StatementKind
 from changefeed.binlog.table_map import TableMap
@@ -80,6 +79,7 @@ class KernelDecoder:
         self.tables: dict[bytes, int] = {}
         self.nameless: dict[bytes, int] = {}
         self.types: dict[int, list[int]] = {}
+        self.bound: dict[str, tuple[BoundTable, int]] = {}
         self.out = np.empty(_OUT_BYTES, np.uint8)
         self.positions = np.empty(_MESSAGES, np.int64)
         self.sequences = np.empty(_MESSAGES, np.int64)
@@ -231,6 +231,11 @@ class SliceDecoder:
             text += " (inside a compressed event)"
         return text
 
+    @property
+    def committed(self) -> int:
+        """Position of the last commit boundary that was reached: what is before it are whole transactions."""
+        return int(self.state[layout.COMMITTED])
+
     # --- the beginning
 
     def _name(self) -> None:
@@ -246,7 +251,7 @@ class SliceDecoder:
     def _preamble(self, source: Input) -> bool:
         """Read up to the FORMAT_DESCRIPTION; False while it is not all there."""
         while source.filled - source.at >= HEADER_SIZE:
-            _, kind, _, size, _, flags = HEADER.unpack_from(source.data, source.at)
+            _, kind, _, size, _, flags = source.header()
             if kind not in (EventType.ROTATE, EventType.FORMAT_DESCRIPTION) or not HEADER_SIZE <= size <= 4096:
                 raise self.error(
                     f"found {name_of(kind)} of {size} bytes where FORMAT_DESCRIPTION should begin: this is no binlog"
@@ -368,6 +373,7 @@ class SliceDecoder:
             self._counts = np.concatenate([self._counts, np.zeros(3 * (counter + 1), np.int64)])
         place = decoder.builder.table(table, route, group, counter, rewrite.is_needed(table_map))
         decoder.types[place] = [column.type for column in table_map.columns]
+        decoder.bound[f"{database}.{name}"] = (table, place)
         return place
 
     def _is_mariadb(self) -> bool:
@@ -377,7 +383,7 @@ class SliceDecoder:
 
     def _event(self, source: Input) -> tuple[int, bytes]:
         """Size of the event at hand, and its bytes between header and checksum."""
-        size = HEADER.unpack_from(source.data, source.at)[3]
+        size = source.header()[3]
         end = source.at + size - CHECKSUM_SIZE * int(self.state[layout.CHECKSUMS])
         return size, source.data[source.at + HEADER_SIZE : end].tobytes()
 
@@ -387,7 +393,7 @@ class SliceDecoder:
         source.at += size
 
     def _handle(self, source: Input, code: int) -> Iterator[Block]:
-        _, kind, _, size, _, flags = HEADER.unpack_from(source.data, source.at)
+        _, kind, _, size, _, flags = source.header()
         if self.state[layout.INNER] and kind not in _MAY_BE_INSIDE and code != layout.REWRITE:
             raise DamagedEvent(f"{name_of(kind)} stands inside a compressed transaction")
         match kind:
@@ -466,7 +472,7 @@ class SliceDecoder:
 
     def _report_statement(self, source: Input, query: Query) -> None:
         state = self.state
-        seconds = HEADER.unpack_from(source.data, source.at)[0]
+        seconds = source.header()[0]
         if state[layout.FIRST_TS] == 0:
             state[layout.FIRST_TS] = seconds
         state[layout.LAST_TS] = seconds
@@ -529,8 +535,8 @@ class SliceDecoder:
         number = int.from_bytes(body[:2], "little")
         text = body[3 : 3 + body[2]].decode("utf-8", "replace") if len(body) > 2 else ""
         return (
-            f"the server reports incident {number} ({text}): changes may be missing from its binlog. Take a snapshot of "
-            "the tables, then seek behind this event"
+            f"the server reports incident {number} ({text}): changes may be missing from its binlog. Take a snapshot "
+            "of the tables, then seek behind this event"
         )
 
 

@@ -47,9 +47,9 @@ def scatter(
     each group; ends count from their group's first byte.
     """
     number_of_groups = firsts.shape[0] - 1
-    begin = np.int64(0)
+    begin = 0
     for index in range(count):
-        end = np.int64(ends[4 * index + 3])
+        end = int(np.int64(ends[4 * index + 3]))
         firsts[groups[index] + 1] += 1
         begins[groups[index] + 1] += end - begin
         begin = end
@@ -58,10 +58,10 @@ def scatter(
         begins[group + 1] += begins[group]
     next_message = firsts.copy()
     next_byte = begins.copy()
-    begin = np.int64(0)
+    begin = 0
     for index in range(count):
         group = groups[index]
-        end = np.int64(ends[4 * index + 3])
+        end = int(np.int64(ends[4 * index + 3]))
         to = next_message[group]
         at = next_byte[group]
         copy(sorted_data, at, data, begin, end - begin)
@@ -70,7 +70,7 @@ def scatter(
         sorted_nulls[to] = nulls[index]
         base = at - begins[group]
         for part in range(4):
-            sorted_ends[4 * to + part] = np.int64(ends[4 * index + part]) - begin + base
+            sorted_ends[4 * to + part] = int(np.int64(ends[4 * index + part])) - begin + base
         next_message[group] = to + 1
         next_byte[group] = at + end - begin
         begin = end

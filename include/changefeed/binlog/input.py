@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from changefeed.binlog.framing import HEADER
 from changefeed.binlog.memory import Bytes
 
 _START_BYTES = 2 << 20
@@ -36,6 +37,12 @@ class Input:
         self.data[:left] = self.data[self.at : self.filled].copy()
         self.filled = left
         self.at = 0
+
+    def header(self) -> tuple[int, int, int, int, int, int]:
+        """The fields of the header at hand: see `framing.HEADER`."""
+        head = self.data[self.at : self.at + HEADER.size].tobytes()
+        seconds, kind, server_id, size, position, flags = HEADER.unpack(head)
+        return seconds, kind, server_id, size, position, flags
 
     def event(self, size: int) -> bytes:
         """A copy of the event at hand."""

@@ -11,6 +11,7 @@ server's spelling; other opaque values are `base64:typeN:...` strings, as in the
 Source: https://dev.mysql.com/doc/dev/mysql-server/latest/json__binary_8h.html
 """
 
+# ruff: noqa: SIM109 - numba compiles a chain of == into jumps, and `in` into a loop
 from __future__ import annotations
 
 from changefeed.binlog.compiled import inline

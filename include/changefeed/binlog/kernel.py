@@ -5,6 +5,7 @@ more than rows, for room. What it returns is a code of `layout` or, negative, a 
 between calls is in ``state``.
 """
 
+# ruff: noqa: SIM109 - numba compiles a chain of == into jumps, and `in` into a loop
 from __future__ import annotations
 
 from changefeed.binlog import layout
@@ -71,7 +72,10 @@ def _table_map(data: Bytes, body: int, end: int, state: Words, index: Words, lit
 
 @inline
 def _gtid(data: Bytes, body: int, end: int, state: Words, texts: Bytes, kind: int) -> int:
-    """Take note of the transaction's GTID: of MySQL flags u8, uuid [16], number i64; of MariaDB number u64, domain u32."""
+    """Take note of the transaction's GTID.
+
+    MySQL: flags u8, uuid [16], number i64. MariaDB: number u64, domain u32, flags u8.
+    """
     if end - body < (13 if kind == _MARIADB_GTID else 25):
         return EVENT_SIZE
     if state[layout.IN_TRANSACTION] == 1:

@@ -6,6 +6,7 @@ their bit pattern. Nothing here checks anything unless NUMBA_BOUNDSCHECK=1 is se
 the buffer's size first, and the tests run with the checks on to show that they do.
 """
 
+# ruff: noqa: ARG001 - numba calls intrinsics and their generators with fixed arguments
 from __future__ import annotations
 
 from typing import Any
@@ -84,9 +85,12 @@ if JIT_OFF:
         to[to_at : to_at + count] = source[at : at + count]
 
 else:
-    from llvmlite import ir
-    from numba.core import cgutils, types
+    from llvmlite import ir  # type: ignore[import-untyped]
+    from numba.core import cgutils as numba_cgutils
+    from numba.core import types
     from numba.extending import intrinsic
+
+    cgutils: Any = numba_cgutils
 
     def _pointer(context: Any, builder: Any, array_type: Any, array: Any, at: Any, count: Any) -> Any:
         """Where ``count`` bytes at ``at`` stand; with NUMBA_BOUNDSCHECK=1 an IndexError when that is outside."""
@@ -109,8 +113,8 @@ else:
         return ir.Constant(ir.IntType(64), count)
 
     def _load_of(width: int, signed: bool) -> Any:
-        @intrinsic  # type: ignore[untyped-decorator]
-        def load(typing_context: Any, array: Any, at: Any) -> Any:  # noqa: ARG001
+        @intrinsic
+        def load(typing_context: Any, array: Any, at: Any) -> Any:
             def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
                 pointer = _pointer(context, builder, signature.args[0], args[0], args[1], _size(width // 8))
                 word = builder.load(builder.bitcast(pointer, ir.IntType(width).as_pointer()), align=1)
@@ -123,8 +127,8 @@ else:
         return load
 
     def _store_of(width: int) -> Any:
-        @intrinsic  # type: ignore[untyped-decorator]
-        def store(typing_context: Any, array: Any, at: Any, value: Any) -> Any:  # noqa: ARG001
+        @intrinsic
+        def store(typing_context: Any, array: Any, at: Any, value: Any) -> Any:
             def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
                 pointer = _pointer(context, builder, signature.args[0], args[0], args[1], _size(width // 8))
                 word = args[2] if width == 64 else builder.trunc(args[2], ir.IntType(width))
@@ -135,8 +139,8 @@ else:
 
         return store
 
-    @intrinsic  # type: ignore[untyped-decorator]
-    def copy(typing_context: Any, to: Any, to_at: Any, source: Any, at: Any, count: Any) -> Any:  # noqa: ARG001
+    @intrinsic
+    def copy(typing_context: Any, to: Any, to_at: Any, source: Any, at: Any, count: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             cgutils.raw_memcpy(
                 builder,
@@ -150,9 +154,9 @@ else:
         return types.void(to, types.int64, source, types.int64, types.int64), generate
 
     def _word_operation(operate: Any) -> Any:
-        @intrinsic  # type: ignore[untyped-decorator]
-        def operation(typing_context: Any, a: Any, b: Any) -> Any:  # noqa: ARG001
-            def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
+        @intrinsic
+        def operation(typing_context: Any, a: Any, b: Any) -> Any:
+            def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
                 return operate(builder, args[0], args[1])
 
             return types.int64(types.int64, types.int64), generate

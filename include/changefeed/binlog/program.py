@@ -132,8 +132,8 @@ def _bind_column(place: int, column: MapColumn, known: Column | None) -> codecs.
     charset = charsets.charset_of(column.collation) if column.collation is not None else None
     if column.collation is not None and charset is None:
         raise SchemaError(
-            f"column {column.name or place + 1!r} has collation {column.collation}, which neither MySQL 9.7 nor MariaDB "
-            "11.4 lists: its text cannot be read"
+            f"column {column.name or place + 1!r} has collation {column.collation}, which neither MySQL 9.7 nor "
+            "MariaDB 11.4 lists: its text cannot be read"
         )
     if charset is None:
         if known is not None:
@@ -214,7 +214,8 @@ class ProgramBuilder:
         header[layout.TABLE_KEY] = -1
         header[layout.TABLE_COUNTER] = counter
         header[layout.TABLE_REWRITE] = int(rewrite)
-        key = list(table.schema.primary_key)
+        # Where messages have no key, a change of the primary key is an update as any other.
+        key = list(table.schema.primary_key) if self._format.key(table.schema) is not None else []
         header[layout.TABLE_KEY_COLUMNS] = self._memory.place_words([len(key), *key])
         if route is not None:
             self._same = 0

@@ -118,7 +118,9 @@ def kind_of(sql: str) -> StatementKind:
 
 
 def inflate(data: bytes) -> bytes:
-    """MariaDB's compressed part of an event: u8 (bits 0-2: bytes of the size; bits 4-6: algorithm, 0 zlib), the size big-endian, data.
+    """MariaDB's compressed part of an event: u8, the size big-endian, data.
+
+    The byte: in bits 0-2 how many bytes give the size, in bits 4-6 the algorithm (0 zlib).
 
     Source: https://mariadb.com/kb/en/compressing-events-to-reduce-size-of-the-binary-log/, `binlog_buf_uncompress`
     """

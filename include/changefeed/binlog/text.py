@@ -7,6 +7,7 @@ tables of code points that `charsets` builds from Python's codecs; UTF-16 and UT
 the text of a JSON string: there each escape is escaped once more.
 """
 
+# ruff: noqa: SIM108 - a kernel reads more easily as branches
 from __future__ import annotations
 
 import numpy as np
@@ -49,7 +50,7 @@ _ESCAPES = _escapes()
 
 @inline
 def _is_plain(word: int) -> bool:
-    """Whether none of eight bytes is a control, a quote, a backslash or beyond ASCII (it may say no for a plain one)."""
+    """Whether none of eight bytes is a control, quote, backslash or beyond ASCII (it may say no for a plain one)."""
     quotes = word ^ 0x2222222222222222
     slashes = word ^ 0x5C5C5C5C5C5C5C5C
     low = word - 0x2020202020202020

@@ -1,26 +1,38 @@
 """The dump stream: a file's events as the server sends them to a replica.
 
-Source: https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_com_binlog_dump.html
+Sources: https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_com_binlog_dump.html,
+https://mariadb.com/kb/en/com_binlog_dump/
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from typing import Any
 
-from changefeed.errors import SourceUnavailableError
-from changefeed.mysql.session import Session
+from changefeed.binlog.framing import HEADER, HEADER_SIZE, EventType, name_of
+from changefeed.binlog.packets import PacketSplitter
+from changefeed.coordinates import FIRST_POSITION
+from changefeed.errors import BinlogFormatError, BinlogGoneError, ChangefeedError, SourceError, SourceUnavailableError
+from changefeed.mysql.session import Session, translated
 
 _COM_REGISTER_REPLICA, _COM_BINLOG_DUMP = 0x15, 0x12
 _NON_BLOCK = 0x01
 _HEARTBEAT_NANOSECONDS = 30 * 10**9
+_ERROR, _END = 0xFF, 0xFE
+_FATAL_READ = 1236
 
 
 class DumpStream:
-    """Iterates the bytes of whole events of ``file`` from ``start`` on, until the server has no more or ``end``.
+    """Iterates the bytes of ``file`` from ``start`` to ``end``, in chunks of whole packets cut anywhere.
 
-    The server first makes up a ROTATE and, for a start inside the file, a FORMAT_DESCRIPTION: they come through
-    too. It owns ``session`` and closes it at the end of the iteration.
+    The FORMAT_DESCRIPTION event comes first, also where ``start`` is behind it; after it exactly ``end - start`` bytes,
+    or for ``start`` 4 that many with it. The events that the server makes up (ROTATE, heartbeats, MariaDB's GTID_LIST)
+    are left out. The stream ends by its own count of bytes: what a server says of the next position is not trusted.
+
+    Owns ``session`` and closes it at the end of the iteration. ``server_id`` must be no other reader's at this time:
+    the server drops the older of two. Raises BinlogGoneError where the server no longer has the file, SourceError for
+    another refusal, SourceUnavailableError for a lost connection or a server that ends early.
     """
 
     def __init__(self, session: Session, *, file: str, start: int, end: int, server_id: int) -> None:
@@ -30,32 +42,80 @@ class DumpStream:
     def __iter__(self) -> Iterator[bytes]:
         with self._session as session:
             self._prepare(session)
-            raw = session.raw
-            from changefeed.mysql.session import translated
-
             with translated(session.connection):
-                raw._execute_command(_COM_REGISTER_REPLICA, struct.pack("<IBBBHII", self._server_id, 0, 0, 0, 0, 0, 0))
-                raw._read_ok_packet()
-                request = struct.pack("<IHI", self._start, _NON_BLOCK, self._server_id) + self._file.encode()
-                raw._execute_command(_COM_BINLOG_DUMP, request)
-                position = self._start
-                while position < self._end:
-                    packet = raw._read_packet()
-                    if packet.is_eof_packet():
-                        raise SourceUnavailableError(
-                            f"the server ended binlog {self._file!r} at {position}, and {self._end} was wanted"
-                        )
-                    data = packet.get_all_data()[1:]
-                    (_, kind, _, size, next_position, flags) = struct.unpack_from("<IBIIIH", data)
-                    if not (flags & 0x20 or kind in (27, 41) or (kind == 15 and next_position == 0)):
-                        position += size
-                    yield data
+                self._request(session.raw)
+                yield from self._read(session.raw)
 
     def _prepare(self, session: Session) -> None:
+        # The events' own checksums: asked for without them, a server cuts them off and sizes no longer add up.
         session.rows("SET @master_binlog_checksum = 'CRC32', @source_binlog_checksum = 'CRC32'")
         session.rows(
             f"SET @master_heartbeat_period = {_HEARTBEAT_NANOSECONDS}, "
             f"@source_heartbeat_period = {_HEARTBEAT_NANOSECONDS}"
         )
         if session.is_mariadb:
+            # 4: knows MariaDB's GTID events; to less the server sends them as something else.
             session.rows("SET @mariadb_slave_capability = 4")
+
+    def _request(self, raw: Any) -> None:
+        """Ask for the dump.
+
+        COM_REGISTER_REPLICA: server id u32, host, user, password (u8 length and text each), port u16, rank u32, source
+        id u32. COM_BINLOG_DUMP: position u32, flags u16, server id u32, file name.
+        """
+        raw._execute_command(_COM_REGISTER_REPLICA, struct.pack("<IBBBHII", self._server_id, 0, 0, 0, 0, 0, 0))
+        raw._read_ok_packet()
+        if self._start > 0xFFFFFFFF:
+            raise SourceError(
+                f"binlog {self._file!r} is to be read from {self._start}, but the dump protocol's positions end at "
+                f"{0xFFFFFFFF}: read the file from its beginning, or from an archive"
+            )
+        request = struct.pack("<IHI", self._start, _NON_BLOCK, self._server_id) + self._file.encode()
+        raw._execute_command(_COM_BINLOG_DUMP, request)
+
+    def _read(self, raw: Any) -> Iterator[bytes]:
+        splitter = PacketSplitter()
+        # Before the first event its size is not known; the FORMAT_DESCRIPTION of a start inside the file is extra.
+        left = -1
+        while left != 0:
+            room = splitter.room()
+            count = raw._rfile.readinto1(room)
+            if not count:
+                raise SourceUnavailableError(f"the server closed the connection while binlog {self._file!r} was read")
+            events = splitter.feed(count)
+            if left < 0 and len(events):
+                left = self._expected(events)
+            if left >= 0 and len(events):
+                part = bytes(events[:left])
+                left -= len(part)
+                yield part
+            if left != 0 and splitter.refused is not None:
+                raise self._refusal(splitter.refused, left)
+
+    def _expected(self, events: memoryview) -> int:
+        """How many bytes are to come, given the stream's first event."""
+        _, kind, _, size, _, _ = HEADER.unpack_from(events)
+        if kind != EventType.FORMAT_DESCRIPTION or size < HEADER_SIZE:
+            raise BinlogFormatError(
+                f"binlog {self._file}:{self._start}: the server began its dump with {name_of(kind)}, and "
+                "FORMAT_DESCRIPTION was wanted"
+            )
+        wanted = self._end - self._start
+        return wanted if self._start == FIRST_POSITION else wanted + int(size)
+
+    def _refusal(self, body: bytes, left: int) -> ChangefeedError:
+        if body[:1] == bytes([_END]) or len(body) < 3 or body[0] != _ERROR:
+            missing = f"{left} bytes before {self._end}" if left >= 0 else "before its first event"
+            return SourceUnavailableError(
+                f"the server ended binlog {self._file!r} {missing}, which was its size when the window was frozen. The "
+                "server may have crashed and lost the end of its binlog (sync_binlog=1 prevents that)."
+            )
+        code = int.from_bytes(body[1:3], "little")
+        words = body[9:].decode("utf-8", "replace") if body[3:4] == b"#" else body[3:].decode("utf-8", "replace")
+        where = f"binlog {self._file}:{self._start}"
+        if code == _FATAL_READ and ("find" in words.lower() or "purged" in words.lower()):
+            return BinlogGoneError(
+                f"{where} was asked for, and the server does not have it ({code}: {words}). The changes in it are "
+                "lost to this pipeline unless the file was archived: take a snapshot, or run a backfill from there."
+            )
+        return SourceError(f"{where} was asked for, and the server refused with error {code}: {words}")

@@ -1,0 +1,174 @@
+"""Binlog and relay-log files as JSON lines: what `changefeed decode FILE...` prints."""
+
+from __future__ import annotations
+
+import mmap
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import orjson
+
+from changefeed.binlog.decoder import KernelDecoder, SliceDecoder
+from changefeed.binlog.framing import ENCRYPTED_MAGIC, HEADER, HEADER_SIZE, MAGIC, EventType
+from changefeed.block import Block
+from changefeed.coordinates import FIRST_POSITION
+from changefeed.errors import BinlogFormatError, SettingsError
+from changefeed.formats.template import Format, Op, Template, ValueStyle
+from changefeed.reader import Route, SchemaLookup, SliceReport, Statement
+from changefeed.schema import TableSchema
+from changefeed.window import Slice
+
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class LineFormat:
+    """Another format's values, one message a row change: no keys, no tombstones, no update in two messages."""
+
+    values: Format
+
+    @property
+    def style(self) -> ValueStyle:
+        return self.values.style
+
+    @property
+    def tombstones(self) -> bool:
+        return False
+
+    def key(self, table: TableSchema) -> Template | None:  # noqa: ARG002 - the protocol's signature
+        return None
+
+    def value(self, table: TableSchema, op: Op) -> Template:
+        return self.values.value(table, op)
+
+
+class BinlogFileLines:
+    """One file's row changes and statements as JSON lines, in binlog order.
+
+    ``wanted`` says which tables' rows are shown (database, table); statements always are, as
+    `{"op":"q","source":{...},"sql":...}`. ``start`` and ``end`` are positions of events, the whole file without them.
+    After the last line `report` has the accounts.
+    """
+
+    def __init__(
+        self,
+        path: Path | None,
+        format: Format,
+        *,
+        stream: BinaryIO | None = None,
+        wanted: Callable[[str, str], bool] = lambda _database, _table: True,
+        schema_lookup: SchemaLookup = lambda _database, _table: None,
+        start: int | None = None,
+        end: int | None = None,
+        server_uuid: str = "",
+    ) -> None:
+        """``path`` None reads ``stream`` (standard input) to its end first, into a temporary file."""
+        self.name = path.name if path is not None else "-"
+        self.report: SliceReport | None = None
+        self._path, self._stream = path, stream
+        self._format = LineFormat(format)
+        self._wanted, self._schema_lookup = wanted, schema_lookup
+        self._start, self._end = start or FIRST_POSITION, end
+        self._server_uuid = server_uuid
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield the lines, without line ends.
+
+        A file that ends inside an event or a transaction, or is damaged, yields all up to its last whole transaction,
+        and then raises BinlogFormatError with the offset. Raises SettingsError for positions outside of the file.
+        """
+        with tempfile.TemporaryFile() as spool:
+            if self._path is not None:
+                with self._path.open("rb") as file:
+                    yield from self._of(file)
+            else:
+                if self._stream is None:
+                    raise SettingsError("neither a file nor a stream to decode was given")
+                shutil.copyfileobj(self._stream, spool, _CHUNK)
+                spool.seek(0)
+                yield from self._of(spool)
+
+    def _of(self, file: BinaryIO) -> Iterator[bytes]:
+        size = file.seek(0, 2)
+        file.seek(0)
+        magic = file.read(4)
+        if magic == ENCRYPTED_MAGIC:
+            raise BinlogFormatError(
+                f"{self.name}: the file is encrypted (binlog_encryption=ON): read it from its server instead"
+            )
+        if magic != MAGIC:
+            raise BinlogFormatError(f"{self.name}: not a binlog: it begins with {magic!r}, and {MAGIC!r} was wanted")
+        end = min(self._end or size, size)
+        if not FIRST_POSITION <= self._start <= end:
+            raise SettingsError(f"{self.name}: --from {self._start} is outside of the file, which ends at {end}")
+        if end == FIRST_POSITION:
+            raise BinlogFormatError(f"{self.name}:{end}: the file ends before its first event")
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            yield from self._decoded(data, end)
+
+    def _decoded(self, data: mmap.mmap, end: int) -> Iterator[bytes]:
+        broken: BinlogFormatError | None = None
+        # A first pass that renders nothing finds where the last whole transaction ends.
+        probe = SliceDecoder(self._decoder(None, None), Slice(0, self.name, self._start, end))
+        try:
+            for _ in probe.decode(self._chunks(data, end)):
+                pass
+        except BinlogFormatError as error:
+            broken = error
+        whole = probe.committed
+        if broken is None and whole < end:
+            broken = BinlogFormatError(
+                f"binlog {self.name}:{end}: the file ends inside the transaction from {whole} on"
+            )
+        if whole > self._start:
+            statements: list[Statement] = []
+            decoder = self._decoder(statements.append, Route("lines", 1))
+            for item in decoder.decode(self._chunks(data, whole), Slice(0, self.name, self._start, whole)):
+                if isinstance(item, Block):
+                    yield from self._merged(item, statements)
+                else:
+                    self.report = item
+            yield from (self._statement_line(statement) for statement in statements)
+        if broken is not None:
+            raise broken
+
+    def _decoder(self, on_statement: Callable[[Statement], None] | None, route: Route | None) -> KernelDecoder:
+        return KernelDecoder(
+            lambda database, table: route if self._wanted(database, table) else None,
+            self._schema_lookup,
+            self._format,
+            self._server_uuid,
+            on_statement=on_statement,
+        )
+
+    def _chunks(self, data: mmap.mmap, end: int) -> Iterator[bytes]:
+        if self._start > FIRST_POSITION:
+            if len(data) < FIRST_POSITION + HEADER_SIZE:
+                raise BinlogFormatError(f"binlog {self.name}:{FIRST_POSITION}: the file ends inside its first event")
+            _, kind, _, size, _, _ = HEADER.unpack_from(data, FIRST_POSITION)
+            if kind != EventType.FORMAT_DESCRIPTION:
+                raise BinlogFormatError(f"binlog {self.name}:{FIRST_POSITION}: the file has no FORMAT_DESCRIPTION")
+            yield data[FIRST_POSITION : FIRST_POSITION + size]
+        for at in range(self._start, end, _CHUNK):
+            yield data[at : min(at + _CHUNK, end)]
+
+    def _merged(self, block: Block, statements: list[Statement]) -> Iterator[bytes]:
+        for message in block.messages():
+            while statements and statements[0].position < message.position:
+                yield self._statement_line(statements.pop(0))
+            if message.value is not None:
+                yield message.value
+
+    def _statement_line(self, statement: Statement) -> bytes:
+        source = {
+            "ts_ms": statement.ts_seconds * 1000,
+            "db": statement.database,
+            "gtid": statement.gtid or None,
+            "file": statement.file,
+            "pos": statement.position,
+        }
+        return orjson.dumps({"op": "q", "source": source, "sql": statement.sql})
