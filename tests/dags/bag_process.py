@@ -1,0 +1,63 @@
+"""Parses the dags folder as Airflow's DAG processor does, without network; writes what it found as JSON.
+
+Argument: the file to write to.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any, NoReturn
+
+import airflow.sdk  # as in Airflow's processor, which has imported these before it parses
+from airflow.dag_processing.dagbag import DagBag
+from airflow.serialization.serialized_objects import DagSerialization
+
+
+def _cut_off(*_: Any, **__: Any) -> NoReturn:
+    raise AssertionError("a DAG file used the network while it was parsed")
+
+
+def main() -> None:
+    socket.socket.connect = socket.socket.connect_ex = _cut_off  # type: ignore[method-assign]
+    socket.getaddrinfo = _cut_off
+    logging.disable(logging.CRITICAL)
+    before = set(sys.modules)
+    began = time.perf_counter()
+    bag = DagBag()
+    seconds = time.perf_counter() - began
+    found = {
+        "seconds": seconds,
+        "imported": sorted({name.partition(".")[0] for name in set(sys.modules) - before}),
+        "import_errors": bag.import_errors,
+        "dags": {dag_id: _told(dag) for dag_id, dag in bag.dags.items()},
+    }
+    Path(sys.argv[1]).write_text(json.dumps(found))
+
+
+def _told(dag: airflow.sdk.DAG) -> dict[str, Any]:
+    return {
+        "catchup": dag.catchup,
+        "max_active_runs": dag.max_active_runs,
+        "schedule": str(dag.schedule),
+        "tags": sorted(dag.tags),
+        "tasks": {
+            task.task_id: {
+                "operators": [cls.__name__ for cls in type(task).__mro__],
+                "upstream": sorted(task.upstream_task_ids),
+                "retries": task.retries,
+                "retry_delay_seconds": task.retry_delay.total_seconds(),
+                "owner": task.owner,
+            }
+            for task in dag.tasks
+        },
+        "serialized": json.dumps(DagSerialization.to_dict(dag)),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""The dags folder as Airflow's DAG processor sees it: complete, well-formed, quick to parse, and free of secrets."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow_database import PROGRAMS, PROJECT, environment, migrated
+
+from changefeed.pipeline_file import load_pipelines
+
+SECRET = "hush-hush-9000"
+CONNECTIONS = {
+    "AIRFLOW_CONN_MYSQL_SHOP": f"mysql://me:{SECRET}@127.0.0.1:1",
+    "AIRFLOW_CONN_KAFKA_SHOP": f"kafka://127.0.0.1:1/?sasl.password={SECRET}",
+    "AIRFLOW__CORE__FERNET_KEY": "",
+}
+PARSE_SECONDS = 2.0
+
+GOOD = """\
+name: {name}
+source: {{connection: mysql_shop}}
+kafka: {{connection: kafka_shop}}
+"""
+FULL = (
+    GOOD
+    + """\
+schedule: "17 3 * * *"
+retries: 5
+retry_delay_seconds: 7
+owner: payments
+tags: [eu]
+"""
+)
+
+
+def parsed(tmp_path: Path, **settings: str) -> dict[str, Any]:
+    """What a process of its own finds in the dags folder."""
+    found, env = tmp_path / "found.json", environment(tmp_path / "airflow") | CONNECTIONS | settings
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("bag_process.py")), str(found)],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    result: dict[str, Any] = json.loads(found.read_text())
+    return result
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The dags folder with the pipelines that we ship."""
+    return parsed(tmp_path_factory.mktemp("ours"))
+
+
+@pytest.fixture(scope="module")
+def pipelines(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with two right pipelines, and files that are wrong each in its own way."""
+    folder = tmp_path_factory.mktemp("pipelines")
+    (folder / "one.yaml").write_text(GOOD.format(name="one"))
+    (folder / "full.yaml").write_text(FULL.format(name="full"))
+    (folder / "unknown.yaml").write_text(GOOD.format(name="unknown") + "topcs: {}\n")
+    (folder / "mistyped.yaml").write_text(GOOD.format(name="mistyped") + "retries: many\n")
+    (folder / "schedule.yaml").write_text(GOOD.format(name="schedule") + "schedule: every day\n")
+    (folder / "broken.yaml").write_text("name: [\n")
+    (folder / "twin_a.yaml").write_text(GOOD.format(name="twin"))
+    (folder / "twin_b.yaml").write_text(GOOD.format(name="twin"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory, pipelines: Path) -> dict[str, Any]:
+    """The dags folder with ``pipelines``."""
+    return parsed(tmp_path_factory.mktemp("mixed"), CHANGEFEED_PIPELINES=str(pipelines))
+
+
+def test_no_dag_file_has_an_import_error(ours: dict[str, Any]) -> None:
+    assert ours["import_errors"] == {}
+
+
+def test_each_pipeline_has_its_ingest_dag(ours: dict[str, Any]) -> None:
+    pipelines, errors = load_pipelines(PROJECT / "include" / "pipelines")
+    assert not errors
+    ingest_dags = {dag_id for dag_id in ours["dags"] if dag_id.startswith("changefeed_ingest__")}
+    assert ingest_dags == {f"changefeed_ingest__{name}" for name in pipelines}
+
+
+def test_an_ingest_dag_is_plan_then_ingest_then_commit(ours: dict[str, Any]) -> None:
+    tasks = ours["dags"]["changefeed_ingest__shop"]["tasks"]
+    assert set(tasks) >= {"plan", "ingest", "commit"}
+    assert tasks["plan"]["upstream"] == []
+    assert tasks["ingest"]["upstream"] == ["plan"]
+    assert "ingest" in tasks["commit"]["upstream"]
+    assert set(tasks["commit"]["upstream"]) <= {"plan", "ingest"}
+    assert "SparkSubmitOperator" in tasks["ingest"]["operators"]
+    assert any("ShortCircuit" in operator for operator in tasks["plan"]["operators"]), "nothing new skips the rest"
+
+
+def test_an_ingest_dag_runs_once_at_a_time_and_catches_nothing_up(mixed: dict[str, Any]) -> None:
+    for name in ("one", "full"):
+        dag = mixed["dags"][f"changefeed_ingest__{name}"]
+        assert (dag["max_active_runs"], dag["catchup"]) == (1, False)
+
+
+def test_schedule_retries_owner_and_tags_are_the_pipelines(mixed: dict[str, Any]) -> None:
+    full, one = (mixed["dags"][f"changefeed_ingest__{name}"] for name in ("full", "one"))
+    assert full["schedule"] == "17 3 * * *"
+    assert set(full["tags"]) >= {"changefeed", "eu"}
+    for task_id in ("plan", "ingest", "commit"):
+        told = full["tasks"][task_id]
+        assert (told["retries"], told["retry_delay_seconds"], told["owner"]) == (5, 7, "payments")
+        assert (one["tasks"][task_id]["retries"], one["tasks"][task_id]["retry_delay_seconds"]) == (2, 30)
+
+
+def test_wrong_pipelines_leave_the_others_alone(mixed: dict[str, Any]) -> None:
+    ingest_dags = {dag_id for dag_id in mixed["dags"] if dag_id.startswith("changefeed_ingest__")}
+    assert ingest_dags == {"changefeed_ingest__one", "changefeed_ingest__full"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "unknown.yaml, line 4: unknown key 'topcs' (did you mean 'topics'?)",
+        "mistyped.yaml, line 4: 'retries' is 'many'",
+        "schedule.yaml, line 4: 'schedule' is 'every day'",
+        "broken.yaml: is no YAML",
+        "twin_a.yaml and twin_b.yaml: both are pipeline 'twin'",
+    ],
+)
+def test_an_import_error_names_file_line_and_key(mixed: dict[str, Any], words: str) -> None:
+    assert len(mixed["import_errors"]) == 1
+    (told,) = mixed["import_errors"].values()
+    assert words in told
+
+
+def test_airflow_goes_on_scheduling_the_right_pipelines(session_folder: Path, tmp_path: Path, pipelines: Path) -> None:
+    """Airflow marks each DAG of a file with an import error as stale: no DAG may share a file with one."""
+    env = migrated(session_folder, tmp_path / "airflow", CONNECTIONS | {"CHANGEFEED_PIPELINES": str(pipelines)})
+    subprocess.run(
+        [str(PROGRAMS / "airflow"), "dags", "reserialize"], env=env, capture_output=True, text=True, check=True
+    )
+    with sqlite3.connect(tmp_path / "airflow" / "airflow.db") as database:
+        errors = database.execute("SELECT filename, stacktrace FROM import_error").fetchall()
+        dags = database.execute("SELECT dag_id, is_stale, has_import_errors FROM dag").fetchall()
+        serialized = str(database.execute("SELECT data, data_compressed FROM serialized_dag").fetchall())
+    assert [filename for filename, _ in errors] == ["refused_pipelines.py"]
+    assert "unknown.yaml, line 4: unknown key 'topcs'" in errors[0][1]
+    assert {"changefeed_ingest__one", "changefeed_ingest__full"} <= {dag_id for dag_id, *_ in dags}
+    assert [dag_id for dag_id, is_stale, has_errors in dags if is_stale or has_errors] == []
+    assert SECRET not in serialized
+
+
+def test_no_secret_is_in_a_serialized_dag(ours: dict[str, Any], mixed: dict[str, Any]) -> None:
+    for found in (ours, mixed):
+        assert found["dags"]
+        for dag in found["dags"].values():
+            assert SECRET not in dag["serialized"]
+            assert "mysql://" not in dag["serialized"]
+
+
+def test_parsing_takes_less_than_two_seconds_and_no_network(ours: dict[str, Any], tmp_path: Path) -> None:
+    """The network is cut off in the process that parses; of three tries the best counts, as the machine is shared."""
+    best = ours["seconds"]
+    for _ in range(2):
+        if best < PARSE_SECONDS:
+            break
+        best = min(best, parsed(tmp_path)["seconds"])
+    assert best < PARSE_SECONDS
+
+
+def test_parsing_imports_neither_spark_nor_a_client(ours: dict[str, Any]) -> None:
+    """They are imported by the tasks that need them: the DAG processor parses each file again and again."""
+    heavy = {
+        "pyspark",
+        "pyarrow",
+        "pandas",
+        "numpy",
+        "numba",
+        "kafka",
+        "confluent_kafka",
+        "pymysql",
+        "pymysqlreplication",
+    }
+    assert not heavy & set(ours["imported"])
