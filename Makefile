@@ -38,6 +38,7 @@ lint: $(READY) ## Format, lints and types
 	$(BIN)/mypy
 
 test: lint ## The whole test suite, with real servers
+	$(BIN)/python -m devstack fetch --tests
 	$(BIN)/python -m pytest $(ARGS)
 
 test-unit: $(READY) ## The tests that need no server

@@ -35,9 +35,17 @@ def demo(stack: Stack, *, once: bool) -> None:
 
     Whatever was started is stopped at the end. Raises DemoError when nothing was committed or the topics differ.
     """
-    stack.up()
-    connect = _connector(stack.mysql_root_url)
-    create_shop(connect)
+    try:
+        stack.up()
+        connect = _connector(stack.mysql_root_url)
+        create_shop(connect)
+        _run(stack, connect, once=once)
+    finally:
+        _out.print("Stopping the servers …")
+        stack.stop()
+
+
+def _run(stack: Stack, connect: Connect, *, once: bool) -> None:
     writer = ShopWriter(connect)
     writer.start()
     try:
@@ -59,8 +67,6 @@ def demo(stack: Stack, *, once: bool) -> None:
                 time.sleep(3600)
     finally:
         writer.stop()
-        _out.print("Stopping the servers …")
-        stack.stop()
 
 
 def _connector(url: str) -> Connect:
