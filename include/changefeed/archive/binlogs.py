@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
@@ -10,14 +9,13 @@ from urllib.parse import urlsplit
 
 import fsspec
 
-from changefeed.binlog.framing import CHECKSUM_SIZE, ENCRYPTED_MAGIC, HEADER_SIZE, MAGIC
+from changefeed.binlog.framing import ENCRYPTED_MAGIC, HEADER_SIZE, MAGIC, as_dumped
 from changefeed.binlog.place import Place
 from changefeed.coordinates import FIRST_POSITION, BinlogCoordinates
 from changefeed.errors import BinlogFormatError, BinlogGoneError, SettingsError
 from changefeed.window import BinlogFile
 
 _CHUNK_BYTES = 1 << 20
-_FLAGS_AT, _IN_USE = 17, 0x01
 
 
 class ArchivedBinlogs:
@@ -48,7 +46,7 @@ class ArchivedBinlogs:
             _check_magic(stream.read(4), file)
             header = stream.read(HEADER_SIZE)
             size = int.from_bytes(header[9:13], "little")
-            description = _as_dumped(header + stream.read(size - HEADER_SIZE), in_range=start == FIRST_POSITION)
+            description = as_dumped(header + stream.read(size - HEADER_SIZE), in_range=start == FIRST_POSITION)
             yield description
             begin = start + len(description) if start == FIRST_POSITION else start
             stream.seek(begin)
@@ -95,17 +93,6 @@ class ArchivedBinlogs:
                 "no order. Give each server its own folder."
             )
         return sorted(found, key=lambda item: BinlogCoordinates(item[0].name, 0).number)
-
-
-def _as_dumped(description: bytes, *, in_range: bool) -> bytes:
-    """A FORMAT_DESCRIPTION as a server sends it: not in use, and with next position 0 where it only introduces."""
-    event = bytearray(description)
-    event[_FLAGS_AT] &= ~_IN_USE
-    if not in_range:
-        event[13:17] = b"\0\0\0\0"
-    if event[-CHECKSUM_SIZE - 1] == 1:
-        event[-CHECKSUM_SIZE:] = zlib.crc32(event[:-CHECKSUM_SIZE]).to_bytes(CHECKSUM_SIZE, "little")
-    return bytes(event)
 
 
 def _is_binlog_name(name: str) -> bool:

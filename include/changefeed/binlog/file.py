@@ -13,7 +13,7 @@ from typing import BinaryIO
 import orjson
 
 from changefeed.binlog.decoder import KernelDecoder, SliceDecoder
-from changefeed.binlog.framing import ENCRYPTED_MAGIC, HEADER, HEADER_SIZE, MAGIC, EventType
+from changefeed.binlog.framing import ENCRYPTED_MAGIC, HEADER, HEADER_SIZE, MAGIC, EventType, as_dumped, name_of
 from changefeed.block import Block
 from changefeed.coordinates import FIRST_POSITION
 from changefeed.errors import BinlogFormatError, SettingsError
@@ -146,15 +146,21 @@ class BinlogFileLines:
         )
 
     def _chunks(self, data: mmap.mmap, end: int) -> Iterator[bytes]:
-        if self._start > FIRST_POSITION:
-            if len(data) < FIRST_POSITION + HEADER_SIZE:
-                raise BinlogFormatError(f"binlog {self.name}:{FIRST_POSITION}: the file ends inside its first event")
-            _, kind, _, size, _, _ = HEADER.unpack_from(data, FIRST_POSITION)
-            if kind != EventType.FORMAT_DESCRIPTION:
-                raise BinlogFormatError(f"binlog {self.name}:{FIRST_POSITION}: the file has no FORMAT_DESCRIPTION")
-            yield data[FIRST_POSITION : FIRST_POSITION + size]
-        for at in range(self._start, end, _CHUNK):
+        description = self._description(data)
+        in_range = self._start == FIRST_POSITION
+        yield as_dumped(description, in_range=in_range)[: end - FIRST_POSITION if in_range else None]
+        begin = self._start + len(description) if in_range else self._start
+        for at in range(begin, end, _CHUNK):
             yield data[at : min(at + _CHUNK, end)]
+
+    def _description(self, data: mmap.mmap) -> bytes:
+        where = f"binlog {self.name}:{FIRST_POSITION}"
+        if len(data) < FIRST_POSITION + HEADER_SIZE:
+            raise BinlogFormatError(f"{where}: the file ends inside its first event")
+        _, kind, _, size, _, _ = HEADER.unpack_from(data, FIRST_POSITION)
+        if kind != EventType.FORMAT_DESCRIPTION or size < HEADER_SIZE:
+            raise BinlogFormatError(f"{where}: found {name_of(kind)}, wanted FORMAT_DESCRIPTION: this is no binlog")
+        return data[FIRST_POSITION : FIRST_POSITION + size]
 
     def _merged(self, block: Block, statements: list[Statement]) -> Iterator[bytes]:
         for message in block.messages():

@@ -10,6 +10,7 @@ https://mariadb.com/kb/en/2-binlog-event-header/
 from __future__ import annotations
 
 import struct
+import zlib
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -177,6 +178,25 @@ class FormatDescription:
         if algorithm not in (0, 1):
             raise DamagedEvent(f"checksum algorithm {algorithm} is neither 0 (none) nor 1 (CRC32)")
         return cls(name, algorithm == 1, body[57:-5])
+
+
+_FLAGS_AT, _NEXT_POSITION_AT = 17, 13
+_IN_USE = 0x01
+
+
+def as_dumped(description: bytes, *, in_range: bool) -> bytes:
+    """A file's FORMAT_DESCRIPTION event as its server would send it.
+
+    The flag "in use" of a file that is, or was when the server died, still written to is not part of the checksum. An
+    event that only introduces a range further on has next position 0.
+    """
+    event = bytearray(description)
+    event[_FLAGS_AT] &= ~_IN_USE
+    if not in_range:
+        event[_NEXT_POSITION_AT : _NEXT_POSITION_AT + 4] = b"\0\0\0\0"
+        if event[-CHECKSUM_SIZE - 1] == 1:
+            event[-CHECKSUM_SIZE:] = zlib.crc32(event[:-CHECKSUM_SIZE]).to_bytes(CHECKSUM_SIZE, "little")
+    return bytes(event)
 
 
 def _has_checksum_field(server_version: str) -> bool:
