@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# Runs once, when the data directory is created: the user that the pipelines read the binlog with.
+set -euo pipefail
+mysql --protocol=socket --user=root --password="$MYSQL_ROOT_PASSWORD" <<SQL
+CREATE USER 'changefeed'@'%' IDENTIFIED WITH caching_sha2_password BY '$CHANGEFEED_MYSQL_PASSWORD';
+GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO 'changefeed'@'%';
+SQL
