@@ -1,0 +1,90 @@
+"""Rows rebuilt from topics by kafka-python alone: what a consumer that knows only the format would have."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import kafka
+
+from devstack.sql_server import SqlServer
+
+Rows = dict[tuple[tuple[str, Any], ...], dict[str, Any]]
+"""Key -> row."""
+
+
+def topics_of(bootstrap: str, prefix: str) -> set[str]:
+    """Topics whose names begin so."""
+    consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap)
+    try:
+        return {topic for topic in consumer.topics() if topic.startswith(prefix)}
+    finally:
+        consumer.close()
+
+
+def records_of(bootstrap: str, topic: str) -> list[Any]:
+    """All committed records of a topic, by partition and offset."""
+    consumer = kafka.KafkaConsumer(
+        bootstrap_servers=bootstrap, group_id=None, isolation_level="read_committed", auto_offset_reset="earliest"
+    )
+    found: list[Any] = []
+    try:
+        for partition in sorted(consumer.partitions_for_topic(topic) or ()):
+            place = kafka.TopicPartition(topic, partition)
+            consumer.assign([place])
+            consumer.seek_to_beginning(place)
+            end = consumer.end_offsets([place])[place]
+            while consumer.position(place) < end:
+                found += consumer.poll(timeout_ms=200).get(place, ())
+    finally:
+        consumer.close()
+    return found
+
+
+def event_ids(records: list[Any]) -> list[str]:
+    return [dict(record.headers)["changefeed.id"].decode() for record in records]
+
+
+def rebuilt(records: list[Any]) -> Rows:
+    """The table that ``records`` make, applied in the order of their partitions.
+
+    Fails where a record does not fit: a create of a row that is there, a change or delete of one that is not, or a
+    change whose before image is not the row that was there.
+    """
+    rows: Rows = {}
+    for record in records:
+        key = _key(record.key)
+        if record.value is None:
+            assert key not in rows, f"tombstone of {key} without a delete before it"
+            continue
+        change = json.loads(record.value)
+        assert rows.get(key) == change["before"], f"{change['op']} of {key}: the before image is not the row"
+        if change["after"] is None:
+            del rows[key]
+        else:
+            rows[key] = change["after"]
+    return rows
+
+
+def selected(server: SqlServer, database: str, table: str) -> Rows:
+    """SELECT *, each value as the format writes it: the server itself makes the JSON."""
+    columns = [row[0] for row in server.execute(
+        "SELECT column_name FROM information_schema.columns "
+        f"WHERE table_schema = '{database}' AND table_name = '{table}' ORDER BY ordinal_position"
+    )]  # fmt: skip
+    keys = [row[0] for row in server.execute(
+        "SELECT column_name FROM information_schema.statistics WHERE index_name = 'PRIMARY' "
+        f"AND table_schema = '{database}' AND table_name = '{table}' ORDER BY seq_in_index"
+    )]  # fmt: skip
+    rows = server.execute(f"SELECT * FROM `{database}`.`{table}`")
+    found = [{name: _plain(value) for name, value in zip(columns, row, strict=True)} for row in rows]
+    return {tuple((name, row[name]) for name in keys): row for row in found}
+
+
+def _key(key: bytes | None) -> tuple[tuple[str, Any], ...]:
+    assert key is not None
+    return tuple(json.loads(key).items())
+
+
+def _plain(value: Any) -> Any:
+    return value if value is None or isinstance(value, int | str) else str(value)

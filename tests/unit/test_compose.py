@@ -1,0 +1,228 @@
+"""docker-compose.yml, as far as it can be held against the rest of the project without a Docker daemon."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pytest
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from changefeed.connection import MysqlConnection, kafka_parts, variable_of
+from changefeed.pipeline_file import load_pipelines
+from devstack.kafka import KAFKA
+
+PROJECT = Path(__file__).parents[2]
+TEXT = (PROJECT / "docker-compose.yml").read_text()
+EXAMPLE = dict(
+    line.split("=", 1) for line in (PROJECT / ".env.example").read_text().splitlines() if line and line[0] != "#"
+)
+_VARIABLE = re.compile(r"(?<!\$)\$\{(\w+)(:\?[^}]+)?\}")
+_PINNED = re.compile(r"[a-z0-9-]+(/[a-z0-9-]+)?:v?\d+(\.\d+)*[\w.-]*(@sha256:[0-9a-f]{64})?")
+_DURATION = Annotated[str, Field(pattern=r"^\d+(ms|s|m)$")]
+
+
+class Part(BaseModel):
+    """A part of the Compose specification as far as we use it: https://github.com/compose-spec/compose-spec."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Healthcheck(Part):
+    test: Annotated[list[str], Field(min_length=2)]
+    interval: _DURATION
+    timeout: _DURATION
+    retries: int
+    start_period: _DURATION = "0s"
+
+
+class Build(Part):
+    context: str
+    dockerfile: str
+
+
+class Condition(Part):
+    condition: Literal["service_started", "service_healthy", "service_completed_successfully"]
+
+
+class Service(Part):
+    image: str
+    build: Build | None = None
+    command: list[str] = []
+    environment: dict[str, str] = {}
+    ports: list[Annotated[str, Field(pattern=r"^127\.0\.0\.1:\d+:\d+$")]] = []
+    volumes: list[str] = []
+    depends_on: dict[str, Condition] = {}
+    healthcheck: Healthcheck | None = None
+    restart: Literal["no", "unless-stopped"]
+
+
+class Compose(Part):
+    model_config = ConfigDict(extra="ignore", strict=True)
+    name: str
+    services: dict[str, Service]
+    volumes: dict[str, None]
+
+
+def loaded() -> dict[str, Any]:
+    """The file with the variables of .env.example put in, as Compose would."""
+    values: dict[str, Any] = yaml.safe_load(_VARIABLE.sub(lambda found: EXAMPLE[found[1]], TEXT).replace("$$", "$"))
+    return values
+
+
+COMPOSE = TypeAdapter(Compose).validate_python(loaded())
+SERVICES = COMPOSE.services
+OURS = {name: service for name, service in SERVICES.items() if service.build}
+AIRFLOW = {name: service for name, service in OURS.items() if name.startswith("airflow-")}
+
+
+def pin(package: str) -> str:
+    """The version of a package in requirements.txt."""
+    found = re.search(rf"^{re.escape(package)}==(\S+)", (PROJECT / "requirements.txt").read_text(), re.MULTILINE)
+    assert found, package
+    return found[1]
+
+
+def test_the_file_has_only_what_the_specification_knows() -> None:
+    others = set(loaded()) - {"name", "services", "volumes"}
+    assert all(name.startswith("x-") for name in others)
+
+
+def test_the_stack_has_all_of_its_servers() -> None:
+    assert set(SERVICES) == {
+        "mysql",
+        "kafka",
+        "kafka-ui",
+        "postgres",
+        "airflow-init",
+        "airflow-apiserver",
+        "airflow-scheduler",
+        "airflow-dag-processor",
+        "airflow-triggerer",
+        "spark-master",
+        "spark-worker",
+    }
+
+
+@pytest.mark.parametrize("name", sorted(SERVICES))
+def test_each_image_is_pinned(name: str) -> None:
+    assert _PINNED.fullmatch(SERVICES[name].image), SERVICES[name].image
+
+
+def test_versions_are_those_of_the_requirements_and_the_devstack() -> None:
+    assert SERVICES["kafka"].image == f"apache/kafka:{KAFKA.version}"
+    assert SERVICES["mysql"].image == "mysql:9.7"
+    assert {service.image for service in OURS.values()} == {
+        f"changefeed-airflow-spark:{pin('apache-airflow')}-{pin('pyspark')}"
+    }
+    dockerfile = (PROJECT / "docker" / "Dockerfile").read_text()
+    assert f"FROM apache/airflow:{pin('apache-airflow')}-python3.11\n" in dockerfile
+
+
+def test_airflow_and_spark_are_of_one_image() -> None:
+    assert set(OURS) == {name for name in SERVICES if name.startswith(("airflow-", "spark-"))}
+    assert len({service.model_dump_json(include={"image", "build", "volumes"}) for service in OURS.values()}) == 1
+
+
+def test_each_file_that_is_mounted_or_built_from_is_there() -> None:
+    sources = {mount.partition(":")[0] for service in SERVICES.values() for mount in service.volumes}
+    folders = {source for source in sources if source.startswith((".", "/"))}
+    assert folders >= {"./dags", "./jobs", "./plugins", "./include"}
+    kept = subprocess.run(["git", "ls-files"], cwd=PROJECT, capture_output=True, text=True, check=False).stdout
+    for source in folders:
+        assert (PROJECT / source).exists(), source
+        assert not kept or any(f"{line}/".startswith(f"{source[2:]}/") for line in kept.splitlines()), source
+    assert sources - folders == set(COMPOSE.volumes), "volumes that are named are declared, and used"
+    dockerfile = (PROJECT / "docker" / "Dockerfile").read_text()
+    for copied in re.findall(r"^COPY (\S+)", dockerfile, re.MULTILINE):
+        assert (PROJECT / copied).exists()
+        assert f"!{copied}\n" in (PROJECT / ".dockerignore").read_text()
+    assert all(service.build and (PROJECT / service.build.dockerfile).exists() for service in OURS.values())
+
+
+def test_scripts_that_are_mounted_can_be_run_and_are_sound() -> None:
+    script = PROJECT / "docker" / "mysql" / "replication_user.sh"
+    assert script.stat().st_mode & 0o111
+    subprocess.run(["bash", "-n", str(script)], check=True)
+
+
+@pytest.mark.parametrize("name", sorted(SERVICES.keys() - {"airflow-init"}))
+def test_each_server_says_whether_it_is_healthy(name: str) -> None:
+    assert SERVICES[name].healthcheck is not None
+
+
+@pytest.mark.parametrize("name", sorted(SERVICES))
+def test_a_service_waits_for_services_that_are_there_and_can_say_so(name: str) -> None:
+    for other, wanted in SERVICES[name].depends_on.items():
+        assert other in SERVICES
+        if wanted.condition == "service_healthy":
+            assert SERVICES[other].healthcheck is not None
+
+
+def test_no_two_services_want_one_port() -> None:
+    ports = [port.split(":")[1] for service in SERVICES.values() for port in service.ports]
+    assert len(ports) == len(set(ports))
+
+
+def test_secrets_stand_in_the_env_file_only() -> None:
+    assert {found[1] for found in _VARIABLE.finditer(TEXT)} == set(EXAMPLE), "what is asked for is in .env.example"
+    assert all(found[2] for found in _VARIABLE.finditer(TEXT)), "and Compose stops where it is missing"
+    literal = re.findall(r"^ *\w*(?:PASSWORD|SECRET|FERNET_KEY)\w*: (?!\$\{)(.+)$", TEXT, re.MULTILINE)
+    assert not literal
+    assert ".env" in (PROJECT / ".gitignore").read_text().splitlines()
+    for service in SERVICES.values():
+        assert not any(secret in argument for secret in EXAMPLE.values() for argument in service.command)
+
+
+def test_connections_are_those_that_the_pipelines_name() -> None:
+    pipelines, errors = load_pipelines(PROJECT / "include" / "pipelines")
+    assert not errors
+    wanted = {
+        variable_of(connection)
+        for pipeline in pipelines.values()
+        for connection in (
+            pipeline.source.connection,
+            pipeline.kafka.connection,
+            pipeline.spark.connection,
+            pipeline.checkpoint.connection,
+        )
+        if connection
+    }
+    for service in AIRFLOW.values():
+        assert {name for name in service.environment if name.startswith("AIRFLOW_CONN_")} == wanted
+
+
+def test_connections_lead_to_services_of_the_stack() -> None:
+    environment = SERVICES["airflow-scheduler"].environment
+    mysql = MysqlConnection.from_uri(environment["AIRFLOW_CONN_MYSQL_SHOP"])
+    assert (mysql.host, mysql.user, mysql.password) == ("mysql", "changefeed", EXAMPLE["CHANGEFEED_MYSQL_PASSWORD"])
+    bootstrap, options = kafka_parts(environment["AIRFLOW_CONN_KAFKA_SHOP"])
+    assert (bootstrap, options) == ("kafka:9092", {})
+    assert f"INSIDE://{bootstrap}" in SERVICES["kafka"].environment["KAFKA_ADVERTISED_LISTENERS"]
+    spark = yaml.safe_load(environment["AIRFLOW_CONN_SPARK_DEFAULT"])
+    assert f"{spark['host']}:{spark['port']}" in SERVICES["spark-worker"].command
+
+
+def test_environment_variables_are_those_that_the_code_reads() -> None:
+    code = "".join(path.read_text() for path in (PROJECT / "include" / "changefeed").rglob("*.py"))
+    for service in OURS.values():
+        for name in service.environment:
+            if name.startswith("CHANGEFEED_"):
+                assert f'"{name}"' in code, name
+
+
+def test_settings_of_airflow_are_those_that_airflow_knows() -> None:
+    package = find_spec("airflow")
+    assert package is not None
+    assert package.origin is not None
+    template = Path(package.origin).parent / "config_templates" / "config.yml"
+    known = yaml.load(template.read_text(), Loader=yaml.CSafeLoader)
+    for service in AIRFLOW.values():
+        for name in service.environment:
+            if name.startswith("AIRFLOW__"):
+                section, option = name.removeprefix("AIRFLOW__").lower().split("__")
+                assert option in known[section]["options"], name
