@@ -56,6 +56,7 @@ ROOM_OF = {
     "orjson": {
         CORE: "home: the checkpoint's text",
         "binlog": "spelling of doubles, and JSON text",
+        "command": "prints rows of files",
         "formats": "rendering",
         "kafka": "tail prints records",
         "spark": "what tasks tell the driver",
@@ -78,7 +79,7 @@ MAY_IMPORT = {
     "mysql": {CORE, "binlog", "ddl", "formats"},
     "stages": {CORE, "archive", "binlog", "ddl", "formats", "kafka", "mysql", "state"},
     "spark": {CORE, "archive", "binlog", "ddl", "formats", "kafka", "mysql", "stages"},
-    "airflow": {CORE, "archive", "stages"},
+    "airflow": {CORE, "archive", "kafka", "stages"},
     "command": {CORE, "airflow", "archive", "binlog", "ddl", "formats", "kafka", "mysql", "spark", "stages", "state"},
 }
 
