@@ -1,1 +1,26 @@
 """What a statement does to which tables."""
+
+from changefeed.ddl.names import TableName
+from changefeed.ddl.row_shape import RowColumn, fit
+from changefeed.ddl.schemas import Schemas
+from changefeed.ddl.session import Flavour, Server, SessionContext
+from changefeed.ddl.statement import DdlStatement, Kind, read_statement
+from changefeed.ddl.table import Table, UnknownTable
+from changefeed.ddl.timeline import HistoryEntry, SchemaTimeline
+
+__all__ = [
+    "DdlStatement",
+    "Flavour",
+    "HistoryEntry",
+    "Kind",
+    "RowColumn",
+    "SchemaTimeline",
+    "Schemas",
+    "Server",
+    "SessionContext",
+    "Table",
+    "TableName",
+    "UnknownTable",
+    "fit",
+    "read_statement",
+]

@@ -1,0 +1,213 @@
+"""What a definition statement changes: one value a kind of statement, and one a clause of ALTER TABLE."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from changefeed.ddl.column_definition import ColumnDefinition
+from changefeed.ddl.names import TableName
+from changefeed.ddl.table_elements import PrimaryKey
+from changefeed.ddl.table_options import CharsetOptions
+
+# --- clauses of ALTER TABLE
+
+
+@dataclass(frozen=True)
+class Position:
+    """FIRST (``after`` is None) or AFTER a column."""
+
+    after: str | None = None
+
+
+@dataclass(frozen=True)
+class AddColumn:
+    column: ColumnDefinition
+    position: Position | None = None
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
+class ChangeColumn:
+    """CHANGE, and MODIFY, where the name stays."""
+
+    old: str
+    column: ColumnDefinition
+    position: Position | None = None
+    if_exists: bool = False
+
+
+@dataclass(frozen=True)
+class RenameColumn:
+    old: str
+    new: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True)
+class DropColumn:
+    name: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True)
+class SetVisibility:
+    """ALTER COLUMN … SET VISIBLE or INVISIBLE."""
+
+    column: str
+    visible: bool
+
+
+@dataclass(frozen=True)
+class AddPrimaryKey:
+    columns: PrimaryKey
+
+
+@dataclass(frozen=True)
+class DropPrimaryKey:
+    pass
+
+
+@dataclass(frozen=True)
+class ConvertCharset:
+    """CONVERT TO CHARACTER SET: the table's default and every column that holds text."""
+
+    charset: CharsetOptions
+
+
+@dataclass(frozen=True)
+class DefaultCharset:
+    """The default of columns to come."""
+
+    charset: CharsetOptions
+
+
+@dataclass(frozen=True)
+class RenameTo:
+    name: TableName
+
+
+@dataclass(frozen=True)
+class PartitionToTable:
+    """MariaDB's CONVERT PARTITION … TO TABLE: a new table like this one."""
+
+    name: TableName
+
+
+@dataclass(frozen=True)
+class TableToPartition:
+    """MariaDB's CONVERT TABLE … TO PARTITION: that table is gone."""
+
+    name: TableName
+
+
+Action = (
+    AddColumn
+    | ChangeColumn
+    | RenameColumn
+    | DropColumn
+    | SetVisibility
+    | AddPrimaryKey
+    | DropPrimaryKey
+    | ConvertCharset
+    | DefaultCharset
+    | RenameTo
+    | PartitionToTable
+    | TableToPartition
+)
+
+# --- statements
+
+
+@dataclass(frozen=True)
+class CreateTable:
+    """``select`` says that the columns go on with those of a SELECT, which the statement alone does not tell."""
+
+    name: TableName
+    columns: tuple[ColumnDefinition, ...]
+    primary_key: PrimaryKey
+    charset: CharsetOptions
+    select: bool = False
+    if_not_exists: bool = False
+    replace: bool = False
+
+
+@dataclass(frozen=True)
+class CreateTableLike:
+    name: TableName
+    like: TableName
+    if_not_exists: bool = False
+    replace: bool = False
+
+
+@dataclass(frozen=True)
+class CreateSequence:
+    """MariaDB's sequence is a table of one row, and its changes are rows in the binlog."""
+
+    name: TableName
+    if_not_exists: bool = False
+    replace: bool = False
+
+
+@dataclass(frozen=True)
+class AlterTable:
+    name: TableName
+    actions: tuple[Action, ...] = ()
+
+
+@dataclass(frozen=True)
+class DropTables:
+    names: tuple[TableName, ...]
+
+
+@dataclass(frozen=True)
+class RenameTables:
+    """Pairs of old and new name, each done after the one before it."""
+
+    names: tuple[tuple[TableName, TableName], ...]
+
+
+@dataclass(frozen=True)
+class TruncateTable:
+    name: TableName
+
+
+@dataclass(frozen=True)
+class CreateDatabase:
+    name: str
+    charset: CharsetOptions
+    if_not_exists: bool = False
+    replace: bool = False
+
+
+@dataclass(frozen=True)
+class AlterDatabase:
+    name: str
+    charset: CharsetOptions
+
+
+@dataclass(frozen=True)
+class DropDatabase:
+    name: str
+
+
+@dataclass(frozen=True)
+class UnreadChange:
+    """A definition whose effect on ``names`` is not known; ``problem`` says why."""
+
+    names: tuple[TableName, ...]
+    problem: str
+
+
+Change = (
+    CreateTable
+    | CreateTableLike
+    | CreateSequence
+    | AlterTable
+    | DropTables
+    | RenameTables
+    | TruncateTable
+    | CreateDatabase
+    | AlterDatabase
+    | DropDatabase
+    | UnreadChange
+)

@@ -1,0 +1,103 @@
+"""Charsets and collations as definitions name them: defaults, binary collations, bytes a character.
+
+Sources: https://dev.mysql.com/doc/refman/9.7/en/charset-charsets.html,
+https://mariadb.com/kb/en/supported-character-sets-and-collations/; `information_schema.character_sets` of both servers.
+"""
+
+from __future__ import annotations
+
+from changefeed.ddl.session import Flavour, Server, SessionContext
+
+_DEFAULTS = {
+    "big5": "chinese_ci",
+    "cp932": "japanese_ci",
+    "dec8": "swedish_ci",
+    "eucjpms": "japanese_ci",
+    "euckr": "korean_ci",
+    "gb18030": "chinese_ci",
+    "gb2312": "chinese_ci",
+    "gbk": "chinese_ci",
+    "hp8": "english_ci",
+    "latin1": "swedish_ci",
+    "latin5": "turkish_ci",
+    "sjis": "japanese_ci",
+    "swe7": "swedish_ci",
+    "tis620": "thai_ci",
+    "ujis": "japanese_ci",
+}
+"""Charsets whose default collation is not `CHARSET_general_ci`."""
+
+_MAX_BYTES = {
+    **dict.fromkeys(("big5", "cp932", "euckr", "gb2312", "gbk", "sjis", "ucs2"), 2),
+    **dict.fromkeys(("eucjpms", "ujis", "utf8mb3"), 3),
+    **dict.fromkeys(("gb18030", "utf16", "utf16le", "utf32", "utf8mb4"), 4),
+}
+
+
+def charset_name(name: str) -> str:
+    """A charset's name as `information_schema` spells it: lower case, and `utf8` is `utf8mb3`."""
+    name = name.lower()
+    return "utf8mb3" if name == "utf8" else name
+
+
+def charset_of(collation: str) -> str:
+    """The charset of a collation: `latin1_swedish_ci` -> `latin1`."""
+    return charset_name(collation.partition("_")[0])
+
+
+def max_bytes(charset: str) -> int:
+    """The most bytes that one character takes."""
+    return _MAX_BYTES.get(charset, 1)
+
+
+def default_collation(charset: str, server: Server, session: SessionContext) -> str:
+    """The collation of a charset named without one, which a session may have changed.
+
+    Source: `default_collation_for_utf8mb4` (MySQL), `character_set_collations` (MariaDB 11.2+).
+    """
+    charset = charset_name(charset)
+    for name, collation in session.default_collations:
+        if name == charset:
+            return collation
+    if charset == "binary":
+        return "binary"
+    if charset == "utf8mb4" and server.flavour is Flavour.MYSQL and server.version >= (8, 0, 1):
+        return "utf8mb4_0900_ai_ci"
+    return f"{charset}_{_DEFAULTS.get(charset, 'general_ci')}"
+
+
+def binary_collation(charset: str) -> str:
+    """The collation that the attribute BINARY asks for."""
+    return "binary" if charset == "binary" else f"{charset}_bin"
+
+
+def collation_name(name: str, charset: str) -> str:
+    """A collation's full name in lower case; ``charset`` is what MariaDB's short `uca1400_ai_ci` is completed with.
+
+    Source: https://mariadb.com/kb/en/setting-character-sets-and-collations/ ("contextually typed collations")
+    """
+    name = name.lower()
+    if name.startswith("uca1400_"):
+        return f"{charset}_{name}"
+    return f"utf8mb3_{name[5:]}" if name.startswith("utf8_") else name
+
+
+def resolve(
+    charset: str | None,
+    collation: str | None,
+    outer: str,
+    server: Server,
+    session: SessionContext,
+    *,
+    binary: bool = False,
+) -> str:
+    """The collation of ``CHARACTER SET charset COLLATE collation``, where ``outer`` is the one that is inherited.
+
+    ``binary`` is the attribute BINARY: the `_bin` collation of whichever charset it is.
+    """
+    wanted = charset_name(charset) if charset else charset_of(outer)
+    if collation is not None and collation.lower() != "default":
+        return collation_name(collation, wanted)
+    if binary:
+        return binary_collation(wanted)
+    return default_collation(wanted, server, session) if charset or collation else outer

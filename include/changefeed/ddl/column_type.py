@@ -1,0 +1,238 @@
+"""A column's type as a definition writes it, and the column that the server makes of it.
+
+Sources: https://dev.mysql.com/doc/refman/9.7/en/data-types.html (and "Using Data Types from Other Database Engines"),
+https://mariadb.com/kb/en/data-types/
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from changefeed.ddl.charsets import charset_of, max_bytes, resolve
+from changefeed.ddl.cursor import Cursor
+from changefeed.ddl.scanner import TokenKind
+from changefeed.ddl.session import Server, SessionContext
+from changefeed.schema import Column
+
+
+@dataclass(frozen=True)
+class ColumnType:
+    """What stands in a definition; the charset is not resolved yet.
+
+    ``name`` is the server's own ("int" for INTEGER, "char" for CHAR also where its charset makes BINARY of it).
+    """
+
+    name: str
+    length: int | None = None
+    unsigned: bool = False
+    charset: str | None = None
+    collation: str | None = None
+    binary: bool = False
+    labels: tuple[str, ...] = ()
+    srid: int | None = None
+
+    def column(self, name: str, inherited: str, server: Server, session: SessionContext) -> Column:
+        """The column of this type; ``inherited`` is the table's default collation."""
+        if self.name not in TEXTUAL:
+            data_type = blob_of(self.length, self.name) if self.name == "blob" and self.length else self.name
+            if data_type == "varbinary" and (self.length or 0) > MAX_ROW:
+                data_type = blob_of(self.length or 0, "blob")
+            return Column(name, data_type, self.unsigned, None, (), self.srid)
+        collation = resolve(self.charset, self.collation, inherited, server, session, binary=self.binary)
+        data_type, width = self.name, max_bytes(charset_of(collation))
+        if self.length is not None and data_type == "text" and self.length:
+            data_type = blob_of(self.length * width, "text")
+        elif self.length is not None and data_type == "varchar" and self.length * width > MAX_ROW:
+            data_type = blob_of(self.length * width, "text")  # what a session without strict mode gets
+        return textual_column(Column(name, data_type, False, collation, self.labels), server)
+
+
+MAX_ROW = 65535
+TEXTUAL = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"})
+
+_BYTES = {
+    "char": "binary",
+    "varchar": "varbinary",
+    "tinytext": "tinyblob",
+    "text": "blob",
+    "mediumtext": "mediumblob",
+    "longtext": "longblob",
+}
+_SPELLINGS = {
+    **dict.fromkeys(("INT1", "BOOL", "BOOLEAN"), "tinyint"),
+    "INT2": "smallint",
+    **dict.fromkeys(("INT3", "MIDDLEINT"), "mediumint"),
+    **dict.fromkeys(("INT4", "INTEGER"), "int"),
+    "INT8": "bigint",
+    **dict.fromkeys(("DEC", "NUMERIC", "FIXED"), "decimal"),
+    "FLOAT4": "float",
+    "FLOAT8": "double",
+    "CHARACTER": "char",
+    "VARCHARACTER": "varchar",
+    "GEOMETRYCOLLECTION": "geometrycollection",
+    "GEOMCOLLECTION": "geomcollection",
+}
+_SAME = frozenset(
+    {
+        *("tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "bit", "float", "double"),
+        *("date", "time", "datetime", "timestamp", "year", "char", "varchar", "binary", "varbinary"),
+        *("tinyblob", "blob", "mediumblob", "longblob", "tinytext", "text", "mediumtext", "longtext"),
+        *("enum", "set", "json", "vector", "uuid", "inet4", "inet6", "xmltype"),
+        *("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon"),
+    }
+)
+_ORACLE = {
+    "VARCHAR2": "varchar",
+    "NUMBER": "decimal",
+    "RAW": "varbinary",
+    "CLOB": "longtext",
+    "BLOB": "longblob",
+    "DATE": "datetime",
+}
+_SCHEMAS = {"MARIADB_SCHEMA": {}, "ORACLE_SCHEMA": _ORACLE, "MAXDB_SCHEMA": {"TIMESTAMP": "datetime"}}
+"""MariaDB: whose meaning of a type's name counts, `maxdb_schema.TIMESTAMP`."""
+_NATIONAL = "utf8mb3"
+
+
+def blob_of(size: int, data_type: str) -> str:
+    """The smallest of TINYBLOB, BLOB, MEDIUMBLOB, LONGBLOB (or TEXT, by ``data_type``) that holds ``size`` bytes."""
+    prefix = "tiny" if size < 1 << 8 else "" if size < 1 << 16 else "medium" if size < 1 << 24 else "long"
+    return prefix + data_type
+
+
+def textual_column(column: Column, server: Server) -> Column:
+    """The column as it is listed: the charset binary makes BINARY of CHAR, and has no collation to list.
+
+    It stays ENUM and SET; MariaDB lists their collation then, MySQL does not.
+    """
+    if column.collation != "binary":
+        return column
+    data_type = _BYTES.get(column.data_type)
+    if data_type is None:
+        return column if server.is_mariadb else replace(column, collation=None)
+    return replace(column, data_type=data_type, collation=None)
+
+
+def read_type(cursor: Cursor) -> ColumnType:
+    """Read a type with its attributes; raises UnreadableStatement for one that neither server has."""
+    spellings = _ORACLE if cursor.session.oracle else {}
+    if cursor.token.keyword in _SCHEMAS and cursor.is_symbol(".", 1):
+        spellings = _SCHEMAS[cursor.advance().keyword]
+        cursor.advance()
+    return _attributes(cursor, _named_type(cursor, spellings))
+
+
+def _named_type(cursor: Cursor, spellings: dict[str, str]) -> ColumnType:
+    if cursor.word("NATIONAL"):
+        fixed = bool(cursor.one_of("CHAR", "CHARACTER"))
+        varying = bool(cursor.one_of("VARYING") if fixed else cursor.one_of("VARCHAR", "VARCHARACTER"))
+        if not fixed and not varying:
+            raise cursor.unreadable("CHAR or VARCHAR after NATIONAL")
+        return ColumnType("varchar" if varying else "char", _length(cursor), charset=_NATIONAL)
+    if cursor.word("NCHAR"):
+        varying = bool(cursor.one_of("VARYING", "VARCHAR", "VARCHARACTER"))
+        return ColumnType("varchar" if varying else "char", _length(cursor), charset=_NATIONAL)
+    if cursor.word("NVARCHAR"):
+        return ColumnType("varchar", _length(cursor), charset=_NATIONAL)
+    if cursor.word("LONG"):
+        if cursor.word("VARBINARY"):
+            return ColumnType("mediumblob")
+        if cursor.one_of("CHAR", "CHARACTER"):
+            cursor.expect("VARYING")
+        else:
+            cursor.one_of("VARCHAR", "VARCHARACTER")
+        return ColumnType("mediumtext")
+    if cursor.word("SERIAL"):
+        return ColumnType("bigint", unsigned=True)
+    if keyword := cursor.one_of("DOUBLE", "REAL", "FLOAT", "FLOAT4", "FLOAT8"):
+        return _floating(cursor, keyword)
+    keyword = cursor.token.keyword
+    if spellings is _ORACLE and keyword == "NUMBER" and not cursor.is_symbol("(", 1):
+        cursor.advance()
+        return ColumnType("double")
+    name = spellings.get(keyword) or _SPELLINGS.get(keyword) or keyword.lower()
+    if name not in _SAME and name not in ("geometrycollection", "geomcollection"):
+        raise cursor.unreadable("a column's type")
+    cursor.advance()
+    if name in ("geometrycollection", "geomcollection"):
+        name = "geometrycollection" if cursor.server.is_mariadb else "geomcollection"
+    if name in ("enum", "set"):
+        return ColumnType(name, labels=_labels(cursor))
+    if name == "json" and cursor.server.is_mariadb:
+        return ColumnType("longtext", charset="utf8mb4", collation="utf8mb4_bin")
+    if name == "char" and cursor.word("VARYING"):
+        name = "varchar"
+    return ColumnType(name, _length(cursor))
+
+
+def _floating(cursor: Cursor, keyword: str) -> ColumnType:
+    """FLOAT(p) is a DOUBLE from p = 25 on; REAL is one unless sql_mode has REAL_AS_FLOAT."""
+    if keyword == "DOUBLE":
+        cursor.word("PRECISION")
+    single = keyword in ("FLOAT", "FLOAT4") or (keyword == "REAL" and cursor.session.real_as_float)
+    has_scale = cursor.is_symbol("(") and cursor.is_symbol(",", 2)
+    precision = _length(cursor)
+    if precision is not None and precision > 24 and not has_scale:
+        single = False
+    return ColumnType("float" if single else "double")
+
+
+def _length(cursor: Cursor) -> int | None:
+    """The first number of `(M)`, `(M,D)`."""
+    if not cursor.symbol("("):
+        return None
+    length = cursor.integer() if cursor.is_kind(TokenKind.NUMBER) else None
+    while not cursor.symbol(")"):
+        cursor.advance()
+    return length
+
+
+def _labels(cursor: Cursor) -> tuple[str, ...]:
+    """Labels of ENUM and SET: strings, or the same as x'61', 0x61, b'1100001'. The server cuts blanks at their ends."""
+    cursor.expect_symbol("(")
+    labels = []
+    while True:
+        token = cursor.advance()
+        if token.kind is TokenKind.STRING:
+            labels.append(token.text.rstrip(" "))
+        elif token.kind is TokenKind.NUMBER and token.text[:2] in ("0x", "0b"):
+            labels.append(_bytes(token.text[2:], 16 if token.text[1] == "x" else 2))
+        elif token.keyword in ("X", "B") and cursor.is_kind(TokenKind.STRING):
+            labels.append(_bytes(cursor.advance().text, 16 if token.keyword == "X" else 2))
+        else:
+            raise cursor.unreadable("a label of ENUM or SET")
+        if cursor.symbol(")"):
+            return tuple(labels)
+        cursor.expect_symbol(",")
+
+
+def _bytes(digits: str, base: int) -> str:
+    number = int(digits, base)
+    return number.to_bytes(max(1, (number.bit_length() + 7) // 8), "big").decode("utf-8", "replace").rstrip(" ")
+
+
+def _attributes(cursor: Cursor, kind: ColumnType) -> ColumnType:
+    """What may stand between a type's name and the column's own attributes."""
+    while True:
+        if cursor.one_of("UNSIGNED", "ZEROFILL"):
+            kind = replace(kind, unsigned=True)
+        elif cursor.one_of("SIGNED"):
+            pass
+        elif cursor.word("CHARACTER", "SET") or cursor.one_of("CHARSET") or cursor.word("CHAR", "SET"):
+            kind = replace(kind, charset=cursor.name_or_string())
+        elif cursor.one_of("ASCII"):
+            kind = replace(kind, charset="latin1")
+        elif cursor.one_of("UNICODE"):
+            kind = replace(kind, charset="ucs2")
+        elif cursor.one_of("BYTE"):
+            kind = replace(kind, charset="binary")
+        elif cursor.one_of("BINARY"):
+            kind = replace(kind, binary=True)
+        elif cursor.word("REF_SYSTEM_ID"):
+            cursor.expect_symbol("=")
+            cursor.integer()  # MariaDB does not list it
+        elif cursor.word("COMPRESSED"):  # MariaDB: the values in rows are compressed, the type is the same
+            cursor.symbol("=")
+            cursor.one_of("ZLIB")
+        else:
+            return kind

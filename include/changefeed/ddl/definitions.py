@@ -1,0 +1,178 @@
+"""Which definition a statement is: the first words of CREATE, ALTER, DROP, RENAME and TRUNCATE.
+
+Source: https://dev.mysql.com/doc/refman/9.7/en/sql-data-definition-statements.html
+"""
+
+from __future__ import annotations
+
+from changefeed.ddl.alter_table import read_alter_table
+from changefeed.ddl.changes import (
+    AlterDatabase,
+    AlterTable,
+    Change,
+    CreateDatabase,
+    CreateSequence,
+    DropDatabase,
+    DropPrimaryKey,
+    DropTables,
+    RenameTables,
+    TruncateTable,
+    UnreadChange,
+)
+from changefeed.ddl.create_table import read_create_table
+from changefeed.ddl.cursor import Cursor
+from changefeed.ddl.names import TableName
+from changefeed.ddl.scanner import UnreadableStatement
+from changefeed.ddl.table_options import CharsetOptions, read_charset_option
+
+FIRST_WORDS = frozenset({"CREATE", "ALTER", "DROP", "RENAME", "TRUNCATE"})
+
+
+def read_definition(cursor: Cursor) -> Change | None:
+    """Read a statement that begins with one of FIRST_WORDS.
+
+    None for one that changes no table and no database: of views, users, routines, temporary tables. A statement of
+    tables that the grammar cannot follow comes back as UnreadChange with the tables that it names; nothing is raised.
+    """
+    mark = cursor.mark()
+    try:
+        change = _read(cursor)
+        if cursor.problem and change is not None:
+            raise UnreadableStatement(cursor.problem)
+    except UnreadableStatement as error:
+        cursor.go_back(mark)
+        return UnreadChange(named_tables(cursor), str(error))
+    return change
+
+
+def _read(cursor: Cursor) -> Change | None:
+    match cursor.advance().keyword:
+        case "CREATE":
+            return _create(cursor)
+        case "ALTER":
+            return _alter(cursor)
+        case "DROP":
+            return _drop(cursor)
+        case "RENAME":
+            return _rename(cursor)
+        case _:
+            cursor.one_of("TABLE")
+            return TruncateTable(cursor.table())
+
+
+def _create(cursor: Cursor) -> Change | None:
+    replace = cursor.word("OR", "REPLACE")
+    if cursor.word("TEMPORARY"):
+        return None
+    if cursor.one_of("TABLE"):
+        return read_create_table(cursor, replace=replace)
+    if cursor.one_of("DATABASE", "SCHEMA"):
+        if_not_exists = cursor.if_not_exists()
+        name = cursor.server.table_name(cursor.identifier())
+        return CreateDatabase(name, _database_charset(cursor), if_not_exists, replace)
+    if cursor.server.is_mariadb and cursor.one_of("SEQUENCE"):
+        if_not_exists = cursor.if_not_exists()
+        return CreateSequence(cursor.table(), if_not_exists, replace)
+    cursor.one_of("ONLINE", "OFFLINE")
+    cursor.one_of("UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR")
+    if cursor.one_of("INDEX"):
+        return AlterTable(_indexed_table(cursor))
+    return None
+
+
+def _alter(cursor: Cursor) -> Change | None:
+    cursor.one_of("ONLINE", "OFFLINE")
+    cursor.one_of("IGNORE")
+    if cursor.one_of("TABLE"):
+        return read_alter_table(cursor)
+    if cursor.one_of("DATABASE", "SCHEMA"):
+        named = not (cursor.is_one_of("DEFAULT", "CHARACTER", "CHARSET", "COLLATE", "CHAR"))
+        name = cursor.identifier() if named else cursor.session.database
+        return AlterDatabase(cursor.server.table_name(name), _database_charset(cursor))
+    return None
+
+
+def _drop(cursor: Cursor) -> Change | None:
+    if cursor.word("TEMPORARY"):
+        return None
+    if cursor.one_of("TABLE", "TABLES") or (cursor.server.is_mariadb and cursor.one_of("SEQUENCE")):
+        cursor.if_exists()
+        names = [cursor.table()]
+        while cursor.symbol(","):
+            names.append(cursor.table())
+        return DropTables(tuple(names))
+    if cursor.one_of("DATABASE", "SCHEMA"):
+        cursor.if_exists()
+        return DropDatabase(cursor.server.table_name(cursor.identifier()))
+    cursor.one_of("ONLINE", "OFFLINE")
+    if cursor.one_of("INDEX"):
+        cursor.if_exists()
+        is_primary = cursor.token.text.upper() == "PRIMARY"
+        return AlterTable(_indexed_table(cursor), (DropPrimaryKey(),) if is_primary else ())
+    return None
+
+
+def _indexed_table(cursor: Cursor) -> TableName:
+    """The table of `INDEX [IF NOT EXISTS] name [USING type] ON table`."""
+    while not cursor.one_of("ON"):
+        cursor.advance()
+    return cursor.table()
+
+
+def _rename(cursor: Cursor) -> Change | None:
+    if not cursor.one_of("TABLE", "TABLES"):
+        return None
+    cursor.if_exists()
+    names = []
+    while True:
+        old = cursor.table()
+        if cursor.one_of("WAIT"):
+            cursor.integer()
+        cursor.one_of("NOWAIT")
+        cursor.expect("TO")
+        names.append((old, cursor.table()))
+        if not cursor.symbol(","):
+            return RenameTables(tuple(names))
+
+
+def _database_charset(cursor: Cursor) -> CharsetOptions:
+    charset = CharsetOptions()
+    while not cursor.at_end:
+        following = read_charset_option(cursor, charset)
+        if following is None:
+            cursor.advance()
+        else:
+            charset = following
+    return charset
+
+
+_BEFORE_NAME = frozenset({"IF", "NOT", "EXISTS"})
+
+
+def named_tables(cursor: Cursor) -> tuple[TableName, ...]:
+    """The tables that a definition names, found without its grammar.
+
+    After TABLE, TABLES or ON stands a name, in a list of DROP or RENAME another after each comma or TO; RENAME within
+    ALTER TABLE names one more. () for a statement that is not of tables.
+    """
+    first = cursor.advance().keyword
+    found: list[TableName] = []
+    try:
+        while not cursor.is_one_of("TABLE", "TABLES", "ON"):
+            cursor.advance()
+        cursor.advance()
+        while cursor.token.keyword in _BEFORE_NAME:
+            cursor.advance()
+        found.append(cursor.table())
+        while not cursor.at_end:
+            if first in ("DROP", "RENAME") and (cursor.symbol(",") or cursor.one_of("TO")):
+                found.append(cursor.table())
+            elif first == "ALTER" and cursor.one_of("RENAME"):
+                if not cursor.is_one_of("COLUMN", "INDEX", "KEY"):
+                    cursor.one_of("TO", "AS")
+                    found.append(cursor.table())
+            else:
+                cursor.advance()
+    except UnreadableStatement:
+        pass
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,181 @@
+"""A statement's text -> tokens, by the rules of MySQL's and MariaDB's lexers.
+
+sqlglot's tokenizer does not know versioned comments, takes `--5` for a comment and cannot be told the session's
+sql_mode, so definitions are scanned here.
+
+Sources: https://dev.mysql.com/doc/refman/9.7/en/comments.html, https://dev.mysql.com/doc/refman/9.7/en/string-literals.html,
+https://dev.mysql.com/doc/refman/9.7/en/identifiers.html, https://mariadb.com/kb/en/comment-syntax/
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from changefeed.ddl.session import Server, SessionContext
+
+
+class UnreadableStatement(Exception):
+    """A statement that the grammar here does not know; the message says where. Never leaves this room: a statement
+    comes back as one whose tables are known and whose effect is not."""
+
+
+class TokenKind(Enum):
+    WORD = "word"
+    """An unquoted identifier or a keyword."""
+    QUOTED = "quoted"
+    """A quoted identifier; never a keyword."""
+    STRING = "string"
+    NUMBER = "number"
+    SYMBOL = "symbol"
+    END = "end"
+
+
+@dataclass(frozen=True)
+class Token:
+    """``text`` is the value: without quotes, escapes undone. ``start`` and ``end`` are its place in the statement."""
+
+    kind: TokenKind
+    text: str
+    start: int
+    end: int
+
+    @property
+    def keyword(self) -> str:
+        """Upper case for what may be a keyword, '' for anything else."""
+        return self.text.upper() if self.kind is TokenKind.WORD else ""
+
+
+_NEXT = re.compile(
+    r"""
+    (?P<space>\s+|\#[^\n]*|--(?=[\s\x00-\x1f]|\Z)[^\n]*)
+  | (?P<versioned>/\*(?P<mariadb>M?)!(?P<version>\d{5,6})?)
+  | (?P<comment>/\*)
+  | (?P<close>\*/)
+  | (?P<backtick>`(?:[^`]|``)*`)
+  | (?P<number>\d+\.\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|\d+[eE][+-]\d+)
+  | (?P<word>[0-9A-Za-z_$\u0080-\U0010ffff]+)
+  | (?P<quote>['"])
+  | (?P<symbol>:=|<=>|<<|>>|<=|>=|<>|!=|&&|\|\||->>?|.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_WORD = re.compile(r"[0-9A-Za-z_$\u0080-\U0010ffff]+")
+_NUMERIC = re.compile(r"\d+(?:[eE]\d+)?\Z|0x[0-9A-Fa-f]+\Z|0b[01]+\Z")
+_ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
+
+
+def scan(sql: str, session: SessionContext, server: Server) -> Iterator[Token]:
+    """Yield the tokens that ``server`` would read, and last one of kind END.
+
+    Comments are left out; of versioned ones the content is read when the server is of that flavour and version.
+    Raises UnreadableStatement for a quote or comment without an end.
+    """
+    at = 0
+    open_versioned = 0
+    previous: Token | None = None
+    while at < len(sql):
+        found = _NEXT.match(sql, at)
+        if found is None:  # cannot be: the last alternative takes any character
+            raise UnreadableStatement(f"nothing to read at character {at}")
+        kind, start, at = found.lastgroup, at, found.end()
+        after_dot = previous is not None and previous.text == "." and previous.kind is TokenKind.SYMBOL
+        if kind == "space":
+            continue
+        if kind == "versioned":
+            if _is_read(bool(found["mariadb"]), found["version"], server):
+                open_versioned += 1
+            else:
+                at = _comment_end(sql, at)
+            continue
+        if kind == "comment":
+            at = _plain_comment_end(sql, at)
+            continue
+        if kind == "close":
+            if open_versioned:
+                open_versioned -= 1
+                continue
+            at = start + 1
+            token = Token(TokenKind.SYMBOL, "*", start, at)
+        elif kind == "quote":
+            text, at = _quoted(sql, start, escapes=not session.no_backslash_escapes)
+            is_name = sql[start] == '"' and session.ansi_quotes
+            token = Token(TokenKind.QUOTED if is_name else TokenKind.STRING, text, start, at)
+        elif kind == "backtick":
+            token = Token(TokenKind.QUOTED, found[0][1:-1].replace("``", "`"), start, at)
+        elif kind == "number" and (after_dot or (found[0][0] == "." and _is_name(previous, start))):
+            # `db.1table` or `db.1`: after a dot stands a name, and this dot follows a name
+            if found[0][0] == ".":
+                at = start + 1
+                token = Token(TokenKind.SYMBOL, ".", start, at)
+            else:
+                name = _WORD.match(sql, start)
+                at = name.end() if name else at
+                token = Token(TokenKind.WORD, sql[start:at], start, at)
+        elif kind == "number":
+            token = Token(TokenKind.NUMBER, found[0], start, at)
+        elif kind == "word":
+            numeric = not after_dot and _NUMERIC.match(found[0])
+            token = Token(TokenKind.NUMBER if numeric else TokenKind.WORD, found[0], start, at)
+        else:
+            token = Token(TokenKind.SYMBOL, found[0], start, at)
+        previous = token
+        yield token
+    yield Token(TokenKind.END, "", len(sql), len(sql))
+
+
+def _is_name(token: Token | None, start: int) -> bool:
+    return token is not None and token.kind in (TokenKind.WORD, TokenKind.QUOTED) and token.end == start
+
+
+def _is_read(for_mariadb: bool, version: str | None, server: Server) -> bool:
+    if not server.is_mariadb:
+        return not for_mariadb and (version is None or int(version) <= server.version_number)
+    if version is None:
+        return True
+    # MariaDB leaves out what is for MySQL 5.7 and later, which it is not.
+    return int(version) <= server.version_number and (for_mariadb or not 50700 <= int(version) <= 99999)
+
+
+def _comment_end(sql: str, at: int) -> int:
+    """After the end of a versioned comment that is not read; plain comments may stand in it."""
+    depth = 1
+    while depth:
+        opened, closed = sql.find("/*", at), sql.find("*/", at)
+        if closed < 0:
+            raise UnreadableStatement("a comment has no end")
+        if 0 <= opened < closed:
+            depth, at = depth + 1, opened + 2
+        else:
+            depth, at = depth - 1, closed + 2
+    return at
+
+
+def _plain_comment_end(sql: str, at: int) -> int:
+    closed = sql.find("*/", at)
+    if closed < 0:
+        raise UnreadableStatement("a comment has no end")
+    return closed + 2
+
+
+def _quoted(sql: str, start: int, *, escapes: bool) -> tuple[str, int]:
+    """The value of the quoted text that begins at ``start``, and the place after it."""
+    quote = sql[start]
+    parts: list[str] = []
+    stop = re.compile(rf"[{quote}\\]" if escapes else quote)
+    at = start + 1
+    while found := stop.search(sql, at):
+        parts.append(sql[at : found.start()])
+        at = found.end()
+        if found[0] == "\\":
+            following = sql[at : at + 1]
+            parts.append(_ESCAPES.get(following, following))
+            at += 1
+        elif sql[at : at + 1] == quote:
+            parts.append(quote)
+            at += 1
+        else:
+            return "".join(parts), at
+    raise UnreadableStatement(f"a quoted text that begins at character {start} has no end")

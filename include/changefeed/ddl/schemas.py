@@ -1,0 +1,233 @@
+"""All databases and tables of a server at one place of its binlog, moved forward by each definition statement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from changefeed.ddl.changes import (
+    AlterDatabase,
+    AlterTable,
+    Change,
+    CreateDatabase,
+    CreateSequence,
+    CreateTable,
+    CreateTableLike,
+    DropDatabase,
+    DropTables,
+    PartitionToTable,
+    RenameTables,
+    RenameTo,
+    TableToPartition,
+    UnreadChange,
+)
+from changefeed.ddl.names import TableName
+from changefeed.ddl.session import Server, SessionContext
+from changefeed.ddl.statement import DdlStatement, read_statement
+from changefeed.ddl.table import (
+    ContradictionError,
+    Surroundings,
+    Table,
+    UnknownTable,
+    altered_table,
+    created_table,
+)
+from changefeed.errors import SchemaError
+from changefeed.schema import Column, TableSchema
+
+Entry = Table | UnknownTable
+
+_SEQUENCE = tuple(
+    Column(name, data_type, unsigned)
+    for name, data_type, unsigned in (
+        ("next_not_cached_value", "bigint", False),
+        ("minimum_value", "bigint", False),
+        ("maximum_value", "bigint", False),
+        ("start_value", "bigint", False),
+        ("increment", "bigint", False),
+        ("cache_size", "bigint", True),
+        ("cycle_option", "tinyint", True),
+        ("cycle_count", "bigint", False),
+    )
+)
+
+
+@dataclass(frozen=True)
+class Schemas:
+    """Databases with their default collations, and tables; a value: each change makes a new one.
+
+    A table that is not in ``tables`` does not exist, or is a view. One whose columns are not known stands there as an
+    UnknownTable, so that only its own rows stop a run.
+    """
+
+    server: Server = field(default_factory=Server)
+    databases: Mapping[str, str] = field(default_factory=dict)
+    tables: Mapping[TableName, Entry] = field(default_factory=dict)
+
+    # --- asking
+
+    def entry(self, database: str, table: str) -> Entry | None:
+        return self.tables.get(self._name(database, table))
+
+    def lookup(self, database: str, table: str) -> TableSchema | None:
+        """The columns of the table's rows, None where there is no such table: a `SchemaLookup` of `changefeed.reader`.
+
+        Raises SchemaError where the table is there and its columns are not known.
+        """
+        entry = self.entry(database, table)
+        if isinstance(entry, UnknownTable):
+            raise SchemaError(
+                f"the columns of {entry.name} are wanted to read its rows (binlog_row_metadata is not FULL), and are "
+                f"not known: {entry.problem}. Learn them again from the server with `changefeed schema PIPELINE "
+                f"--relearn {database}.{table}`, or set binlog_row_metadata=FULL."
+            )
+        return entry.schema if entry else None
+
+    # --- learning from the server
+
+    def with_database(self, name: str, collation: str) -> Schemas:
+        """As the server lists it in `information_schema.schemata`."""
+        return replace(self, databases={**self.databases, self.server.table_name(name): collation})
+
+    def with_table(self, table: Table) -> Schemas:
+        """As the server lists it in `information_schema.tables` and `.columns`; takes the place of what was known."""
+        return self._with({self._name(table.schema.database, table.schema.table): table})
+
+    # --- moving forward
+
+    def apply(self, statement: DdlStatement) -> Schemas:
+        """The schemas after ``statement``; the same object where it changes none.
+
+        Raises nothing: a table whose definition cannot be followed becomes an UnknownTable that says why.
+        """
+        return self if statement.change is None else self._changed(statement.change, statement)
+
+    def apply_sql(self, sql: str, session: SessionContext | None = None) -> Schemas:
+        """`apply` of the statement that is read from ``sql`` for this server."""
+        return self.apply(read_statement(sql, session, self.server))
+
+    def _changed(self, change: Change, statement: DdlStatement) -> Schemas:
+        session = statement.session
+        match change:
+            case CreateTable():
+                return self._created(change, statement)
+            case CreateTableLike(name=name, like=like, if_not_exists=if_not_exists):
+                if if_not_exists and name in self.tables:
+                    return self
+                model = self.tables.get(like)
+                return self._with(
+                    {name: model.named(name) if model else _unknown(name, f"{like} is not known", statement)}
+                )
+            case CreateSequence(name=name, if_not_exists=if_not_exists):
+                if if_not_exists and name in self.tables:
+                    return self
+                return self._with({name: Table(TableSchema(*name, _SEQUENCE), self._collation_of(name.database))})
+            case AlterTable():
+                return self._altered(change, statement)
+            case DropTables(names=names):
+                return self._without(*names)
+            case RenameTables(names=pairs):
+                schemas = self
+                for old, new in pairs:
+                    schemas = schemas._renamed(old, new)
+                return schemas
+            case CreateDatabase(name=name, charset=charset, if_not_exists=if_not_exists, replace=replaced):
+                if if_not_exists and name in self.databases:
+                    return self
+                inherited = self._server_collation(session)
+                collation = charset.collation_over(inherited, inherited, self.server, session)
+                schemas = self._without_database(name) if replaced else self
+                return replace(schemas, databases={**schemas.databases, name: collation})
+            case AlterDatabase(name=name, charset=charset):
+                default = self._server_collation(session)
+                collation = charset.collation_over(self._collation_of(name), default, self.server, session)
+                return replace(self, databases={**self.databases, name: collation})
+            case DropDatabase(name=name):
+                return self._without_database(name)
+            case UnreadChange(names=names, problem=problem):
+                return self._with({name: _unknown(name, problem, statement) for name in names})
+        return self
+
+    def _created(self, change: CreateTable, statement: DdlStatement) -> Schemas:
+        name = change.name
+        if change.if_not_exists and name in self.tables:
+            return self
+        entry: Entry
+        if change.select:
+            entry = _unknown(name, "its columns come from a SELECT", statement)
+        else:
+            try:
+                entry = created_table(change, self._around(name.database, statement.session))
+            except ContradictionError as error:
+                entry = _unknown(name, str(error), statement)
+        return self._with({name: entry})
+
+    def _altered(self, change: AlterTable, statement: DdlStatement) -> Schemas:
+        before = self.tables.get(change.name)
+        if before is None:  # a view, a temporary table, or a table that was never known
+            return self
+        after: Entry = before
+        if isinstance(before, Table):
+            try:
+                after = altered_table(before, change.actions, self._around(change.name.database, statement.session))
+            except ContradictionError as error:
+                after = _unknown(change.name, str(error), statement)
+        schemas = self._with({change.name: after})
+        for action in change.actions:
+            match action:
+                case RenameTo(name=name):
+                    schemas = schemas._renamed(change.name, name)
+                case PartitionToTable(name=name):
+                    schemas = schemas._with({name: after.named(name)})
+                case TableToPartition(name=name):
+                    schemas = schemas._without(name)
+        return schemas
+
+    # --- parts
+
+    def _name(self, database: str, table: str) -> TableName:
+        return TableName(self.server.table_name(database), self.server.table_name(table))
+
+    def _server_collation(self, session: SessionContext) -> str:
+        return session.collation_server or self.server.collation
+
+    def _collation_of(self, database: str) -> str:
+        return self.databases.get(database, self.server.collation)
+
+    def _around(self, database: str, session: SessionContext) -> Surroundings:
+        own = self._collation_of(database)
+        # What DEFAULT stands for is the table's database in MariaDB, the session's in MySQL.
+        default = own if self.server.is_mariadb else self._collation_of(session.database)
+        return Surroundings(own, default, self.server, session)
+
+    def _with(self, entries: Mapping[TableName, Entry]) -> Schemas:
+        return replace(self, tables={**self.tables, **entries})
+
+    def _without(self, *names: TableName) -> Schemas:
+        left = dict(self.tables)
+        for name in names:
+            left.pop(name, None)
+        return replace(self, tables=left)
+
+    def _without_database(self, database: str) -> Schemas:
+        databases = {name: collation for name, collation in self.databases.items() if name != database}
+        tables = {name: entry for name, entry in self.tables.items() if name.database != database}
+        return replace(self, databases=databases, tables=tables)
+
+    def _renamed(self, old: TableName, new: TableName) -> Schemas:
+        entry = self.tables.get(old)
+        return self._without(old)._with({new: entry.named(new)}) if entry else self
+
+    def differences(self, other: Schemas) -> Iterator[tuple[TableName, Entry | None]]:
+        """Tables that ``other`` has otherwise than this, with what it has; None for those that it has not."""
+        for name in {*self.tables, *other.tables}:
+            if self.tables.get(name) is not other.tables.get(name) and self.tables.get(name) != other.tables.get(name):
+                yield name, other.tables.get(name)
+
+
+_SHOWN = 300
+
+
+def _unknown(name: TableName, problem: str, statement: DdlStatement) -> UnknownTable:
+    sql = statement.sql if len(statement.sql) <= _SHOWN else statement.sql[:_SHOWN] + " …"
+    return UnknownTable(name, f"after {sql!r}, {problem}")

@@ -1,0 +1,157 @@
+"""A statement of the binlog: its kind, the tables it touches, and what it changes about them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import islice
+
+from changefeed.ddl.changes import (
+    AlterTable,
+    Change,
+    CreateSequence,
+    CreateTable,
+    CreateTableLike,
+    DropTables,
+    PartitionToTable,
+    RenameTables,
+    RenameTo,
+    TableToPartition,
+    TruncateTable,
+    UnreadChange,
+)
+from changefeed.ddl.cursor import Cursor
+from changefeed.ddl.definitions import FIRST_WORDS, read_definition
+from changefeed.ddl.names import TableName
+from changefeed.ddl.row_changes import written_tables
+from changefeed.ddl.scanner import Token, UnreadableStatement, scan
+from changefeed.ddl.session import Server, SessionContext
+
+
+class Kind(StrEnum):
+    """What a statement means to a reader of rows."""
+
+    ROWS = "rows"
+    """Changes rows in statement format: no row event tells which."""
+    DEFINITION = "definition"
+    """Changes tables or databases: the schema moves forward."""
+    TRUNCATE = "truncate"
+    """Empties a table; its columns stay."""
+    TRANSACTION = "transaction"
+    """BEGIN, COMMIT, ROLLBACK, SAVEPOINT, XA."""
+    HARMLESS = "harmless"
+    """Changes neither rows nor columns: GRANT, ANALYZE, CREATE VIEW, temporary tables, a comment."""
+    UNREADABLE = "unreadable"
+    """Begins with no word that is known here."""
+
+
+@dataclass(frozen=True)
+class DdlStatement:
+    """A statement with its session, and what was read from it.
+
+    ``tables`` are those it touches: for ROWS the ones it writes, () where they cannot be told; for a definition all
+    that it names, old and new. ``change`` is None unless the schema may move; where its effect is not known it is an
+    UnreadChange, and ``problem`` says why.
+    """
+
+    sql: str
+    session: SessionContext
+    kind: Kind
+    tables: tuple[TableName, ...] = ()
+    change: Change | None = None
+
+    @property
+    def problem(self) -> str:
+        """Why the effect is not known, or ''."""
+        return self.change.problem if isinstance(self.change, UnreadChange) else ""
+
+
+_TRANSACTION = frozenset({"BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "START", "XA"})
+_ROWS = frozenset({"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH", "CALL", "DO", "SELECT", "VALUES", "TABLE"})
+_HARMLESS = frozenset(
+    {
+        *("GRANT", "REVOKE", "SET", "USE", "FLUSH", "ANALYZE", "OPTIMIZE", "REPAIR", "CHECK", "CHECKSUM", "CACHE"),
+        *("RESET", "PURGE", "CHANGE", "STOP", "INSTALL", "UNINSTALL", "HANDLER", "LOCK", "UNLOCK", "SHOW", "DESCRIBE"),
+        *("DESC", "EXPLAIN", "HELP", "KILL", "SHUTDOWN", "RESTART", "CLONE", "BINLOG", "SIGNAL", "RESIGNAL", "GET"),
+        *("PREPARE", "EXECUTE", "DEALLOCATE", "BACKUP", "IMPORT"),
+    }
+)
+
+
+def read_statement(sql: str, session: SessionContext | None = None, server: Server | None = None) -> DdlStatement:
+    """Read a statement as ``server`` ran it in ``session``. Raises nothing: what cannot be read says so."""
+    session, server = session or SessionContext(), server or Server()
+    first = _first_words(sql, session, server)
+    keyword = first[0].keyword if first else ""
+    if keyword == "SET" and len(first) > 1 and first[1].keyword == "STATEMENT":
+        return _set_statement(sql, session, server)
+    if not keyword:
+        return DdlStatement(sql, session, Kind.UNREADABLE if first and first[0].text else Kind.HARMLESS)
+    if keyword in FIRST_WORDS:
+        return _definition(sql, session, Cursor(sql, session, server))
+    if keyword in _TRANSACTION:
+        return DdlStatement(sql, session, Kind.TRANSACTION)
+    if keyword in _ROWS:
+        tables = _written(sql, session, server)
+        return DdlStatement(sql, session, Kind.ROWS, tables)
+    return DdlStatement(sql, session, Kind.HARMLESS if keyword in _HARMLESS else Kind.UNREADABLE)
+
+
+def _first_words(sql: str, session: SessionContext, server: Server) -> list[Token]:
+    try:
+        return list(islice(scan(sql, session, server), 2))
+    except UnreadableStatement:
+        return []
+
+
+_HEAD = re.compile(r"\A.{0,4000}", re.DOTALL)
+
+
+def _written(sql: str, session: SessionContext, server: Server) -> tuple[TableName, ...]:
+    """INSERT, REPLACE and LOAD name their table in the first words: the megabytes after them are not scanned."""
+    head = Cursor(_HEAD.match(sql)[0], session, server)  # type: ignore[index]  # matches any text
+    if head.is_one_of("INSERT", "REPLACE", "LOAD") and (tables := written_tables(head)):
+        return tables
+    return written_tables(Cursor(sql, session, server))
+
+
+def _set_statement(sql: str, session: SessionContext, server: Server) -> DdlStatement:
+    """MariaDB's `SET STATEMENT variable=value, … FOR statement`: what counts is the statement."""
+    cursor = Cursor(sql, session, server)
+    try:
+        while not cursor.one_of("FOR"):
+            if cursor.is_symbol("("):
+                cursor.parentheses()
+            else:
+                cursor.advance()
+    except UnreadableStatement:
+        return DdlStatement(sql, session, Kind.UNREADABLE)
+    inner = read_statement(sql[cursor.token.start :], session, server)
+    return DdlStatement(sql, session, inner.kind, inner.tables, inner.change)
+
+
+def _definition(sql: str, session: SessionContext, cursor: Cursor) -> DdlStatement:
+    change = read_definition(cursor)
+    if change is None or (isinstance(change, UnreadChange) and not change.names):
+        return DdlStatement(sql, session, Kind.HARMLESS)
+    if isinstance(change, TruncateTable):
+        return DdlStatement(sql, session, Kind.TRUNCATE, (change.name,), change)
+    return DdlStatement(sql, session, Kind.DEFINITION, touched_tables(change), change)
+
+
+def touched_tables(change: Change) -> tuple[TableName, ...]:
+    """Tables that a change names: those it makes, alters or removes, and both names of a rename."""
+    match change:
+        case CreateTable(name=name) | CreateTableLike(name=name) | CreateSequence(name=name) | TruncateTable(name=name):
+            return (name,)
+        case AlterTable(name=name, actions=actions):
+            others = [
+                action.name for action in actions if isinstance(action, RenameTo | PartitionToTable | TableToPartition)
+            ]
+            return tuple(dict.fromkeys((name, *others)))
+        case DropTables(names=names) | UnreadChange(names=names):
+            return names
+        case RenameTables(names=pairs):
+            return tuple(dict.fromkeys(name for pair in pairs for name in pair))
+    return ()
