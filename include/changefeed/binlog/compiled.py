@@ -36,12 +36,15 @@ _OF_KERNELS = re.compile(
 )
 """What a source has that kernels are made of."""
 
+_FLAGS = {"nogil": True, "_nrt": False}
+"""Without numba's reference counts: they took as long as all decoding. So a kernel may not create an array."""
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def inline(function: Function) -> Function:
     """Compile ``function`` for callers inside kernels; typed by each caller, never cached by itself."""
-    return cast(Function, njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function))
+    return cast(Function, njit(**_FLAGS, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function))
 
 
 def entry(signature: str) -> Callable[[Function], Function]:
@@ -53,7 +56,7 @@ def entry(signature: str) -> Callable[[Function], Function]:
         before = config.CACHE_DIR
         config.CACHE_DIR = str(cache_folder())
         try:
-            return cast(Function, njit(signature, nogil=True, cache=True)(function))
+            return cast(Function, njit(signature, cache=True, **_FLAGS)(function))
         finally:
             config.CACHE_DIR = before
 

@@ -483,6 +483,7 @@ class SliceDecoder:
             self._texts[layout.GTID_TEXT : layout.GTID_TEXT + int(state[layout.GTID_SIZE])].tobytes().decode(),
             query.database,
             query.sql,
+            query.variables.hex(),
         )
         self.statements.append(statement)
         self.decoder.nameless.clear()

@@ -23,7 +23,7 @@ PENDING_BYTES = 64 << 20
 
 @entry(
     "void(int64, uint8[::1], int64[::1], int64[::1], int64[::1], uint32[::1], uint8[::1], int64[::1], int64[::1],"
-    " uint8[::1], int64[::1], int64[::1], uint32[::1], uint8[::1])"
+    " int64[::1], int64[::1], uint8[::1], int64[::1], int64[::1], uint32[::1], uint8[::1])"
 )
 def scatter(
     count: int,
@@ -35,6 +35,8 @@ def scatter(
     nulls: Bytes,
     firsts: Words,
     begins: Words,
+    next_message: Words,
+    next_byte: Words,
     sorted_data: Bytes,
     sorted_positions: Words,
     sorted_sequences: Words,
@@ -44,7 +46,7 @@ def scatter(
     """Sort ``count`` messages by group, keeping their order within each.
 
     ``firsts`` and ``begins`` (one longer than there are groups, zeros) become the first message and the first byte of
-    each group; ends count from their group's first byte.
+    each group; ends count from their group's first byte. ``next_message`` and ``next_byte`` are scratch of that size.
     """
     number_of_groups = firsts.shape[0] - 1
     begin = 0
@@ -56,8 +58,9 @@ def scatter(
     for group in range(number_of_groups):
         firsts[group + 1] += firsts[group]
         begins[group + 1] += begins[group]
-    next_message = firsts.copy()
-    next_byte = begins.copy()
+    for group in range(number_of_groups + 1):
+        next_message[group] = firsts[group]
+        next_byte[group] = begins[group]
     begin = 0
     for index in range(count):
         group = groups[index]
@@ -145,6 +148,8 @@ class Grouper:
             nulls,
             firsts,
             begins,
+            np.empty_like(firsts),
+            np.empty_like(begins),
             sorted_data,
             sorted_positions,
             sorted_sequences,

@@ -146,7 +146,15 @@ class _Scout:
             self._opened = self._cuttable = False
         elif what not in _FRAMING:
             self._statements.append(
-                Statement(self._piece.file, self._position, seconds, self._gtid, query.database, query.sql)
+                Statement(
+                    self._piece.file,
+                    self._position,
+                    seconds,
+                    self._gtid,
+                    query.database,
+                    query.sql,
+                    query.variables.hex(),
+                )
             )
 
     def _cut(self, gtid: str) -> None:

@@ -64,6 +64,8 @@ class Query:
 
     database: str
     sql: str
+    variables: bytes = b""
+    """Status variables: sql_mode, charsets and the like of the session."""
 
     @property
     def kind(self) -> StatementKind:
@@ -82,13 +84,14 @@ class Query:
         variables_size = fields.number(2)
         if load:
             fields.take(13)
-        charset = _charset_of(fields.take(variables_size))
+        variables = fields.take(variables_size)
+        charset = _charset_of(variables)
         database = fields.take(database_size).decode("utf-8", "replace")
         fields.take(1)
         text = fields.take(fields.left)
         if compressed:
             text = inflate(text)
-        return cls(database, charsets.decoder_of(charset)(text))
+        return cls(database, charsets.decoder_of(charset)(text), variables)
 
 
 def kind_of(sql: str) -> StatementKind:

@@ -206,10 +206,9 @@ def _column(type_code: int, metadata: Fields) -> MapColumn:
             raise DamagedEvent(f"a TABLE_MAP has a BIT({bits})")
         return MapColumn(type_code, bits, False)
     # STRING: the real type, with two inverted bits of a length over 255 hidden in it.
-    if first & 0x30 != 0x30:
-        return MapColumn(first | 0x30, second | ((first & 0x30) ^ 0x30) << 4, False)
-    if first in (ColumnType.ENUM, ColumnType.SET, ColumnType.STRING, ColumnType.VAR_STRING):
-        return MapColumn(first, second, False)
+    real, length = first | 0x30, second | ((first & 0x30) ^ 0x30) << 4
+    if real in (ColumnType.ENUM, ColumnType.SET, ColumnType.STRING, ColumnType.VAR_STRING):
+        return MapColumn(real, length, False)
     raise DamagedEvent(f"a TABLE_MAP has a STRING column of real type {first}")
 
 

@@ -1,0 +1,124 @@
+"""Feeds damaged binlogs to the kernel: `python -m integration.decode_fuzz CORPUS CASES SEED` in a process of its own.
+
+Run with NUMBA_BOUNDSCHECK=1, each raw read or write outside of an array raises IndexError; run with NUMBA_DISABLE_JIT=1
+the same code is plain Python. The one thing that may come out besides messages is BinlogFormatError or SchemaError.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+import sys
+import time
+from pathlib import Path
+
+from changefeed.binlog.decoder import KernelDecoder
+from changefeed.binlog.framing import HEADER, HEADER_SIZE
+from changefeed.coordinates import FIRST_POSITION
+from changefeed.errors import BinlogFormatError, SchemaError
+from changefeed.formats.debezium import DebeziumFormat
+from changefeed.formats.template import ValueStyle
+from changefeed.reader import Route
+from changefeed.window import Slice
+
+_STYLES = (
+    ValueStyle(),
+    ValueStyle("double", "epoch", "hex", "string", "inline"),
+    ValueStyle("precise", "epoch", "base64", "number", "text"),
+)
+
+
+def without_checksums(data: bytes) -> list[bytes]:
+    """A file's events with no checksum, as a server with binlog_checksum=NONE writes them: or each damage would be seen."""
+    events, at = [], FIRST_POSITION
+    while at + HEADER_SIZE <= len(data):
+        seconds, kind, server_id, size, _, flags = HEADER.unpack_from(data, at)
+        event = data[at : at + size]
+        if kind == 15:
+            event = event[:-5] + b"\0" + event[-4:]
+        else:
+            event = HEADER.pack(seconds, kind, server_id, size - 4, 0, flags) + event[HEADER_SIZE:-4]
+        events.append(event)
+        at += size
+    return events
+
+
+def damaged(events: list[bytes], rng: random.Random) -> bytes:
+    """The events with one to three of them flipped, cut, lengthened, doubled, dropped or made up."""
+    events = list(events)
+    for _ in range(rng.randint(1, 3)):
+        place = rng.randrange(1, len(events))
+        event = bytearray(events[place])
+        body = len(event) - HEADER_SIZE
+        match rng.randrange(9):
+            case 0 | 1 | 2:
+                for _ in range(rng.choice([1, 1, 2, 8])):
+                    if body > 0:
+                        event[HEADER_SIZE + rng.randrange(body)] ^= 1 << rng.randrange(8)
+            case 3:
+                if body > 0:
+                    event[HEADER_SIZE + rng.randrange(body)] = rng.choice(
+                        [0, 1, 127, 128, 250, 251, 252, 253, 254, 255]
+                    )
+            case 4:
+                del event[rng.randrange(HEADER_SIZE, len(event) + 1) :]
+            case 5:
+                at = rng.randrange(HEADER_SIZE, len(event) + 1)
+                event[at:at] = rng.randbytes(rng.choice([1, 2, 8, 300]))
+            case 6:
+                at = rng.randrange(HEADER_SIZE, len(event) + 1)
+                del event[at : at + rng.randint(1, 16)]
+            case 7:
+                event[4] = rng.choice(
+                    [2, 15, 16, 19, 29, 30, 31, 32, 33, 34, 36, 38, 39, 40, 42, 162, 165, 169, rng.randrange(256)]
+                )
+            case _:
+                event = bytearray(event[:HEADER_SIZE] + rng.randbytes(rng.randrange(200)))
+        if rng.random() < 0.95:
+            struct.pack_into("<I", event, 9, len(event))
+        if rng.random() < 0.05:
+            del events[place]
+        else:
+            events[place : place + 1] = [bytes(event)] * (2 if rng.random() < 0.05 else 1)
+        if len(events) < 2:
+            break
+    return b"".join(events)
+
+
+def fuzz(files: list[list[bytes]], cases: int, seed: str, seconds: float = 1e9) -> tuple[int, int]:
+    """Run ``cases``; how many were run, and how many of them were refused."""
+    refused = 0
+    decoder = None
+    begun = time.monotonic()
+    for case in range(cases):
+        if time.monotonic() - begun > seconds:
+            return case, refused
+        rng = random.Random(f"{seed}:{case}")
+        if decoder is None or case % 500 == 0:
+            style = _STYLES[case // 500 % len(_STYLES)]
+            decoder = KernelDecoder(
+                lambda _database, table: Route(table, 3) if table != "skipped" else None,
+                lambda _database, _table: None,
+                DebeziumFormat("fuzz", 0, style),
+                "uuid",
+            )
+        data = damaged(rng.choice(files), rng)
+        chunk = rng.choice([len(data), 100, 4096])
+        chunks = [data[at : at + chunk] for at in range(0, len(data), chunk)]
+        try:
+            for _ in decoder.decode(chunks, Slice(0, "b.000001", FIRST_POSITION, FIRST_POSITION + len(data))):
+                pass
+        except (BinlogFormatError, SchemaError) as error:
+            refused += 1
+            if "b.000001:" not in str(error):
+                raise AssertionError(f"case {case}: no coordinates in {error}") from error
+        except BaseException:
+            print(f"case {case} of seed {seed!r}", file=sys.stderr)
+            raise
+    return cases, refused
+
+
+if __name__ == "__main__":
+    corpus = [without_checksums(path.read_bytes()) for path in sorted(Path(sys.argv[1]).iterdir())]
+    ran, refused = fuzz(corpus, int(sys.argv[2]), sys.argv[3], float(sys.argv[4]) if len(sys.argv) > 4 else 1e9)
+    print(f"{ran} cases, {refused} refused")

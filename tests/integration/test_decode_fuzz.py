@@ -1,0 +1,109 @@
+"""Damaged binlogs are refused with coordinates: no crash, no hang, no read or write outside."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from devstack.mariadb import MariadbServer
+from devstack.sql_server import SqlServer
+from integration.random_tables import random_table
+
+ROOT = Path(__file__).parents[2]
+CASES = int(os.environ.get("CHANGEFEED_FUZZ_CASES", "100000"))
+SLOW_CASES = max(200, CASES // 200)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """Small files of both servers: all column types, plain, compressed, minimal, partial and prepared transactions."""
+    folder = tmp_path_factory.mktemp("corpus")
+    for kind in ("mysql_server", "mariadb_server"):
+        server: SqlServer = request.getfixturevalue(kind)
+        mariadb = isinstance(server, MariadbServer)
+        with server.connect() as connection, connection.cursor() as cursor:
+            cursor.execute("CREATE DATABASE IF NOT EXISTS fuzz")
+            cursor.execute("USE fuzz")
+            cursor.execute("SET sql_mode = ''")
+            for number in range(14):
+                rng = random.Random(number)
+                table = random_table(rng, "fuzz", f"t{number}", mariadb)
+                cursor.execute("FLUSH BINARY LOGS")
+                cursor.execute("SHOW MASTER STATUS" if mariadb else "SHOW BINARY LOG STATUS")
+                name = cursor.fetchone()[0]
+                cursor.execute(table.create())
+                for setting in _settings(number, mariadb):
+                    cursor.execute(setting)
+                for row in range(3):
+                    cursor.execute(f"INSERT INTO {table.qualified} VALUES ({row}, {', '.join(table.literals(rng))})")
+                cursor.execute(f"UPDATE {table.qualified} SET id = id + 10")
+                if number == 5 and not mariadb:
+                    cursor.execute("CREATE TABLE p (id INT PRIMARY KEY, j JSON)")
+                    cursor.execute("""INSERT INTO p VALUES (1, '{"a": [1, 2, {"b": "long long long long"}]}')""")
+                    cursor.execute("UPDATE p SET j = JSON_SET(j, '$.a[2].b', 'short', '$.c', 1.5)")
+                if number == 6:
+                    for statement in (
+                        "XA START 'x'",
+                        "DELETE FROM t6",
+                        "XA END 'x'",
+                        "XA PREPARE 'x'",
+                        "XA COMMIT 'x'",
+                    ):
+                        cursor.execute(statement)
+                cursor.execute("FLUSH BINARY LOGS")
+                shutil.copy(server.data / name, folder / f"{kind}-{number}")
+            if mariadb:
+                cursor.execute("SET GLOBAL log_bin_compress = OFF")
+    return folder
+
+
+def _settings(number: int, mariadb: bool) -> list[str]:
+    settings = [f"SET binlog_row_image = {('FULL', 'MINIMAL', 'NOBLOB', 'FULL')[number % 4]}"]
+    if mariadb:
+        return [*settings, f"SET GLOBAL log_bin_compress = {int(number % 3 == 1)}, log_bin_compress_min_len = 10"]
+    settings.append(f"SET binlog_transaction_compression = {int(number % 5 == 1)}")
+    settings.append(f"SET binlog_row_value_options = '{'PARTIAL_JSON' if number == 5 else ''}'")
+    return [*settings, f"SET binlog_rows_query_log_events = {int(number % 2)}"]
+
+
+def _fuzz(corpus: Path, cases: int, seconds: int, **environment: str) -> str:
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-m",
+        "integration.decode_fuzz",
+        str(corpus),
+        str(cases),
+        "seed",
+        str(seconds),
+    ]
+    paths = f"{ROOT / 'include'}{os.pathsep}{ROOT / 'tests'}"
+    done = subprocess.run(
+        command,
+        env={**os.environ, "PYTHONPATH": paths, **environment},
+        capture_output=True,
+        text=True,
+        timeout=seconds + 600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout
+
+
+@pytest.mark.timeout(1500)
+def test_damaged_binlogs_are_refused_with_bounds_checks_on(corpus: Path) -> None:
+    told = _fuzz(corpus, CASES, 600, NUMBA_BOUNDSCHECK="1")
+    assert told.startswith(f"{CASES} cases"), told
+
+
+@pytest.mark.timeout(900)
+def test_damaged_binlogs_are_refused_with_the_jit_off(corpus: Path) -> None:
+    told = _fuzz(corpus, SLOW_CASES, 300, NUMBA_DISABLE_JIT="1")
+    assert told.startswith(f"{SLOW_CASES} cases"), told
