@@ -30,9 +30,10 @@ class Checkpoint:
     committed_at_ms: int
 
     @classmethod
-    def after(cls, window: Window, committed_at_ms: int) -> Checkpoint:
-        """The checkpoint that commits ``window``."""
-        return cls(window.pipeline, window.number, window.server_uuid, window.head, window.head_gtids, committed_at_ms)
+    def after(cls, window: Window, committed_at_ms: int, gtids: str | None = None) -> Checkpoint:
+        """The checkpoint that commits ``window``; ``gtids`` are those of its manifest, which are exact."""
+        found = window.head_gtids if gtids is None else gtids
+        return cls(window.pipeline, window.number, window.server_uuid, window.head, found, committed_at_ms)
 
     def to_text(self) -> str:
         """One JSON object, as a store keeps it."""

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from changefeed.errors import AccountingError
+from changefeed.gtid import GtidSet
 from changefeed.reader import SliceReport
 from changefeed.window import Slice, Window
 
@@ -24,16 +25,22 @@ class TopicPartitionReceipt:
     dead_letters: int
     first_offset: int | None
     last_offset: int | None
+    skipped: int = 0
+    """Messages that the old server's binlog had brought before a failover."""
 
     @property
     def delivered(self) -> int:
         """Messages that are in Kafka now, whichever attempt brought them; dead letters among them."""
-        return self.messages + self.already_there + self.dead_letters
+        return self.messages + self.already_there + self.dead_letters + self.skipped
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """A sealed window. ``rows`` counts row changes by "database.table" and op; ``seconds`` by phase."""
+    """A sealed window. ``rows`` counts row changes by "database.table" and op; ``seconds`` by phase.
+
+    ``gtids`` are those of everything before the window's head: what was there at its start, and what was read. The
+    server's own word (``head_gtids``) is read a moment before the head, and may lack the last transactions.
+    """
 
     window: Window
     size_bytes: int
@@ -43,6 +50,12 @@ class Manifest:
     skipped_rows: int
     topics: tuple[TopicPartitionReceipt, ...]
     seconds: dict[str, float] = field(default_factory=dict)
+    gtids: str = ""
+
+    @property
+    def dead_letters(self) -> int:
+        """Dead letters that the sealing run wrote."""
+        return sum(receipt.dead_letters for receipt in self.topics)
 
     @property
     def row_count(self) -> int:
@@ -73,12 +86,16 @@ def account(
     decoded: dict[tuple[str, int], int],
     receipts: Sequence[TopicPartitionReceipt],
     seconds: dict[str, float],
+    purged: str | None = None,
 ) -> Manifest:
     """The manifest of a window whose every byte and message is accounted for.
 
     ``decoded`` is how many messages the slices made for each topic-partition. Raises AccountingError, and thereby
     keeps the checkpoint where it is, when slices are missing, read more or less than their bytes, or when a
     topic-partition did not get exactly its messages.
+
+    ``purged`` is the server's gtid_purged ('' without one), None where GTIDs are not to be compared: then it is also
+    an error when the server's GTID set moved by transactions that none of the slices held.
     """
     by_slice = {report.slice: report for report in reports}
     for piece in slices:
@@ -99,6 +116,10 @@ def account(
                 f"topic {place[0]!r} partition {place[1]}: {decoded.get(place, 0)} messages were decoded and "
                 f"{given.get(place, 0)} published. The window is not committed."
             )
+    read = [GtidSet.parse(report.gtids) for report in reports]
+    gtids = GtidSet.parse(window.start_gtids).union(*read)
+    if purged is not None and window.start_gtids:
+        _check_gtids(window, gtids.union(GtidSet.parse(purged)))
     return Manifest(
         window=window,
         size_bytes=sum(report.size_bytes for report in reports),
@@ -108,7 +129,23 @@ def account(
         skipped_rows=sum(report.skipped_rows for report in reports),
         topics=tuple(sorted(receipts, key=lambda receipt: (receipt.topic, receipt.partition))),
         seconds=seconds,
+        gtids=str(gtids.union(GtidSet.parse(window.head_gtids))),
     )
+
+
+def _check_gtids(window: Window, accounted: GtidSet) -> None:
+    """What the server had executed at the head was there at the start, or was read, or was never in its binlog.
+
+    Not the other way round: the server tells its GTIDs a moment before its head.
+    """
+    missing = GtidSet.parse(window.head_gtids).subtract(accounted)
+    if missing:
+        raise AccountingError(
+            f"window {window.number} ({window.start} to {window.head}) should hold transactions {missing}, by the "
+            "server's GTID sets at both ends, and its binlog does not: they were applied without being logged "
+            "(log_replica_updates or log_bin off?), or the binlog was changed. The window is not committed. Find out "
+            "where they went; to go on without them, seek the pipeline to latest."
+        )
 
 
 def _rows(reports: Sequence[SliceReport]) -> dict[str, dict[str, int]]:

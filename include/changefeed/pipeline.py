@@ -25,6 +25,8 @@ class SourceSettings(Section):
     """Connection id of the MySQL or MariaDB server."""
     server_ids: str = "64000-64063"
     """Range of server_ids that the pipeline's readers use; no other replica of the source may use them."""
+    on_statement: Literal["fail", "skip"] = "fail"
+    """What a change in statement format does, whose rows the binlog does not hold: stop the run, or be left out."""
 
     @field_validator("server_ids")
     @classmethod
@@ -47,6 +49,8 @@ class KafkaSettings(Section):
     """A Kafka transaction is closed after so many records, or after `transaction_seconds`."""
     transaction_seconds: Positive = 20
     on_bad_record: Literal["fail", "dead_letter"] = "fail"
+    lease_seconds: Positive = 15
+    """A run that gave no sign of life for so long counts as dead, and the next one takes over."""
 
 
 class TableSettings(Section):

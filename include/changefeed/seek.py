@@ -73,6 +73,8 @@ class SeekRecord:
     to_gtids: str
     skipped_bytes: int
     repeated_bytes: int
+    server_uuid: str = ""
+    """The server whose coordinates ``to`` are."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from changefeed.coordinates import FIRST_POSITION, BinlogCoordinates
 from changefeed.errors import BinlogGoneError
+from changefeed.failover import Failover
 
 
 @dataclass(frozen=True)
@@ -33,14 +35,16 @@ class Window:
     start_gtids: str
     head_gtids: str
     frozen_at_ms: int
+    failover: Failover | None = None
+    """Set when ``start`` was found by GTID set, on another server than the checkpoint's."""
 
     @property
     def is_empty(self) -> bool:
         return self.start == self.head
 
-    def to_json(self) -> dict[str, str | int]:
+    def to_json(self) -> dict[str, Any]:
         """Plain values for an XCom, an argument or a manifest; `from_json` reads them back."""
-        return {
+        values: dict[str, Any] = {
             "pipeline": self.pipeline,
             "number": self.number,
             "server_uuid": self.server_uuid,
@@ -50,9 +54,10 @@ class Window:
             "head_gtids": self.head_gtids,
             "frozen_at_ms": self.frozen_at_ms,
         }
+        return values | ({"failover": self.failover.to_json()} if self.failover else {})
 
     @classmethod
-    def from_json(cls, values: dict[str, str | int]) -> Window:
+    def from_json(cls, values: dict[str, Any]) -> Window:
         return cls(
             pipeline=str(values["pipeline"]),
             number=int(values["number"]),
@@ -62,6 +67,7 @@ class Window:
             start_gtids=str(values["start_gtids"]),
             head_gtids=str(values["head_gtids"]),
             frozen_at_ms=int(values["frozen_at_ms"]),
+            failover=Failover(**values["failover"]) if values.get("failover") else None,
         )
 
 

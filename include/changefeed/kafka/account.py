@@ -41,7 +41,8 @@ class Account:
         self._window, self._source = window, source
         self._before = self._comparable(before)
         self._file, self._position, self._sequence = "", -1, -1
-        self.gtid = ""
+        self.gtid = self._before.gtid if self._before else ""
+        self.gtid_messages = self._before.gtid_messages if self._before else 0
         self.messages = self.value_bytes = self.already_there = self.dead_letters = self.transactions = 0
         self.first_offset: int | None = None
         self.last_offset: int | None = None
@@ -55,8 +56,9 @@ class Account:
             raise AccountingError(
                 f"window {self._window} of partition {self.partition} of {self.topic!r} was begun on server "
                 f"{before.source!r} (up to {before.file}:{before.position}, GTID {before.gtid!r}) and cannot be ended "
-                f"on server {self._source!r}: its coordinates mean something else there. Give the window that was "
-                "found by GTID set a new number."
+                f"on server {self._source!r}: its coordinates mean something else there. Nothing was published. "
+                f"Point the connection at server {before.source!r} again and run, or seek the pipeline to where it "
+                "should resume."
             )
         return None  # the earlier window is complete: the checkpoint moved past it
 
@@ -89,6 +91,11 @@ class Account:
         self._file = file
         self._position, self._sequence = last
 
+    def count_transaction(self, gtid: str, messages: int, *, alone: bool) -> None:
+        """The last ``messages`` are of transaction ``gtid``; ``alone``: and none before them are of another."""
+        self.gtid_messages = messages + (self.gtid_messages if alone and gtid == self.gtid else 0)
+        self.gtid = gtid
+
     def count(self, messages: int, value_bytes: int) -> None:
         self.messages += messages
         self.value_bytes += value_bytes
@@ -118,6 +125,7 @@ class Account:
             window=self._window,
             source=self._source,
             gtid=self.gtid,
+            gtid_messages=self.gtid_messages,
             messages=self.messages + (earlier.messages if earlier else 0),
             value_bytes=self.value_bytes + (earlier.value_bytes if earlier else 0),
             dead_letters=self.dead_letters + (earlier.dead_letters if earlier else 0),

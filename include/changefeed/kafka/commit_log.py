@@ -6,7 +6,10 @@ null (a tombstone) for what is forgotten:
     [identity, "progress", topic, partition]   Progress; written in the transaction of the messages it speaks of
     [identity, "seal", window]                 the window's manifest
     [identity, "seek", window]                 the record of a seek, which takes a window's number
+    [identity, "begun", window]                the window of which publishing began, as JSON
+    [identity, "failover", window, from, to]   marks: how far each topic-partition was given before a failover
     [identity, "attempt"]                      who may publish; see `fencing`
+    [identity, "lease", attempt]               that a run is alive; see `lease`
 """
 
 from __future__ import annotations
@@ -27,6 +30,10 @@ from changefeed.kafka.progress import Progress, TopicPartition
 _NO_SUCH_TOPIC, _NOT_ALLOWED = 3, 29
 
 
+FailoverKey = tuple[int, str, str]
+"""The checkpoint's window number, the UUID of the old server, and of the new one."""
+
+
 @dataclass(frozen=True)
 class CommitLogState:
     """What the log says of one identity: progress by topic-partition, manifests by window number, who may publish."""
@@ -35,6 +42,14 @@ class CommitLogState:
     seals: dict[int, dict[str, Any]] = field(default_factory=dict)
     seeks: dict[int, dict[str, Any]] = field(default_factory=dict)
     attempt: str = ""
+    begun: dict[int, dict[str, Any]] = field(default_factory=dict)
+    failovers: dict[FailoverKey, list[dict[str, Any]]] = field(default_factory=dict)
+
+    @property
+    def latest_number(self) -> int:
+        """The highest window number that any record speaks of, 0 where there is none."""
+        progress = (one.window for one in self.progress.values())
+        return max((*self.seals, *self.seeks, *self.begun, *progress), default=0)
 
     @property
     def latest_seal(self) -> dict[str, Any] | None:
@@ -66,6 +81,12 @@ class CommitLog:
     topic: str
     identity: str
     wait_seconds: float = 150.0
+
+    def exists(self) -> bool:
+        """Whether the topic is there. Raises BrokerUnavailableError, TopicError."""
+        with self.connection.admin() as admin:
+            (found,) = admin.describe_topics([self.topic])
+        return bool(found["error_code"] != _NO_SUCH_TOPIC)
 
     def read(self) -> CommitLogState:
         """Everything committed up to the end that the log has now.
@@ -128,6 +149,8 @@ class CommitLog:
         progress: dict[TopicPartition, Progress] = {}
         seals: dict[int, dict[str, Any]] = {}
         seeks: dict[int, dict[str, Any]] = {}
+        begun: dict[int, dict[str, Any]] = {}
+        failovers: dict[FailoverKey, list[dict[str, Any]]] = {}
         attempt = ""
         for key, text in latest.items():
             try:
@@ -141,6 +164,10 @@ class CommitLog:
                     seals[int(rest[0])] = value
                 elif kind == "seek":
                     seeks[int(rest[0])] = value
+                elif kind == "begun":
+                    begun[int(rest[0])] = value
+                elif kind == "failover":
+                    failovers[int(rest[0]), str(rest[1]), str(rest[2])] = list(value)
                 elif kind == "attempt":
                     attempt = str(value)
             except (ValueError, TypeError, IndexError) as error:
@@ -148,23 +175,45 @@ class CommitLog:
                     f"record {key!r} of commit log {self.topic!r} cannot be read ({error}): only changefeed may write "
                     "to that topic. Its progress is unknown, so nothing is published."
                 ) from error
-        return CommitLogState(progress, dict(sorted(seals.items())), dict(sorted(seeks.items())), attempt)
+        return CommitLogState(
+            progress,
+            dict(sorted(seals.items())),
+            dict(sorted(seeks.items())),
+            attempt,
+            dict(sorted(begun.items())),
+            failovers,
+        )
 
     def seal(self, window: int, manifest: Mapping[str, Any], keep: int = 100, sealed: Iterable[int] = ()) -> None:
         """Write the manifest of a window, and tombstones for all but the last ``keep`` of the windows ``sealed``.
 
-        Writing the same seal again is harmless. Raises BrokerUnavailableError or TopicError; then it is unknown
-        whether the seal was written.
+        Seals of higher numbers are left by a state store that was restored from an older backup since: they are
+        forgotten too, so that the highest one is where the pipeline stands. Writing the same seal again is harmless.
+        Raises BrokerUnavailableError or TopicError; then it is unknown whether the seal was written.
         """
-        numbers = sorted({window, *sealed})
-        old = numbers[: max(0, len(numbers) - keep)]
+        numbers = sorted({window, *(number for number in sealed if number < window)})
+        old = [*numbers[: max(0, len(numbers) - keep)], *(number for number in sealed if number > window)]
         records: dict[bytes, bytes | None] = {_seal_key(self.identity, window): _json(dict(manifest))}
         records |= {_seal_key(self.identity, number): None for number in old if number != window}
+        records |= {self._begun_key(number): None for number in (window, *old)}
         self._write(records, f"to seal window {window}")
 
     def note_seek(self, number: int, record: Mapping[str, Any]) -> None:
         """Keep the record of a seek; it is never forgotten. Raises as `seal` does."""
         self._write({_json([self.identity, "seek", number]): _json(dict(record))}, f"to note seek {number}")
+
+    def begin_window(self, window: int, record: Mapping[str, Any]) -> None:
+        """Keep what window is being published until it is sealed. Raises as `seal` does."""
+        self._write({self._begun_key(window): _json(dict(record))}, f"to begin window {window}")
+
+    def note_failover(self, key: FailoverKey, marks: Iterable[Mapping[str, Any]]) -> None:
+        """Keep how far each topic-partition was given by the old server. Raises as `seal` does."""
+        number, old, new = key
+        record = _json([dict(mark) for mark in marks])
+        self._write({_json([self.identity, "failover", number, old, new]): record}, "to note a failover")
+
+    def _begun_key(self, window: int) -> bytes:
+        return _json([self.identity, "begun", window])
 
     def begin_attempt(self, attempt: str) -> None:
         """Say that from now on only ``attempt`` may publish."""
@@ -178,11 +227,19 @@ class CommitLog:
         self._write({progress_key(self.identity, *key): None for key in gone}, f"to forget {sorted(names)}")
         return len(gone)
 
+    def forget_begun(self, state: CommitLogState, window: int) -> int:
+        """Forget windows begun and failovers up to ``window``, which is committed; return how many records."""
+        gone = [self._begun_key(number) for number in state.begun if number <= window]
+        gone += [_json([self.identity, "failover", *key]) for key in state.failovers if key[0] < window]
+        self._write(dict.fromkeys(gone), f"to forget windows up to {window}")
+        return len(gone)
+
     def forget_everything(self) -> int:
         """Forget all progress and all seals of this identity; return how many records. For a finished backfill."""
         state = self.read()
         gone = [progress_key(self.identity, *key) for key in state.progress]
         gone += [_seal_key(self.identity, number) for number in state.seals]
+        gone += [self._begun_key(number) for number in state.begun]
         self._write(dict.fromkeys(gone), "to forget everything")
         return len(gone)
 

@@ -31,6 +31,8 @@ class Progress:
     dead_letters: int = 0
     first_offset: int | None = None
     last_offset: int | None = None
+    gtid_messages: int = 0
+    """How many messages of transaction ``gtid`` were given: where a window goes on after a failover."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

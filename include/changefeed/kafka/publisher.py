@@ -7,6 +7,7 @@ import json
 import logging
 import struct
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from operator import sub
@@ -195,12 +196,15 @@ class Publisher:
             headers = [(ID_HEADER, data[value_end:id_end])]
             if id_end < gtid_end:
                 headers.append((GTID_HEADER, data[id_end:gtid_end]))
-            account.gtid = data[id_end:gtid_end].decode("ascii", "replace")
             if index in bad:
                 self._bad_record(BadRecord(block.topic, block.partition, key, value, headers), account)
                 value_bytes -= value_end - key_end
             else:
                 self._transactions.produce(block.topic, value, key, block.partition, headers, account.delivered)
+        # A transaction's messages stand together, so where the last one's begin can be searched by halves.
+        gtid = data[id_ends[-1] : gtid_ends[-1]]
+        first = bisect_left(range(end - begin), True, key=lambda at: data[id_ends[at] : gtid_ends[at]] == gtid)
+        account.count_transaction(gtid.decode("ascii", "replace"), end - begin - first, alone=first == 0)
         account.count(end - begin - len(bad), value_bytes)
 
     def _produce_quickly(self, topic: str, partition: int, data: bytes, rows: Iterable[Row]) -> None:

@@ -124,6 +124,7 @@ def commit_log_settings(replication_factor: int = -1) -> TopicSettings:
             "min.cleanable.dirty.ratio": "0.1",
             "delete.retention.ms": str(3600 * 1000),
             "max.message.bytes": str(8 << 20),
+            "message.timestamp.type": "LogAppendTime",
         },
     )
 

@@ -13,12 +13,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
+from changefeed import fault_point
 from changefeed.archive.binlogs import ArchivedBinlogs
 from changefeed.connection import ConnectionLookup, MysqlConnection, kafka_parts
 from changefeed.errors import BinlogGoneError, StaleCheckpointError
 from changefeed.kafka.commit_log import CommitLog, CommitLogState
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.fencing import fence
+from changefeed.kafka.lease import Lease
 from changefeed.kafka.topics import commit_log_topic, ensure_topics, topic_limits
 from changefeed.manifest import Manifest, TopicPartitionReceipt, account
 from changefeed.mysql import source
@@ -31,7 +33,8 @@ from changefeed.spark.job import IngestJob
 from changefeed.spark.progress import shown
 from changefeed.spark.publish import decode_and_publish_batches, publish_batches
 from changefeed.spark.slices import cut, slice_frame
-from changefeed.stages.topics import wanted_topics
+from changefeed.stages.failover import marks_of
+from changefeed.stages.topics import table_topics, wanted_topics
 from changefeed.window import Slice, Window, whole_file_slices
 
 _log = logging.getLogger(__name__)
@@ -60,7 +63,8 @@ def ingest(
     ``identity`` is whose progress it is: the pipeline's, or a backfill's own. ``archive`` is a folder or URL of
     binlog files to read instead of the server.
 
-    Raises AccountingError when the window's bytes or messages do not add up, StaleCheckpointError when the pipeline
+    Raises PipelineBusyError, before anything is published, while another run of ``identity`` is alive;
+    AccountingError when the window's bytes or messages do not add up, StaleCheckpointError when the pipeline
     was sought after the window was frozen, and whatever a slice or a topic-partition stopped with; the checkpoint is
     not touched in any case.
     """
@@ -68,6 +72,7 @@ def ingest(
     began = time.monotonic()
     mysql = MysqlConnection.from_uri(lookup(pipeline.source.connection))
     kafka = KafkaConnection(*kafka_parts(lookup(pipeline.kafka.connection)))
+    purged: str | None = None
     with Session(mysql) as session:
         uuid = source.server_uuid(session)
         if uuid != window.server_uuid and archive is None:
@@ -78,21 +83,41 @@ def ingest(
         listed = ArchivedBinlogs(archive).files() if archive is not None else source.binlog_files(session)
         files = list(whole_file_slices(window, listed))
         topics = ensure_topics(kafka, wanted_topics(pipeline, session))
+        tables = {topic: ".".join(table) for table, topic in table_topics(pipeline, session).items()}
+        if archive is None:
+            purged = (session.variable("gtid_purged") or "").replace("\n", "")
     tasks = max(1, spark.sparkContext.defaultParallelism)
     spark.conf.set("spark.sql.shuffle.partitions", tasks)  # its default, 200, is for other jobs
     commit_log = commit_log_topic(pipeline.name)
-    attempt = fence(kafka, identity, tasks, commit_log)
     log = CommitLog(kafka, commit_log, identity)
-    state = log.read()
-    _check_not_sought(window, state)
-    job = IngestJob(pipeline, window, mysql, kafka, topic_limits(kafka, topics), attempt, identity, archive)
-    slices = cut(spark, job, files, pipeline.spark.slice_bytes)
-    prepared = time.monotonic()
-    outcome = _one_slice(spark, job, slices) if len(slices) < 2 else _many_slices(spark, job, slices, tasks)
-    seconds = {"prepare": round(prepared - began, 3), "ingest": round(time.monotonic() - prepared, 3)}
-    manifest = account(window, slices, outcome.reports, outcome.decoded, outcome.receipts, seconds)
-    log.seal(window.number, manifest.to_json(), sealed=state.seals)
+    with Lease(kafka, commit_log, identity, pipeline.kafka.lease_seconds) as lease:
+        attempt = fence(kafka, identity, tasks, commit_log, lease.attempt)
+        state = log.read()
+        _check_not_sought(window, state)
+        if (done := _already_sealed(window, state)) is not None:
+            return done
+        marks = marks_of(window, state, log)
+        log.begin_window(window.number, window.to_json())
+        limits = topic_limits(kafka, topics, tables)
+        job = IngestJob(pipeline, window, mysql, kafka, limits, attempt, identity, archive, marks)
+        slices = cut(spark, job, files, pipeline.spark.slice_bytes)
+        prepared = time.monotonic()
+        outcome = _one_slice(spark, job, slices) if len(slices) < 2 else _many_slices(spark, job, slices, tasks)
+        seconds = {"prepare": round(prepared - began, 3), "ingest": round(time.monotonic() - prepared, 3)}
+        manifest = account(window, slices, outcome.reports, outcome.decoded, outcome.receipts, seconds, purged)
+        fault_point.reached("before_seal")
+        log.seal(window.number, manifest.to_json(), sealed=state.seals)
+    fault_point.reached("after_seal")
+    if manifest.dead_letters:
+        _log.warning("window %d: %d records went to the dead-letter topic", window.number, manifest.dead_letters)
     return manifest
+
+
+def _already_sealed(window: Window, state: CommitLogState) -> Manifest | None:
+    """The manifest of an earlier attempt that was done with exactly this window."""
+    values = state.seals.get(window.number)
+    manifest = Manifest.from_json(values) if values else None
+    return manifest if manifest is not None and manifest.window == window else None
 
 
 def _check_not_sought(window: Window, state: CommitLogState) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from changefeed.connection import MysqlConnection
+from changefeed.failover import Mark
 from changefeed.formats.debezium import DebeziumFormat
 from changefeed.formats.template import Format
 from changefeed.kafka.connection import KafkaConnection
@@ -35,6 +36,8 @@ class IngestJob:
     """Whose progress it is: the pipeline's name, or a backfill's own."""
     archive: str | None = None
     """Folder or URL of archived files to read instead of the server."""
+    marks: tuple[Mark, ...] = ()
+    """After a failover: how far the old server gave each topic-partition."""
 
     def route(self, database: str, table: str) -> Route | None:
         """Where a table's rows go. A table that is not there any more still has its topic, from the template."""

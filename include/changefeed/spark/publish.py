@@ -8,8 +8,10 @@ from dataclasses import asdict
 import orjson
 import pyarrow as pa
 
+from changefeed import fault_point
 from changefeed.block import Block
 from changefeed.errors import ChangefeedError
+from changefeed.failover import PublishedFilter
 from changefeed.kafka.account import Receipt
 from changefeed.kafka.publisher import Publisher
 from changefeed.kafka.topics import TopicLimits, commit_log_topic, dead_letter_topic, ensure_topics, topic_limits
@@ -35,7 +37,15 @@ def publisher(job: IngestJob, task: int, limits: Mapping[str, TopicLimits]) -> P
         source=job.window.server_uuid,
         attempt=job.attempt,
         dead_letter=dead_letter_topic(job.pipeline.name) if kafka.on_bad_record == "dead_letter" else None,
+        on_stage=fault_point.reached,
     )
+
+
+def _rest(job: IngestJob, blocks: Iterable[Block], skipped: dict[tuple[str, int], int]) -> Iterable[Block]:
+    """After a failover: ``blocks`` without what the old server's binlog had brought already, counted in ``skipped``."""
+    if job.window.failover is None:
+        return blocks
+    return PublishedFilter(job.window.failover, job.marks, skipped).rest(blocks)
 
 
 def with_topics(job: IngestJob, limits: dict[str, TopicLimits], blocks: Iterable[Block]) -> Iterator[Block]:
@@ -49,21 +59,23 @@ def with_topics(job: IngestJob, limits: dict[str, TopicLimits], blocks: Iterable
 
 def publish_batches(job: IngestJob, task: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """`mapInArrow` of the publish stage: a receipt a topic-partition, or an error."""
+    skipped: dict[tuple[str, int], int] = {}
     try:
         limits = dict(job.limits)
         with publisher(job, task, limits) as open_publisher:
-            receipts = open_publisher.publish(with_topics(job, limits, frame.blocks_of(batches)))
+            blocks = _rest(job, frame.blocks_of(batches), skipped)
+            receipts = open_publisher.publish(with_topics(job, limits, blocks))
     except ChangefeedError as error:
         yield frame.published_batch("error", frame.error_text(error))
         return
-    for receipt in receipts:
-        yield frame.published_batch("receipt", receipt_text(receipt))
+    yield from _told(receipts, skipped)
 
 
 def decode_and_publish_batches(job: IngestJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """`mapInArrow` of a window of one slice: both stages in one task, without a shuffle."""
     reports: list[SliceReport] = []
     decoded: dict[tuple[str, int], int] = {}
+    skipped: dict[tuple[str, int], int] = {}
 
     def blocks() -> Iterator[Block]:
         for item in read_slices(job, frame.slices_of(batches)):
@@ -77,7 +89,7 @@ def decode_and_publish_batches(job: IngestJob, batches: Iterable[pa.RecordBatch]
     try:
         limits = dict(job.limits)
         with publisher(job, 0, limits) as open_publisher:
-            receipts = open_publisher.publish(with_topics(job, limits, blocks()))
+            receipts = open_publisher.publish(with_topics(job, limits, _rest(job, blocks(), skipped)))
     except ChangefeedError as error:
         yield frame.published_batch("error", frame.error_text(error))
         return
@@ -85,11 +97,20 @@ def decode_and_publish_batches(job: IngestJob, batches: Iterable[pa.RecordBatch]
         yield frame.published_batch("report", frame.report_text(report))
     for (topic, partition), messages in decoded.items():
         yield frame.published_batch("decoded", orjson.dumps([topic, partition, messages]).decode())
+    yield from _told(receipts, skipped)
+
+
+def _told(receipts: Iterable[Receipt], skipped: dict[tuple[str, int], int]) -> Iterator[pa.RecordBatch]:
+    left = dict(skipped)
     for receipt in receipts:
-        yield frame.published_batch("receipt", receipt_text(receipt))
+        count = left.pop((receipt.topic, receipt.partition), 0)
+        yield frame.published_batch("receipt", receipt_text(receipt, count))
+    for (topic, partition), count in left.items():
+        nothing = TopicPartitionReceipt(topic, partition, 0, 0, 0, 0, None, None, count)
+        yield frame.published_batch("receipt", orjson.dumps(asdict(nothing)).decode())
 
 
-def receipt_text(receipt: Receipt) -> str:
+def receipt_text(receipt: Receipt, skipped: int = 0) -> str:
     """A receipt for the driver; offsets are those of the whole window, over all attempts at it."""
     whole = receipt.window if receipt.window and receipt.window.window else None
     given = TopicPartitionReceipt(
@@ -101,5 +122,6 @@ def receipt_text(receipt: Receipt) -> str:
         dead_letters=receipt.dead_letters,
         first_offset=whole.first_offset if whole else receipt.first_offset,
         last_offset=whole.last_offset if whole else receipt.last_offset,
+        skipped=skipped,
     )
     return orjson.dumps(asdict(given)).decode()

@@ -45,6 +45,8 @@ def cut_windows(pipeline: Pipeline, plan: Plan, lookup: ConnectionLookup, bounds
     Raises SettingsError for an ``until`` that is behind the checkpoint, past the head or no commit boundary.
     """
     whole = plan.window
+    if whole.failover is not None:
+        return [whole]  # up to the head, or what is published already would stand in later windows too
     if bounds.until is None and plan.lag_bytes <= min(pipeline.window_bytes, bounds.max_bytes or plan.lag_bytes):
         return [whole]
     start, head = Place(whole.start, whole.start_gtids), Place(whole.head, whole.head_gtids)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from changefeed import fault_point
 from changefeed.checkpoint import Checkpoint, CheckpointStore
 from changefeed.connection import ConnectionLookup, kafka_parts
 from changefeed.errors import AccountingError
@@ -25,7 +26,8 @@ def commit(pipeline: Pipeline, plan: Plan, lookup: ConnectionLookup, store: Chec
     committed = store.load(pipeline.name)
     if committed is not None and (committed.window, committed.coordinates) == (plan.window.number, plan.window.head):
         return manifest
-    store.advance(plan.expected, Checkpoint.after(plan.window, int(time.time() * 1000)))
+    store.advance(plan.expected, Checkpoint.after(plan.window, int(time.time() * 1000), manifest.gtids))
+    fault_point.reached("after_checkpoint")
     return manifest
 
 

@@ -6,14 +6,22 @@ import logging
 import time
 from dataclasses import dataclass
 
+from changefeed import fault_point
+from changefeed.binlog.place import Finder, Place
 from changefeed.checkpoint import Checkpoint, CheckpointStore
 from changefeed.connection import ConnectionLookup, MysqlConnection
 from changefeed.coordinates import BinlogCoordinates
-from changefeed.errors import BinlogGoneError
+from changefeed.errors import BinlogGoneError, CheckpointError, SourceError
+from changefeed.failover import Failover
+from changefeed.gtid import GtidSet
 from changefeed.mysql import source
+from changefeed.mysql.binlogs import ServerBinlogs
 from changefeed.mysql.preflight import preflight
 from changefeed.mysql.session import Session
 from changefeed.pipeline import Pipeline
+from changefeed.stages.failover import found_again
+from changefeed.stages.recover import lost_checkpoint
+from changefeed.stages.windows import commit_log_state
 from changefeed.window import BinlogFile, Window
 
 _log = logging.getLogger(__name__)
@@ -36,8 +44,11 @@ def plan(
     A pipeline without a checkpoint gets its first one here, at its `start`, so that also a start at `latest` is a
     place that the next run goes on from; a dry run leaves it out of the store.
 
-    Raises SourceError or BinlogGoneError where the source cannot serve the
-    window, StaleCheckpointError where another run moved the checkpoint meanwhile.
+    On another server than the checkpoint's the position is found again by GTID set (`stages.failover`).
+
+    Raises SourceError or BinlogGoneError where the source cannot serve the window, or executed transactions that are
+    not in its binlog; CheckpointError where the checkpoint was lost and the commit log knows one;
+    StaleCheckpointError where another run moved the checkpoint meanwhile.
     """
     mysql = MysqlConnection.from_uri(lookup(pipeline.source.connection))
     with Session(mysql) as session:
@@ -47,22 +58,36 @@ def plan(
         files = source.binlog_files(session)
         checkpoint = store.load(pipeline.name)
         if checkpoint is None:
+            if lost := lost_checkpoint(pipeline, lookup):
+                raise CheckpointError(lost)
             checkpoint = _first_checkpoint(pipeline, session, uuid, head)
             if keep_first_checkpoint:
                 store.advance(None, checkpoint)
             _log.info("pipeline %s: first checkpoint at %s", pipeline.name, checkpoint.coordinates)
-        check_same_history(checkpoint, uuid, head.coordinates, files)
+        start, number, failover = Place(checkpoint.coordinates, checkpoint.gtids), checkpoint.window + 1, None
+        if uuid != checkpoint.server_uuid:
+            start = found_again(checkpoint, session, uuid, head, pipeline.source.server_id_range[-1])
+            # A new number: progress of the old server's unfinished window has its own, and other coordinates.
+            number = max(checkpoint.window, commit_log_state(pipeline, lookup).latest_number) + 1
+            failover = Failover(checkpoint.server_uuid, checkpoint.window, checkpoint.gtids)
+        else:
+            check_same_history(checkpoint, uuid, head.coordinates, files)
+            check_same_transactions(checkpoint, head, session)
+        if start.coordinates == head.coordinates:
+            _check_nothing_moved(start, head, session)
     window = Window(
         pipeline=pipeline.name,
-        number=checkpoint.window + 1,
+        number=number,
         server_uuid=uuid,
-        start=checkpoint.coordinates,
+        start=start.coordinates,
         head=head.coordinates,
-        start_gtids=checkpoint.gtids,
+        start_gtids=start.gtids,
         head_gtids=head.gtids,
         frozen_at_ms=int(time.time() * 1000),
+        failover=failover,
     )
-    return Plan(window, checkpoint, lag_bytes(checkpoint.coordinates, head.coordinates, files))
+    fault_point.reached("after_plan")
+    return Plan(window, checkpoint, lag_bytes(start.coordinates, head.coordinates, files))
 
 
 def check_same_history(checkpoint: Checkpoint, uuid: str, head: BinlogCoordinates, files: list[BinlogFile]) -> None:
@@ -87,6 +112,39 @@ def check_same_history(checkpoint: Checkpoint, uuid: str, head: BinlogCoordinate
         )
 
 
+def check_same_transactions(checkpoint: Checkpoint, head: source.Head, session: Session) -> None:
+    """Raises BinlogGoneError when the server lacks transactions that lie before ``checkpoint``, or has others there:
+    then its coordinates look plausible and mean something else."""
+    if not checkpoint.gtids:
+        return
+    known = GtidSet.parse(checkpoint.gtids)
+    file = checkpoint.coordinates.file
+    previous = GtidSet.parse(ServerBinlogs(session, 0).previous_gtids(file))
+    lost, foreign = known.subtract(GtidSet.parse(head.gtids)), previous.subtract(known)
+    if lost or foreign:
+        found = f"it lacks {lost}" if lost else f"{file!r} begins after {foreign}, which are not in it"
+        raise BinlogGoneError(
+            f"the checkpoint of pipeline {checkpoint.pipeline!r} stands at {checkpoint.coordinates} behind "
+            f"transactions {known}, and the binlog of this server is another one: {found}. It was renumbered "
+            "(RESET BINARY LOGS AND GTIDS), or the server was restored to an older point. Take a snapshot and seek, or seek to where the "
+            "pipeline should resume."
+        )
+
+
+def _check_nothing_moved(start: Place, head: source.Head, session: Session) -> None:
+    """Raises SourceError when transactions were executed and the binlog did not grow."""
+    if not start.gtids:
+        return
+    purged = GtidSet.parse((session.variable("gtid_purged") or "").replace("\n", ""))
+    moved = GtidSet.parse(head.gtids).subtract(GtidSet.parse(start.gtids)).subtract(purged)
+    if moved:
+        raise SourceError(
+            f"{session.connection}: transactions {moved} were executed, and its binlog still ends at "
+            f"{head.coordinates}: the server does not log them. On a replica set log_replica_updates=ON, or read from "
+            "its source; then seek the pipeline, as those changes are not in this binlog."
+        )
+
+
 def lag_bytes(start: BinlogCoordinates, head: BinlogCoordinates, files: list[BinlogFile]) -> int:
     """Bytes of binlog between two coordinates."""
     between = sum(
@@ -97,7 +155,7 @@ def lag_bytes(start: BinlogCoordinates, head: BinlogCoordinates, files: list[Bin
 
 def _first_checkpoint(pipeline: Pipeline, session: Session, uuid: str, head: source.Head) -> Checkpoint:
     coordinates = source.start_coordinates(session, pipeline.start, head)
-    gtids = head.gtids if coordinates == head.coordinates else ""
-    if pipeline.start == "earliest":
-        gtids = (session.variable("gtid_purged") or "").replace("\n", "")
+    gtids = ""
+    if head.gtids:  # those before the place are looked up: the server's own word is of a moment before the head
+        gtids = Finder(ServerBinlogs(session, pipeline.source.server_id_range[-1])).at(coordinates).gtids
     return Checkpoint(pipeline.name, 0, uuid, coordinates, gtids, int(time.time() * 1000))

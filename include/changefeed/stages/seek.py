@@ -110,7 +110,7 @@ def seek(
     fence(kafka, pipeline.name, 1, topic)
     log = CommitLog(kafka, topic, pipeline.name)
     state = log.read()
-    number = max((planned.before.window if planned.before else 0), *state.seals, *state.seeks, 0) + 1
+    number = max(planned.before.window if planned.before else 0, state.latest_number) + 1
     record = SeekRecord(
         number=number,
         at_ms=int(time.time() * 1000),
@@ -123,6 +123,7 @@ def seek(
         to_gtids=planned.to.gtids,
         skipped_bytes=planned.skipped_bytes,
         repeated_bytes=planned.repeated_bytes,
+        server_uuid=planned.server_uuid,
     )
     log.note_seek(number, record.to_json())
     same = planned.before is not None and planned.before.server_uuid == planned.server_uuid

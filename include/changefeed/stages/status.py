@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from changefeed.checkpoint import CheckpointStore
+from changefeed.checkpoint import Checkpoint, CheckpointStore
 from changefeed.connection import ConnectionLookup, MysqlConnection
+from changefeed.coordinates import BinlogCoordinates
 from changefeed.errors import ChangefeedError
 from changefeed.mysql import source
 from changefeed.mysql.session import Session
 from changefeed.pipeline import Pipeline
 from changefeed.stages.plan import check_same_history, lag_bytes
+from changefeed.stages.recover import lost_checkpoint
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,10 @@ def status(pipeline: Pipeline, lookup: ConnectionLookup, store: CheckpointStore)
             head = source.head(session).coordinates
             files = source.binlog_files(session)
         if checkpoint is None:
-            return Status(pipeline.name, "new", server_uuid=uuid, head=str(head))
+            lost = lost_checkpoint(pipeline, lookup)
+            return Status(pipeline.name, "error" if lost else "new", server_uuid=uuid, head=str(head), error=lost)
+        if uuid != checkpoint.server_uuid and checkpoint.gtids:
+            return _after_failover(checkpoint, head)
         check_same_history(checkpoint, uuid, head, files)
         lag = lag_bytes(checkpoint.coordinates, head, files)
         state, error = ("behind" if lag else "current"), None
@@ -60,4 +65,18 @@ def status(pipeline: Pipeline, lookup: ConnectionLookup, store: CheckpointStore)
         head=str(head) if head else None,
         lag_bytes=lag,
         error=error,
+    )
+
+
+def _after_failover(checkpoint: Checkpoint, head: BinlogCoordinates) -> Status:
+    """The next run finds the position again by GTID set; how many bytes that leaves is not known before."""
+    return Status(
+        pipeline=checkpoint.pipeline,
+        state="behind",
+        window=checkpoint.window,
+        checkpoint=str(checkpoint.coordinates),
+        gtids=checkpoint.gtids,
+        server_uuid=checkpoint.server_uuid,
+        committed_at_ms=checkpoint.committed_at_ms,
+        head=str(head),
     )

@@ -7,6 +7,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, IntegrityError, OperationalError, SQLAlchemyError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed
 
+from changefeed import fault_point
 from changefeed.checkpoint import Checkpoint, check_forward, stale
 from changefeed.errors import CheckpointError, RetryableError, SettingsError
 
@@ -94,7 +95,9 @@ class TableCheckpointStore:
             .values(window=new.window, checkpoint=new.to_text())
         )
         with self._engine.begin() as connection:
-            return connection.execute(statement).rowcount == 1
+            updated = connection.execute(statement).rowcount == 1
+            fault_point.reached("in_checkpoint_write")
+            return updated
 
     def _unavailable(self, error: Exception) -> StateStoreUnavailableError:
         return StateStoreUnavailableError(

@@ -1,0 +1,67 @@
+"""Commands about what a pipeline's commit log keeps: windows, recover, prune."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from changefeed.command.app import AsJson, PipelineName, app, out, store_of
+from changefeed.connection import from_environment
+from changefeed.pipeline_file import load_pipeline
+
+
+@app.command()
+def windows(
+    name: PipelineName,
+    limit: Annotated[int, typer.Option("-n", help="How many, the latest first.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Show the last sealed windows: their manifests, as the commit log keeps them."""
+    from changefeed.stages.windows import windows as windows_of
+
+    found = windows_of(load_pipeline(name), from_environment, limit)
+    if as_json:
+        out.print_json(json.dumps([manifest.to_json() for manifest in found]))
+        return
+    table = Table("window", "start", "head", "rows", "messages", "dead letters", "bytes", "seconds", box=None)
+    for manifest in found:
+        window = manifest.window
+        table.add_row(
+            f"{window.number}{' (failover)' if window.failover else ''}",
+            str(window.start),
+            str(window.head),
+            f"{manifest.row_count:,}",
+            f"{manifest.message_count:,}",
+            f"{manifest.dead_letters:,}",
+            f"{manifest.size_bytes:,}",
+            f"{sum(manifest.seconds.values()):.1f}",
+        )
+    out.print(table)
+
+
+@app.command()
+def recover(name: PipelineName) -> None:
+    """Rebuild a lost or outdated checkpoint from the commit log's latest sealed window."""
+    from changefeed.stages.recover import recover as recover_checkpoint
+
+    pipeline = load_pipeline(name)
+    done = recover_checkpoint(pipeline, from_environment, store_of(pipeline))
+    before = f"window {done.before.window} at {done.before.coordinates}" if done.before else "none"
+    out.print(
+        f"{name}: the checkpoint was {before}, and is now of window {done.now.window} at {done.now.coordinates}, by "
+        f"{done.origin}"
+    )
+
+
+@app.command()
+def prune(name: PipelineName) -> None:
+    """Forget what the commit log knows of tables that are gone. Their topics stay."""
+    from changefeed.stages.prune import prune as prune_log
+
+    pipeline = load_pipeline(name)
+    done = prune_log(pipeline, from_environment, store_of(pipeline))
+    topics = ", ".join(done.topics) or "no topic"
+    out.print(f"{name}: forgot {topics}; {done.records} records of the commit log")

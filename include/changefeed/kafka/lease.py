@@ -1,0 +1,178 @@
+"""One run of a pipeline at a time: the second stops before it publishes anything.
+
+A run claims the pipeline in the commit log and repeats its claim every few seconds while it lives. Of two claims the
+one that stands first in the log wins, so two runs that begin in the same instant cannot both go on. The second
+watches the first: a claim that is repeated is alive, and the second raises PipelineBusyError; one that is not
+repeated for ``seconds`` is of a dead run, and is passed over. No clocks of two machines are compared: the second run
+waits that long, unless the broker's own timestamps (LogAppendTime, as changefeed makes the log) say that it is over.
+
+Safety does not rest on it. A run that stood still for longer than ``seconds`` may be taken for dead: then `fencing`
+stops it when it wakes, and nothing is published twice or lost.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import threading
+import time
+import uuid
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import kafka
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from changefeed.errors import BrokerUnavailableError, ChangefeedError, PipelineBusyError
+from changefeed.kafka.connection import KafkaConnection
+
+_log = logging.getLogger(__name__)
+
+_LOG_APPEND_TIME = 1
+BEATS = 5
+"""How often a claim is repeated within the time after which it counts as dead."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A run's claim: ``first`` is the offset of its first record, ``offset`` that of the latest.
+
+    ``at_ms`` is the latest one's time by the broker's clock, None where the log keeps its writers' times.
+    """
+
+    attempt: str
+    first: int
+    offset: int
+    who: str
+    at_ms: int | None
+
+
+class Lease:
+    """The claim of one run on ``identity``; a context manager. ``attempt`` names the run, also to `fencing`.
+
+    Entering returns when no other run is alive: at once, or after up to ``seconds`` where another one died without
+    giving its claim back. Raises PipelineBusyError while another run is alive, BrokerUnavailableError, TopicError.
+    """
+
+    def __init__(self, connection: KafkaConnection, topic: str, identity: str, seconds: float) -> None:
+        self.attempt = uuid.uuid4().hex
+        self._connection, self._topic, self._identity, self._seconds = connection, topic, identity, seconds
+        self._who = f"process {os.getpid()} on {socket.gethostname()}"
+        self._first = -1
+        self._first_ms: int | None = None
+        self._done = threading.Event()
+        self._producer: Producer | None = None
+        self._beat = threading.Thread(target=self._repeat, name=f"lease-{identity}", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._producer = self._connection.producer(
+            acks="all",
+            max_in_flight_requests_per_connection=1,
+            message_timeout_ms=int(self._connection.timeout_seconds * 1000),
+            linger_ms=0,
+        )
+        self._first = self._write(self.attempt, {"first": None, "who": self._who})
+        self._beat.start()
+        try:
+            self._wait_for_others()
+        except BaseException:
+            self._give_back()
+            raise
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        self._give_back()
+
+    def _give_back(self) -> None:
+        self._done.set()
+        self._beat.join()
+        try:
+            self._write(self.attempt, None)
+        except ChangefeedError as error:
+            _log.warning("the claim of this run was not given back, the next one waits %g s: %s", self._seconds, error)
+
+    def _repeat(self) -> None:
+        while not self._done.wait(self._seconds / BEATS):
+            try:
+                self._write(self.attempt, {"first": self._first, "who": self._who})
+            except ChangefeedError as error:
+                _log.warning("the claim of this run could not be repeated: %s", error)
+
+    def _wait_for_others(self) -> None:
+        """Read the claims that stand before ours, and watch those that were not given back."""
+        settings = {"isolation_level": "read_uncommitted", "auto_offset_reset": "earliest", "fetch_max_wait_ms": 50}
+        claims: dict[str, Claim] = {}
+        place = kafka.TopicPartition(self._topic, 0)
+        with self._connection.consumer(**settings) as consumer:
+            consumer.assign([place])
+            reading_by = time.monotonic() + 6 * self._connection.timeout_seconds
+            while consumer.position(place) <= self._first:
+                self._take(consumer, place, claims)
+                if time.monotonic() > reading_by:
+                    raise BrokerUnavailableError(f"commit log {self._topic!r} could not be read to its end in time")
+            earlier = {name for name, claim in claims.items() if claim.first < self._first}
+            seen = {name: claims[name].offset for name in earlier}
+            for name in [name for name in earlier if self._is_over(claims[name])]:
+                del seen[name]
+            deadline = time.monotonic() + self._seconds
+            while seen.keys() & claims.keys() and time.monotonic() < deadline:
+                self._take(consumer, place, claims)
+                for name in seen.keys() & claims.keys():
+                    if claims[name].offset != seen[name]:
+                        raise PipelineBusyError(
+                            f"{self._identity!r} is being published by {claims[name].who} (attempt {name}), which is "
+                            "alive. This run stops and has published nothing; run again when that one is done. If it "
+                            "hangs, end that process: its claim is void "
+                            f"{self._seconds:g} seconds later."
+                        )
+        for name in earlier & claims.keys():
+            _log.warning("the run of %s (attempt %s) did not end in order; it is taken over", claims[name].who, name)
+            self._write(name, None)
+
+    def _is_over(self, claim: Claim) -> bool:
+        if claim.at_ms is None or self._first_ms is None:
+            return False
+        return self._first_ms - claim.at_ms > self._seconds * 1000
+
+    def _take(self, consumer: kafka.KafkaConsumer, place: kafka.TopicPartition, claims: dict[str, Claim]) -> None:
+        for record in consumer.poll(timeout_ms=50, max_records=10_000).get(place, ()):
+            identity, kind, *rest = json.loads(record.key)
+            if (identity, kind) != (self._identity, "lease"):
+                continue
+            name = str(rest[0])
+            at_ms = record.timestamp if record.timestamp_type == _LOG_APPEND_TIME else None
+            if name == self.attempt:
+                self._first_ms = self._first_ms or at_ms
+                continue
+            if record.value is None:
+                claims.pop(name, None)
+                continue
+            value = json.loads(record.value)
+            first = record.offset if value["first"] is None else int(value["first"])
+            claims[name] = Claim(name, first, record.offset, str(value["who"]), at_ms)
+
+    def _write(self, attempt: str, value: dict[str, Any] | None) -> int:
+        """Write a claim, or give it back; return its offset."""
+        assert self._producer is not None
+        told: list[tuple[KafkaError | None, int]] = []
+
+        def delivered(error: KafkaError | None, record: Message) -> None:
+            told.append((error, record.offset() or 0))
+
+        key = json.dumps([self._identity, "lease", attempt]).encode()
+        text = None if value is None else json.dumps(value).encode()
+        wanted = f"to claim {self._identity!r} in commit log {self._topic!r}"
+        try:
+            self._producer.produce(self._topic, value=text, key=key, partition=0, on_delivery=delivered)
+            self._producer.flush(self._connection.timeout_seconds + 1)
+        except KafkaException as error:
+            raise self._connection.refused(error, wanted) from error
+        failed, offset = told[0] if told else (KafkaError(KafkaError._MSG_TIMED_OUT), 0)
+        if failed is not None:
+            raise self._connection.refused(KafkaException(failed), wanted)
+        return offset
