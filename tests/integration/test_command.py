@@ -1,0 +1,338 @@
+"""The `changefeed` command as people run it: exit codes, one clear message for each thing that is wrong, no secrets."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow_database import PROGRAMS, environment
+from integration.rebuilt import event_ids, rebuilt, records_of, selected
+
+from changefeed.checkpoint import Checkpoint
+from changefeed.state.table_store import TableCheckpointStore
+from devstack.identity import ProcessId
+from devstack.kafka import KafkaBroker
+from devstack.mysql import MysqlServer
+from devstack.port import free_port
+
+pytestmark = pytest.mark.timeout(900)
+
+WRONG_PASSWORD = "wrong-9f2c51"
+NOTHING_NEW = 3
+
+
+@dataclass
+class Outcome:
+    exit_code: int
+    out: str
+    err: str
+
+    def is_refused(self, error: str, *words: str) -> None:
+        """Assert that it is one clear message of that class, and exit code 1."""
+        assert self.exit_code == 1, self
+        assert "Traceback" not in self.err + self.out, self.err
+        messages = [line for line in self.err.splitlines() if line.startswith(f"{error}: ")]
+        assert len(messages) == 1, self.err
+        told = self.err[self.err.index(messages[0]) :]
+        assert [word for word in words if word not in told] == [], told
+
+
+@dataclass
+class Command:
+    """`changefeed` with one pipeline, its checkpoint in a state table."""
+
+    folder: Path
+    name: str
+    database: str
+    server: MysqlServer
+    broker: KafkaBroker
+    server_id: int
+    secrets: list[str] = field(default_factory=list)
+    seen: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.secrets += [self.server.url.split(":")[2].rpartition("@")[0], WRONG_PASSWORD]
+        self.pipelines = self.folder / "pipelines"
+        self.pipelines.mkdir()
+        self.connect(mysql=self.server.url, kafka=f"kafka://{self.broker.bootstrap}")
+        self.write()
+
+    @property
+    def state_url(self) -> str:
+        return f"sqlite:///{self.folder / 'state.db'}"
+
+    def connect(self, *, mysql: str | None = None, kafka: str | None = None) -> None:
+        if mysql:
+            self.mysql_uri = mysql
+        if kafka:
+            self.kafka_uri = kafka
+
+    def write(self, more: str = "", *, start: str = "latest") -> None:
+        (self.pipelines / f"{self.name}.yaml").write_text(f"""\
+name: {self.name}
+source: {{connection: mysql_x, server_ids: {self.server_id}-{self.server_id + 9}}}
+kafka: {{connection: kafka_x}}
+tables: {{include: ['{self.database}.*']}}
+topics: {{partitions: 2}}
+checkpoint: {{store: table, connection: state_x}}
+start: {start}
+spark: {{master: 'local[2]'}}
+{more}""")
+
+    def __call__(self, *arguments: str) -> Outcome:
+        """Run `changefeed`, and watch the arguments of all processes meanwhile: a password among them is a failure."""
+        env = environment(self.folder) | {
+            "CHANGEFEED_PIPELINES": str(self.pipelines),
+            "AIRFLOW_CONN_MYSQL_X": self.mysql_uri,
+            "AIRFLOW_CONN_KAFKA_X": self.kafka_uri,
+            "AIRFLOW_CONN_STATE_X": self.state_url,
+        }
+        process = subprocess.Popen(
+            [str(PROGRAMS / "changefeed"), *arguments],
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=self.folder,
+        )
+        ended = threading.Event()
+        watcher = threading.Thread(target=self._watch, args=(ended,))
+        watcher.start()
+        try:
+            out, err = process.communicate(timeout=600)
+        finally:
+            ended.set()
+            watcher.join()
+        for secret in self.secrets:
+            assert secret not in out + err
+        assert not self.seen, f"a password is in the arguments of {self.seen}"
+        return Outcome(process.returncode, out, err)
+
+    def _watch(self, ended: threading.Event) -> None:
+        while not ended.wait(0.2):
+            for path in Path("/proc").glob("[0-9]*/cmdline"):
+                try:
+                    text = path.read_bytes()
+                except OSError:
+                    continue
+                if any(secret.encode() in text for secret in self.secrets):
+                    self.seen.add(text.replace(b"\0", b" ").decode(errors="replace")[:100])
+
+    def checkpoint(self) -> Checkpoint | None:
+        return TableCheckpointStore(self.state_url).load(self.name)
+
+    def records(self, table: str) -> list[Any]:
+        return records_of(self.broker.bootstrap, f"{self.database}.{table}")
+
+    def begin(self) -> Checkpoint:
+        """The pipeline's first checkpoint, at the head; then rows that a run would publish."""
+        assert self("run", self.name).exit_code == NOTHING_NEW
+        self.server.execute(
+            "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(20))",
+            "INSERT INTO t VALUES (1, 'one'), (2, 'two')",
+            "UPDATE t SET v = 'zwei' WHERE id = 2",
+            database=self.database,
+        )
+        first = self.checkpoint()
+        assert first is not None
+        return first
+
+
+@pytest.fixture
+def changefeed(
+    tmp_path: Path,
+    mysql_server: MysqlServer,
+    kafka_broker: KafkaBroker,
+    unique_name: str,
+    database: str,
+    server_id: int,
+) -> Command:
+    return Command(tmp_path, unique_name, database, mysql_server, kafka_broker, server_id)
+
+
+@pytest.fixture(scope="module")
+def spare_server(session_folder: Path) -> Iterator[MysqlServer]:
+    """A server whose settings and binlogs may be changed."""
+    server = MysqlServer(session_folder / "spare-mysql", owner=ProcessId.own())
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def spare(
+    tmp_path: Path, spare_server: MysqlServer, kafka_broker: KafkaBroker, unique_name: str, server_id: int
+) -> Command:
+    spare_server.execute(f"CREATE DATABASE `{unique_name}`")
+    return Command(tmp_path, unique_name, unique_name, spare_server, kafka_broker, server_id)
+
+
+def test_check_plan_run_status_and_tail_tell_what_was_done(changefeed: Command) -> None:
+    name, server, database = changefeed.name, changefeed.server, changefeed.database
+
+    new = changefeed("status", name, "--json")
+    assert (new.exit_code, json.loads(new.out)[0]["state"]) == (0, "new")
+    first = changefeed.begin()
+
+    checked = changefeed("check", name)
+    assert checked.exit_code == 0, checked
+    assert f"1 tables: {database}.t" in checked.out
+    assert "reachable" in checked.out
+
+    planned = changefeed("plan", name, "--json")
+    assert planned.exit_code == 0, planned
+    window = json.loads(planned.out)["window"]
+    assert window["start"] == str(first.coordinates)
+    assert changefeed.checkpoint() == first, "plan stores nothing"
+    (behind,) = json.loads(changefeed("status", name, "--json").out)
+    assert (behind["state"], behind["lag_bytes"] > 0, behind["window"]) == ("behind", True, 0)
+
+    ran = changefeed("run", name)
+    assert ran.exit_code == 0, ran
+    assert "committed window 1 " in ran.out
+    assert "3 rows in 3 messages" in ran.out
+    committed = changefeed.checkpoint()
+    assert committed is not None
+    assert (committed.window, str(committed.coordinates)) == (1, window["head"])
+    assert rebuilt(changefeed.records("t")) == selected(server, database, "t")
+
+    assert changefeed("run", name).exit_code == NOTHING_NEW
+    assert changefeed("plan", name).exit_code == NOTHING_NEW
+    assert changefeed.checkpoint() == committed
+
+    (current,) = json.loads(changefeed("status", name, "--json").out)
+    assert {
+        "pipeline": name,
+        "state": "current",
+        "window": 1,
+        "checkpoint": window["head"],
+        "head": window["head"],
+        "lag_bytes": 0,
+        "error": None,
+    }.items() <= current.items()
+
+    tailed = changefeed("tail", name, "--from-beginning", "--no-follow")
+    assert tailed.exit_code == 0, tailed
+    lines = [json.loads(line) for line in tailed.out.splitlines()]
+    assert sorted(line["headers"]["changefeed.id"] for line in lines) == sorted(event_ids(changefeed.records("t")))
+    two = changefeed("tail", name, "--from-beginning", "-n", "2", "--table", f"{database}.t")
+    assert (two.exit_code, len(two.out.splitlines())) == (0, 2)
+
+
+def test_a_broker_that_is_away_loses_nothing(changefeed: Command) -> None:
+    first = changefeed.begin()
+    changefeed.connect(kafka=f"kafka://127.0.0.1:{free_port()}")
+    changefeed("check", changefeed.name).is_refused("BrokerUnavailableError", "127.0.0.1")
+    changefeed("run", changefeed.name).is_refused("BrokerUnavailableError", "127.0.0.1")
+    assert changefeed.checkpoint() == first
+    changefeed.connect(kafka=f"kafka://{changefeed.broker.bootstrap}")
+    assert changefeed("run", changefeed.name).exit_code == 0
+    assert rebuilt(changefeed.records("t")) == selected(changefeed.server, changefeed.database, "t")
+
+
+def test_a_wrong_password_is_told_with_host_and_user(changefeed: Command) -> None:
+    first = changefeed.begin()
+    changefeed.connect(mysql=f"mysql://changefeed:{WRONG_PASSWORD}@127.0.0.1:{changefeed.server.port}")
+    for command in ("check", "plan", "run"):
+        outcome = changefeed(command, changefeed.name)
+        outcome.is_refused(
+            "SourceError", f"127.0.0.1:{changefeed.server.port}", "refuses user 'changefeed'", "password"
+        )
+    status = changefeed("status", changefeed.name, "--json")
+    (told,) = json.loads(status.out)
+    assert (status.exit_code, told["state"], told["checkpoint"]) == (1, "error", str(first.coordinates))
+    assert "refuses user 'changefeed'" in told["error"]
+    assert changefeed.checkpoint() == first
+
+
+def test_a_server_that_is_away_is_told_with_its_address(changefeed: Command) -> None:
+    first = changefeed.begin()
+    port = free_port()
+    changefeed.connect(mysql=f"mysql://changefeed:{WRONG_PASSWORD}@127.0.0.1:{port}")
+    for command in ("check", "plan", "run"):
+        changefeed(command, changefeed.name).is_refused(
+            "SourceUnavailableError", f"127.0.0.1:{port} cannot be reached", "tried again"
+        )
+    assert changefeed.checkpoint() == first
+
+
+def test_a_wrong_key_is_told_with_file_line_and_the_nearest_one(changefeed: Command) -> None:
+    changefeed.write("tombstone: false\n")
+    for command in ("check", "plan", "run", "status", "tail"):
+        changefeed(command, changefeed.name).is_refused(
+            "SettingsError", f"{changefeed.name}.yaml, line 9: unknown key 'tombstone' (did you mean 'tombstones'?)"
+        )
+
+
+def test_two_pipelines_of_one_name_are_refused_with_both_files(changefeed: Command) -> None:
+    text = (changefeed.pipelines / f"{changefeed.name}.yaml").read_text()
+    (changefeed.pipelines / "copy.yaml").write_text(text)
+    changefeed("run", changefeed.name).is_refused("SettingsError", "copy.yaml", f"{changefeed.name}.yaml")
+    changefeed("check").is_refused("SettingsError", "copy.yaml", f"{changefeed.name}.yaml")
+
+
+def test_a_name_that_is_not_there_is_told_with_the_nearest(changefeed: Command) -> None:
+    changefeed("run", f"{changefeed.name}x").is_refused("SettingsError", f"did you mean {changefeed.name!r}")
+
+
+def test_a_missing_connection_is_told_with_its_variable(changefeed: Command) -> None:
+    changefeed.mysql_uri = ""
+    changefeed("plan", changefeed.name).is_refused("SettingsError", "AIRFLOW_CONN_MYSQL_X")
+
+
+def test_a_checkpoint_whose_binlog_was_purged_stays_where_it_is(spare: Command) -> None:
+    first = spare.begin()
+    spare.server.execute("FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
+    newest = spare.server.execute("SHOW BINARY LOGS")[-1][0]
+    spare.server.execute(f"PURGE BINARY LOGS TO '{newest}'")
+    for command in ("plan", "run"):
+        spare(command, spare.name).is_refused(
+            "BinlogGoneError",
+            repr(first.coordinates.file),
+            str(first.coordinates),
+            newest,
+            "binlog_expire_logs_seconds",
+        )
+    (told,) = json.loads(spare("status", spare.name, "--json").out)
+    assert told["state"] == "error"
+    assert spare.checkpoint() == first
+
+
+def test_statements_in_the_binlog_are_refused_with_the_setting(spare: Command) -> None:
+    first = spare.begin()
+    spare.server.execute("SET GLOBAL binlog_format = 'STATEMENT'")
+    try:
+        for command in ("check", "plan", "run"):
+            spare(command, spare.name).is_refused("SourceError", "binlog_format is 'STATEMENT', wanted 'ROW'")
+    finally:
+        spare.server.execute("SET GLOBAL binlog_format = 'ROW'")
+    assert spare.checkpoint() == first
+    assert spare("plan", spare.name).exit_code == 0, "nothing was lost"
+
+
+def test_a_server_without_a_binlog_is_refused_with_the_setting(spare: Command) -> None:
+    first = spare.begin()
+    spare.server.restart({"skip-log-bin": 1})
+    try:
+        for command in ("check", "plan", "run"):
+            spare(command, spare.name).is_refused("SourceError", "log_bin is OFF", "--log-bin")
+    finally:
+        del spare.server.options["skip-log-bin"]
+        spare.server.restart()
+    assert spare.checkpoint() == first
+    assert spare("plan", spare.name).exit_code == 0, "nothing was lost"
+
+
+def test_help_needs_no_server() -> None:
+    done = subprocess.run(
+        [str(PROGRAMS / "changefeed"), "--help"], env=dict(os.environ), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0
+    assert all(command in done.stdout for command in ("check", "plan", "run", "status", "tail"))
