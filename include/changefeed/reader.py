@@ -28,7 +28,11 @@ SchemaLookup = Callable[[str, str], TableSchema | None]
 
 @dataclass(frozen=True)
 class Statement:
-    """A QUERY event that is not BEGIN, COMMIT or a savepoint: DDL, or a change in statement format."""
+    """A QUERY event that is not BEGIN, COMMIT or a savepoint: DDL, or a change in statement format.
+
+    ``variables`` are the event's status variables in hexadecimal: sql_mode, charsets and the like of its session.
+    ``size_bytes`` and ``flags`` are the event header's.
+    """
 
     file: str
     position: int
@@ -36,6 +40,10 @@ class Statement:
     gtid: str
     database: str
     sql: str
+    variables: str = ""
+    server_id: int = 0
+    size_bytes: int = 0
+    flags: int = 0
 
 
 @dataclass(frozen=True)

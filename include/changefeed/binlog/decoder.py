@@ -53,8 +53,8 @@ class KernelDecoder:
 
     Not for use by two threads at once. ``router`` and ``schema_lookup`` are asked once for each table map that is new;
     for table maps without names (binlog_row_metadata=MINIMAL) again after each statement, and in each slice.
-    ``on_statement`` is called with each statement before any later row is decoded, so that a caller that follows the
-    schema can move it forward.
+    ``on_statement`` is called with each statement when the blocks of all earlier rows were yielded, and before any later
+    row is decoded, so that a caller that follows the schema can move it forward.
     """
 
     def __init__(
@@ -398,7 +398,7 @@ class SliceDecoder:
             raise DamagedEvent(f"{name_of(kind)} stands inside a compressed transaction")
         match kind:
             case EventType.QUERY | EventType.EXECUTE_LOAD_QUERY | EventType.MARIADB_QUERY_COMPRESSED:
-                self._statement(source, kind)
+                yield from self._statement(source, kind)
             case EventType.TRANSACTION_PAYLOAD:
                 yield from self.run_inside(payload.parts(self._event(source)[1]), 1)
             case EventType.GTID_TAGGED:
@@ -446,7 +446,7 @@ class SliceDecoder:
         plain = images.whole(event, body) if partial else images.unpacked(event, body, kind)
         yield from self.run_inside([plain], 2)
 
-    def _statement(self, source: Input, kind: int) -> None:
+    def _statement(self, source: Input, kind: int) -> Iterator[Block]:
         _, body = self._event(source)
         state = self.state
         query = Query.parse(
@@ -466,13 +466,16 @@ class SliceDecoder:
         elif what is StatementKind.COMMIT:
             end_transaction(state, self._runs)
         elif what not in (StatementKind.SAVEPOINT, StatementKind.XA_END):
+            if self.decoder.on_statement is not None:  # which may put something of its own behind the rows before it
+                yield from self._flush()
+                yield from self._grouper.finish()
             self._report_statement(source, query)
             if not inside or what is StatementKind.ROLLBACK:
                 end_transaction(state, self._runs)
 
     def _report_statement(self, source: Input, query: Query) -> None:
         state = self.state
-        seconds = source.header()[0]
+        seconds, _, server_id, size, _, flags = source.header()
         if state[layout.FIRST_TS] == 0:
             state[layout.FIRST_TS] = seconds
         state[layout.LAST_TS] = seconds
@@ -484,6 +487,9 @@ class SliceDecoder:
             query.database,
             query.sql,
             query.variables.hex(),
+            server_id,
+            size,
+            flags,
         )
         self.statements.append(statement)
         self.decoder.nameless.clear()

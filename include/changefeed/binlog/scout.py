@@ -90,8 +90,8 @@ class _Scout:
 
     def run(self, chunks: Iterable[bytes | bytearray | memoryview]) -> Scouting:
         try:
-            for kind, server_id, seconds, event in self._in_file(chunks):
-                self._look(kind, server_id, seconds, event)
+            for kind, server_id, event in self._in_file(chunks):
+                self._look(kind, server_id, event)
                 self._position += len(event)
                 self._events += 1
                 if kind in _ROWS and self._cuttable and event[HEADER_SIZE + 6] & _STMT_END:
@@ -109,10 +109,10 @@ class _Scout:
             )
         return Scouting(tuple(self._slices), tuple(self._statements), self._events)
 
-    def _in_file(self, chunks: Iterable[bytes | bytearray | memoryview]) -> Iterator[tuple[int, int, int, memoryview]]:
-        """(type, server_id, timestamp, bytes) of each event that stands in the file."""
+    def _in_file(self, chunks: Iterable[bytes | bytearray | memoryview]) -> Iterator[tuple[int, int, memoryview]]:
+        """(type, server_id, bytes) of each event that stands in the file."""
         for event in _events(chunks):
-            seconds, kind, server_id, _, next_position, flags = HEADER.unpack_from(event)
+            _, kind, server_id, _, next_position, flags = HEADER.unpack_from(event)
             if kind == EventType.FORMAT_DESCRIPTION:
                 self._checksum = CHECKSUM_SIZE * FormatDescription.parse(bytes(event[HEADER_SIZE:])).checksum
             if flags & ARTIFICIAL_FLAG or kind in _MADE_UP:
@@ -121,9 +121,9 @@ class _Scout:
                 continue
             if self._position >= self._piece.end:
                 return
-            yield kind, server_id, seconds, event
+            yield kind, server_id, event
 
-    def _look(self, kind: int, server_id: int, seconds: int, event: memoryview) -> None:
+    def _look(self, kind: int, server_id: int, event: memoryview) -> None:
         if kind in _OPENING:
             self._cut("")
             body = bytes(event[HEADER_SIZE : len(event) - self._checksum])
@@ -131,11 +131,13 @@ class _Scout:
             # MariaDB writes no BEGIN: the GTID event is one, unless it stands for a statement alone or for XA.
             self._opened, self._cuttable = True, kind == EventType.MARIADB_GTID and not body[12] & _NOT_BEGIN
         elif kind in (EventType.QUERY, EventType.MARIADB_QUERY_COMPRESSED):
-            self._query(kind, seconds, bytes(event[HEADER_SIZE : len(event) - self._checksum]))
+            self._query(event)
         elif kind in (EventType.XID, EventType.XA_PREPARE):
             self._opened = self._cuttable = False
 
-    def _query(self, kind: int, seconds: int, body: bytes) -> None:
+    def _query(self, event: memoryview) -> None:
+        seconds, kind, server_id, size, _, flags = HEADER.unpack_from(event)
+        body = bytes(event[HEADER_SIZE : size - self._checksum])
         query = Query.parse(body, compressed=kind == EventType.MARIADB_QUERY_COMPRESSED)
         what = query.kind
         if what is StatementKind.BEGIN:
@@ -154,6 +156,9 @@ class _Scout:
                     query.database,
                     query.sql,
                     query.variables.hex(),
+                    server_id,
+                    size,
+                    flags,
                 )
             )
 
