@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any, cast
 
 from airflow.sdk import DAG, get_current_context, task
@@ -49,6 +50,11 @@ def show_seek() -> dict[str, Any] | None:
         pipeline = load_pipeline(given["pipeline"])
         found = plan_seek(pipeline, given["to"], airflow_lookup, checkpoint_store_of(pipeline))
         told = found.to_json()
+        if given["expected"] and given["expected"] != told["from"]:
+            raise CheckpointError(
+                f"the checkpoint of pipeline {pipeline.name!r} is at {told['from']}, and the seek was asked for when "
+                f"it was at {given['expected']}: a run committed in between. Nothing was changed; look again and seek."
+            )
         _log.info("seek %s from %s to %s: %s", pipeline.name, told["from"], told["to"], found.effect)
         if not given["apply"]:
             _log.info("nothing was changed: trigger it again with 'Move the checkpoint' on")
@@ -82,6 +88,7 @@ def apply_seek(planned: dict[str, Any]) -> dict[str, Any]:
                 f"{found.before.coordinates if found.before else None}. Nothing was changed; seek again."
             )
         who = getattr(context["dag_run"], "triggering_user_name", None) or "airflow"
+        found = replace(found, asked=str(planned["asked"]))
         record = seek(pipeline, found, airflow_lookup, store, who=who, why=planned["why"])
         _log.info("the checkpoint is at %s now; seek to %s to undo it", record.to, record.before)
         return record.to_json()

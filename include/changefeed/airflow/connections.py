@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from airflow.sdk import BaseHook
@@ -34,10 +35,31 @@ def airflow_lookup(connection_id: str) -> str:
     try:
         connection = BaseHook.get_connection(connection_id)
     except AirflowNotFoundException:
-        raise SettingsError(
-            f"Airflow has no connection {connection_id!r}: add it under Admin, Connections, or set "
-            f"{variable_of(connection_id)}"
-        ) from None
+        raise _unknown(connection_id) from None
+    return _uri_of(connection)
+
+
+def server_lookup(connection_id: str) -> str:
+    """As `airflow_lookup`, in the API server, which is no task: it asks Airflow's models."""
+    if os.environ.get(variable_of(connection_id), "").strip().startswith(("mysql", "kafka", "sqlite", "postgresql")):
+        return from_environment(connection_id)
+    from airflow.models.connection import Connection
+
+    try:
+        connection = Connection.get_connection_from_secrets(connection_id)
+    except AirflowNotFoundException:
+        raise _unknown(connection_id) from None
+    return _uri_of(connection)
+
+
+def _unknown(connection_id: str) -> SettingsError:
+    return SettingsError(
+        f"Airflow has no connection {connection_id!r}: add it under Admin, Connections, or set "
+        f"{variable_of(connection_id)}"
+    )
+
+
+def _uri_of(connection: Any) -> str:
     extra = {name: str(value) for name, value in json.loads(connection.extra or "{}").items()}
     login = f"{quote(connection.login or '', safe='')}:{quote(connection.password or '', safe='')}@"
     address = f"{connection.host or ''}:{connection.port}" if connection.port else (connection.host or "")

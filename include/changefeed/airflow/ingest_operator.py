@@ -19,7 +19,7 @@ from changefeed.pipeline_file import load_pipeline
 
 TERMINAL_EXIT_CODE = 2
 
-DEFAULT_CONF = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+DEFAULT_CONF = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "WARN"}
 """A run is short and its log is Airflow's: a web page of its own would only open a port."""
 
 

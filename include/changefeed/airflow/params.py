@@ -92,6 +92,12 @@ def seek_params(pipelines: list[str]) -> dict[str, Param]:
             minLength=1,
         ),
         "why": Param("", type="string", title="Why", description_md="Kept in the record of seeks.", minLength=1),
+        "expected": Param(
+            None,
+            title="From",
+            description_md="Where the checkpoint is now; the seek is refused when it moved. Empty: wherever it is.",
+            **_COORDINATES,
+        ),
         "apply": Param(
             False,
             type="boolean",

@@ -1,0 +1,1 @@
+"""The page and the REST API of changefeed, inside Airflow's API server."""

@@ -1,0 +1,119 @@
+"""REST: what is done to a pipeline. Each is a run or a switch of Airflow's own."""
+
+from typing import Any
+
+from airflow.api.common.trigger_dag import trigger_dag
+from airflow.exceptions import DagNotFound, ParamValidationError
+from airflow.models.dag import DagModel
+from airflow.utils.session import create_session
+from airflow.utils.types import DagRunTriggeredByType
+from fastapi import APIRouter, HTTPException
+from sqlalchemy import select
+
+from changefeed.airflow.admin_dag import DAG_ID as ADMIN
+from changefeed.airflow.backfill_dag import DAG_ID as BACKFILL
+from changefeed.airflow.connections import server_lookup
+from changefeed.airflow.ingest_dag import ingest_dag_id
+from changefeed_web import position
+from changefeed_web.access import GetUserDep, audited, must
+from changefeed_web.bodies import BackfillBody, RunBody, SeekBody
+from changefeed_web.dag_state import dag_state
+from changefeed_web.pipelines import pipeline_of
+
+router = APIRouter(tags=["actions"])
+
+
+@router.post("/pipelines/{name}/pause")
+def pause(name: str, user: GetUserDep) -> dict[str, Any]:
+    """Pause the ingest DAG: no further run begins; one under way ends."""
+    return _switch(name, user, paused=True)
+
+
+@router.post("/pipelines/{name}/resume")
+def resume(name: str, user: GetUserDep) -> dict[str, Any]:
+    """Let the ingest DAG's schedule go on."""
+    return _switch(name, user, paused=False)
+
+
+@router.post("/pipelines/{name}/run", status_code=202)
+def run(name: str, user: GetUserDep, body: RunBody | None = None) -> dict[str, Any]:
+    """Start a run of the ingest DAG, bounded or not."""
+    must(user, "POST", name, run=True)
+    pipeline_of(name)
+    return _triggered(user, "run", name, ingest_dag_id(name), (body or RunBody()).model_dump(exclude_none=True))
+
+
+@router.post("/pipelines/{name}/seek/plan")
+def plan_seek(name: str, body: SeekBody, user: GetUserDep) -> dict[str, Any]:
+    """What a seek would skip or repeat. Changes nothing."""
+    from changefeed.stages.seek import plan_seek as planned
+
+    must(user, "GET", name)
+    pipeline = pipeline_of(name)
+    return planned(pipeline, body.to, server_lookup, position.store_of(pipeline)).to_json()
+
+
+@router.post("/pipelines/{name}/seek", status_code=202)
+def seek(name: str, body: SeekBody, user: GetUserDep) -> dict[str, Any]:
+    """Start a run of changefeed_admin that moves the checkpoint. Refused while the pipeline runs."""
+    must(user, "PUT", name)
+    must(user, "POST", name, run=True, dag_id=ADMIN)
+    if not body.why.strip():
+        raise HTTPException(422, "a seek needs a reason (`why`): it is what the next person reads in the record")
+    plan = plan_seek(name, body, user)
+    if body.expected is not None and body.expected != plan["from"]:
+        raise HTTPException(409, f"the checkpoint is at {plan['from']} by now, not at {body.expected}: look again")
+    if dag_state(ingest_dag_id(name))["running"]:
+        raise HTTPException(409, f"pipeline {name!r} has a run under way: wait for it, or pause the pipeline first")
+    conf = {"pipeline": name, "to": body.to, "why": body.why, "expected": plan["from"], "apply": True}
+    return {**_triggered(user, "seek", name, ADMIN, conf), "plan": plan}
+
+
+@router.post("/pipelines/{name}/backfill/plan")
+def plan_backfill(name: str, body: BackfillBody, user: GetUserDep) -> dict[str, Any]:
+    """Files, bytes and tables of a backfill. Changes nothing."""
+    from changefeed.stages.backfill import plan_backfill as planned
+
+    must(user, "GET", name)
+    return planned(pipeline_of(name), body.request(name), server_lookup).to_json()
+
+
+@router.post("/pipelines/{name}/backfill", status_code=202)
+def backfill(name: str, body: BackfillBody, user: GetUserDep) -> dict[str, Any]:
+    """Start a run of changefeed_backfill."""
+    must(user, "PUT", name)
+    must(user, "POST", name, run=True, dag_id=BACKFILL)
+    pipeline_of(name)
+    conf = body.request(name).model_dump(exclude_none=True)
+    return _triggered(user, "backfill", name, BACKFILL, conf)
+
+
+def _switch(name: str, user: Any, *, paused: bool) -> dict[str, Any]:
+    must(user, "PUT", name)
+    pipeline_of(name)
+    with create_session() as session:
+        model = session.scalar(select(DagModel).where(DagModel.dag_id == ingest_dag_id(name)))
+        if model is None:
+            raise HTTPException(409, f"Airflow does not know DAG {ingest_dag_id(name)} yet: try again in a moment")
+        model.is_paused = paused
+    audited(user, "pause" if paused else "resume", name)
+    return {"name": name, "paused": paused}
+
+
+def _triggered(user: Any, what: str, name: str, dag_id: str, conf: dict[str, Any]) -> dict[str, Any]:
+    try:
+        found = trigger_dag(
+            dag_id=dag_id,
+            triggered_by=DagRunTriggeredByType.REST_API,
+            triggering_user_name=user.get_name(),
+            conf=conf,
+        )
+    except DagNotFound:
+        raise HTTPException(409, f"Airflow does not know DAG {dag_id} yet: try again in a moment") from None
+    except (ParamValidationError, ValueError) as error:
+        raise HTTPException(422, str(error)) from None
+    if found is None:
+        raise HTTPException(409, f"Airflow did not start a run of DAG {dag_id}")
+    position.forget(name)
+    audited(user, what, name, **conf)
+    return {"dag_id": dag_id, "run_id": found.run_id, "href": f"/dags/{dag_id}/runs/{found.run_id}"}

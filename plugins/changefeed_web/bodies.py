@@ -1,0 +1,52 @@
+"""Bodies of requests. Nothing unknown passes."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from changefeed.backfill import BackfillRequest
+
+
+class Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class PipelineBody(Body):
+    """A pipeline's file."""
+
+    yaml: Annotated[str, Field(min_length=1, max_length=200_000, examples=["name: shop\nsource: …"])]
+
+
+class RunBody(Body):
+    """Bounds of one run."""
+
+    max_bytes: Annotated[int, Field(gt=0)] | None = None
+    max_seconds: Annotated[int, Field(gt=0)] | None = None
+    until: Annotated[str, Field(pattern=r"^.+\.\d{6,}:\d+$")] | None = None
+
+
+class SeekBody(Body):
+    """Where to: earliest, latest, FILE:POSITION, a GTID set, or a time."""
+
+    to: Annotated[str, Field(min_length=1, max_length=60_000)]
+    why: Annotated[str, Field(max_length=2000)] = ""
+    expected: str | None = None
+    """Where the caller saw the checkpoint; refused when it moved."""
+
+
+class BackfillBody(Body):
+    """A range in one of four forms, the tables, and where the messages go."""
+
+    from_file: str | None = None
+    to_file: str | None = None
+    from_coordinates: str | None = None
+    to_coordinates: str | None = None
+    gtids: str | None = None
+    from_time: str | None = None
+    to_time: str | None = None
+    tables: list[str] = []
+    suffix: str = ".replay"
+    archive: str | None = None
+
+    def request(self, pipeline: str) -> BackfillRequest:
+        return BackfillRequest.of({"pipeline": pipeline, **self.model_dump()})

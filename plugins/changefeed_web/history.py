@@ -1,0 +1,51 @@
+"""REST: windows, seeks, commit log and backfills of a pipeline."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+
+from changefeed.airflow.backfill_dag import DAG_ID as BACKFILL
+from changefeed_web import position
+from changefeed_web.access import GetUserDep, must
+from changefeed_web.dag_state import runs
+from changefeed_web.pipelines import pipeline_of
+
+router = APIRouter(tags=["history"])
+
+Limit = Annotated[int, Query(ge=1, le=100)]
+
+
+@router.get("/pipelines/{name}/windows")
+def windows(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any]:
+    """Manifests of the last windows, latest first: range, rows, bytes, offsets, seconds by phase."""
+    must(user, "GET", name)
+    return {"windows": position.manifests(pipeline_of(name), limit)}
+
+
+@router.get("/pipelines/{name}/seeks")
+def seeks(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any]:
+    """The record of seeks, latest first: who, when, from where, to where, why."""
+    must(user, "GET", name)
+    found = position.commit_log(pipeline_of(name)).seeks
+    return {"seeks": [found[number] for number in sorted(found, reverse=True)[:limit]]}
+
+
+@router.get("/pipelines/{name}/commit-log")
+def commit_log(name: str, user: GetUserDep) -> dict[str, Any]:
+    """The last message that each topic-partition was given."""
+    must(user, "GET", name)
+    found = position.commit_log(pipeline_of(name)).progress
+    return {
+        "progress": [
+            {"topic": topic, "partition": partition, **progress.to_json()}
+            for (topic, partition), progress in sorted(found.items())
+        ]
+    }
+
+
+@router.get("/pipelines/{name}/backfills")
+def backfills(name: str, user: GetUserDep, limit: Limit = 10) -> dict[str, Any]:
+    """The last backfills of the pipeline, latest first."""
+    must(user, "GET", name)
+    pipeline_of(name)
+    return {"backfills": [run for run in runs(BACKFILL, 100) if run["conf"].get("pipeline") == name][:limit]}

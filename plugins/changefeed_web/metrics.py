@@ -1,0 +1,88 @@
+"""Prometheus: its text form, written here, as it is a few lines."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import PlainTextResponse
+
+from changefeed.airflow.ingest_dag import ingest_dag_id
+from changefeed.errors import ChangefeedError
+from changefeed.pipeline import Pipeline
+from changefeed.pipeline_file import load_pipelines
+from changefeed_web import position
+from changefeed_web.access import GetUserDep, may
+from changefeed_web.dag_state import dag_state
+
+router = APIRouter(tags=["metrics"])
+
+Sample = tuple[str, dict[str, str], float]
+
+HELP = {
+    "changefeed_up": ("gauge", "1 when checkpoint and source could be read and fit together"),
+    "changefeed_paused": ("gauge", "1 when the pipeline's DAG is paused"),
+    "changefeed_lag_bytes": ("gauge", "Bytes of binlog between checkpoint and head"),
+    "changefeed_lag_seconds": ("gauge", "Age of the oldest change that is not published"),
+    "changefeed_retention_headroom_seconds": ("gauge", "Time until the server purges the checkpoint's binlog file"),
+    "changefeed_window": ("gauge", "Number of the last sealed window"),
+    "changefeed_last_window_rows": ("gauge", "Row changes of the last window by table and op"),
+    "changefeed_last_window_bytes": ("gauge", "Bytes of binlog of the last window"),
+    "changefeed_last_window_seconds": ("gauge", "Seconds of the last window by phase"),
+    "changefeed_recent_dead_letters": ("gauge", "Dead letters of the windows that the commit log still has"),
+}
+
+
+@router.get("/metrics", response_class=PlainTextResponse)
+def metrics(user: GetUserDep) -> str:
+    """All pipelines that you may see, for Prometheus (`authorization` with a token of Airflow's)."""
+    pipelines, _ = load_pipelines()
+    samples: list[Sample] = []
+    for name, pipeline in sorted(pipelines.items()):
+        if may(user, "GET", ingest_dag_id(name)):
+            samples += _samples(pipeline)
+    return text_of(samples)
+
+
+def text_of(samples: Iterable[Sample]) -> str:
+    by_name: dict[str, list[Sample]] = {}
+    for sample in samples:
+        by_name.setdefault(sample[0], []).append(sample)
+    lines = []
+    for name, (kind, told) in HELP.items():
+        if name in by_name:
+            lines += [f"# HELP {name} {told}", f"# TYPE {name} {kind}"]
+            lines += [f"{name}{{{_labels(labels)}}} {value:g}" for _, labels, value in by_name[name]]
+    return "\n".join(lines) + "\n"
+
+
+def _samples(pipeline: Pipeline) -> Iterable[Sample]:
+    of = {"pipeline": pipeline.name}
+    found = position.position(pipeline)
+    yield "changefeed_up", of, 0 if found.get("error") else 1
+    yield "changefeed_paused", of, 1 if dag_state(ingest_dag_id(pipeline.name))["paused"] else 0
+    for key in ("lag_bytes", "lag_seconds", "retention_headroom_seconds"):
+        if found.get(key) is not None:
+            yield f"changefeed_{key}", of, float(found[key])
+    try:
+        windows: list[dict[str, Any]] = position.manifests(pipeline, 100)
+    except ChangefeedError:
+        return
+    if not windows:
+        return
+    last = windows[0]
+    yield "changefeed_window", of, last["window"]["number"]
+    yield "changefeed_last_window_bytes", of, last["size_bytes"]
+    for table, ops in last["rows"].items():
+        for op, count in ops.items():
+            yield "changefeed_last_window_rows", {**of, "table": table, "op": op}, count
+    for phase, seconds in last["seconds"].items():
+        yield "changefeed_last_window_seconds", {**of, "phase": phase}, seconds
+    letters = sum(receipt["dead_letters"] for window in windows for receipt in window["topics"])
+    yield "changefeed_recent_dead_letters", of, letters
+
+
+def _labels(labels: dict[str, str]) -> str:
+    def escaped(value: str) -> str:
+        return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+    return ",".join(f'{name}="{escaped(value)}"' for name, value in labels.items())

@@ -1,0 +1,197 @@
+// One pipeline: where it stands, its windows, topics, commit log and records, and what can be done to it.
+
+import { airflow, call, get, post } from "./api.js";
+import { chart, MEASURES, rowsOf, totalOf } from "./chart.js";
+import { ago, bytes, el, empty, loading, number, problem, table, toast } from "./dom.js";
+import { backfillDialog, seekDialog } from "./dialogs.js";
+import { badge, facts } from "./state.js";
+
+const EVERY_MS = 5000;
+
+export async function detail(main, alive, name) {
+  const path = `pipelines/${encodeURIComponent(name)}`;
+  const parts = {
+    head: el("div", { class: "stack" }, loading("the pipeline")),
+    windows: el("section", { class: "card", "aria-label": "Windows" }),
+    topics: el("section", { class: "card", "aria-label": "Topics" }),
+    backfills: el("section", { class: "card", "aria-label": "Backfills" }),
+    seeks: el("section", { class: "card", "aria-label": "Seeks" }),
+  };
+  let measure = "Rows";
+  let seen = {};
+  const title = el("h1", {}, name);
+  const state = el("span", {});
+  const actions = el("div", { class: "row actions" });
+  main.replaceChildren(el("div", { class: "stack" },
+    el("nav", { "aria-label": "Breadcrumb" }, el("a", { href: "#/" }, "All pipelines")),
+    el("header", { class: "row between" }, el("div", { class: "row" }, title, state), actions),
+    Object.values(parts), el("p", {}, el("a", { href: `#/pipelines/${encodeURIComponent(name)}/yaml` }, "Settings (YAML)"))));
+
+  const act = async (button, what, work) => {
+    button.disabled = true;
+    try {
+      const done = await work();
+      toast(what(done));
+      await refresh();
+    } catch (error) {
+      toast(error.message, true);
+    }
+    button.disabled = false;
+  };
+
+  const drawActions = (pipeline) => {
+    const run = el("button", { class: "primary", onclick: () => act(run, (done) => `Run ${done.run_id} started`, () => post(`${path}/run`, {})) }, "Run now");
+    const paused = pipeline.dag.paused;
+    const pause = el("button", { onclick: () => act(pause, () => (paused ? "Resumed" : "Paused"), () => post(`${path}/${paused ? "resume" : "pause"}`)) }, paused ? "Resume" : "Pause");
+    actions.replaceChildren(run, pause,
+      el("button", { onclick: () => backfillDialog(path, pipeline, refresh) }, "Backfill…"),
+      el("button", { onclick: () => seekDialog(path, pipeline, refresh) }, "Seek…"),
+      el("a", { class: "button", href: airflow(`/dags/${pipeline.dag.dag_id}`), target: "_top" }, "DAG"));
+  };
+
+  const drawHead = (pipeline) => {
+    state.replaceChildren(badge(pipeline));
+    const problems = [];
+    if (pipeline.position.error) problems.push(problem("The pipeline cannot go on", pipeline.position.error));
+    if (pipeline.last_error) {
+      problems.push(problem(`Last run failed in task ${pipeline.last_error.task_id}`, pipeline.last_error.text,
+        el("a", { href: airflow(pipeline.last_error.href), target: "_top" }, "The task's log")));
+    }
+    parts.head.replaceChildren(...problems, el("div", { class: "card" }, facts(pipeline, true)),
+      el("p", { class: "soft" }, `${pipeline.source} → ${pipeline.kafka}; tables `, el("code", {}, pipeline.tables.include.join(", ")),
+        pipeline.tables.exclude.length ? ["; without ", el("code", {}, pipeline.tables.exclude.join(", "))] : null, `; owner ${pipeline.owner}`));
+  };
+
+  const drawWindows = (windows) => {
+    if (!windows.length) {
+      parts.windows.replaceChildren(el("h2", {}, "Windows"), el("p", { class: "empty" }, "No window was sealed yet. The first run that finds changes makes one."));
+      return;
+    }
+    const draw = () => {
+      const tabs = Object.keys(MEASURES).map((one) => el("button", { "aria-pressed": String(one === measure), onclick: () => { measure = one; draw(); } }, one));
+      parts.windows.replaceChildren(
+        el("div", { class: "row between" }, el("h2", {}, "Windows"), el("div", { class: "tabs", role: "group", "aria-label": "What the chart shows" }, tabs)),
+        el("div", { class: "chart" }, chart(windows, measure)),
+        table("Windows", ["Window", "Sealed range", "#Rows", "#Binlog", "#Seconds", "#Rows/s", "~Phases"], windows.map((one) => [
+          `#${one.window.number}`, el("code", {}, `${one.window.start} → ${one.window.head}`), number(rowsOf(one)), bytes(one.size_bytes),
+          totalOf(one).toFixed(1), number(Math.round(rowsOf(one) / Math.max(0.001, totalOf(one)))),
+          Object.entries(one.seconds).map(([phase, seconds]) => `${phase} ${seconds.toFixed(1)}`).join(", ")])));
+    };
+    draw();
+  };
+
+  const drawTopics = (pipeline, progress) => {
+    const rows = Object.entries(pipeline.topics).map(([name_, topic]) => {
+      const parts_ = progress.filter((one) => one.topic === topic);
+      const last = parts_.map((one) => `${one.partition}: ${one.file}:${one.position}`).join(", ");
+      return [name_, el("code", {}, topic), last ? el("code", {}, last) : el("span", { class: "soft" }, "nothing yet")];
+    });
+    parts.topics.replaceChildren(el("h2", {}, "Topics and commit log"),
+      pipeline.topics_error ? problem("The tables cannot be read", pipeline.topics_error) : null,
+      rows.length ? table("Topics", ["Table", "Topic", "~Given up to, by partition"], rows) : el("p", { class: "empty" }, "No table matches the patterns now."));
+  };
+
+  const drawBackfills = (backfills) => {
+    parts.backfills.replaceChildren(el("h2", {}, "Backfills"), backfills.length
+      ? table("Backfills", ["State", "Started", "~Range", "~Tables", "Topics"], backfills.map((one) => {
+        const { conf } = one;
+        const range = [conf.from_file, conf.to_file, conf.from_coordinates, conf.to_coordinates, conf.gtids, conf.from_time, conf.to_time].filter(Boolean).join(" → ");
+        return [el("a", { href: airflow(`/dags/changefeed_backfill/runs/${one.run_id}`), target: "_top" }, one.state), ago(one.run_after),
+          el("code", {}, range), (conf.tables || []).join(", ") || "all", conf.suffix ? `…${conf.suffix}` : "live"];
+      }))
+      : el("p", { class: "empty" }, "None yet. A backfill publishes a part of the binlog again, beside the live windows."));
+  };
+
+  const drawSeeks = (seeks) => {
+    parts.seeks.hidden = !seeks.length;
+    parts.seeks.replaceChildren(el("h2", {}, "Seeks"), table("Seeks", ["When", "Who", "From → to", "#Skipped", "#Repeated", "~Why", "Undo"], seeks.map((one) => [
+      ago(new Date(one.at_ms).toISOString()), one.who, el("code", {}, `${one.before || "nowhere"} → ${one.to}`), bytes(one.skipped_bytes), bytes(one.repeated_bytes), one.why,
+      one.before ? el("button", { onclick: () => seekDialog(path, seen.pipeline, refresh, one.before) }, "Seek back") : ""])));
+  };
+
+  const refresh = async () => {
+    const pipeline = await get(path);
+    if (!alive()) return;
+    const first = !seen.pipeline;
+    drawHead(pipeline);
+    if (first || seen.pipeline.dag.paused !== pipeline.dag.paused) drawActions(pipeline);
+    seen = { ...seen, pipeline };
+    const quietly = async (what, part, draw) => {
+      try {
+        const found = await get(`${path}/${what}`);
+        const text = JSON.stringify(found);
+        if (alive() && (seen[what] !== text || what === "commit-log")) draw(found);
+        seen[what] = text;
+      } catch (error) {
+        if (alive() && !seen[what]) part.replaceChildren(problem(`The ${what} cannot be read`, error.message));
+      }
+    };
+    await Promise.all([
+      quietly("windows", parts.windows, (found) => drawWindows(found.windows)),
+      quietly("commit-log", parts.topics, (found) => drawTopics(pipeline, found.progress)),
+      quietly("backfills", parts.backfills, (found) => drawBackfills(found.backfills)),
+      quietly("seeks", parts.seeks, (found) => drawSeeks(found.seeks)),
+    ]);
+  };
+
+  for (const part of [parts.windows, parts.topics, parts.backfills, parts.seeks]) part.replaceChildren(el("div", { class: "loading" }, el("i"), el("i"), el("i")));
+  await refresh();
+  while (alive()) {
+    await new Promise((done) => setTimeout(done, EVERY_MS));
+    if (!alive()) return;
+    if (document.hidden || document.querySelector("dialog[open]")) continue;
+    await refresh().catch(() => {});
+  }
+}
+
+export async function yaml(main, alive, name) {
+  main.replaceChildren(loading("the settings"));
+  const isNew = name === null;
+  const path = isNew ? "pipelines" : `pipelines/${encodeURIComponent(name)}`;
+  const start = isNew ? { value: { yaml: TEMPLATE }, etag: null } : await call("GET", path);
+  if (!alive()) return;
+  let etag = start.etag;
+  const text = el("textarea", { class: "code", spellcheck: "false", "aria-label": "The pipeline's YAML" });
+  text.value = start.value.yaml;
+  const told = el("div", {});
+  const save = el("button", { class: "primary", onclick: async () => {
+    save.disabled = true;
+    try {
+      const done = await call(isNew ? "POST" : "PUT", path, { yaml: text.value }, isNew ? {} : { "If-Match": etag });
+      etag = done.etag;
+      told.replaceChildren();
+      toast(isNew ? `Pipeline ${done.value.name} created` : "Saved");
+      if (isNew) location.hash = `#/pipelines/${encodeURIComponent(done.value.name)}`;
+    } catch (error) {
+      told.replaceChildren(problem(error.status === 412 ? "Somebody else changed it meanwhile" : "Not saved", error.message));
+    }
+    save.disabled = false;
+  } }, isNew ? "Create" : "Save");
+  const remove = isNew ? null : el("button", { onclick: async () => {
+    if (!confirm(`Delete pipeline ${name}? Its checkpoint, commit log and topics stay.`)) return;
+    try {
+      await call("DELETE", path, undefined, { "If-Match": etag });
+      toast("Deleted");
+      location.hash = "#/";
+    } catch (error) {
+      told.replaceChildren(problem("Not deleted", error.message));
+    }
+  } }, "Delete");
+  main.replaceChildren(el("div", { class: "stack" },
+    el("nav", { "aria-label": "Breadcrumb" }, el("a", { href: isNew ? "#/" : `#/pipelines/${encodeURIComponent(name)}` }, isNew ? "All pipelines" : name)),
+    el("h1", {}, isNew ? "New pipeline" : `Settings of ${name}`), told, el("div", { class: "card" }, text), el("div", { class: "row" }, save, remove)));
+}
+
+const TEMPLATE = `name: orders
+source:
+  connection: mysql_default       # a connection in Airflow
+  server_ids: 64100-64131         # no other replica of the source may use these
+kafka:
+  connection: kafka_default
+tables:
+  include: ["shop.*"]
+start: latest
+schedule: "*/5 * * * *"
+`;
+
+export const notThere = (name) => empty("Not found", `There is no pipeline ${name}, or you may not see it.`, el("p", {}, el("a", { href: "#/" }, "All pipelines")));

@@ -1,0 +1,118 @@
+// The two forms: each shows what will happen first, and does it then.
+
+import { airflow, post } from "./api.js";
+import { bytes, el, number, problem, table, toast } from "./dom.js";
+
+function dialog(title, ...content) {
+  const made = el("dialog", { "aria-labelledby": "dialog-title" }, el("div", { class: "stack" },
+    el("div", { class: "row between" }, el("h2", { id: "dialog-title" }, title), el("button", { onclick: () => made.close(), "aria-label": "Close" }, "✕")), ...content));
+  made.addEventListener("close", () => made.remove());
+  document.body.append(made);
+  made.showModal();
+  return made;
+}
+
+const field = (label, hint, input, wide = false) => el("label", { class: wide ? "wide" : null }, label, hint ? el("small", {}, hint) : null, input);
+
+function form(made, told, plan, start, { values, planPath, startPath, show, started, after }) {
+  let planned = null;
+  const busy = async (button, work) => {
+    button.disabled = true;
+    told.replaceChildren(el("p", { class: "soft", role: "status" }, "Looking…"));
+    try {
+      await work();
+    } catch (error) {
+      told.replaceChildren(problem("Refused", error.message));
+      start.disabled = true;
+    }
+    button.disabled = false;
+  };
+  const changed = () => { planned = null; start.disabled = true; };
+  made.addEventListener("input", (event) => { if (!event.target.hasAttribute("data-free")) changed(); });
+  plan.addEventListener("click", () => busy(plan, async () => {
+    planned = await post(planPath, values());
+    told.replaceChildren(show(planned));
+    start.disabled = false;
+  }));
+  start.addEventListener("click", async () => {
+    start.disabled = true;
+    try {
+      const done = await post(startPath, { ...values(), ...(started.more ? started.more(planned) : {}) });
+      made.close();
+      toast(started.text(done));
+      await after();
+    } catch (error) {
+      told.replaceChildren(problem("Refused", error.message));
+      start.disabled = false;
+    }
+  });
+}
+
+export function backfillDialog(path, pipeline, after) {
+  const input = (name, placeholder = "") => el("input", { name, placeholder, autocomplete: "off" });
+  const forms = {
+    files: [field("From file", "the first binlog file", input("from_file", "binlog.000012")), field("To file", "included; empty: the same", input("to_file"))],
+    coordinates: [field("From", "FILE:POSITION", input("from_coordinates", "binlog.000012:4")), field("To", "not included", input("to_coordinates"))],
+    gtids: [field("GTID set", "the shortest range that holds all of it", input("gtids"), true)],
+    times: [field("From", "UTC, or with an offset", input("from_time", "2026-01-31T12:00:00Z")), field("To", "not included; empty: now", input("to_time"))],
+  };
+  const kind = el("select", { name: "kind" }, [["files", "Binlog files"], ["coordinates", "Coordinates"], ["gtids", "GTIDs"], ["times", "Times"]].map(([value, text]) => el("option", { value }, text)));
+  const groups = Object.entries(forms).map(([name, fields]) => el("div", { class: "fields", "data-form": name }, fields));
+  const choose = () => groups.forEach((group) => { group.hidden = group.dataset.form !== kind.value; });
+  kind.addEventListener("change", choose);
+  choose();
+  const tables = el("textarea", { name: "tables", placeholder: "shop.orders" });
+  const suffix = el("input", { name: "suffix", value: ".replay", autocomplete: "off" });
+  const archive = input("archive", "s3://bucket/binlogs");
+  const told = el("div", { "aria-live": "polite" });
+  const plan = el("button", {}, "Show the plan");
+  const start = el("button", { class: "primary", disabled: true }, "Start the backfill");
+  const made = dialog(`Backfill ${pipeline.name}`,
+    el("p", { class: "soft" }, "Publishes a part of the binlog again. The live checkpoint is not touched."),
+    field("Range", null, kind), groups,
+    el("div", { class: "fields" },
+      field("Tables", "patterns, one a line; empty: all that the pipeline captures", tables, true),
+      field("Suffix of the topics", "empty: the live topics", suffix),
+      field("Archived files", "folder or URL; empty: the server", archive)),
+    told, el("div", { class: "row" }, plan, start));
+  form(made, told, plan, start, {
+    planPath: `${path}/backfill/plan`,
+    startPath: `${path}/backfill`,
+    after,
+    values: () => {
+      const group = groups.find((one) => one.dataset.form === kind.value);
+      const range = Object.fromEntries([...group.querySelectorAll("input")].map((one) => [one.name, one.value.trim()]).filter(([, value]) => value));
+      return { ...range, tables: tables.value.split(/[\s,]+/).filter(Boolean), suffix: suffix.value.trim(), ...(archive.value.trim() ? { archive: archive.value.trim() } : {}) };
+    },
+    show: (planned) => el("div", {},
+      el("p", {}, el("strong", {}, `${bytes(planned.size_bytes)} of binlog in ${planned.files.length} files`), ", ", el("code", {}, `${planned.window.start} → ${planned.window.head}`)),
+      suffix.value.trim() ? null : el("p", {}, el("span", { class: "badge warn" }, "live topics"), " Consumers of the live topics will see these changes twice."),
+      table("Tables in the range", ["Table", "#Row events", "#Bytes", "Topic"], Object.entries(planned.tables).map(([name, one]) =>
+        [name, number(one.row_events), bytes(one.size_bytes), planned.topics[name] ? el("code", {}, planned.topics[name]) : el("span", { class: "soft" }, "left out")]))),
+    started: { text: (done) => `Backfill ${done.run_id} started` },
+  });
+}
+
+export function seekDialog(path, pipeline, after, to = "") {
+  const where = el("input", { name: "to", value: to, list: "seek-places", autocomplete: "off", placeholder: "latest, binlog.000012:4077, 2026-01-31T12:00:00Z" });
+  const why = el("input", { name: "why", autocomplete: "off", "data-free": true });
+  const told = el("div", { "aria-live": "polite" });
+  const plan = el("button", {}, "Show what happens");
+  const start = el("button", { class: "danger", disabled: true }, "Move the checkpoint");
+  const made = dialog(`Seek ${pipeline.name}`,
+    el("p", { class: "soft" }, "Moves the checkpoint. The next run goes on from there. It is recorded, and undone by one more seek."),
+    el("p", {}, "The checkpoint is at ", el("code", {}, pipeline.position.checkpoint || "no place yet"), "."),
+    field("To", "earliest, latest, FILE:POSITION, a GTID set, or a time", where), el("datalist", { id: "seek-places" }, el("option", { value: "earliest" }), el("option", { value: "latest" })),
+    field("Why", "for the record", why), told,
+    el("div", { class: "row" }, plan, start, el("a", { href: airflow("/dags/changefeed_admin"), target: "_top" }, "changefeed_admin")));
+  form(made, told, plan, start, {
+    planPath: `${path}/seek/plan`,
+    startPath: `${path}/seek`,
+    after,
+    values: () => ({ to: where.value.trim(), why: why.value.trim() }),
+    show: (planned) => el("div", {},
+      el("p", {}, el("code", {}, `${planned.from || "nowhere"} → ${planned.to}`)),
+      el("p", {}, el("span", { class: planned.skipped_bytes || planned.repeated_bytes ? "badge warn" : "badge good" }, planned.skipped_bytes ? "skips" : planned.repeated_bytes ? "repeats" : "neither"), ` ${planned.effect}.`)),
+    started: { more: (planned) => ({ expected: planned.from || undefined }), text: (done) => `Seek ${done.run_id} started` },
+  });
+}

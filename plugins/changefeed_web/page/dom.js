@@ -1,0 +1,71 @@
+// Making elements. Text is always text: nothing that a server said becomes markup.
+
+export function el(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else made.setAttribute(key, value === true ? "" : value);
+  }
+  made.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  return made;
+}
+
+export function svg(name, attributes = {}, ...children) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+export function toast(text, bad = false) {
+  const made = el("div", { class: bad ? "bad" : "" }, text);
+  document.getElementById("toasts").append(made);
+  setTimeout(() => made.remove(), bad ? 12000 : 6000);
+}
+
+export const loading = (what) =>
+  el("div", { class: "card loading", role: "status", "aria-label": `Loading ${what}` }, el("i"), el("i"), el("i"), el("i"));
+
+export const problem = (title, text, ...more) =>
+  el("div", { class: "problem", role: "alert" }, el("strong", {}, title), el("pre", {}, text), ...more);
+
+export const empty = (title, text, ...more) =>
+  el("div", { class: "card empty" }, el("h2", {}, title), el("p", {}, text), ...more);
+
+export function table(caption, heads, rows) {
+  const cell = (value, place, tag) => {
+    const head = heads[place];
+    return el(tag, { class: head.startsWith("#") ? "number" : head.startsWith("~") ? "wrap" : null, scope: tag === "th" ? "col" : null }, value);
+  };
+  return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+    el("table", {},
+      el("thead", {}, el("tr", {}, heads.map((head, place) => cell(head.replace(/^[#~]/, ""), place, "th")))),
+      el("tbody", {}, rows.map((row) => el("tr", {}, row.map((value, place) => cell(value, place, "td")))))));
+}
+
+export const number = (value) => (value === null || value === undefined ? "–" : Number(value).toLocaleString("en"));
+
+export function bytes(value) {
+  if (value === null || value === undefined) return "–";
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  let place = 0;
+  let left = value;
+  while (Math.abs(left) >= 1000 && place < units.length - 1) { left /= 1000; place += 1; }
+  return `${place ? left.toFixed(1) : left} ${units[place]}`;
+}
+
+export function duration(seconds) {
+  if (seconds === null || seconds === undefined) return "–";
+  if (seconds < 1) return seconds ? "under 1 s" : "0 s";
+  if (seconds < 120) return `${Math.round(seconds)} s`;
+  if (seconds < 7200) return `${Math.round(seconds / 60)} min`;
+  if (seconds < 172800) return `${(seconds / 3600).toFixed(1)} h`;
+  return `${(seconds / 86400).toFixed(1)} days`;
+}
+
+export function ago(iso) {
+  if (!iso) return "–";
+  const seconds = (Date.now() - new Date(iso).getTime()) / 1000;
+  return seconds < 0 ? `in ${duration(-seconds)}` : `${duration(seconds)} ago`;
+}

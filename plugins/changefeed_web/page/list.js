@@ -1,0 +1,61 @@
+// All pipelines: what Airflow knows of them first, then each one's position as its source answers.
+
+import { get } from "./api.js";
+import { el, empty, loading, problem } from "./dom.js";
+import { badge, facts } from "./state.js";
+
+export async function list(main, alive) {
+  main.replaceChildren(heading(), loading("pipelines"));
+  const found = await get("pipelines?live=false");
+  if (!alive()) return;
+  const search = el("input", { type: "search", placeholder: "Search", "aria-label": "Search pipelines" });
+  const cards = el("div", { class: "cards" });
+  const nothing = empty("Nothing found", "No pipeline has that in its name, owner, tags or tables.");
+  nothing.hidden = true;
+  const places = found.pipelines.map((pipeline) => ({ pipeline, card: card(pipeline) }));
+  cards.append(...places.map((place) => place.card));
+  search.addEventListener("input", () => {
+    const words = search.value.toLowerCase().split(/\s+/);
+    for (const place of places) {
+      const { name, owner, tags, tables, source } = place.pipeline;
+      const text = [name, owner, source, ...tags, ...tables.include].join(" ").toLowerCase();
+      place.card.hidden = !words.every((word) => text.includes(word));
+    }
+    nothing.hidden = places.some((place) => !place.card.hidden);
+  });
+  const refused = Object.entries(found.refused).map(([file, text]) => problem(`${file} is refused`, text));
+  const none = empty("No pipelines yet", "A pipeline is a YAML file: one MySQL source, one Kafka cluster, a set of tables.",
+    el("p", {}, el("a", { href: "#/new" }, "Create the first one")));
+  main.replaceChildren(el("div", { class: "stack" }, heading(places.length > 1 ? search : null), refused, places.length ? cards : none, nothing));
+  const queue = [...places];
+  const work = async () => {
+    while (queue.length && alive()) {
+      const place = queue.shift();
+      try {
+        place.pipeline = await get(`pipelines/${encodeURIComponent(place.pipeline.name)}`);
+      } catch (error) {
+        place.pipeline.position = { state: "error", error: error.message };
+      }
+      const fresh = card(place.pipeline);
+      fresh.hidden = place.card.hidden;
+      place.card.replaceWith(fresh);
+      place.card = fresh;
+    }
+  };
+  await Promise.all([work(), work(), work(), work()]);
+}
+
+function heading(more) {
+  return el("header", { class: "row between" }, el("h1", {}, "Pipelines"),
+    el("div", { class: "row" }, more, el("a", { class: "button", href: "#/new" }, "New pipeline")));
+}
+
+function card(pipeline) {
+  const error = (pipeline.position && pipeline.position.error) || (pipeline.last_error && pipeline.last_error.text);
+  return el("article", { class: "card", "data-pipeline": pipeline.name },
+    el("div", { class: "row between" },
+      el("h2", {}, el("a", { href: `#/pipelines/${encodeURIComponent(pipeline.name)}` }, pipeline.name)), badge(pipeline)),
+    el("p", { class: "soft" }, `${pipeline.source} → ${pipeline.kafka}, `, el("code", {}, pipeline.tables.include.join(", "))),
+    facts(pipeline),
+    error ? problem("Last error", error) : null);
+}

@@ -1,0 +1,126 @@
+"""REST: pipelines with their state, and creating, changing and deleting them."""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, HTTPException, Query, Response
+
+from changefeed.airflow.ingest_dag import ingest_dag_id
+from changefeed.errors import ChangefeedError
+from changefeed.pipeline import Pipeline
+from changefeed.pipeline_file import load_pipeline, load_pipelines, pipelines_folder
+from changefeed.pipeline_folder import NoSuchPipelineError, PipelineChangedError, PipelineFolder, PipelineText
+from changefeed_web import position
+from changefeed_web.access import GetUserDep, audited, may, must
+from changefeed_web.bodies import PipelineBody
+from changefeed_web.dag_state import dag_state, last_error
+
+router = APIRouter(tags=["pipelines"])
+
+IfMatch = Annotated[str | None, Header(description="The ETag that the change is made from.")]
+
+
+def pipeline_of(name: str) -> Pipeline:
+    """404 for one that is not there; a wrong one is 422 with its mistake."""
+    try:
+        PipelineFolder(pipelines_folder()).text(name)
+    except NoSuchPipelineError as error:
+        raise HTTPException(404, str(error)) from None
+    return load_pipeline(name)
+
+
+@router.get("/pipelines")
+def list_pipelines(
+    user: GetUserDep,
+    live: Annotated[bool, Query(description="Ask the sources; without it, only what Airflow knows.")] = True,
+) -> dict[str, Any]:
+    """All pipelines that you may see, and by file the mistakes of those that are wrong."""
+    pipelines, errors = load_pipelines()
+    seen = [one for name, one in sorted(pipelines.items()) if may(user, "GET", ingest_dag_id(name))]
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda one: _told(one, live=live), seen))
+    return {"pipelines": found, "refused": {path.name: str(error) for path, error in errors.items()}}
+
+
+@router.get("/pipelines/{name}")
+def get_pipeline(name: str, user: GetUserDep, response: Response) -> dict[str, Any]:
+    """One pipeline: state, lag, headroom, topics, last error, and its YAML; the ETag is of the YAML."""
+    must(user, "GET", name)
+    pipeline = pipeline_of(name)
+    text = PipelineFolder(pipelines_folder()).text(name)
+    response.headers["ETag"] = f'"{text.tag}"'
+    told = _told(pipeline, live=True)
+    try:
+        told["topics"] = position.topics(pipeline)
+    except ChangefeedError as error:
+        told["topics"] = {}
+        told["topics_error"] = str(error)
+    return {**told, "yaml": text.text}
+
+
+@router.post("/pipelines", status_code=201)
+def create_pipeline(body: PipelineBody, user: GetUserDep, response: Response) -> dict[str, Any]:
+    """Write a new pipeline's YAML. Its DAG appears with the DAG processor's next pass."""
+    must(user, "POST", "*", dag_id="changefeed_ingest__*")
+    try:
+        text = PipelineFolder(pipelines_folder()).create(body.yaml)
+    except PipelineChangedError as error:
+        raise HTTPException(409, str(error)) from None
+    audited(user, "create", text.name, tag=text.tag)
+    return _written(text, response)
+
+
+@router.put("/pipelines/{name}")
+def change_pipeline(
+    name: str, body: PipelineBody, user: GetUserDep, response: Response, if_match: IfMatch = None
+) -> dict[str, Any]:
+    """Replace a pipeline's YAML, if it still is the one of ``If-Match``."""
+    must(user, "PUT", name)
+    text = _guarded(lambda folder, tag: folder.change(name, body.yaml, tag), if_match)
+    audited(user, "change", name, tag=text.tag)
+    position.forget(name)
+    return _written(text, response)
+
+
+@router.delete("/pipelines/{name}", status_code=204)
+def delete_pipeline(name: str, user: GetUserDep, if_match: IfMatch = None) -> None:
+    """Remove a pipeline's YAML, if it still is the one of ``If-Match``. Checkpoint, commit log and topics stay."""
+    must(user, "DELETE", name)
+    _guarded(lambda folder, tag: folder.delete(name, tag), if_match)
+    audited(user, "delete", name, tag=if_match)
+    position.forget(name)
+
+
+def _guarded(change: Any, if_match: str | None) -> Any:
+    if if_match is None:
+        raise HTTPException(428, "send If-Match with the ETag of the version that you read")
+    try:
+        return change(PipelineFolder(pipelines_folder()), if_match.strip().removeprefix("W/").strip('"'))
+    except NoSuchPipelineError as error:
+        raise HTTPException(404, str(error)) from None
+    except PipelineChangedError as error:
+        raise HTTPException(412, str(error)) from None
+
+
+def _written(text: PipelineText, response: Response) -> dict[str, Any]:
+    response.headers["ETag"] = f'"{text.tag}"'
+    return {"name": text.name, "yaml": text.text, "dag_id": ingest_dag_id(text.name)}
+
+
+def _told(pipeline: Pipeline, *, live: bool) -> dict[str, Any]:
+    dag = dag_state(ingest_dag_id(pipeline.name))
+    error = None
+    if dag["last_run"] and dag["last_run"]["state"] == "failed":
+        error = last_error(dag["dag_id"], dag["last_run"]["run_id"])
+    return {
+        "name": pipeline.name,
+        "source": pipeline.source.connection,
+        "kafka": pipeline.kafka.connection,
+        "tables": {"include": pipeline.tables.include, "exclude": pipeline.tables.exclude},
+        "owner": pipeline.owner,
+        "tags": pipeline.tags,
+        "alerts": {"headroom_hours": pipeline.alerts.headroom_hours, "lag_bytes": pipeline.alerts.lag_bytes},
+        "dag": dag,
+        "last_error": error,
+        "position": position.position(pipeline) if live else None,
+    }

@@ -1,0 +1,100 @@
+"""Where a pipeline stands, read from its source and its commit log; kept for a few seconds."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from changefeed.airflow.connections import server_lookup
+from changefeed.airflow.variable_store import MetadataVariables, VariableCheckpointStore
+from changefeed.checkpoint import CheckpointStore
+from changefeed.coordinates import BinlogCoordinates
+from changefeed.errors import ChangefeedError
+from changefeed.pipeline import Pipeline
+
+KEPT_SECONDS = 4.0
+
+_kept: dict[tuple[str, str], tuple[float, Any]] = {}
+_locks: dict[tuple[str, str], threading.Lock] = {}
+_guard = threading.Lock()
+
+
+def store_of(pipeline: Pipeline) -> CheckpointStore:
+    from changefeed.stages.stores import checkpoint_store
+
+    return checkpoint_store(pipeline, server_lookup, VariableCheckpointStore(MetadataVariables()))
+
+
+def position(pipeline: Pipeline) -> dict[str, Any]:
+    """Status, lag, retention headroom and captured tables. What cannot be read is told as ``error``."""
+    return dict(_once("position", pipeline.name, lambda: _position(pipeline)))
+
+
+def forget(name: str) -> None:
+    """After a change: the next look is a new one."""
+    for key in [key for key in _kept if key[1] == name]:
+        _kept.pop(key, None)
+
+
+def _position(pipeline: Pipeline) -> dict[str, Any]:
+    from changefeed.stages.retention import retention_or_none
+    from changefeed.stages.status import status
+
+    try:
+        found = status(pipeline, server_lookup, store_of(pipeline))
+    except ChangefeedError as error:
+        return {"state": "error", "error": f"{type(error).__name__}: {error}"}
+    answer: dict[str, Any] = dict(found.to_json())
+    answer.pop("pipeline")
+    answer["lag_seconds"] = answer["retention_headroom_seconds"] = None
+    if found.checkpoint and not found.error:
+        aged = retention_or_none(pipeline, BinlogCoordinates.parse(found.checkpoint), server_lookup)
+        answer["lag_seconds"], answer["retention_headroom_seconds"] = aged.lag_seconds, aged.headroom_seconds
+    return answer
+
+
+def topics(pipeline: Pipeline) -> dict[str, str]:
+    """Topic by "database.table" of what is captured now; raises ChangefeedError."""
+    return dict(_once("topics", pipeline.name, lambda: _topics(pipeline)))
+
+
+def _topics(pipeline: Pipeline) -> dict[str, str]:
+    from changefeed.connection import MysqlConnection
+    from changefeed.mysql.session import Session
+    from changefeed.stages.topics import table_topics
+
+    with Session(MysqlConnection.from_uri(server_lookup(pipeline.source.connection))) as session:
+        found = table_topics(pipeline, session)
+    return {f"{database}.{table}": topic for (database, table), topic in found.items()}
+
+
+def manifests(pipeline: Pipeline, limit: int) -> list[dict[str, Any]]:
+    """Manifests of the last windows, latest first; raises ChangefeedError."""
+    from changefeed.stages.windows import commit_log_state
+
+    def read() -> Any:
+        return commit_log_state(pipeline, server_lookup)
+
+    seals = _once("commit log", pipeline.name, read).seals
+    return [seals[number] for number in sorted(seals, reverse=True)[:limit]]
+
+
+def commit_log(pipeline: Pipeline) -> Any:
+    """The commit log's state; raises ChangefeedError."""
+    from changefeed.stages.windows import commit_log_state
+
+    return _once("commit log", pipeline.name, lambda: commit_log_state(pipeline, server_lookup))
+
+
+def _once(what: str, name: str, read: Callable[[], Any]) -> Any:
+    """One read at a time of each thing, and none while the last is fresh: a page of many readers asks often."""
+    key = (what, name)
+    with _guard:
+        lock = _locks.setdefault(key, threading.Lock())
+    with lock:
+        kept = _kept.get(key)
+        if kept and time.monotonic() - kept[0] < KEPT_SECONDS:
+            return kept[1]
+        answer = read()
+        _kept[key] = (time.monotonic(), answer)
+        return answer

@@ -1,0 +1,152 @@
+"""A whole Airflow with our DAGs and plugin, against real servers: what the Airflow and browser tests share."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+
+from devstack.airflow import AirflowServer
+from devstack.identity import ProcessId
+from devstack.kafka import KafkaBroker
+from devstack.mysql import MysqlServer
+
+USERS = {"ada": "admin", "olga": "op", "ulf": "user", "vera": "viewer"}
+"""Airflow's simple auth manager: name -> role. A password is the name twice."""
+
+PIPELINE = """\
+name: {name}
+source:
+  connection: mysql_shop
+  server_ids: {server_ids}
+kafka:
+  connection: kafka_shop
+tables:
+  include: ["{database}.*"]
+topics:
+  partitions: 2
+start: latest
+schedule: null
+retries: 0
+retry_delay_seconds: 1
+{more}"""
+
+_Answer = TypeVar("_Answer")
+
+
+@dataclass
+class Site:
+    """Airflow, its users, and a folder of pipelines."""
+
+    airflow: AirflowServer
+    mysql: MysqlServer
+    kafka: KafkaBroker
+    pipelines: Path
+    _tokens: dict[str, str] = field(default_factory=dict)
+
+    def client(self, user: str | None = "ada") -> httpx.Client:
+        """A client that is logged in as ``user``, or as nobody."""
+        headers = {"Authorization": f"Bearer {self.token(user)}"} if user else {}
+        return httpx.Client(base_url=self.airflow.url, headers=headers, timeout=60)
+
+    def token(self, user: str) -> str:
+        if user not in self._tokens:
+            answer = httpx.post(
+                f"{self.airflow.url}/auth/token", json={"username": user, "password": user * 2}, timeout=30
+            )
+            assert answer.status_code == 201, answer.text
+            self._tokens[user] = answer.json()["access_token"]
+        return self._tokens[user]
+
+    def add_pipeline(self, name: str, database: str, more: str = "", server_ids: str = "65000-65031") -> None:
+        path = self.pipelines / f"{name}.yaml"
+        path.write_text(PIPELINE.format(name=name, database=database, more=more, server_ids=server_ids))
+        self.wait_for_dag(f"changefeed_ingest__{name}")
+
+    def wait_for_dag(self, dag_id: str) -> None:
+        with self.client() as client:
+            until(lambda: client.get(f"/api/v2/dags/{dag_id}").status_code == 200, f"Airflow knows DAG {dag_id}", 90)
+
+    def trigger(self, dag_id: str, conf: dict[str, Any] | None = None) -> str:
+        """Start a run; its id."""
+        with self.client() as client:
+            answer = client.post(f"/api/v2/dags/{dag_id}/dagRuns", json={"logical_date": None, "conf": conf or {}})
+            assert answer.status_code == 200, answer.text
+            return str(answer.json()["dag_run_id"])
+
+    def run(self, dag_id: str, conf: dict[str, Any] | None = None, seconds: float = 150) -> dict[str, str]:
+        """Run a DAG to its end; its tasks' states, and the run's own under ''."""
+        return self.ended(dag_id, self.trigger(dag_id, conf), seconds)
+
+    def ended(self, dag_id: str, run_id: str, seconds: float = 150) -> dict[str, str]:
+        with self.client() as client:
+
+            def state() -> str | None:
+                found = client.get(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}").json()["state"]
+                return found if found in ("success", "failed") else None
+
+            ended = until(state, f"run {run_id} of {dag_id} ends", seconds)
+            tasks = client.get(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances").json()["task_instances"]
+            return {"": ended, **{one["task_id"]: one["state"] for one in tasks}}
+
+    def log(self, dag_id: str, task_id: str, run_id: str | None = None, attempt: int = 1) -> str:
+        """A task's log; of the latest run where none is named."""
+        with self.client() as client:
+            if run_id is None:
+                runs = client.get(f"/api/v2/dags/{dag_id}/dagRuns", params={"order_by": "-run_after", "limit": 1})
+                run_id = runs.json()["dag_runs"][0]["dag_run_id"]
+            answer = client.get(
+                f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{attempt}",
+                params={"full_content": True},
+                headers={"Accept": "application/json"},
+            )
+            return "\n".join(str(line.get("event", line)) for line in answer.json().get("content", []))
+
+
+def until(found: Callable[[], _Answer], what: str, seconds: float) -> _Answer:
+    """Wait for a true answer; AssertionError after ``seconds``."""
+    end = time.monotonic() + seconds
+    while True:
+        if answer := found():
+            return answer
+        assert time.monotonic() < end, f"waited {seconds:g} seconds until {what}"
+        time.sleep(0.3)
+
+
+@contextmanager
+def site(folder: Path, mysql: MysqlServer, kafka: KafkaBroker) -> Iterator[Site]:
+    """Start Airflow in ``folder``; stop it at the end."""
+    folder.mkdir(parents=True, exist_ok=True)
+    pipelines = folder / "pipelines"
+    pipelines.mkdir()
+    passwords = folder / "passwords.json"
+    passwords.write_text(json.dumps({name: name * 2 for name in USERS}))
+    airflow = AirflowServer(
+        folder / "airflow",
+        connections={
+            "mysql_shop": mysql.url,
+            "kafka_shop": f"kafka://{kafka.bootstrap}",
+            "spark_default": json.dumps({"conn_type": "spark", "host": "local[2]"}),
+        },
+        settings={
+            "CHANGEFEED_PIPELINES": str(pipelines),
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "False",
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{name}:{role}" for name, role in USERS.items()),
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
+            "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3",
+            "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "3",
+            "AIRFLOW__SCHEDULER__PARSING_CLEANUP_INTERVAL": "3",
+        },
+        owner=ProcessId.own(),
+    )
+    airflow.start()
+    try:
+        yield Site(airflow, mysql, kafka, pipelines)
+    finally:
+        airflow.stop(grace=10)
