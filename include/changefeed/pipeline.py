@@ -25,8 +25,6 @@ class SourceSettings(Section):
     """Connection id of the MySQL or MariaDB server."""
     server_ids: str = "64000-64063"
     """Range of server_ids that the pipeline's readers use; no other replica of the source may use them."""
-    on_statement: Literal["fail", "skip"] = "fail"
-    """What a change in statement format does, whose rows the binlog does not hold: stop the run, or be left out."""
 
     @field_validator("server_ids")
     @classmethod
@@ -141,6 +139,11 @@ class Pipeline(Section):
     tombstones: bool = True
     """Whether a delete is followed by a record with its key and no value, for compacted topics."""
     checkpoint: CheckpointSettings = CheckpointSettings()
+    publish_ddl: Literal["topic", "inline", "off"] = "topic"
+    """Schema changes go to the pipeline's schema-change topic; inline: also to the topics of the tables they touch."""
+    statements: Literal["fail", "publish", "skip"] = "fail"
+    """What a change in statement format does, whose rows the binlog does not hold: stop the run, go as a statement
+    record to the topics of the tables it writes, or be left out."""
     start: str = "earliest"
     """Where the first window starts: earliest, latest, or FILE:POSITION."""
     reader: Literal["kernel", "reference"] = "kernel"

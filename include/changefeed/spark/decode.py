@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 
 from changefeed import fault_point
-from changefeed.binlog.statements import StatementKind, kind_of
 from changefeed.block import Block
-from changefeed.errors import ChangefeedError, SourceError
+from changefeed.errors import ChangefeedError
 from changefeed.reader import SliceReader, SliceReport
 from changefeed.spark import frame
 from changefeed.spark.job import IngestJob
@@ -20,30 +19,12 @@ from changefeed.window import Slice
 def read_slices(
     job: IngestJob, slices: Iterable[Slice], reader: SliceReader | None = None
 ) -> Iterator[Block | SliceReport]:
-    """What the pipeline's reader makes of ``slices``.
-
-    Raises what it raises, and SourceError for a change in statement format: its rows are in no event.
-    """
+    """What the pipeline's reader makes of ``slices``; raises what it raises."""
     reader = reader or reader_of(job)
     for piece in slices:
         for item in reader.read(piece):
             fault_point.reached("in_decode")
-            if isinstance(item, SliceReport) and job.pipeline.source.on_statement == "fail":
-                refuse_statements(item)
             yield item
-
-
-def refuse_statements(report: SliceReport) -> None:
-    """Raises SourceError for the first statement that changed rows in statement format."""
-    for statement in report.statements:
-        if kind_of(statement.sql) is StatementKind.CHANGE and not statement.sql.lstrip()[:4].lower().startswith("set"):
-            raise SourceError(
-                f"a change in statement format at {statement.file}:{statement.position} (GTID {statement.gtid!r}, "
-                f"database {statement.database!r}): {statement.sql[:120]!r}. The binlog does not hold its rows, so "
-                "they cannot be published, and the window is not sealed. A session ran with binlog_format=STATEMENT or "
-                "MIXED: SET GLOBAL binlog_format = 'ROW', and look for programs that set it. To go on without the "
-                "rows of such statements, set source.on_statement: skip."
-            )
 
 
 def decode_batches(job: IngestJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

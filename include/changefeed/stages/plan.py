@@ -126,8 +126,8 @@ def check_same_transactions(checkpoint: Checkpoint, head: source.Head, session: 
         raise BinlogGoneError(
             f"the checkpoint of pipeline {checkpoint.pipeline!r} stands at {checkpoint.coordinates} behind "
             f"transactions {known}, and the binlog of this server is another one: {found}. It was renumbered "
-            "(RESET BINARY LOGS AND GTIDS), or the server was restored to an older point. Take a snapshot and seek, or seek to where the "
-            "pipeline should resume."
+            "(RESET BINARY LOGS AND GTIDS), or the server was restored to an older point. Take a snapshot and seek, "
+            "or seek to where the pipeline should resume."
         )
 
 
