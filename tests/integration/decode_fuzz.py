@@ -29,7 +29,7 @@ _STYLES = (
 
 
 def without_checksums(data: bytes) -> list[bytes]:
-    """A file's events with no checksum, as a server with binlog_checksum=NONE writes them: or each damage would be seen."""
+    """A file's events as a server with binlog_checksum=NONE writes them: or each damage would be seen."""
     events, at = [], FIRST_POSITION
     while at + HEADER_SIZE <= len(data):
         seconds, kind, server_id, size, _, flags = HEADER.unpack_from(data, at)

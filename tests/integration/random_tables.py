@@ -14,10 +14,11 @@ TEXT_POOL = (
     "äöüß éèê ñ ç ÿ € „“ – … Привет мир ґї Ελληνικά שלום سلام ไทย 日本語 テスト かな 漢字 中文简体 繁體 한국어 "
     "ﾊﾝｶｸ ～∥ ＼ ¥ ‾ ℡ № ① ㈱ 😀 🎉 𠮷 \u2028 \ufeff"
 )
-MYSQL_CHARSETS = (
-    "armscii8 ascii big5 cp1250 cp1251 cp1256 cp1257 cp850 cp852 cp866 cp932 dec8 eucjpms euckr gb18030 gb2312 gbk geostd8 "
-    "greek hebrew hp8 keybcs2 koi8r koi8u latin1 latin2 latin5 latin7 macce macroman sjis swe7 tis620 ucs2 ujis utf16 "
-    "utf16le utf32 utf8mb3 utf8mb4"
+MYSQL_CHARSETS = (  # noqa: SIM905
+    "armscii8 ascii big5 cp1250 cp1251 cp1256 cp1257 cp850 cp852 cp866 cp932 dec8 eucjpms euckr gb18030 gb2312 gbk "
+    "geostd8 greek hebrew hp8 keybcs2 koi8r koi8u latin1 latin2 latin5 latin7 macce macroman sjis swe7 tis620 ucs2 "
+    "ujis "
+    "utf16 utf16le utf32 utf8mb3 utf8mb4"
 ).split()
 
 Value = Any

@@ -216,7 +216,7 @@ def test_rows_of_xa_transactions_come_once_when_prepared(mysql_server: MysqlServ
 
 
 def test_tagged_gtids_are_carried_and_counted(mysql_server: MysqlServer, unique_name: str) -> None:
-    if not mysql_server.execute("SELECT @@gtid_mode")[0][0] == "ON":
+    if mysql_server.execute("SELECT @@gtid_mode")[0][0] != "ON":
         pytest.skip("the server runs without GTIDs")
     uuid = mysql_server.execute("SELECT @@server_uuid")[0][0]
     found = decoded(

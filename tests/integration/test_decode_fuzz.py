@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from integration.random_tables import random_table
 
 from devstack.mariadb import MariadbServer
 from devstack.sql_server import SqlServer
-from integration.random_tables import random_table
 
 ROOT = Path(__file__).parents[2]
 CASES = int(os.environ.get("CHANGEFEED_FUZZ_CASES", "100000"))

@@ -7,6 +7,7 @@ import os
 import random
 
 import pytest
+from integration.random_tables import RandomTable, random_table
 
 from changefeed.binlog.decoder import KernelDecoder
 from changefeed.block import Block
@@ -17,7 +18,6 @@ from changefeed.schema import Column, TableSchema
 from changefeed.window import Slice
 from devstack.mariadb import MariadbServer
 from devstack.sql_server import SqlServer
-from integration.random_tables import RandomTable, random_table
 
 TABLES = int(os.environ.get("CHANGEFEED_RANDOM_TABLES", "60"))
 SEED = os.environ.get("CHANGEFEED_RANDOM_SEED", "changefeed")
