@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from airflow_site import Site, site
 
 from devstack.home import Home
 from devstack.identity import ProcessId
@@ -72,6 +73,13 @@ def kafka_broker(session_folder: Path) -> Iterator[KafkaBroker]:
     broker.start()
     yield broker
     broker.stop()
+
+
+@pytest.fixture(scope="session")
+def airflow_site(session_folder: Path, mysql_server: MysqlServer, kafka_broker: KafkaBroker) -> Iterator[Site]:
+    """Airflow with our DAGs and plugin, and a user of each role."""
+    with site(session_folder / "site", mysql_server, kafka_broker) as running:
+        yield running
 
 
 @pytest.fixture

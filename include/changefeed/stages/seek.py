@@ -14,6 +14,7 @@ from changefeed.errors import CheckpointError, SettingsError
 from changefeed.kafka.commit_log import CommitLog
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.fencing import fence
+from changefeed.kafka.lease import Lease
 from changefeed.kafka.topics import commit_log_settings, commit_log_topic, ensure_topics
 from changefeed.mysql import source
 from changefeed.mysql.binlogs import ServerBinlogs
@@ -92,11 +93,12 @@ def seek(
 ) -> SeekRecord:
     """Do what ``planned`` says, if the checkpoint is still where it was then.
 
-    First every run under way is fenced, then the record is written, then the progress of what shall be repeated is
-    forgotten, and last the checkpoint moves. A seek that dies in between is done again; until then the pipeline goes
-    on from its old checkpoint, and may repeat what an unfinished window had published.
+    While a run is alive it is refused. Every earlier attempt is fenced, then the record is written, then the progress
+    of what shall be repeated is forgotten, and last the checkpoint moves. A seek that dies in between is done again;
+    until then the pipeline goes on from its old checkpoint, and may repeat what an unfinished window had published.
 
-    Raises StaleCheckpointError when the checkpoint moved since the plan, SettingsError without a reason.
+    Raises PipelineBusyError while a run is alive, StaleCheckpointError when the checkpoint moved since the plan,
+    SettingsError without a reason.
     """
     if not why.strip():
         raise SettingsError("a seek needs a reason: it is what the next person reads in the record")
@@ -107,30 +109,33 @@ def seek(
     kafka = KafkaConnection(*kafka_parts(lookup(pipeline.kafka.connection)))
     topic = commit_log_topic(pipeline.name)
     ensure_topics(kafka, {topic: commit_log_settings(pipeline.topics.replication_factor)})
-    fence(kafka, pipeline.name, 1, topic)
-    log = CommitLog(kafka, topic, pipeline.name)
-    state = log.read()
-    number = max(planned.before.window if planned.before else 0, state.latest_number) + 1
-    record = SeekRecord(
-        number=number,
-        at_ms=int(time.time() * 1000),
-        who=who,
-        why=why,
-        asked=planned.asked,
-        before=str(planned.before.coordinates) if planned.before else None,
-        before_gtids=planned.before.gtids if planned.before else "",
-        to=str(planned.to.coordinates),
-        to_gtids=planned.to.gtids,
-        skipped_bytes=planned.skipped_bytes,
-        repeated_bytes=planned.repeated_bytes,
-        server_uuid=planned.server_uuid,
-    )
-    log.note_seek(number, record.to_json())
-    same = planned.before is not None and planned.before.server_uuid == planned.server_uuid
-    if not same or not planned.skipped_bytes:
-        log.forget({name for name, _ in state.progress}, state)
-    to = Checkpoint(pipeline.name, number, planned.server_uuid, planned.to.coordinates, planned.to.gtids, record.at_ms)
-    store.replace(planned.before, to)
+    with Lease(kafka, topic, pipeline.name, pipeline.kafka.lease_seconds) as lease:
+        fence(kafka, pipeline.name, 1, topic, lease.attempt)
+        log = CommitLog(kafka, topic, pipeline.name)
+        state = log.read()
+        number = max(planned.before.window if planned.before else 0, state.latest_number) + 1
+        record = SeekRecord(
+            number=number,
+            at_ms=int(time.time() * 1000),
+            who=who,
+            why=why,
+            asked=planned.asked,
+            before=str(planned.before.coordinates) if planned.before else None,
+            before_gtids=planned.before.gtids if planned.before else "",
+            to=str(planned.to.coordinates),
+            to_gtids=planned.to.gtids,
+            skipped_bytes=planned.skipped_bytes,
+            repeated_bytes=planned.repeated_bytes,
+            server_uuid=planned.server_uuid,
+        )
+        log.note_seek(number, record.to_json())
+        same = planned.before is not None and planned.before.server_uuid == planned.server_uuid
+        if not same or not planned.skipped_bytes:
+            log.forget({name for name, _ in state.progress}, state)
+        to = Checkpoint(
+            pipeline.name, number, planned.server_uuid, planned.to.coordinates, planned.to.gtids, record.at_ms
+        )
+        store.replace(planned.before, to)
     _log.info("pipeline %s: %s sought from %s to %s: %s", pipeline.name, who, record.before, record.to, planned.effect)
     return record
 

@@ -27,5 +27,5 @@ export function facts(pipeline, long = false) {
     fact("Checkpoint", el("span", { class: "mono" }, at.checkpoint || "–"), at.committed_at_ms ? ago(new Date(at.committed_at_ms).toISOString()) : null),
     long ? fact("Head", el("span", { class: "mono" }, at.head || "–")) : null,
     fact("Last run", dag.last_run ? `${dag.last_run.state}` : "none yet", dag.last_run ? ago(dag.last_run.run_after) : null),
-    long ? fact("Schedule", dag.schedule || "by hand", dag.paused ? "paused" : dag.next_run ? `next ${ago(dag.next_run)}` : null) : null);
+    long ? fact("Schedule", dag.schedule && dag.schedule !== "None" ? dag.schedule : "by hand", dag.paused ? "paused" : dag.next_run ? `next ${ago(dag.next_run)}` : null) : null);
 }

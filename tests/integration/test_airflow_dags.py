@@ -1,0 +1,182 @@
+"""Each DAG run by Airflow's own scheduler, against the real servers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow_site import Site, until
+from integration.kafka_pipeline import committed, ids
+
+PIPELINE = "shop"
+INGEST, BACKFILL, ADMIN = "changefeed_ingest__shop", "changefeed_backfill", "changefeed_admin"
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def shop(airflow_site: Site) -> Iterator[Site]:
+    """The shop pipeline; its first run set the checkpoint to the head."""
+    airflow_site.mysql.execute(
+        "CREATE DATABASE shop",
+        "CREATE TABLE shop.orders (id INT PRIMARY KEY AUTO_INCREMENT, n INT)",
+        "CREATE TABLE shop.customers (id INT PRIMARY KEY AUTO_INCREMENT, name VARCHAR(40))",
+    )
+    airflow_site.add_pipeline(PIPELINE, "shop", more="window_bytes: 1\n")
+    for dag_id in (BACKFILL, ADMIN, "example_downstream"):
+        airflow_site.wait_for_dag(dag_id)
+    assert airflow_site.run(INGEST)["ingest"] == "skipped", "nothing is new: Spark is not started"
+    yield airflow_site
+    airflow_site.mysql.execute("DROP DATABASE shop")
+
+
+def status(site: Site) -> dict[str, Any]:
+    with site.client() as client:
+        found: dict[str, Any] = client.get("/changefeed/api/pipelines/shop").json()["position"]
+        return found
+
+
+def records(site: Site, topic: str) -> list[str]:
+    return ids(committed(site.kafka.bootstrap, topic))
+
+
+@pytest.fixture(scope="module")
+def caught_up(shop: Site) -> dict[str, Any]:
+    """A backlog of three files, taken in one run; what was known before and after it."""
+    before = status(shop)
+    for number in range(3):
+        shop.mysql.execute(
+            f"INSERT INTO shop.orders (n) VALUES ({number}), ({number}), ({number})",
+            "INSERT INTO shop.customers (name) VALUES ('Ada')" if number == 1 else "DO 0",
+            "FLUSH BINARY LOGS",
+        )
+    states = shop.run(INGEST, seconds=240)
+    return {"before": before, "states": states, "after": status(shop), "log": shop.log(INGEST, "commit")}
+
+
+def test_a_backlog_is_taken_in_several_windows_of_one_run(shop: Site, caught_up: dict[str, Any]) -> None:
+    assert caught_up["states"] == {"": "success", "plan": "success", "ingest": "success", "commit": "success"}
+    assert caught_up["after"]["window"] - caught_up["before"]["window"] >= 3
+    assert caught_up["after"]["lag_bytes"] == 0
+    assert len(records(shop, "shop.orders")) == 9
+    assert len(set(records(shop, "shop.orders"))) == 9
+    sealed = [line for line in shop.log(INGEST, "ingest").splitlines() if line.startswith("sealed window")]
+    assert len(sealed) >= 3, "one Spark session sealed them all"
+
+
+def test_a_task_s_log_ends_with_its_table(caught_up: dict[str, Any]) -> None:
+    assert "shop.orders     9     9" in caught_up["log"]
+    assert "committed window" in caught_up["log"]
+
+
+def test_tables_that_got_rows_tell_it_to_airflow_and_downstream_runs(shop: Site, caught_up: dict[str, Any]) -> None:
+    assert caught_up["states"][""] == "success"
+    with shop.client() as client:
+        events = client.get("/api/v2/assets/events").json()["asset_events"]
+        (orders,) = [event for event in events if event["extra"].get("table") == "shop.orders"]
+        assert orders["uri"] == "kafka://kafka_shop/shop.orders"
+        assert orders["extra"]["rows"] == 9
+        assert sum(one["last"] - one["first"] + 1 for one in orders["extra"]["offsets"].values()) >= 9
+        assert orders["extra"]["head"] == caught_up["after"]["checkpoint"]
+
+        def downstream() -> str | None:
+            runs = client.get("/api/v2/dags/example_downstream/dagRuns").json()["dag_runs"]
+            return str(runs[0]["dag_run_id"]) if runs else None
+
+        run_id = until(downstream, "the downstream DAG runs", 60)
+    assert shop.ended("example_downstream", run_id)[""] == "success"
+    assert "9 rows of shop.orders" in shop.log("example_downstream", "show", run_id)
+
+
+def test_a_run_stops_at_its_bounds_and_refuses_unknown_ones(shop: Site, caught_up: dict[str, Any]) -> None:
+    assert caught_up["states"][""] == "success"
+    refused = shop.run(INGEST, {"max_byte": 1})
+    assert (refused["plan"], refused["ingest"]) == ("failed", "upstream_failed")
+    with shop.client() as client:
+        error = client.get("/changefeed/api/pipelines/shop").json()["last_error"]
+        assert "did you mean 'max_bytes'" in error["text"]
+        wrong = client.post(f"/api/v2/dags/{INGEST}/dagRuns", json={"logical_date": None, "conf": {"max_bytes": 0}})
+        assert wrong.status_code == 400
+    until_there = status(shop)["head"]
+    shop.mysql.execute("INSERT INTO shop.orders (n) VALUES (77)")
+    assert shop.run(INGEST, {"until": until_there})["plan"] == "failed", "behind the checkpoint"
+    assert shop.run(INGEST, {"max_bytes": 1}, seconds=200)[""] == "success"
+    assert status(shop)["lag_bytes"] == 0, "one transaction was there: a window always moves"
+
+
+def test_a_backfill_publishes_beside_the_live_topics_and_its_retry_nothing_twice(
+    shop: Site, caught_up: dict[str, Any]
+) -> None:
+    live, checkpoint = records(shop, "shop.orders"), status(shop)["checkpoint"]
+    start = caught_up["before"]["checkpoint"].partition(":")[0]
+    run_id = shop.trigger(BACKFILL, {"pipeline": PIPELINE, "from_file": start, "tables": ["shop.orders"]})
+    assert shop.ended(BACKFILL, run_id, 200)[""] == "success"
+    plan = shop.log(BACKFILL, "plan", run_id)
+    assert f"{start} " in plan
+    assert "shop.orders.replay" in plan
+    replayed = records(shop, "shop.orders.replay")
+    assert len(replayed) == 3
+    assert set(replayed) <= set(live), "the same event ids: a consumer can tell that it has them"
+    with shop.client() as client:
+        cleared = client.post(
+            f"/api/v2/dags/{BACKFILL}/clearTaskInstances",
+            json={"dry_run": False, "dag_run_id": run_id, "task_ids": ["ingest", "finish"], "only_failed": False},
+        )
+        assert cleared.status_code == 200, cleared.text
+    assert shop.ended(BACKFILL, run_id, 200)[""] == "success"
+    assert records(shop, "shop.orders.replay") == replayed
+    assert (records(shop, "shop.orders"), status(shop)["checkpoint"]) == (live, checkpoint)
+
+
+def test_a_backfill_reads_archived_files(shop: Site, caught_up: dict[str, Any], tmp_path: Path) -> None:
+    name = caught_up["before"]["checkpoint"].partition(":")[0]
+    shutil.copy(shop.mysql.data / name, tmp_path)
+    conf = {"pipeline": PIPELINE, "from_file": name, "tables": ["shop.*"], "suffix": ".old", "archive": str(tmp_path)}
+    assert shop.run(BACKFILL, conf, seconds=200)[""] == "success"
+    assert len(records(shop, "shop.orders.old")) == 3
+
+
+def test_a_backfill_of_what_is_not_there_names_what_is(shop: Site) -> None:
+    states = shop.run(BACKFILL, {"pipeline": PIPELINE, "from_file": "binlog.000999"})
+    assert (states["plan"], states["ingest"]) == ("failed", "upstream_failed")
+    with shop.client() as client:
+        files = shop.mysql.execute("SHOW BINARY LOGS")
+        answer = client.post("/changefeed/api/pipelines/shop/backfill/plan", json={"from_file": "binlog.000999"})
+    assert answer.status_code == 410
+    assert f"{files[0][0]} to {files[-1][0]}" in answer.json()["detail"]
+
+
+def test_a_seek_repeats_what_it_says_is_recorded_and_undone(shop: Site, caught_up: dict[str, Any]) -> None:
+    there, live = status(shop)["checkpoint"], records(shop, "shop.customers")
+    target = caught_up["before"]["checkpoint"]
+    shown = shop.run(ADMIN, {"pipeline": PIPELINE, "to": target, "why": "to see"})
+    assert shown["apply_seek"] == "skipped"
+    assert "will be published again" in shop.log(ADMIN, "plan_seek")
+    assert status(shop)["checkpoint"] == there
+    assert shop.run(ADMIN, {"pipeline": PIPELINE, "to": target, "why": "a test", "apply": True})[""] == "success"
+    assert status(shop)["checkpoint"] == target
+    assert shop.run(INGEST, seconds=240)[""] == "success"
+    again = records(shop, "shop.customers")
+    assert (len(again), set(again)) == (2 * len(live), set(live)), "the same events a second time, no other"
+    assert shop.run(ADMIN, {"pipeline": PIPELINE, "to": there, "why": "undo", "apply": True})[""] == "success"
+    with shop.client() as client:
+        seeks = client.get("/changefeed/api/pipelines/shop/seeks").json()["seeks"]
+    assert [(one["who"], one["why"], one["to"]) for one in seeks[:2]] == [
+        ("ada", "undo", there),
+        ("ada", "a test", target),
+    ]
+
+
+def test_no_secret_is_in_a_log_or_a_rendered_field(shop: Site, caught_up: dict[str, Any]) -> None:
+    assert caught_up["states"][""] == "success"
+    password = shop.mysql.url.partition("://")[2].partition("@")[0].partition(":")[2]
+    with shop.client() as client:
+        runs = client.get(f"/api/v2/dags/{INGEST}/dagRuns").json()["dag_runs"]
+        fields = [client.get(f"/api/v2/dags/{INGEST}/dagRuns/{run['dag_run_id']}/taskInstances").text for run in runs]
+    assert password not in json.dumps(fields)
+    for path in (shop.airflow.directory / "logs").rglob("*.log"):
+        assert password not in path.read_text(), path
