@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 
 import numpy as np
 
@@ -53,7 +54,7 @@ class KernelDecoder:
 
     Not for use by two threads at once. ``router`` and ``schema_lookup`` are asked once for each table map that is new;
     for table maps without names (binlog_row_metadata=MINIMAL) again after each statement, and in each slice.
-    ``on_statement`` is called with each statement when the blocks of all earlier rows were yielded, and before any later
+    ``on_statement`` is called with each statement when the blocks of all earlier rows were yielded and before any later
     row is decoded, so that a caller that follows the schema can move it forward.
     """
 
@@ -361,8 +362,11 @@ class SliceDecoder:
         database, name = table_map.database, table_map.table
         route = decoder.router(database, name)
         schema = None
-        if route is not None and (not table_map.has_names or self._is_mariadb()):
+        if route is not None and not table_map.has_names:
             schema = decoder.schema_lookup(database, name)
+        elif route is not None and self._is_mariadb():  # whose metadata leaves out which BINARY is a UUID or an INET
+            with suppress(SchemaError):  # FULL metadata speaks for itself
+                schema = decoder.schema_lookup(database, name)
         try:
             table = bind(table_map, schema)
         except SchemaError as error:

@@ -19,7 +19,7 @@ from changefeed.ddl.changes import (
     RenameColumn,
     SetVisibility,
 )
-from changefeed.ddl.charsets import charset_of, max_bytes
+from changefeed.ddl.charsets import binary_collation, charset_of, max_bytes
 from changefeed.ddl.column_definition import ColumnDefinition
 from changefeed.ddl.column_type import TEXTUAL, blob_of, textual_column
 from changefeed.ddl.names import TableName
@@ -28,6 +28,9 @@ from changefeed.ddl.table_options import CharsetOptions
 from changefeed.schema import Column, TableSchema
 
 _BLOB_BYTES = {"tinytext": (1 << 8) - 1, "text": (1 << 16) - 1, "mediumtext": (1 << 24) - 1}
+
+
+_WIDE = frozenset({"ucs2", "utf16", "utf16le", "utf32"})
 
 
 class ContradictionError(Exception):
@@ -103,16 +106,11 @@ def altered_table(table: Table, actions: Sequence[Action], around: Surroundings)
 
     The server goes through the old columns first, dropping, changing and renaming them where they stand, then adds and
     moves columns in the order of the clauses; each clause but AFTER names columns as they were before the statement.
-    Raises ContradictionError where a column that must be there is not.
+    Raises ContradictionError where a column that must be there is not, or the server's result is not to be foretold.
 
     Source: `mysql_prepare_alter_table` in sql/sql_table.cc of both servers.
     """
-    collation, converted = table.collation, ""
-    for action in actions:
-        if isinstance(action, ConvertCharset):
-            collation = converted = around.collation_of(action.charset, around.collation)
-        elif isinstance(action, DefaultCharset):
-            collation = around.collation_of(action.charset, collation)
+    collation, converted = _charset_of(table, actions, around)
     work = _Alteration(table, _Types(collation, converted, around.server, around.session))
     for action in actions:
         work.take(action)
@@ -126,6 +124,22 @@ def altered_table(table: Table, actions: Sequence[Action], around: Surroundings)
     return Table(schema, collation, generated_key)
 
 
+def _charset_of(table: Table, actions: Sequence[Action], around: Surroundings) -> tuple[str, str]:
+    """The table's new default collation, and the one that its columns are converted to, or ''."""
+    collation, converted = table.collation, ""
+    named = set()
+    for action in actions:
+        if isinstance(action, ConvertCharset):
+            collation = converted = around.collation_of(action.charset, around.collation)
+            named.add(collation)
+        elif isinstance(action, DefaultCharset):
+            collation = around.collation_of(action.charset, collation)
+            named.add(collation)
+    if converted and len(named) > 1:  # MySQL refuses it; what MariaDB makes of it depends on the columns
+        raise ContradictionError("it is given two charsets at once")
+    return collation, converted
+
+
 @dataclass(frozen=True)
 class _Types:
     """Makes columns of definitions, and converts them where the statement says so."""
@@ -136,16 +150,22 @@ class _Types:
     session: SessionContext
 
     def column(self, definition: ColumnDefinition) -> Column:
-        return self.convert(definition.type.column(definition.name, self.collation, self.server, self.session))
+        column = definition.type.column(definition.name, self.collation, self.server, self.session)
+        if self.converted and definition.type.binary and column.collation is not None:
+            return textual_column(replace(column, collation=binary_collation(charset_of(self.converted))), self.server)
+        return self.convert(column)
 
     def convert(self, column: Column) -> Column:
         """The column after CONVERT TO CHARACTER SET. A TEXT becomes a larger one if its bytes may no longer suffice."""
         if not self.converted or column.collation in (None, "binary") or column.data_type not in TEXTUAL:
             return column
-        data_type = column.data_type
+        data_type, charset, converted = column.data_type, charset_of(column.collation), charset_of(self.converted)
+        if column.labels and charset != converted and _WIDE & {charset, converted}:
+            # Seen on MySQL 9.7 and MariaDB 11.4: ENUM('z') becomes ENUM(''), its bytes taken for the new charset's.
+            raise ContradictionError(f"servers spoil the labels of `{column.name}` from {charset} to {converted}")
         if data_type in _BLOB_BYTES:
-            characters = _BLOB_BYTES[data_type] // max_bytes(charset_of(column.collation))
-            data_type = blob_of(characters * max_bytes(charset_of(self.converted)), "text")
+            characters = _BLOB_BYTES[data_type] // max_bytes(charset)
+            data_type = blob_of(characters * max_bytes(converted), "text")
         return textual_column(replace(column, data_type=data_type, collation=self.converted), self.server)
 
 

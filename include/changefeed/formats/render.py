@@ -28,6 +28,7 @@ class RowChange:
     server_id: int
     ts_seconds: int
     query: str | None = None
+    xid: str | None = None
 
     def key_of(self, table: TableSchema) -> dict[str, object]:
         """The primary key's columns of the image that the op is about; {} for a table without one."""
@@ -73,3 +74,5 @@ def _slot(slot: Slot, table: TableSchema, change: RowChange) -> bytes:
             return b"%d" % change.ts_seconds
         case Slot.QUERY:
             return orjson.dumps(change.query)
+        case Slot.XID:
+            return orjson.dumps(change.xid)

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from confluent_kafka import KafkaError, KafkaException
 
-from changefeed.block import NULL_KEY, NULL_VALUE, Block
+from changefeed.block import HAS_HEADER, HEADER_SEPARATOR, NULL_KEY, NULL_VALUE, Block
 from changefeed.errors import BadRecordError, BrokerUnavailableError, FencedError, TopicError
 from changefeed.kafka.account import Account, Receipt
 from changefeed.kafka.bad_record import GTID_HEADER, ID_HEADER, OVERHEAD_BYTES, BadRecord
@@ -194,7 +194,9 @@ class Publisher:
             key = None if null & NULL_KEY else data[at:key_end]
             value = None if null & NULL_VALUE else data[key_end:value_end]
             headers = [(ID_HEADER, data[value_end:id_end])]
-            if id_end < gtid_end:
+            if null & HAS_HEADER:  # a statement's record, which always is a block of its own
+                headers += _statement_headers(data[id_end:gtid_end])
+            elif id_end < gtid_end:
                 headers.append((GTID_HEADER, data[id_end:gtid_end]))
             if index in bad:
                 self._bad_record(BadRecord(block.topic, block.partition, key, value, headers), account)
@@ -204,7 +206,8 @@ class Publisher:
         # A transaction's messages stand together, so where the last one's begin can be searched by halves.
         gtid = data[id_ends[-1] : gtid_ends[-1]]
         first = bisect_left(range(end - begin), True, key=lambda at: data[id_ends[at] : gtid_ends[at]] == gtid)
-        account.count_transaction(gtid.decode("ascii", "replace"), end - begin - first, alone=first == 0)
+        name = gtid.partition(HEADER_SEPARATOR)[0].decode("ascii", "replace")
+        account.count_transaction(name, end - begin - first, alone=first == 0)
         account.count(end - begin - len(bad), value_bytes)
 
     def _produce_quickly(self, topic: str, partition: int, data: bytes, rows: Iterable[Row]) -> None:
@@ -299,3 +302,9 @@ class Publisher:
             account.transactions += 1
         self._touched, self._rows = {}, 0
         self._on_stage(AFTER_TRANSACTION_COMMIT)
+
+
+def _statement_headers(text: bytes) -> list[tuple[str, bytes]]:
+    """Headers of a statement's record: its GTID, if it has one, and the binlog event's own header."""
+    gtid, _, header = text.partition(HEADER_SEPARATOR)
+    return [*([(GTID_HEADER, gtid)] if gtid else []), ("mysql_binlog_headers", header)]

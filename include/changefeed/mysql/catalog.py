@@ -36,7 +36,7 @@ def table_schema(session: Session, database: str, table: str) -> TableSchema | N
     rows = session.rows(_COLUMNS.format(srid="" if session.is_mariadb else ", srs_id"), database, table)
     if not rows:
         return None
-    columns = tuple(_column(row) for row in rows)
+    columns = tuple(column_of(row) for row in rows)
     places = {column.name: place for place, column in enumerate(columns)}
     key = tuple(places[str(row[0])] for row in session.rows(_KEY, database, table))
     return TableSchema(database, table, columns, key)
@@ -57,7 +57,8 @@ def catalog_lookup(session_factory: Callable[[], Session]) -> Callable[[str, str
     return lookup
 
 
-def _column(row: Row) -> Column:
+def column_of(row: Row) -> Column:
+    """A row of name, data_type, column_type, collation_name and, on MySQL, srs_id."""
     name, data_type, column_type, collation = (None if value is None else str(value) for value in row[:4])
     if name is None or data_type is None or column_type is None:
         raise SourceError(f"information_schema.columns has no name or type in {row!r}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import orjson
 import pyarrow as pa
@@ -32,8 +32,10 @@ from changefeed.spark.decode import decode_batches
 from changefeed.spark.job import IngestJob
 from changefeed.spark.progress import shown
 from changefeed.spark.publish import decode_and_publish_batches, publish_batches
-from changefeed.spark.slices import cut, slice_frame
+from changefeed.spark.slices import Cutting, cut, slice_frame
+from changefeed.spark.statements import UnscoutedError
 from changefeed.stages.failover import marks_of
+from changefeed.stages.schema_history import history_for, save_history
 from changefeed.stages.topics import table_topics, wanted_topics
 from changefeed.window import Slice, Window, whole_file_slices
 
@@ -84,6 +86,8 @@ def ingest(
         files = list(whole_file_slices(window, listed))
         topics = ensure_topics(kafka, wanted_topics(pipeline, session))
         tables = {topic: ".".join(table) for table, topic in table_topics(pipeline, session).items()}
+        history = history_for(pipeline, kafka, session, window, archive=archive)
+        names_come_along = session.variable("binlog_row_metadata") == "FULL" and not session.is_mariadb
         if archive is None:
             purged = (session.variable("gtid_purged") or "").replace("\n", "")
     tasks = max(1, spark.sparkContext.defaultParallelism)
@@ -99,18 +103,62 @@ def ingest(
         marks = marks_of(window, state, log)
         log.begin_window(window.number, window.to_json())
         limits = topic_limits(kafka, topics, tables)
-        job = IngestJob(pipeline, window, mysql, kafka, limits, attempt, identity, archive, marks)
-        slices = cut(spark, job, files, pipeline.spark.slice_bytes)
+        job = IngestJob(
+            pipeline=pipeline,
+            window=window,
+            mysql=mysql,
+            kafka=kafka,
+            limits=limits,
+            attempt=attempt,
+            identity=identity,
+            history=history,
+            archive=archive,
+            marks=marks,
+        )
         prepared = time.monotonic()
-        outcome = _one_slice(spark, job, slices) if len(slices) < 2 else _many_slices(spark, job, slices, tasks)
+        slices, outcome = _publish_window(spark, job, files, tasks, names_come_along=names_come_along)
         seconds = {"prepare": round(prepared - began, 3), "ingest": round(time.monotonic() - prepared, 3)}
         manifest = account(window, slices, outcome.reports, outcome.decoded, outcome.receipts, seconds, purged)
+        if identity == pipeline.name and history is not None:
+            save_history(pipeline, kafka, history, window, outcome.reports)
         fault_point.reached("before_seal")
         log.seal(window.number, manifest.to_json(), sealed=state.seals)
     fault_point.reached("after_seal")
     if manifest.dead_letters:
         _log.warning("window %d: %d records went to the dead-letter topic", window.number, manifest.dead_letters)
     return manifest
+
+
+def _publish_window(
+    spark: SparkSession, job: IngestJob, files: Sequence[Slice], tasks: int, *, names_come_along: bool
+) -> tuple[Sequence[Slice], _Outcome]:
+    """Cut, decode and publish. Slices of a source without FULL metadata need all statements before them, so all files
+    are scouted; where names come with the rows, only if rows without them turn up after all."""
+    slice_bytes = job.pipeline.spark.slice_bytes
+    try:
+        cutting = cut(spark, job, files, slice_bytes, scout_all=len(files) > 1 and not names_come_along)
+        job = _with_statements(job, cutting)
+        return cutting.slices, _decode_and_publish(spark, job, cutting.slices, tasks)
+    except UnscoutedError:
+        _log.info("window %d has rows without column names: scouting its statements", job.window.number)
+        cutting = cut(spark, job, files, slice_bytes, scout_all=True)
+        job = _with_statements(job, cutting)
+        return cutting.slices, _decode_and_publish(spark, job, cutting.slices, tasks)
+
+
+def _with_statements(job: IngestJob, cutting: Cutting) -> IngestJob:
+    if len(cutting.slices) < 2:
+        return replace(job, statements_scouted=True)  # its reader follows all of them by itself
+    if cutting.statements is None:
+        return replace(job, statements_scouted=False)
+    history = job.history
+    for statement in cutting.statements:
+        history = history.advance(statement) if history else None
+    return replace(job, history=history, statements_scouted=True)
+
+
+def _decode_and_publish(spark: SparkSession, job: IngestJob, slices: Sequence[Slice], tasks: int) -> _Outcome:
+    return _one_slice(spark, job, slices) if len(slices) < 2 else _many_slices(spark, job, slices, tasks)
 
 
 def _already_sealed(window: Window, state: CommitLogState) -> Manifest | None:

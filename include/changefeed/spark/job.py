@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from changefeed.connection import MysqlConnection
+from changefeed.ddl.history import SchemaHistory
 from changefeed.failover import Mark
 from changefeed.formats.debezium import DebeziumFormat
 from changefeed.formats.template import Format
@@ -34,6 +35,10 @@ class IngestJob:
     attempt: str
     identity: str
     """Whose progress it is: the pipeline's name, or a backfill's own."""
+    history: SchemaHistory | None = None
+    """The schemas along the window, moved through the statements that were scouted."""
+    statements_scouted: bool = True
+    """Whether ``history`` has all statements of the window before each slice; false where names come with the rows."""
     archive: str | None = None
     """Folder or URL of archived files to read instead of the server."""
     marks: tuple[Mark, ...] = ()

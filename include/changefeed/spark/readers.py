@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from changefeed.archive.binlogs import ArchivedBinlogs
 from changefeed.binlog.decoder import KernelDecoder
 from changefeed.block import Block
+from changefeed.ddl.statement import Kind, read_statement
 from changefeed.mysql.catalog import catalog_lookup
 from changefeed.mysql.dump import DumpStream
 from changefeed.mysql.reference import ReferenceReader
 from changefeed.mysql.session import Session
 from changefeed.reader import SliceReader, SliceReport
 from changefeed.spark.job import IngestJob
+from changefeed.spark.statements import StatementFollower, refuse
 from changefeed.window import Slice
 
 
@@ -25,15 +28,26 @@ def dump_of(job: IngestJob, piece: Slice) -> Iterable[bytes]:
 
 
 class KernelReader:
-    """A `SliceReader` on row programs and the kernel; programs made for one slice serve the next."""
+    """A `SliceReader` on row programs and the kernel; programs made for one slice serve the next.
+
+    Records of statements stand between the rows before and after them.
+    """
 
     def __init__(self, job: IngestJob) -> None:
         self._job = job
-        schemas = catalog_lookup(lambda: Session(job.mysql))
-        self._decoder = KernelDecoder(job.route, schemas, job.format(), job.window.server_uuid)
+        self._decoder = KernelDecoder(job.route, lambda _database, _table: None, job.format(), job.window.server_uuid)
 
     def read(self, piece: Slice) -> Iterator[Block | SliceReport]:
-        return self._decoder.decode(dump_of(self._job, piece), piece)
+        follower = StatementFollower(self._job, piece)
+        self._decoder.schema_lookup = follower.lookup
+        self._decoder.on_statement = follower.take
+        number = 0
+        for item in self._decoder.decode(dump_of(self._job, piece), piece):
+            for block in (*follower.taken(), *([item] if isinstance(item, Block) else [])):
+                yield replace(block, number=number)
+                number += 1
+            if isinstance(item, SliceReport):
+                yield item
 
 
 class LibraryReader:
@@ -55,7 +69,12 @@ class LibraryReader:
             schemas=self._schemas,
             format=self._job.format(),
         )
-        return reader.read(piece)
+        for item in reader.read(piece):
+            if isinstance(item, SliceReport) and self._job.pipeline.statements != "skip":
+                for statement in item.statements:
+                    if read_statement(statement.sql).kind is Kind.ROWS:
+                        refuse(statement)
+            yield item
 
 
 def reader_of(job: IngestJob) -> SliceReader:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import orjson
 import pyarrow as pa
@@ -28,15 +29,30 @@ def slice_frame(spark: SparkSession, slices: Sequence[Slice]) -> DataFrame:
     return spark.createDataFrame(spark.sparkContext.parallelize(rows, max(1, len(rows))), frame.SLICE_SCHEMA)
 
 
-def cut(spark: SparkSession, job: IngestJob, files: Sequence[Slice], slice_bytes: int) -> list[Slice]:
-    """The window's slices in binlog order. ``files`` are its whole-file slices; each large one is scouted, in
-    parallel. Raises what the scout or the connection raises."""
-    large = [piece for piece in files if piece.size_bytes > _SCOUT_FROM * slice_bytes]
-    if not large:
-        return list(files)
-    scoutings = dict(zip((piece.number for piece in large), _scout(spark, job, large, slice_bytes), strict=True))
+@dataclass(frozen=True)
+class Cutting:
+    """A window's slices in binlog order; ``statements`` are all of the window's, or None where not all was scouted."""
+
+    slices: tuple[Slice, ...]
+    statements: tuple[Statement, ...] | None
+
+
+def cut(
+    spark: SparkSession, job: IngestJob, files: Sequence[Slice], slice_bytes: int, *, scout_all: bool = False
+) -> Cutting:
+    """Cut a window. ``files`` are its whole-file slices; each large one is scouted, in parallel, or all of them.
+
+    Raises what the scout or the connection raises.
+    """
+    wanted = [piece for piece in files if scout_all or piece.size_bytes > _SCOUT_FROM * slice_bytes]
+    if not wanted:
+        return Cutting(tuple(files), None)
+    scoutings = dict(zip((piece.number for piece in wanted), _scout(spark, job, wanted, slice_bytes), strict=True))
     parts = (scoutings[piece.number].slices if piece.number in scoutings else (piece,) for piece in files)
-    return numbered(piece for part in parts for piece in part)
+    slices = numbered(piece for part in parts for piece in part)
+    if len(wanted) < len(files):
+        return Cutting(tuple(slices), None)
+    return Cutting(tuple(slices), tuple(one for scouting in scoutings.values() for one in scouting.statements))
 
 
 def _scout(spark: SparkSession, job: IngestJob, large: Sequence[Slice], slice_bytes: int) -> list[Scouting]:

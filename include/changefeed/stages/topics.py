@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from changefeed.kafka.schema_log import schema_changes_topic, schema_history_settings, schema_history_topic
 from changefeed.kafka.topics import (
     TopicSettings,
     commit_log_settings,
@@ -29,6 +30,9 @@ def wanted_topics(pipeline: Pipeline, session: Session) -> dict[str, TopicSettin
     replication_factor = pipeline.topics.replication_factor
     wanted = dict.fromkeys(table_topics(pipeline, session).values(), table_topic_settings(pipeline))
     wanted[commit_log_topic(pipeline.name)] = commit_log_settings(replication_factor)
+    wanted[schema_history_topic(pipeline.name)] = schema_history_settings(replication_factor)
+    if pipeline.publish_ddl != "off":
+        wanted[schema_changes_topic(pipeline.name)] = TopicSettings(1, replication_factor)
     if pipeline.kafka.on_bad_record == "dead_letter":
         wanted[dead_letter_topic(pipeline.name)] = TopicSettings(1, replication_factor)
     return wanted

@@ -26,7 +26,7 @@ def schema_of(table_map: Any, schemas: SchemaLookup) -> TableSchema:
     if known is None:
         raise SchemaError(
             f"the binlog has rows of `{database}`.`{table}` without column names (binlog_row_metadata=MINIMAL), and "
-            "the server has no such table now: it was dropped or renamed. Leave it out of the pipeline, or seek past it."
+            "the server has no such table now: it was dropped or renamed. Leave it out of the pipeline, or seek."
         )
     if len(known.columns) != len(columns):
         raise SchemaError(

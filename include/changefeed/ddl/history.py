@@ -1,0 +1,100 @@
+"""A pipeline's schema history: the schemas along its binlog, and the stretch of it that they are known for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from changefeed.coordinates import BinlogCoordinates
+from changefeed.ddl.schemas import Schemas
+from changefeed.ddl.session import Server, SessionContext
+from changefeed.ddl.statement import DdlStatement, read_statement
+from changefeed.ddl.table import Table
+from changefeed.ddl.timeline import SchemaTimeline
+from changefeed.errors import SchemaError
+from changefeed.reader import Statement
+
+KEPT_ENTRIES = 1000
+"""Moves that stay readable one by one; older ones are folded into the initial schemas."""
+
+
+def read_logged(statement: Statement, server: Server, collations: Mapping[int, str]) -> DdlStatement:
+    """A statement of the binlog, read as its server ran it. ``collations`` are names by id."""
+    session = SessionContext.from_status_variables(
+        statement.database, bytes.fromhex(statement.variables), collations.get
+    )
+    return read_statement(statement.sql, session, server)
+
+
+@dataclass(frozen=True)
+class SchemaHistory:
+    """Schemas of server ``server_uuid`` for events in ``[since, until)``; a value.
+
+    ``collations`` are the server's, names by id: a statement's session says charsets by number.
+    """
+
+    server_uuid: str
+    since: BinlogCoordinates
+    until: BinlogCoordinates
+    timeline: SchemaTimeline
+    collations: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def server(self) -> Server:
+        return self.timeline.initial.server
+
+    def covers(self, server_uuid: str, start: BinlogCoordinates) -> bool:
+        """Whether reading may begin at ``start``: no definition between is missing."""
+        if server_uuid != self.server_uuid or start.base != self.since.base:
+            return False
+        return self.since <= start <= self.until
+
+    def at(self, coordinates: BinlogCoordinates) -> Schemas:
+        """The schemas for an event that begins at ``coordinates``; raises SchemaError before ``since``."""
+        if coordinates < self.since:
+            raise SchemaError(
+                f"schemas are wanted for {coordinates} and known from {self.since} on only. Seek to a later place, or "
+                "set binlog_row_metadata=FULL so that the binlog names its columns."
+            )
+        return self.timeline.at(coordinates)
+
+    def read(self, statement: Statement) -> DdlStatement:
+        return read_logged(statement, self.server, self.collations)
+
+    def advance(self, statement: Statement) -> SchemaHistory:
+        """The history with one more statement; the same one for a statement that it has, or that defines nothing."""
+        at = BinlogCoordinates(statement.file, statement.position)
+        return replace(self, timeline=self.timeline.advance(at, self.read(statement)))
+
+    def reached(self, head: BinlogCoordinates) -> SchemaHistory:
+        """The history after a window up to ``head``; its oldest moves are folded away beyond KEPT_ENTRIES."""
+        entries = self.timeline.entries
+        if len(entries) <= KEPT_ENTRIES:
+            return replace(self, until=max(self.until, head))
+        since = entries[-KEPT_ENTRIES].coordinates
+        return replace(self, since=since, until=max(self.until, head), timeline=self.timeline.fold(since))
+
+    def relearned(self, table: Table) -> SchemaHistory:
+        """The history with ``table`` as the server has it now, for rows from ``until`` on."""
+        return replace(self, timeline=self.timeline.relearn(self.until, table))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "server_uuid": self.server_uuid,
+            "since": str(self.since),
+            "until": str(self.until),
+            "timeline": self.timeline.to_json(),
+            "collations": {str(number): name for number, name in self.collations.items()},
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> SchemaHistory:
+        """Raises CheckpointError for values that another version wrote."""
+        return cls(
+            values["server_uuid"],
+            BinlogCoordinates.parse(values["since"]),
+            BinlogCoordinates.parse(values["until"]),
+            SchemaTimeline.from_json(values["timeline"]),
+            {int(number): name for number, name in values["collations"].items()},
+        )

@@ -1,0 +1,92 @@
+"""The schema topic: a pipeline's schema history, in one compacted record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import kafka
+import orjson
+from confluent_kafka import KafkaError, KafkaException, Message
+
+from changefeed.errors import CheckpointError, TopicError
+from changefeed.kafka.connection import KafkaConnection
+from changefeed.kafka.topics import TopicSettings, legal_name
+
+
+def schema_history_topic(pipeline: str) -> str:
+    """The compacted topic that keeps a pipeline's schema history."""
+    return legal_name(f"changefeed.{pipeline}.schema-history")
+
+
+def schema_changes_topic(pipeline: str) -> str:
+    """The topic of a pipeline's schema-change records."""
+    return legal_name(f"changefeed.{pipeline}.schema-changes")
+
+
+def schema_history_settings(replication_factor: int = -1) -> TopicSettings:
+    """One partition, compacted; a record holds all tables, so it may be large."""
+    configs = {"cleanup.policy": "compact", "max.message.bytes": str(32 << 20), "segment.bytes": str(64 << 20)}
+    return TopicSettings(1, replication_factor, configs)
+
+
+@dataclass(frozen=True)
+class SchemaLog:
+    """Reads and writes the history of ``identity`` in ``topic``, which `topics.ensure_topics` made."""
+
+    connection: KafkaConnection
+    topic: str
+    identity: str
+
+    def load(self) -> dict[str, Any] | None:
+        """The last history saved, as `ddl.history` writes it; None before the first.
+
+        Raises BrokerUnavailableError, TopicError, and CheckpointError for a record that is no JSON.
+        """
+        place = kafka.TopicPartition(self.topic, 0)
+        found: bytes | None = None
+        with self.connection.consumer(isolation_level="read_committed", max_partition_fetch_bytes=64 << 20) as consumer:
+            if self.topic not in consumer.topics():
+                return None
+            consumer.assign([place])
+            end = consumer.end_offsets([place])[place]
+            consumer.seek_to_beginning(place)
+            while consumer.position(place) < end:
+                for record in consumer.poll(timeout_ms=500).get(place, ()):
+                    if record.key == self._key:
+                        found = record.value
+        try:
+            return None if found is None else dict(orjson.loads(found))
+        except orjson.JSONDecodeError as error:
+            raise CheckpointError(
+                f"the schema history in topic {self.topic!r} cannot be read ({error}): only changefeed may write "
+                "there. Delete the topic, and the next run learns the schemas from the server again."
+            ) from error
+
+    def save(self, history: Mapping[str, Any]) -> None:
+        """Replace the history. Raises BrokerUnavailableError, or TopicError for one larger than the topic takes."""
+        producer = self.connection.producer(
+            acks="all", message_max_bytes=32 << 20, compression_codec="zstd", message_timeout_ms=30_000
+        )
+        failed: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, _record: Message) -> None:
+            if error is not None:
+                failed.append(error)
+
+        try:
+            producer.produce(
+                self.topic, orjson.dumps(dict(history)), self._key, 0, delivered
+            )
+            left = producer.flush(31)
+        except KafkaException as error:
+            raise self.connection.refused(error, f"to save the schema history in {self.topic!r}") from error
+        if failed or left:
+            raise TopicError(
+                f"the schema history was not taken by topic {self.topic!r}: {failed[0] if failed else 'time-out'}"
+            )
+
+    @property
+    def _key(self) -> bytes:
+        return orjson.dumps([self.identity, "schemas"])
