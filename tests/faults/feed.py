@@ -1,0 +1,287 @@
+"""A pipeline that is run in processes of its own, which are killed, and what an independent consumer finds."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from integration.rebuilt import event_ids, rebuilt, records_of, selected
+
+from devstack.kafka import KafkaBroker
+from devstack.sql_server import SqlServer
+
+PROJECT = Path(__file__).parents[2]
+TABLES = ("accounts", "journal")
+NOTHING_NEW = 3
+
+
+def processes_of(session: int) -> list[int]:
+    """Pids of a session: a driver, its JVM and its Python workers."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with contextlib.suppress(OSError, ValueError):
+                fields = (folder / "stat").read_text().rpartition(")")[2].split()
+                if int(fields[3]) == session:
+                    found.append(int(folder.name))
+    return found
+
+
+class Runner:
+    """The process that runs are forked from."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("inline_run.py"))],
+            env={**os.environ, "PYTHONPATH": str(PROJECT / "include")},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._begun: queue.Queue[int] = queue.Queue()
+        self.codes: dict[int, int] = {}
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            told = json.loads(line)
+            if "code" in told:
+                self.codes[told["pid"]] = told["code"]
+            else:
+                self._begun.put(told["pid"])
+
+    def begin(self, name: str, env: dict[str, str], log: Path) -> Forked:
+        assert self._process.stdin is not None
+        print(json.dumps({"name": name, "env": env, "log": str(log)}), file=self._process.stdin, flush=True)
+        return Forked(self._begun.get(timeout=120), self.codes)
+
+    def stop(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(30)
+
+
+@dataclass
+class Forked:
+    """What of a Popen is needed, for a run that is a grandchild."""
+
+    pid: int
+    codes: dict[int, int]
+
+    def poll(self) -> int | None:
+        return self.codes.get(self.pid)
+
+    def wait(self, timeout: float) -> int:
+        deadline = time.monotonic() + timeout
+        while self.pid not in self.codes:
+            assert time.monotonic() < deadline, f"run {self.pid} does not end"
+            time.sleep(0.01)
+        return self.codes[self.pid]
+
+
+@dataclass
+class Run:
+    """One run under way."""
+
+    process: subprocess.Popen[str] | Forked
+    log: Path
+    file: Path
+
+    def wait_until_held(self, seconds: float = 90) -> bool:
+        """Whether the stage of the fault is reached; False when the run ended before."""
+        deadline = time.monotonic() + seconds
+        while not self.file.exists():
+            if self.process.poll() is not None:
+                return False
+            assert time.monotonic() < deadline, f"the stage was not reached:\n{self.text()[-3000:]}"
+            time.sleep(0.01)
+        return True
+
+    def go_on(self) -> None:
+        self.file.unlink()
+
+    def kill(self) -> None:
+        """`kill -9` of all of its processes."""
+        for pid in processes_of(self.process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait(30)
+
+    def result(self, seconds: float = 240) -> int:
+        return int(self.process.wait(seconds))
+
+    def text(self) -> str:
+        return self.log.read_text()
+
+
+@dataclass
+class Feed:
+    """A database with two tables, a pipeline over them, and its state in a database file."""
+
+    name: str
+    mysql: SqlServer
+    kafka: KafkaBroker
+    folder: Path
+    runner: Runner
+    settings: dict[str, Any] = field(default_factory=dict)
+    mysql_port: int | None = None
+    kafka_port: int | None = None
+
+    def __post_init__(self) -> None:
+        self.runs = 0
+        self.random = random.Random(self.name)
+        self.state = self.folder / "state.db"
+        self.mysql.execute(
+            f"CREATE DATABASE IF NOT EXISTS `{self.name}`",
+            f"CREATE TABLE `{self.name}`.accounts (id INT PRIMARY KEY, version INT NOT NULL, text VARCHAR(200))",
+            f"CREATE TABLE `{self.name}`.journal (id INT AUTO_INCREMENT PRIMARY KEY, text VARCHAR(100))",
+        )
+        self.configure()
+
+    def configure(self, **kafka: Any) -> None:
+        given = {
+            "name": self.name,
+            "source": {"connection": "mysql_faults"},
+            "kafka": {"connection": "kafka_faults", "transaction_rows": 40, "lease_seconds": 2, **kafka},
+            "tables": {"include": [f"{self.name}.*"]},
+            "topics": {"partitions": 2},
+            "checkpoint": {"store": "table", "connection": "state"},
+            "spark": {"master": "local[2]"},
+            "start": "earliest",
+            **self.settings,
+        }
+        folder = self.folder / "pipelines"
+        folder.mkdir(exist_ok=True)
+        (folder / f"{self.name}.yaml").write_text(yaml.safe_dump(given))
+
+    def env(self) -> dict[str, str]:
+        mysql = self.mysql.url
+        if self.mysql_port:
+            mysql = mysql.replace(f":{self.mysql.port}", f":{self.mysql_port}")
+        return {
+            **os.environ,
+            "PYTHONPATH": str(PROJECT / "include"),
+            "CHANGEFEED_PIPELINES": str(self.folder / "pipelines"),
+            "AIRFLOW_CONN_MYSQL_FAULTS": mysql,
+            "AIRFLOW_CONN_KAFKA_FAULTS": f"kafka://127.0.0.1:{self.kafka_port or self.kafka.port}",
+            "AIRFLOW_CONN_STATE": f"sqlite:///{self.state}",
+            "AIRFLOW_HOME": str(self.folder / "airflow"),
+        }
+
+    # --- writing
+
+    def write(self, transactions: int = 30) -> None:
+        """Transactions of inserts, updates and deletes, as any application makes them."""
+        with self.mysql.connect(database=self.name, autocommit=False) as connection, connection.cursor() as cursor:
+            for _ in range(transactions):
+                for _ in range(self.random.randrange(1, 8)):
+                    self._change(cursor)
+                connection.commit()
+
+    def _change(self, cursor: Any) -> None:
+        key = self.random.randrange(60)
+        match self.random.randrange(4):
+            case 0:
+                cursor.execute("INSERT INTO journal (text) VALUES (REPEAT('j', %s))", (key,))
+            case 1:
+                cursor.execute("DELETE FROM accounts WHERE id = %s", (key,))
+            case _:
+                cursor.execute(
+                    "INSERT INTO accounts VALUES (%s, 1, 'é') ON DUPLICATE KEY UPDATE version = version + 1", (key,)
+                )
+
+    # --- running
+
+    def begin(self, fault: str = "", *, spark: bool = False) -> Run:
+        self.runs += 1
+        log = self.folder / f"run{self.runs}.log"
+        held = self.folder / f"held{self.runs}"
+        environment = self.env()
+        if fault:
+            environment |= {"CHANGEFEED_FAULT": fault, "CHANGEFEED_FAULT_FILE": str(held)}
+        log.touch()
+        if not spark:
+            return Run(self.runner.begin(self.name, environment, log), log, held)
+        with log.open("w") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "changefeed.command.main", "run", self.name],
+                env=environment,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
+            )
+        return Run(process, log, held)
+
+    def run(self, *, spark: bool = False) -> str:
+        """A run that must succeed; what it printed."""
+        run = self.begin(spark=spark)
+        code = run.result()
+        assert code in (0, NOTHING_NEW), f"exit {code}:\n{run.text()[-4000:]}"
+        return run.text()
+
+    def run_until_current(self, *, spark: bool = False) -> None:
+        """Runs, as a scheduler starts them one after another, until nothing is new."""
+        for _ in range(5):
+            run = self.begin(spark=spark)
+            code = run.result()
+            assert code in (0, 1, NOTHING_NEW), f"exit {code}:\n{run.text()[-4000:]}"
+            if code == NOTHING_NEW:
+                return
+        raise AssertionError(f"no end:\n{run.text()[-4000:]}")
+
+    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "changefeed.command.main", *arguments],
+            env=self.env(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    # --- looking
+
+    def records(self, table: str) -> list[Any]:
+        return records_of(self.kafka.bootstrap, f"{self.name}.{table}")
+
+    def ids(self) -> list[str]:
+        return [one for table in TABLES for one in event_ids(self.records(table))]
+
+    def check(self, *, one_server: bool = True) -> None:
+        """Each event once, in binlog order per key, and all that the source has: the chain of versions is whole."""
+        for table in TABLES:
+            records = self.records(table)
+            twice = [one for one, count in Counter(event_ids(records)).items() if count > 1]
+            assert not twice, f"{table}: published twice: {twice[:5]}"
+            # Applies each change to the row before it, so that one that is missing or out of order does not fit.
+            assert rebuilt(records) == selected(self.mysql, self.name, table), table
+            if one_server:
+                assert in_order(records), f"{table}: out of binlog order"
+
+
+def in_order(records: list[Any]) -> bool:
+    """Whether the changes of each key come in the order of the binlog."""
+    last: dict[bytes, tuple[int, ...]] = {}
+    for record in records:
+        if record.value is None:
+            continue  # a tombstone stands with its delete
+        source = json.loads(record.value)["source"]
+        at = (int(source["file"].rpartition(".")[2]), int(source["pos"]), int(source["row"]))
+        if record.key in last and at <= last[record.key]:
+            return False
+        last[record.key] = at
+    return True

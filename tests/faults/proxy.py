@@ -1,0 +1,62 @@
+"""A TCP proxy at 127.0.0.1 that can cut all its connections, and refuse new ones."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+
+
+class Proxy:
+    """Forwards to ``port``; ``cut`` resets what is open and refuses what comes, `mend` lets it pass again."""
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._server.getsockname()[1]
+        self._open: set[socket.socket] = set()
+        self._is_cut = False
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        self._is_cut = True
+        for one in list(self._open):
+            self._close(one)
+
+    def mend(self) -> None:
+        self._is_cut = False
+
+    def close(self) -> None:
+        self.cut()
+        self._server.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._server.accept()
+            except OSError:
+                return
+            if self._is_cut:
+                client.close()
+                continue
+            try:
+                server = socket.create_connection(("127.0.0.1", self._target))
+            except OSError:
+                client.close()
+                continue
+            self._open |= {client, server}
+            for ends in ((client, server), (server, client)):
+                threading.Thread(target=self._pump, args=ends, daemon=True).start()
+
+    def _pump(self, source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                target.sendall(data)
+        self._close(source)
+        self._close(target)
+
+    def _close(self, one: socket.socket) -> None:
+        self._open.discard(one)
+        with contextlib.suppress(OSError):
+            one.shutdown(socket.SHUT_RDWR)
+        one.close()
