@@ -7,6 +7,7 @@ import os
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import pairwise
 
 import pymysql
 from integration.ddl_follower import Follower, learned
@@ -17,7 +18,7 @@ from devstack.mariadb import MariadbServer
 from devstack.mysql import MysqlServer
 from devstack.sql_server import SqlServer
 
-STEPS = 250
+STEPS = 500
 
 TYPES = (
     "INT",
@@ -49,7 +50,8 @@ TYPES = (
     "POINT",
     "CHAR(3) CHARACTER SET binary",
 )
-CHARSETS = ("latin1", "utf8mb4", "utf8mb3", "utf8mb4 COLLATE utf8mb4_unicode_ci", "latin1 COLLATE latin1_bin", "ucs2")
+# None of two bytes: servers spoil labels of ENUM and SET that they convert from or to such.
+CHARSETS = ("latin1", "utf8mb4", "utf8mb3", "utf8mb4 COLLATE utf8mb4_unicode_ci", "latin1 COLLATE latin1_bin", "latin2")
 
 
 class Writer:
@@ -103,7 +105,9 @@ class Writer:
 
     def _alter(self) -> str:
         count = self._random.choice([1, 1, 2, 3])
-        return f"ALTER TABLE {self._table()} {', '.join(self._clause() for _ in range(count))}"
+        sql = f"ALTER TABLE {self._table()} {', '.join(self._clause() for _ in range(count))}"
+        # Two charsets at once make an unknown table, on purpose.
+        return self._alter() if "CONVERT" in sql and "DEFAULT CHARACTER" in sql else sql
 
     def _clause(self) -> str:
         name, other = self._column(), self._column()
@@ -161,12 +165,15 @@ def follow_random_definitions(server: SqlServer, name: str) -> tuple[int, int]:
                     logged.coordinates, read_statement(logged.sql, logged.session, follower.server)
                 )
                 expected.append((logged.coordinates, learned(timeline.latest)))
-            assert learned(timeline.latest) == follower.listed(name), f"after {sql}"
+            there, known = follower.listed(name), learned(timeline.latest)
+            different = [(table, there.get(table), known.get(table)) for table in there.keys() | known.keys()]
+            different = [item for item in different if item[1] != item[2]]
+            assert not different, f"after {sql}: {different}"
         cursor.execute(f"DROP DATABASE {name}")
     follower.close()
     again = SchemaTimeline.from_json(json.loads(json.dumps(timeline.to_json())))
     assert again == timeline
-    for (_, tables), (coordinates, _) in zip(expected, expected[1:], strict=False):
+    for (_, tables), (coordinates, _) in pairwise(expected):
         assert learned(again.at(coordinates)) == tables
     return accepted, table_maps
 

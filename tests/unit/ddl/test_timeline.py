@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from changefeed.coordinates import BinlogCoordinates
+from changefeed.ddl import Schemas, SchemaTimeline, Server, SessionContext, Table, TableName, read_statement
+from changefeed.errors import CheckpointError, SchemaError
+from changefeed.schema import Column, TableSchema
+
+SHOP = SessionContext("shop")
+
+
+def place(position: int, number: int = 1) -> BinlogCoordinates:
+    return BinlogCoordinates(f"binlog.{number:06}", position)
+
+
+def timeline(*statements: tuple[BinlogCoordinates, str]) -> SchemaTimeline:
+    grown = SchemaTimeline(Schemas().with_database("shop", "latin1_swedish_ci"))
+    for coordinates, sql in statements:
+        grown = grown.advance(coordinates, read_statement(sql, SHOP))
+    return grown
+
+
+def names(schema: TableSchema | None) -> list[str] | None:
+    return None if schema is None else [column.name for column in schema.columns]
+
+
+HISTORY = (
+    (place(100), "CREATE TABLE t (a INT)"),
+    (place(200), "ALTER TABLE t ADD b INT FIRST"),
+    (place(300), "RENAME TABLE t TO u"),
+    (place(100, 2), "DROP TABLE u"),
+)
+
+
+def test_a_statement_counts_for_events_after_it_and_not_at_its_own_place() -> None:
+    grown = timeline(*HISTORY)
+    seen = [names(grown.lookup(place(position))("shop", "t")) for position in (100, 101, 200, 201, 300, 301)]
+    assert seen == [None, ["a"], ["a"], ["b", "a"], ["b", "a"], None]
+    assert names(grown.lookup(place(4, 2))("shop", "u")) == ["b", "a"]
+    assert grown.latest.lookup("shop", "u") is None
+
+
+def test_files_are_ordered_by_number() -> None:
+    grown = timeline(
+        (BinlogCoordinates("b.999999", 4), "CREATE TABLE t (a INT)"),
+        (BinlogCoordinates("b.1000000", 4), "ALTER TABLE t ADD b INT"),
+    )
+    assert names(grown.lookup(BinlogCoordinates("b.1000000", 4))("shop", "t")) == ["a"]
+    assert names(grown.lookup(BinlogCoordinates("b.1000000", 5))("shop", "t")) == ["a", "b"]
+
+
+def test_the_entries_of_a_slice_are_those_that_begin_in_it() -> None:
+    grown = timeline(*HISTORY)
+    assert [entry.sql for entry in grown.between(place(200), place(100, 2))] == [HISTORY[1][1], HISTORY[2][1]]
+
+
+def test_json_brings_back_the_same_timeline_with_its_raw_statements() -> None:
+    grown = timeline(*HISTORY, (place(200, 2), "CREATE TABLE v AS SELECT 1"), (place(300, 2), "DROP DATABASE shop"))
+    again = SchemaTimeline.from_json(json.loads(json.dumps(grown.to_json())))
+    assert again == grown
+    assert again.latest == grown.latest
+    assert [entry.sql for entry in again.entries][:4] == [sql for _, sql in HISTORY]
+
+
+def test_schemas_of_a_later_form_are_refused() -> None:
+    values = timeline(*HISTORY).to_json()
+    values["initial"]["version"] = 99
+    with pytest.raises(CheckpointError, match="form 99"):
+        SchemaTimeline.from_json(values)
+
+
+def test_a_retried_run_that_reads_the_same_statements_adds_nothing() -> None:
+    grown = timeline(*HISTORY)
+    for coordinates, sql in HISTORY:
+        assert grown.advance(coordinates, read_statement(sql, SHOP)) is grown
+
+
+def test_a_statement_between_two_that_are_known_is_an_error() -> None:
+    with pytest.raises(ValueError, match="comes after"):
+        timeline(*HISTORY).advance(place(150), read_statement("CREATE TABLE x (a INT)", SHOP))
+
+
+def test_what_is_folded_is_no_entry_any_more_and_still_counts() -> None:
+    grown = timeline(*HISTORY)
+    folded = grown.fold(place(300))
+    assert [entry.sql for entry in folded.entries] == [HISTORY[2][1], HISTORY[3][1]]
+    assert folded.latest == grown.latest
+    assert names(folded.lookup(place(300))("shop", "t")) == ["b", "a"]
+
+
+def test_an_unknown_table_stops_its_own_rows_with_the_way_out_until_it_is_relearned() -> None:
+    grown = timeline((place(100), "CREATE TABLE good (a INT)"), (place(200), "CREATE TABLE bad AS SELECT 1 AS one"))
+    assert names(grown.latest.lookup("shop", "good")) == ["a"]
+    with pytest.raises(SchemaError, match=r"CREATE TABLE bad AS SELECT.*come from a SELECT.*--relearn shop\.bad"):
+        grown.latest.lookup("shop", "bad")
+    learned = Table(TableSchema("shop", "bad", (Column("one", "int"),)), "latin1_swedish_ci")
+    relearned = grown.relearn(place(300), learned)
+    assert names(relearned.lookup(place(300))("shop", "bad")) == ["one"]
+    with pytest.raises(SchemaError):
+        relearned.lookup(place(299))("shop", "bad")
+    altered = relearned.advance(place(300), read_statement("ALTER TABLE bad ADD two INT", SHOP))
+    assert names(altered.latest.lookup("shop", "bad")) == ["one", "two"]
+
+
+def test_tables_that_a_dropped_database_had_stand_in_its_entry() -> None:
+    grown = timeline(*HISTORY[:2], (place(300), "DROP DATABASE shop"))
+    assert grown.entries[-1].tables == {TableName("shop", "t"): None}
+    assert grown.entries[-1].databases == {"shop": None}
+
+
+def test_truncate_is_an_entry_that_changes_nothing() -> None:
+    grown = timeline(HISTORY[0], (place(200), "TRUNCATE TABLE t"))
+    assert (grown.entries[-1].kind, grown.entries[-1].touched, grown.entries[-1].tables) == (
+        "truncate",
+        (TableName("shop", "t"),),
+        {},
+    )
+
+
+@pytest.mark.parametrize(("setting", "known"), [(0, False), (1, True), (2, True)])
+def test_lower_case_table_names_decides_whether_names_are_the_same(setting: int, known: bool) -> None:
+    schemas = Schemas(Server(lower_case_table_names=setting)).with_database("Shop", "latin1_swedish_ci")
+    schemas = schemas.apply_sql("CREATE TABLE `Shop`.`Orders` (a INT)")
+    assert (schemas.lookup("shop", "orders") is not None) is known
+    assert (schemas.apply_sql("DROP TABLE SHOP.ORDERS").tables == {}) is known
