@@ -1,0 +1,265 @@
+"""The page in a real Chromium, inside Airflow: seen, steered, and checked with axe.
+
+Screenshots are kept in `.devstack/screenshots`, to be looked at.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from airflow_site import Site, until
+from axe_core_python.selenium import Axe
+from integration.kafka_pipeline import committed
+from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException, WebDriverException
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
+
+from devstack.chromium import fetch_chromium
+from devstack.home import Home
+
+pytestmark = pytest.mark.timeout(600)
+SCREENSHOTS = Home.default().root / "screenshots"
+WAIT = 60
+AXE_RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]
+
+
+class Page:
+    """A logged-in browser."""
+
+    def __init__(self, browser: webdriver.Chrome, site: Site) -> None:
+        self.browser, self.site = browser, site
+
+    def open(self, view: str = "") -> None:
+        self.browser.get("about:blank")
+        self.browser.get(f"{self.site.airflow.url}/changefeed/#/{view}")
+
+    def find(self, css: str, text: str = "") -> WebElement:
+        def found() -> WebElement | None:
+            try:
+                for one in self.browser.find_elements(By.CSS_SELECTOR, css):
+                    if one.is_displayed() and text in one.text:
+                        return one
+            except StaleElementReferenceException:
+                pass
+            return None
+
+        return until(found, f"the page shows {css!r} with {text!r}", WAIT)
+
+    def click(self, css: str, text: str = "") -> None:
+        def clicked() -> bool:
+            try:
+                self.find(css, text).click()
+            except WebDriverException:  # redrawn in between, or not enabled yet
+                return False
+            return True
+
+        until(clicked, f"{css!r} with {text!r} can be clicked", WAIT)
+
+    def fill(self, name: str, value: str) -> None:
+        field = self.find(f"dialog [name={name}]")
+        field.clear()
+        field.send_keys(value)
+
+    def shot(self, name: str) -> None:
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        self.browser.save_screenshot(str(SCREENSHOTS / f"{name}.png"))
+
+    def faults(self) -> list[str]:
+        """What axe finds wrong."""
+        results = Axe().run(self.browser, options={"runOnly": {"type": "tag", "values": AXE_RULES}})
+        return [f"{one['id']}: {one['help']}: {one['nodes'][0]['html'][:200]}" for one in results["violations"]]
+
+
+@pytest.fixture(scope="module")
+def database(airflow_site: Site) -> Iterator[str]:
+    airflow_site.mysql.execute(
+        "CREATE DATABASE page",
+        "CREATE TABLE page.orders (id INT PRIMARY KEY AUTO_INCREMENT, n INT)",
+        "CREATE TABLE page.customers (id INT PRIMARY KEY AUTO_INCREMENT, name VARCHAR(40))",
+    )
+    airflow_site.add_pipeline("page", "page", server_ids="65200-65231")
+    (airflow_site.pipelines / "broken.yaml").write_text("name: broken\nsorce: {}\n")
+    airflow_site.run("changefeed_ingest__page")
+    for number in range(2):
+        airflow_site.mysql.execute(
+            *(f"INSERT INTO page.orders (n) VALUES ({row}), (1), (2)" for row in range(20 + 30 * number)),
+            *["INSERT INTO page.customers (name) VALUES ('Ada')"] * 10,
+        )
+        airflow_site.run("changefeed_ingest__page", seconds=240)
+    yield "page"
+    (airflow_site.pipelines / "broken.yaml").unlink()
+    (airflow_site.pipelines / "page.yaml").unlink()
+    airflow_site.mysql.execute("DROP DATABASE page")
+
+
+@pytest.fixture(scope="module")
+def page(airflow_site: Site, database: str) -> Iterator[Page]:
+    assert database
+    software = fetch_chromium(Home.default())
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(software.browser)
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1280,1000"):
+        options.add_argument(argument)
+    env = {**os.environ, **({"LD_LIBRARY_PATH": software.libraries} if software.libraries else {})}
+    browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(str(software.driver), env=env))
+    try:
+        browser.get(f"{airflow_site.airflow.url}/auth/login")
+        page = Page(browser, airflow_site)
+        page.find("input[name=username]").send_keys("ada")
+        page.find("input[name=password]").send_keys("adaada")
+        page.click("button[type=submit]")
+        until(lambda: browser.get_cookie("_token") is not None, "the browser is logged in", WAIT)
+        yield page
+    finally:
+        browser.quit()
+
+
+def position(page: Page) -> dict[str, Any]:
+    with page.site.client() as client:
+        found: dict[str, Any] = client.get("/changefeed/api/pipelines/page").json()["position"]
+        return found
+
+
+def theme(page: Page, scheme: str) -> None:
+    page.browser.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    )
+
+
+def width(page: Page, pixels: int) -> None:
+    page.browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": pixels, "height": 1400, "deviceScaleFactor": 1, "mobile": pixels < 500},
+    )
+
+
+def test_it_stands_in_airflows_navigation(page: Page) -> None:
+    page.browser.get(page.site.airflow.url)
+    page.click("a[href$='/plugin/changefeed']")
+    frame = page.find("iframe")
+    page.browser.switch_to.frame(frame)
+    page.find("article[data-pipeline=page]")
+    page.browser.switch_to.default_content()
+    page.shot("in-airflow")
+
+
+def test_the_list_shows_lag_and_what_is_refused(page: Page) -> None:
+    page.site.mysql.execute("INSERT INTO page.orders (n) VALUES (1)")
+    page.open()
+    card = page.find("article[data-pipeline=page]", "Retention headroom\n30.0 days")
+    assert "binlog." in card.text
+    assert "old" in card.text, "the lag in seconds"
+    page.find(".problem", "unknown key 'sorce' (did you mean 'source'?)")
+    page.shot("list")
+
+
+def test_a_backfill_is_started_from_the_form_and_seen_to_finish(page: Page) -> None:
+    file = position(page)["checkpoint"].partition(":")[0]
+    page.open("pipelines/page")
+    page.click("button", "Backfill")
+    page.fill("from_file", "binlog.000999")
+    page.click("dialog button", "Show the plan")
+    page.find("dialog .problem", "is not there")
+    page.shot("backfill-refused")
+    page.fill("from_file", file)
+    page.fill("tables", "page.customers")
+    page.click("dialog button", "Show the plan")
+    page.find("dialog table", "page.customers.replay")
+    page.shot("backfill-plan")
+    assert page.faults() == []
+    page.click("dialog button", "Start the backfill")
+    page.find("#toasts", "started")
+
+    def finished() -> bool:
+        return "success" in page.find("section[aria-label=Backfills]").text
+
+    until(finished, "the page shows that the backfill has ended", 240)
+    page.shot("backfill-finished")
+    assert len(committed(page.site.kafka.bootstrap, "page.customers.replay")) == 20
+
+
+def test_a_pipeline_is_paused_and_resumed(page: Page) -> None:
+    page.open("pipelines/page")
+    page.click(".actions button", "Pause")
+    page.find("header .badge", "paused")
+    page.click(".actions button", "Resume")
+    until(lambda: "paused" not in page.find("header").text, "it is resumed", WAIT)
+
+
+def test_a_seek_shows_what_it_repeats_and_moves_the_checkpoint(page: Page) -> None:
+    before = position(page)["checkpoint"]
+    page.open("pipelines/page")
+    page.click("button", "Seek")
+    page.fill("to", f"{before.partition(':')[0]}:5")
+    page.click("dialog button", "Show what happens")
+    page.find("dialog .problem", "inside a transaction")
+    target = f"{before.partition(':')[0]}:4"
+    page.fill("to", target)
+    page.click("dialog button", "Show what happens")
+    page.find("dialog", "will be published again")
+    page.fill("why", "a test of the page")
+    page.shot("seek-plan")
+    assert page.faults() == []
+    page.click("dialog button", "Move the checkpoint")
+    until(lambda: position(page)["checkpoint"] == target, "the checkpoint has moved", 120)
+    page.find("section[aria-label=Seeks]", "a test of the page")
+    page.shot("sought")
+
+
+VIEWS: dict[str, Callable[[Page], object]] = {
+    "": lambda page: page.find("article[data-pipeline=page]", "Retention headroom\n30.0 days"),
+    "pipelines/page": lambda page: page.find("section[aria-label=Windows] svg"),
+    "pipelines/page/yaml": lambda page: page.find("textarea"),
+    "new": lambda page: page.find("textarea"),
+    "pipelines/nosuch": lambda page: page.find("main", "Not found"),
+}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("pixels", [1280, 390])
+@pytest.mark.parametrize("view", VIEWS)
+def test_each_view_is_accessible_and_fits(page: Page, view: str, pixels: int, scheme: str) -> None:
+    theme(page, scheme)
+    width(page, pixels)
+    try:
+        page.open(view)
+        VIEWS[view](page)
+        page.shot(f"{view.replace('/', '-') or 'list'}-{pixels}-{scheme}")
+        assert page.browser.execute_script("return document.documentElement.dataset.theme") == scheme
+        wide = page.browser.execute_script("return document.documentElement.scrollWidth - innerWidth")
+        assert wide <= 0, "nothing hangs over the side"
+        assert page.faults() == []
+    finally:
+        page.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_an_airflow_that_does_not_answer_is_told_and_tried_again(page: Page) -> None:
+    page.open()
+    page.find("article")
+    page.browser.execute_cdp_cmd("Network.enable", {})
+    page.browser.execute_cdp_cmd("Network.setBlockedURLs", {"urls": ["*/changefeed/api/*"]})
+    try:
+        page.browser.execute_script("location.hash = '#/pipelines/page'")
+        page.find(".problem", "Airflow does not answer")
+        page.shot("no-answer")
+    finally:
+        page.browser.execute_cdp_cmd("Network.setBlockedURLs", {"urls": []})
+    page.click(".problem button", "Try again")
+    page.find("section[aria-label=Windows] svg")
+
+
+def test_nobody_sees_it_without_logging_in(page: Page) -> None:
+    with page.site.client(None) as nobody:
+        answer = nobody.get("/changefeed/")
+        assert answer.status_code == 307
+        assert nobody.get("/changefeed/api/pipelines").status_code == 401
+
+
+def test_no_script_failed(page: Page) -> None:
+    severe = [one for one in page.browser.get_log("browser") if one["level"] == "SEVERE"]
+    ours = [one["message"] for one in severe if ".js" in one["message"] and "Failed to load" not in one["message"]]
+    assert ours == []
