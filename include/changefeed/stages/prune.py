@@ -13,7 +13,7 @@ from changefeed.kafka.lease import Lease
 from changefeed.kafka.topics import commit_log_topic
 from changefeed.mysql.session import Session
 from changefeed.pipeline import Pipeline
-from changefeed.stages.topics import table_topics
+from changefeed.stages.topics import wanted_topics
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def prune(pipeline: Pipeline, lookup: ConnectionLookup, store: CheckpointStore) 
             f"pipeline {pipeline.name!r} has no checkpoint: what is behind it cannot be told, and nothing was forgotten"
         )
     with Session(MysqlConnection.from_uri(lookup(pipeline.source.connection))) as session:
-        alive = set(table_topics(pipeline, session).values())
+        alive = set(wanted_topics(pipeline, session))
     kafka = KafkaConnection(*kafka_parts(lookup(pipeline.kafka.connection)))
     topic = commit_log_topic(pipeline.name)
     log = CommitLog(kafka, topic, pipeline.name)

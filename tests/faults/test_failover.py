@@ -1,0 +1,119 @@
+"""The server behind the connection is another one, or its binlog is: found again by GTID, or a terminal error."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from faults.feed import Feed, Runner
+
+from devstack.identity import ProcessId
+from devstack.kafka import KafkaBroker
+from devstack.mysql import MysqlServer
+
+pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[tuple[MysqlServer, MysqlServer]]:
+    """A source and its follower."""
+    options = {"binlog_row_metadata": "FULL"}
+    source = MysqlServer(tmp_path / "a", options=options, owner=ProcessId.own())
+    follower = MysqlServer(tmp_path / "b", options={**options, "server_id": 2}, owner=ProcessId.own())
+    for server in (source, follower):
+        server.start()
+    follower.execute(
+        f"CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT={source.port}, SOURCE_USER='root', "
+        f"SOURCE_PASSWORD='{source._account().root_password}', SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1",
+        "START REPLICA",
+    )
+    yield source, follower
+    for server in (follower, source):
+        server.stop()
+
+
+def caught_up(source: MysqlServer, follower: MysqlServer) -> None:
+    (gtids,) = source.execute("SELECT @@gtid_executed")[0]
+    ((timed_out,),) = follower.execute(f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{gtids}', 60)")
+    assert timed_out == 0
+
+
+@pytest.fixture
+def pair_feed(
+    pair: tuple[MysqlServer, MysqlServer], kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner
+) -> Feed:
+    return Feed(unique_name, pair[0], kafka_broker, tmp_path, runner)
+
+
+@pytest.mark.parametrize("stage", ["", "after_transaction_commit:3", "before_seal"])
+def test_after_a_failover_nothing_is_repeated_and_nothing_lost(
+    pair: tuple[MysqlServer, MysqlServer], pair_feed: Feed, stage: str
+) -> None:
+    source, follower = pair
+    pair_feed.write(20)
+    pair_feed.run()
+    pair_feed.write(30)
+    if stage:
+        run = pair_feed.begin(stage)
+        assert run.wait_until_held(), run.text()
+        run.kill()
+    caught_up(source, follower)
+    source.stop()
+    follower.execute("STOP REPLICA", "RESET REPLICA ALL")
+    pair_feed.mysql = follower
+    pair_feed.write(10)
+    text = pair_feed.run()
+    assert "found again by GTID set" in text
+    assert ("skipped by GTID" in text) == bool(stage), text
+    pair_feed.check(one_server=False)
+    pair_feed.write(10)
+    pair_feed.run()
+    pair_feed.check(one_server=False)
+    assert '"failover"' in pair_feed.command("windows", pair_feed.name, "--json").stdout
+
+
+def test_a_new_server_that_lacks_what_was_published_is_a_terminal_error(
+    pair: tuple[MysqlServer, MysqlServer], pair_feed: Feed
+) -> None:
+    source, follower = pair
+    pair_feed.write(5)
+    caught_up(source, follower)
+    follower.execute("STOP REPLICA")
+    pair_feed.write(5)
+    pair_feed.run()
+    pair_feed.mysql = follower
+    run = pair_feed.begin()
+    assert run.result() == 2
+    assert "lacks transactions" in run.text()
+
+
+def test_a_renumbered_binlog_is_a_terminal_error_though_its_numbers_look_plausible(pair_feed: Feed) -> None:
+    server = pair_feed.mysql
+    pair_feed.write(5)
+    pair_feed.run()
+    server.execute("RESET BINARY LOGS AND GTIDS")
+    for _ in range(3):
+        pair_feed.write(40)
+        server.execute("FLUSH BINARY LOGS")
+    deadline = time.monotonic() + 1
+    while time.monotonic() < deadline:
+        pair_feed.write(5)
+    run = pair_feed.begin()
+    assert run.result() == 2
+    assert "BinlogGoneError" in run.text()
+    assert "seek" in run.text()
+
+
+def test_purged_binlogs_are_a_terminal_error(pair_feed: Feed) -> None:
+    server = pair_feed.mysql
+    pair_feed.write(5)
+    pair_feed.run()
+    pair_feed.write(5)
+    server.execute("FLUSH BINARY LOGS")
+    (last, *_) = server.execute("SHOW BINARY LOG STATUS")[0]
+    server.execute(f"PURGE BINARY LOGS TO '{last}'")
+    run = pair_feed.begin()
+    assert run.result() == 2
+    assert "is not on the server" in run.text()

@@ -1,0 +1,43 @@
+"""Two runs of one pipeline: the second stops before it publishes, and a first one that stood still is fenced."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+from faults.feed import Feed
+
+pytestmark = pytest.mark.timeout(600)
+
+
+def test_a_second_run_stops_before_it_publishes_and_the_first_goes_on(feed: Feed) -> None:
+    feed.write()
+    first = feed.begin("in_open_transaction:2")
+    assert first.wait_until_held(), first.text()
+    before = len(feed.ids())
+    second = feed.begin()
+    assert second.result() == 1
+    assert "PipelineBusyError" in second.text()
+    assert "alive" in second.text()
+    assert len(feed.ids()) == before
+    first.go_on()
+    assert first.result() == 0, first.text()
+    feed.check()
+
+
+def test_a_first_run_that_stood_still_is_fenced_when_it_wakes(feed: Feed) -> None:
+    feed.write()
+    zombie = feed.begin("in_open_transaction:2")
+    assert zombie.wait_until_held(), zombie.text()
+    os.kill(zombie.process.pid, signal.SIGSTOP)
+    time.sleep(2.5)  # longer than lease_seconds
+    feed.run()
+    ids = feed.ids()
+    os.kill(zombie.process.pid, signal.SIGCONT)
+    zombie.go_on()
+    assert zombie.result() == 1
+    assert "FencedError" in zombie.text()
+    assert feed.ids() == ids
+    feed.check()

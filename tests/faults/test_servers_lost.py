@@ -1,0 +1,81 @@
+"""Broker, network and quota fail in the middle of a run: the next run leaves no gap and no duplicate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from faults.feed import Feed
+from faults.proxy import Proxy
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture
+def mysql_proxy(feed: Feed) -> Iterator[Proxy]:
+    proxy = Proxy(feed.mysql.port)
+    feed.mysql_port = proxy.port
+    yield proxy
+    proxy.close()
+
+
+@pytest.mark.parametrize("stage", ["in_open_transaction:2", "after_transaction_commit", "before_seal"])
+def test_a_broker_killed_and_restarted_costs_at_most_the_run(feed: Feed, stage: str) -> None:
+    feed.write()
+    run = feed.begin(stage)
+    assert run.wait_until_held(), run.text()
+    feed.kafka.kill()
+    feed.kafka.start()
+    run.go_on()
+    assert run.result() in (0, 1), run.text()
+    feed.write(5)
+    feed.run_until_current()
+    feed.check()
+
+
+def test_the_network_to_mysql_cut_in_decoding_costs_at_most_the_run(feed: Feed, mysql_proxy: Proxy) -> None:
+    feed.write()
+    run = feed.begin("in_decode")
+    assert run.wait_until_held(), run.text()
+    mysql_proxy.cut()
+    run.go_on()
+    assert run.result() in (0, 1), run.text()
+    refused = feed.begin()
+    assert refused.result() == 1
+    assert "SourceUnavailableError" in refused.text()
+    mysql_proxy.mend()
+    feed.write(5)
+    feed.run_until_current()
+    feed.check()
+
+
+def test_a_record_that_the_topic_refuses_stops_the_run_with_its_key_and_the_next_run_goes_on(feed: Feed) -> None:
+    feed.settings["topics"] = {"partitions": 2, "configs": {"max.message.bytes": "1000"}}
+    feed.configure()
+    feed.write(3)
+    feed.mysql.execute(
+        f"ALTER TABLE `{feed.name}`.accounts MODIFY text VARCHAR(4000)",
+        f"REPLACE INTO `{feed.name}`.accounts VALUES (7, 1, REPEAT('x', 3000))",
+    )
+    run = feed.begin()
+    assert run.result() == 2
+    assert "BadRecordError" in run.text()
+    assert f"{feed.name}.accounts" in run.text()
+    assert '{"id":7}' in run.text()
+    feed.configure(on_bad_record="dead_letter")
+    feed.run()
+    letters = feed.command("windows", feed.name, "--json")
+    assert '"dead_letters": 1' in letters.stdout
+
+
+def test_a_statement_in_statement_format_stops_the_run_before_anything_is_sealed(feed: Feed) -> None:
+    feed.write(3)
+    feed.run()
+    feed.mysql.execute(
+        "SET SESSION binlog_format = 'STATEMENT'", f"UPDATE `{feed.name}`.accounts SET version = version + 100"
+    )
+    run = feed.begin()
+    assert run.result() == 2, run.text()
+    assert "statement format" in run.text()
+    assert "UPDATE" in run.text()
+    assert '"number": 2' not in feed.command("windows", feed.name, "--json").stdout
