@@ -7,6 +7,7 @@ READY := $(VENV)/.ready
 ARGS ?=
 
 export PYTHONPATH := $(CURDIR)/include
+export CHANGEFEED_KERNEL_CACHE ?= $(CURDIR)/$(VENV)/kernel-cache
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: help setup demo stop clean lint test test-unit test-faults bench-decode bench-publish lock
@@ -21,6 +22,7 @@ $(READY): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep -oE '^uv==[0-9.]+' requirements.lock)"
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --require-hashes -r requirements.lock
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --no-deps --editable .
+	$(BIN)/python -c "import changefeed.mysql.dump, changefeed.binlog.decoder"  # compiles the kernels, once
 	touch $@
 
 demo: $(READY) ## Start real servers and Airflow, run the shop pipeline, show its records (ARGS=--once: verify and end)

@@ -95,6 +95,14 @@ class CheckpointStore(Protocol):
         """
         ...
 
+    def load_schemas(self, pipeline: str) -> str | None:
+        """The copy of the pipeline's schema history that was saved last, or None."""
+        ...
+
+    def save_schemas(self, pipeline: str, text: str) -> None:
+        """Keep a copy of the schema history, for the day when its topic is lost."""
+        ...
+
 
 def check_forward(expected: Checkpoint | None, new: Checkpoint) -> None:
     """The rule of `CheckpointStore.advance` that needs no store: raises CheckpointError when ``new`` goes back."""

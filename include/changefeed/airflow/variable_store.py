@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import zlib
 from typing import Protocol
 
 from changefeed.checkpoint import Checkpoint, check_forward, stale
@@ -40,6 +42,14 @@ class VariableCheckpointStore:
             raise stale(new.pipeline, expected, found)
         self._variables.set(_key(new.pipeline), new.to_text(), f"Checkpoint of changefeed pipeline {new.pipeline}")
 
+    def load_schemas(self, pipeline: str) -> str | None:
+        text = self._variables.get(_schemas_key(pipeline))
+        return None if text is None else zlib.decompress(base64.b64decode(text)).decode()
+
+    def save_schemas(self, pipeline: str, text: str) -> None:
+        packed = base64.b64encode(zlib.compress(text.encode())).decode()
+        self._variables.set(_schemas_key(pipeline), packed, f"Schemas of changefeed pipeline {pipeline}, compressed")
+
 
 class AirflowVariables:
     """Variables inside a task: they go through the task's supervisor."""
@@ -73,3 +83,7 @@ class MetadataVariables:
 
 def _key(pipeline: str) -> str:
     return f"changefeed_checkpoint__{pipeline}"
+
+
+def _schemas_key(pipeline: str) -> str:
+    return f"changefeed_schemas__{pipeline}"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import sys
 
-from changefeed.command import commits, files, runs
+from changefeed.command import commits, files, runs, schemas
 from changefeed.command.app import EXIT_ERROR, app
 from changefeed.errors import ChangefeedError
 
-COMMANDS = (runs, commits, files)
+COMMANDS = (runs, commits, schemas, files)
 """The modules whose import adds commands to `app`."""
 
 

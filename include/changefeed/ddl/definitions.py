@@ -1,8 +1,8 @@
 """Which definition a statement is: the first words of CREATE, ALTER, DROP, RENAME and TRUNCATE.
 
 Definitions have a grammar of their own here. sqlglot 30.30 reads 292 of the 400 MySQL definitions of our corpus; one
-clause that it does not know (CHANGE, FIRST in a list, SRID, partitions) makes plain text of the whole statement. A grammar
-is needed for those, and two that must agree on the rest would be worse than one.
+clause that it does not know (CHANGE, FIRST in a list, SRID, partitions) makes plain text of the whole statement. A
+grammar is needed for those, and two that must agree on the rest would be worse than one.
 
 Source: https://dev.mysql.com/doc/refman/9.7/en/sql-data-definition-statements.html
 """

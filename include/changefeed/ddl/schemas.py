@@ -173,15 +173,16 @@ class Schemas:
             except ContradictionError as error:
                 after = _unknown(change.name, str(error), statement)
         schemas = self._with({change.name: after})
+        final = change.name
         for action in change.actions:
             match action:
                 case RenameTo(name=name):
-                    schemas = schemas._renamed(change.name, name)
+                    final = name  # of several only the last counts
                 case PartitionToTable(name=name):
                     schemas = schemas._with({name: after.named(name)})
                 case TableToPartition(name=name):
                     schemas = schemas._without(name)
-        return schemas
+        return schemas._renamed(change.name, final)
 
     # --- parts
 

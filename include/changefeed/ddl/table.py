@@ -191,7 +191,9 @@ class _Alteration:
                 self._placed.append((self._types.column(definition), position))
                 self._take_key(definition)
             case ChangeColumn(old=old, column=definition, position=position, if_exists=if_exists):
-                if self._is_there(old, if_exists):
+                if self._is_added_here(old, definition):
+                    self._placed.append((self._types.column(definition), position))
+                elif self._is_there(old, if_exists):
                     self._changed[old.lower()] = (self._types.column(definition), position)
                     if position is not None:
                         self._placed.append((self._types.column(definition), position))
@@ -245,6 +247,15 @@ class _Alteration:
     def _take_key(self, definition: ColumnDefinition) -> None:
         if definition.primary_key:
             self._key = (definition.name,)
+
+    def _is_added_here(self, old: str, definition: ColumnDefinition) -> bool:
+        """MariaDB changes a column that an earlier clause adds, found by its new name; that clause counts no more."""
+        names = [column.name.lower() for column, _ in self._placed]
+        name = definition.name.lower()
+        if not self._types.server.is_mariadb or old.lower() in self._names or name not in names:
+            return False
+        del self._placed[names.index(name)]
+        return True
 
     def _is_there(self, name: str, if_exists: bool) -> bool:
         if name.lower() in self._names:

@@ -14,6 +14,7 @@ from changefeed.kafka.topics import commit_log_topic
 from changefeed.manifest import Manifest
 from changefeed.pipeline import Pipeline
 from changefeed.stages.plan import Plan
+from changefeed.stages.schema_history import copy_history
 
 
 def commit(pipeline: Pipeline, plan: Plan, lookup: ConnectionLookup, store: CheckpointStore) -> Manifest:
@@ -28,6 +29,7 @@ def commit(pipeline: Pipeline, plan: Plan, lookup: ConnectionLookup, store: Chec
         return manifest
     store.advance(plan.expected, Checkpoint.after(plan.window, int(time.time() * 1000), manifest.gtids))
     fault_point.reached("after_checkpoint")
+    copy_history(pipeline, KafkaConnection(*kafka_parts(lookup(pipeline.kafka.connection))), store)
     return manifest
 
 

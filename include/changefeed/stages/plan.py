@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from changefeed import fault_point
 from changefeed.binlog.place import Finder, Place
 from changefeed.checkpoint import Checkpoint, CheckpointStore
-from changefeed.connection import ConnectionLookup, MysqlConnection
+from changefeed.connection import ConnectionLookup, MysqlConnection, kafka_parts
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.errors import BinlogGoneError, CheckpointError, SourceError
 from changefeed.failover import Failover
 from changefeed.gtid import GtidSet
+from changefeed.kafka.connection import KafkaConnection
 from changefeed.mysql import source
 from changefeed.mysql.binlogs import ServerBinlogs
 from changefeed.mysql.preflight import preflight
@@ -21,6 +22,7 @@ from changefeed.mysql.session import Session
 from changefeed.pipeline import Pipeline
 from changefeed.stages.failover import found_again
 from changefeed.stages.recover import lost_checkpoint
+from changefeed.stages.schema_history import restore_history
 from changefeed.stages.windows import commit_log_state
 from changefeed.window import BinlogFile, Window
 
@@ -64,6 +66,8 @@ def plan(
             if keep_first_checkpoint:
                 store.advance(None, checkpoint)
             _log.info("pipeline %s: first checkpoint at %s", pipeline.name, checkpoint.coordinates)
+        elif keep_first_checkpoint:
+            restore_history(pipeline, KafkaConnection(*kafka_parts(lookup(pipeline.kafka.connection))), store)
         start, number, failover = Place(checkpoint.coordinates, checkpoint.gtids), checkpoint.window + 1, None
         if uuid != checkpoint.server_uuid:
             start = found_again(checkpoint, session, uuid, head, pipeline.source.server_id_range[-1])

@@ -6,7 +6,10 @@ import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+import orjson
+
 from changefeed.binlog.scout import scout
+from changefeed.checkpoint import CheckpointStore
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.ddl.changes import CreateDatabase, CreateTable, CreateTableLike
 from changefeed.ddl.history import SchemaHistory, read_logged
@@ -17,7 +20,8 @@ from changefeed.ddl.table import Table, UnknownTable
 from changefeed.ddl.timeline import SchemaTimeline
 from changefeed.errors import ChangefeedError, RetryableError, SchemaError
 from changefeed.kafka.connection import KafkaConnection
-from changefeed.kafka.schema_log import SchemaLog, schema_history_topic
+from changefeed.kafka.schema_log import SchemaLog, schema_history_settings, schema_history_topic
+from changefeed.kafka.topics import ensure_topics
 from changefeed.mysql import source
 from changefeed.mysql.dump import DumpStream
 from changefeed.mysql.schemas import collation_names, current_schemas, server_of
@@ -72,6 +76,39 @@ def save_history(
             history = history.advance(statement)
     history = history.reached(window.head)
     SchemaLog(kafka, schema_history_topic(pipeline.name), pipeline.name).save(history.to_json())
+
+
+def copy_history(pipeline: Pipeline, kafka: KafkaConnection, store: CheckpointStore) -> None:
+    """Keep a copy of the history in the state store; it changes only with definitions, so mostly nothing is written."""
+    history = load_history(pipeline, kafka)
+    if history is not None:
+        text = orjson.dumps(history.to_json()).decode()
+        if text != store.load_schemas(pipeline.name):
+            store.save_schemas(pipeline.name, text)
+
+
+def restore_history(pipeline: Pipeline, kafka: KafkaConnection, store: CheckpointStore) -> bool:
+    """Bring the state store's copy back into a schema topic that has none; return whether that was so."""
+    if load_history(pipeline, kafka) is not None:
+        return False
+    text = store.load_schemas(pipeline.name)
+    if text is None:
+        return False
+    topic = schema_history_topic(pipeline.name)
+    ensure_topics(kafka, {topic: schema_history_settings(pipeline.topics.replication_factor)})
+    SchemaLog(kafka, topic, pipeline.name).save(dict(orjson.loads(text)))
+    _log.warning("pipeline %s: its schema topic had no history; the state store's copy was brought back", pipeline.name)
+    return True
+
+
+def current(session: Session, history: SchemaHistory, server_id: int) -> SchemaHistory:
+    """``history`` moved to the source's head, by the statements that no window has reached yet."""
+    head = source.head(session).coordinates
+    if not history.covers(source.server_uuid(session), history.until):
+        return history
+    for statement in statements(session, history.server_uuid, history.until, head, server_id):
+        history = history.advance(statement)
+    return history
 
 
 def relearn(pipeline: Pipeline, kafka: KafkaConnection, session: Session, names: Iterable[TableName]) -> SchemaHistory:

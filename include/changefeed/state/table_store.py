@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, MetaData, String, Table, Text, create_engine, insert, select, update
+from sqlalchemy import BigInteger, Column, MetaData, String, Table, Text, create_engine, delete, insert, select, update
+from sqlalchemy.dialects.mysql import LONGTEXT
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, IntegrityError, OperationalError, SQLAlchemyError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed
@@ -18,6 +19,12 @@ _CHECKPOINTS = Table(
     Column("pipeline", String(64), primary_key=True),
     Column("window", BigInteger, nullable=False),
     Column("checkpoint", Text, nullable=False),
+)
+_SCHEMAS = Table(
+    "changefeed_schemas",
+    _METADATA,
+    Column("pipeline", String(64), primary_key=True),
+    Column("schemas", Text().with_variant(LONGTEXT(), "mysql", "mariadb"), nullable=False),
 )
 
 
@@ -78,6 +85,22 @@ class TableCheckpointStore:
             raise CheckpointError(f"{self._place} refused the checkpoint of {new.pipeline!r}: {error}") from error
         if not stored:
             raise stale(new.pipeline, expected, self.load(new.pipeline))
+
+    def load_schemas(self, pipeline: str) -> str | None:
+        try:
+            with self._engine.connect() as connection:
+                query = select(_SCHEMAS.c.schemas).where(_SCHEMAS.c.pipeline == pipeline)
+                return connection.execute(query).scalar()
+        except SQLAlchemyError as error:
+            raise self._unavailable(error) from error
+
+    def save_schemas(self, pipeline: str, text: str) -> None:
+        try:
+            with self._engine.begin() as connection:
+                connection.execute(delete(_SCHEMAS).where(_SCHEMAS.c.pipeline == pipeline))
+                connection.execute(insert(_SCHEMAS).values(pipeline=pipeline, schemas=text))
+        except SQLAlchemyError as error:
+            raise self._unavailable(error) from error
 
     def _insert(self, new: Checkpoint) -> bool:
         row = {"pipeline": new.pipeline, "window": new.window, "checkpoint": new.to_text()}
