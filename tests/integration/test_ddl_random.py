@@ -107,7 +107,7 @@ class Writer:
         count = self._random.choice([1, 1, 2, 3])
         sql = f"ALTER TABLE {self._table()} {', '.join(self._clause() for _ in range(count))}"
         # Two charsets at once make an unknown table, on purpose.
-        return self._alter() if "CONVERT" in sql and "DEFAULT CHARACTER" in sql else sql
+        return self._alter() if sql.count("CONVERT TO") + sql.count("DEFAULT CHARACTER") > 1 else sql
 
     def _clause(self) -> str:
         name, other = self._column(), self._column()
