@@ -1,0 +1,187 @@
+"""Statements as records, through Spark into Kafka: schema changes, truncates, changes in statement format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kafka import KafkaConsumer, TopicPartition
+from pyspark.sql import SparkSession
+
+from changefeed.errors import SourceError
+from changefeed.pipeline import KafkaSettings, Pipeline, SourceSettings, SparkSettings, TableSettings, TopicSettings
+from changefeed.spark.ingest import ingest
+from changefeed.spark.session import local_session
+from changefeed.stages.commit import commit
+from changefeed.stages.plan import plan
+from changefeed.state.table_store import TableCheckpointStore
+from devstack.kafka import KafkaBroker
+from devstack.mysql import MysqlServer
+from devstack.topics import Record, read_topics
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    pipeline = Pipeline(
+        name="records",
+        source=SourceSettings(connection="-"),
+        kafka=KafkaSettings(connection="-"),
+        spark=SparkSettings(master="local[2]"),
+    )
+    session = local_session(pipeline)
+    yield session
+    session.stop()
+
+
+class Runner:
+    """One pipeline on the stock server, run window by window."""
+
+    def __init__(self, spark: SparkSession, mysql: MysqlServer, kafka: KafkaBroker, pipeline: Pipeline, state: Path):
+        self._spark, self._pipeline = spark, pipeline
+        self._uris = {"mysql": mysql.url, "kafka": f"kafka://{kafka.bootstrap}"}
+        self._store = TableCheckpointStore(f"sqlite:///{state}")
+        self._bootstrap = kafka.bootstrap
+
+    def window(self) -> None:
+        planned = plan(self._pipeline, self._uris.__getitem__, self._store)
+        ingest(self._spark, self._pipeline, planned.window, self._uris.__getitem__)
+        commit(self._pipeline, planned, self._uris.__getitem__, self._store)
+
+    def records(self, *topics: str) -> list[Record]:
+        return list(read_topics(self._bootstrap, topics))
+
+    def checkpoint(self) -> str:
+        found = self._store.load(self._pipeline.name)
+        return str(found.coordinates) if found else ""
+
+
+def pipeline_of(name: str, server_id: int, **settings: object) -> Pipeline:
+    return Pipeline(
+        name=name,
+        source=SourceSettings(connection="mysql", server_ids=f"{server_id}-{server_id + 8}"),
+        kafka=KafkaSettings(connection="kafka"),
+        tables=TableSettings(include=[f"{name}.*"]),
+        topics=TopicSettings(partitions=2),
+        start="latest",
+        **settings,  # type: ignore[arg-type]  # the test's own
+    )
+
+
+def test_definitions_stand_between_the_rows_before_and_after_them_in_each_partition(
+    spark: SparkSession,
+    stock_mysql_server: MysqlServer,
+    kafka_broker: KafkaBroker,
+    unique_name: str,
+    server_id: int,
+    tmp_path: Path,
+) -> None:
+    name, mysql = unique_name, stock_mysql_server
+    pipeline = pipeline_of(name, server_id, publish_ddl="inline", statements="publish")
+    runner = Runner(spark, mysql, kafka_broker, pipeline, tmp_path / "state.db")
+    plan(pipeline, runner._uris.__getitem__, runner._store)  # the first checkpoint, before there is anything
+    mysql.execute(
+        f"CREATE DATABASE `{name}`",
+        f"USE `{name}`",
+        "CREATE TABLE a (id INT PRIMARY KEY, name VARCHAR(20))",
+        "INSERT INTO a VALUES (1, 'one'), (2, 'two')",
+        "ALTER TABLE a ADD COLUMN extra INT FIRST, RENAME COLUMN name TO title",
+        "INSERT INTO a VALUES (7, 3, 'three')",
+        "TRUNCATE a",
+        "INSERT INTO a VALUES (8, 4, 'four')",
+        "CREATE TABLE b LIKE a",
+        "RENAME TABLE b TO c",
+        "INSERT INTO c VALUES (1, 1, 'later')",
+        "DROP TABLE c",
+        "SET SESSION binlog_format = STATEMENT",
+        "UPDATE a SET extra = 5 WHERE id > 0",
+        "FLUSH BINARY LOGS",
+    )
+    runner.window()
+    told: dict[int, list[object]] = {0: [], 1: []}
+    for record in runner.records(f"{name}.a"):
+        value = record.value
+        told[record.partition].append(value.get("ddl") or value.get("sql") or (value["op"], value["after"]))
+    definitions = [
+        "CREATE TABLE a (id INT PRIMARY KEY, name VARCHAR(20))",
+        "ALTER TABLE a ADD COLUMN extra INT FIRST, RENAME COLUMN name TO title",
+        "TRUNCATE a",
+        ("t", None),
+        "UPDATE a SET extra = 5 WHERE id > 0",
+    ]
+    rows = {
+        0: [("c", {"id": 1, "name": "one"}), ("c", {"id": 2, "name": "two"})],
+        1: [("c", {"extra": 7, "id": 3, "title": "three"})],
+        3: [("c", {"extra": 8, "id": 4, "title": "four"})],
+    }
+    for partition in told.values():
+        assert [one for one in partition if one in definitions] == definitions
+    together = [one for partition in told.values() for one in partition]
+    for after, changes in rows.items():
+        for change in changes:
+            (home,) = [partition for partition in told.values() if change in partition]
+            assert home.index(definitions[after]) < home.index(change) < home.index(definitions[after + 1])
+            assert together.count(change) == 1
+    changes = runner.records(f"changefeed.{name}.schema-changes")
+    assert [record.value["kind"] for record in changes] == [
+        "CREATE", "CREATE", "ALTER", "TRUNCATE", "CREATE", "RENAME", "DROP",
+    ]  # fmt: skip
+    altered = changes[2].value["tableChanges"][0]["table"]
+    assert [column["name"] for column in altered["columns"]] == ["extra", "id", "title"]
+    assert altered["primaryKeyColumnNames"] == ["id"]
+    renamed = [record.value for record in runner.records(f"{name}.c") if record.value.get("op")]
+    assert [value["after"] for value in renamed] == [{"extra": 1, "id": 1, "title": "later"}]
+    ids = [record.event_id for record in (*changes, *runner.records(f"{name}.a"))]
+    assert len(ids) == len(set(ids))
+
+
+def test_a_statement_record_has_the_binlog_events_header(
+    spark: SparkSession,
+    stock_mysql_server: MysqlServer,
+    kafka_broker: KafkaBroker,
+    unique_name: str,
+    server_id: int,
+    tmp_path: Path,
+) -> None:
+    name, mysql = unique_name, stock_mysql_server
+    mysql.execute(f"CREATE DATABASE `{name}`", f"CREATE TABLE `{name}`.a (id INT PRIMARY KEY)")
+    mysql.execute(f"CREATE TABLE `{name}`.b (id INT PRIMARY KEY)")
+    pipeline = pipeline_of(name, server_id, statements="publish")
+    runner = Runner(spark, mysql, kafka_broker, pipeline, tmp_path / "state.db")
+    plan(pipeline, runner._uris.__getitem__, runner._store)
+    mysql.execute("SET SESSION binlog_format = STATEMENT", f"INSERT INTO `{name}`.a VALUES (1), (2)")
+    runner.window()
+    consumer = KafkaConsumer(bootstrap_servers=kafka_broker.bootstrap, auto_offset_reset="earliest")
+    consumer.assign([TopicPartition(f"{name}.a", 0)])
+    consumer.seek_to_beginning()
+    (record,) = next(iter(consumer.poll(timeout_ms=20_000).values()))
+    consumer.close()
+    header = json.loads(dict(record.headers)["mysql_binlog_headers"])
+    file, _, position = runner.checkpoint().rpartition(":")
+    assert header["event_type"] == 2
+    assert header["log_file"] == file
+    assert header["log_pos"] < int(position)
+    assert json.loads(record.value)["sql"] == f"INSERT INTO `{name}`.a VALUES (1), (2)"
+    assert runner.records(f"{name}.b") == []
+
+
+def test_a_change_in_statement_format_stops_the_run_and_names_the_setting(
+    spark: SparkSession,
+    stock_mysql_server: MysqlServer,
+    kafka_broker: KafkaBroker,
+    unique_name: str,
+    server_id: int,
+    tmp_path: Path,
+) -> None:
+    name, mysql = unique_name, stock_mysql_server
+    mysql.execute(f"CREATE DATABASE `{name}`", f"CREATE TABLE `{name}`.a (id INT PRIMARY KEY)")
+    pipeline = pipeline_of(name, server_id)
+    runner = Runner(spark, mysql, kafka_broker, pipeline, tmp_path / "state.db")
+    plan(pipeline, runner._uris.__getitem__, runner._store)
+    before = runner.checkpoint()
+    mysql.execute("SET SESSION binlog_format = STATEMENT", f"INSERT INTO `{name}`.a VALUES (1)")
+    with pytest.raises(SourceError, match=r"binlog_format = 'ROW'"):
+        runner.window()
+    assert runner.checkpoint() == before
+    assert runner.records(f"{name}.a") == []
