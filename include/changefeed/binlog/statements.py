@@ -15,7 +15,7 @@ from changefeed.binlog.framing import DamagedEvent, Fields
 
 _CHARSET_CODE = 4
 """Status variable: character_set_client, collation_connection, collation_server, each u16."""
-_SIZES = {0: 4, 1: 8, 3: 4, 4: 6, 7: 2, 8: 2, 9: 8, 10: 4, 13: 3, 16: 1, 17: 8, 18: 1, 19: 2, 20: 1, 128: 3, 129: 8}
+_SIZES = {0: 4, 1: 8, 3: 4, 4: 6, 7: 2, 8: 2, 9: 8, 10: 4, 13: 3, 16: 1, 17: 8, 18: 2, 19: 1, 20: 1, 128: 3, 129: 8}
 """Status variables of a fixed size; 128 and 129 are MariaDB's. Those with text are handled by name below."""
 
 MAX_STATEMENT = 1 << 30
@@ -160,6 +160,8 @@ def _charset_of(variables: bytes) -> str:
         elif code == 11:
             fields.take(fields.number(1))
             fields.take(fields.number(1))
+        elif code == 131:  # MariaDB's character_set_collations: pairs of u16
+            fields.take(4 * fields.number(1))
         elif code in _SIZES:
             fields.take(_SIZES[code])
         else:

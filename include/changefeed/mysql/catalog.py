@@ -21,7 +21,7 @@ WHERE table_schema = %s AND table_name = %s AND index_name = 'PRIMARY' ORDER BY 
 """
 _TABLES = """
 SELECT table_schema, table_name FROM information_schema.tables
-WHERE table_type = 'BASE TABLE' AND table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')
+WHERE table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') AND table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')
 ORDER BY 1, 2
 """
 
@@ -67,7 +67,14 @@ def column_of(row: Row) -> Column:
     return Column(name, data_type.lower(), " unsigned" in column_type.lower(), collation, labels, srid)
 
 
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "Z": "\x1a"}
+
+
 def _labels(column_type: str) -> tuple[str, ...]:
-    """Labels of ``enum('a','it''s')``: a quote is doubled, and nothing else is escaped."""
-    inside = column_type[column_type.index("(") + 1 : column_type.rindex(")")]
-    return tuple(label.replace("''", "'") for label in re.findall(r"'((?:[^']|'')*)'", inside))
+    """Labels of ``enum('a','it''s')``: a quote is doubled, and what a string literal escapes is escaped."""
+    found = re.findall(r"'((?:[^'\\]|''|\\.)*)'", column_type, re.DOTALL)
+    return tuple(re.sub(r"''|\\(.)", _unescaped, label, flags=re.DOTALL) for label in found)
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    return _ESCAPES.get(match[1], match[1]) if match[1] else "'"
