@@ -21,7 +21,8 @@ WHERE table_schema = %s AND table_name = %s AND index_name = 'PRIMARY' ORDER BY 
 """
 _TABLES = """
 SELECT table_schema, table_name FROM information_schema.tables
-WHERE table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') AND table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')
+WHERE table_type IN ('BASE TABLE', 'SYSTEM VERSIONED')
+AND table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')
 ORDER BY 1, 2
 """
 
