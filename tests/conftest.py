@@ -10,7 +10,7 @@ import itertools
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -100,3 +100,15 @@ def database(mysql_server: MysqlServer, unique_name: str) -> Iterator[str]:
     mysql_server.execute(f"CREATE DATABASE `{unique_name}`")
     yield unique_name
     mysql_server.execute(f"DROP DATABASE IF EXISTS `{unique_name}`")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """In CI a skipped test is a failed one: what is not run is not known to work."""
+    report = yield
+    if report.skipped and os.environ.get("CI"):
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} was skipped, which counts as a failure in CI: {report.longrepr}"
+    return report
