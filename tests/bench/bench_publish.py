@@ -6,6 +6,8 @@
 - plain: confluent-kafka without transactions, from the same blocks: what the same job would do without them
 - send: a bare loop of kafka-python's `send`, over finished keys, values and headers
 
+Then the whole path (`bench_end_to_end.py`). A broker is started where KAFKA_BOOTSTRAP names none.
+
 Wall time on a shared machine varies twofold: compare the ratios, and the CPU seconds of this process.
 """
 
@@ -16,6 +18,7 @@ import gc
 import os
 import statistics
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Callable
@@ -38,6 +41,8 @@ from changefeed.kafka.topics import (
     topic_limits,
 )
 from changefeed.kafka.transactions import PublishSettings
+from devstack.identity import ProcessId
+from devstack.kafka import KafkaBroker
 
 _SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 _VALUE = (
@@ -154,12 +159,27 @@ def send(connection: KafkaConnection, blocks: list[Block], _compression: str) ->
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--bootstrap", default=os.environ.get("KAFKA_BOOTSTRAP", "127.0.0.1:9092"))
+    arguments.add_argument("--bootstrap", default=os.environ.get("KAFKA_BOOTSTRAP"))
     arguments.add_argument("--messages", type=int, default=500_000)
     arguments.add_argument("--send-messages", type=int, default=20_000)
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--compression", default="lz4")
+    arguments.add_argument("--no-end-to-end", action="store_true", help="leave out the bulk workload through Spark")
     given = arguments.parse_args()
+    if given.bootstrap:
+        _measure(given)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        broker = KafkaBroker(Path(folder) / "kafka", owner=ProcessId.own())
+        broker.start()
+        try:
+            given.bootstrap = broker.bootstrap
+            _measure(given)
+        finally:
+            broker.stop()
+
+
+def _measure(given: argparse.Namespace) -> None:
     connection = KafkaConnection(given.bootstrap)
     name = uuid.uuid4().hex[:8]
     topics = [f"bench-{name}.table{number}" for number in range(4)]
@@ -193,7 +213,12 @@ def main() -> None:
         f"transactions and accounting: rate {wall_ratio:.2f} of plain by median, {best_ratio:.2f} by best; "
         f"CPU {cpu_ratio:.2f} times plain (wanted: rate at least 0.85)"
     )
-    print(f"publisher is {times:.1f} times kafka-python's send")
+    print(f"publisher is {times:.1f} times kafka-python's send", flush=True)
+    if not given.no_end_to_end:
+        gc.enable()
+        from bench_end_to_end import end_to_end
+
+        end_to_end(given.bootstrap)
 
 
 if __name__ == "__main__":

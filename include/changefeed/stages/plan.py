@@ -7,11 +7,12 @@ import time
 from dataclasses import dataclass
 
 from changefeed import fault_point
+from changefeed.binlog.boundaries import boundaries
 from changefeed.binlog.place import Finder, Place
 from changefeed.checkpoint import Checkpoint, CheckpointStore
 from changefeed.connection import ConnectionLookup, MysqlConnection, kafka_parts
 from changefeed.coordinates import BinlogCoordinates
-from changefeed.errors import BinlogGoneError, CheckpointError, SourceError
+from changefeed.errors import BinlogFormatError, BinlogGoneError, CheckpointError, SourceError
 from changefeed.failover import Failover
 from changefeed.gtid import GtidSet
 from changefeed.kafka.connection import KafkaConnection
@@ -76,7 +77,7 @@ def plan(
             failover = Failover(checkpoint.server_uuid, checkpoint.window, checkpoint.gtids)
         else:
             check_same_history(checkpoint, uuid, head.coordinates, files)
-            check_same_transactions(checkpoint, head, session)
+            check_same_transactions(checkpoint, head, session, pipeline.source.server_id_range[-1])
         if start.coordinates == head.coordinates:
             _check_nothing_moved(start, head, session)
     window = Window(
@@ -116,23 +117,42 @@ def check_same_history(checkpoint: Checkpoint, uuid: str, head: BinlogCoordinate
         )
 
 
-def check_same_transactions(checkpoint: Checkpoint, head: source.Head, session: Session) -> None:
+def check_same_transactions(checkpoint: Checkpoint, head: source.Head, session: Session, server_id: int) -> None:
     """Raises BinlogGoneError when the server lacks transactions that lie before ``checkpoint``, or has others there:
     then its coordinates look plausible and mean something else."""
     if not checkpoint.gtids:
         return
     known = GtidSet.parse(checkpoint.gtids)
     file = checkpoint.coordinates.file
-    previous = GtidSet.parse(ServerBinlogs(session, 0).previous_gtids(file))
+    binlogs = ServerBinlogs(session, server_id)
+    previous = GtidSet.parse(binlogs.previous_gtids(file))
     lost, foreign = known.subtract(GtidSet.parse(head.gtids)), previous.subtract(known)
-    if lost or foreign:
-        found = f"it lacks {lost}" if lost else f"{file!r} begins after {foreign}, which are not in it"
+    found = f"it lacks {lost}" if lost else f"{file!r} begins after {foreign}, which are not in it" if foreign else ""
+    if not found and checkpoint.coordinates != head.coordinates:
+        found = _other_transactions(checkpoint.coordinates, known, binlogs)
+    if found:
         raise BinlogGoneError(
             f"the checkpoint of pipeline {checkpoint.pipeline!r} stands at {checkpoint.coordinates} behind "
             f"transactions {known}, and the binlog of this server is another one: {found}. It was renumbered "
             "(RESET BINARY LOGS AND GTIDS), or the server was restored to an older point. Take a snapshot and seek, "
             "or seek to where the pipeline should resume."
         )
+
+
+def _other_transactions(at: BinlogCoordinates, known: GtidSet, binlogs: ServerBinlogs) -> str:
+    """How what follows the checkpoint shows that another binlog is there, '' where it does not: after a reset the
+    server gives the same GTIDs again, so the sets alone may look right."""
+    (size,) = [file.size_bytes for file in binlogs.files() if file.name == at.file]
+    try:
+        for boundary in boundaries(binlogs.chunks(at.file, at.position, size), at.file, at.position, size):
+            if boundary.position != at.position:
+                return f"{at} is not between two transactions"
+            if boundary.gtid and known.contains(GtidSet.parse(boundary.gtid)):
+                return f"transaction {boundary.gtid} begins at {at}, and is one of them"
+            return ""
+    except (BinlogFormatError, SourceError) as error:
+        return f"nothing can be read at {at} ({error})"
+    return "" if at.position >= size else f"no transaction begins at {at}"
 
 
 def _check_nothing_moved(start: Place, head: source.Head, session: Session) -> None:

@@ -1,0 +1,65 @@
+"""Real Spark at local[2], windows of many slices: its driver, its JVM or a Python worker killed, mysqld restarted."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from faults.feed import Feed, Run, processes_of
+
+pytestmark = pytest.mark.timeout(900)
+
+
+def command_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""
+
+
+def kill_one(run: Run, what: str) -> None:
+    """Kill the driver's Python, the JVM, or all of Spark's Python workers (and the daemon they are forked from)."""
+    driver = run.process.pid
+    others = [pid for pid in processes_of(driver) if pid != driver]
+    chosen = {
+        "driver": [driver],
+        "jvm": [pid for pid in others if "java" in command_of(pid).split(" ")[0]],
+        "worker": [pid for pid in others if "pyspark" in command_of(pid) and "java" not in command_of(pid)],
+    }[what]
+    assert chosen, f"no {what} among {[command_of(pid) for pid in others]}"
+    for pid in chosen:
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("what", ["driver", "worker"])
+def test_a_part_of_spark_killed_while_publishing_repeats_nothing_and_loses_nothing(feed: Feed, what: str) -> None:
+    for _ in range(3):  # three files are three slices: decoded in parallel, then shuffled
+        feed.write(25)
+        feed.mysql.execute("FLUSH BINARY LOGS")
+    feed.write(10)
+    run = feed.begin("after_transaction_commit", spark=True)
+    assert run.wait_until_held(200), run.text()
+    kill_one(run, what)
+    if what == "driver":
+        run.kill()  # the JVM it leaves behind
+    else:
+        run.file.unlink(missing_ok=True)
+        assert run.result() != 0
+    feed.write(5)
+    feed.run(spark=True)
+    feed.check()
+
+
+def test_mysqld_killed_and_restarted_while_publishing_costs_at_most_the_run(feed: Feed) -> None:
+    feed.write()
+    run = feed.begin("in_decode:2", spark=True)
+    assert run.wait_until_held(200), run.text()
+    feed.mysql.kill()
+    feed.mysql.start()
+    run.go_on()
+    assert run.result() in (0, 1), run.text()
+    feed.write(5)
+    feed.run(spark=True)  # its window reaches over the restart, into the next file
+    feed.check()
