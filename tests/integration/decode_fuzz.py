@@ -1,4 +1,6 @@
-"""Feeds damaged binlogs to the kernel: `python -m integration.decode_fuzz CORPUS CASES SEED` in a process of its own.
+"""Feeds damaged binlogs to the kernel: `python -m integration.decode_fuzz CORPUS FIRST END SEED [SECONDS]`.
+
+A case is one to three transactions in a row of a corpus file; its number and the seed say all about it.
 
 Run with NUMBA_BOUNDSCHECK=1, each raw read or write outside of an array raises IndexError; run with NUMBA_DISABLE_JIT=1
 the same code is plain Python. The one thing that may come out besides messages is BinlogFormatError or SchemaError.
@@ -43,6 +45,28 @@ def without_checksums(data: bytes) -> list[bytes]:
     return events
 
 
+_OPENS = {33, 34, 42, 162}
+"""Types of events that open a transaction."""
+
+
+def transactions(events: list[bytes]) -> list[list[bytes]]:
+    """A file's events as parts: those before the first transaction, then each transaction's."""
+    parts: list[list[bytes]] = [[]]
+    for event in events:
+        if event[4] in _OPENS:
+            parts.append([])
+        parts[-1].append(event)
+    return parts
+
+
+def picked(files: list[list[list[bytes]]], rng: random.Random) -> list[bytes]:
+    """A FORMAT_DESCRIPTION and a few transactions that follow each other in one file, each with its own table maps."""
+    parts = rng.choice(files)
+    first = rng.randrange(len(parts))
+    events = [event for part in parts[first : first + rng.choice([1, 2, 2, 3])] for event in part]
+    return events if first == 0 else [parts[0][0], *events]
+
+
 def damaged(events: list[bytes], rng: random.Random) -> bytes:
     """The events with one to three of them flipped, cut, lengthened, doubled, dropped or made up."""
     events = list(events)
@@ -85,14 +109,15 @@ def damaged(events: list[bytes], rng: random.Random) -> bytes:
     return b"".join(events)
 
 
-def fuzz(files: list[list[bytes]], cases: int, seed: str, seconds: float = 1e9) -> tuple[int, int]:
+def fuzz(files: list[list[bytes]], cases: range, seed: str, seconds: float = 1e9) -> tuple[int, int]:
     """Run ``cases``; how many were run, and how many of them were refused."""
+    corpus = [transactions(events) for events in files]
     refused = 0
     decoder = None
     begun = time.monotonic()
-    for case in range(cases):
+    for case in cases:
         if time.monotonic() - begun > seconds:
-            return case, refused
+            return case - cases.start, refused
         rng = random.Random(f"{seed}:{case}")
         if decoder is None or case % 500 == 0:
             style = _STYLES[case // 500 % len(_STYLES)]
@@ -102,7 +127,7 @@ def fuzz(files: list[list[bytes]], cases: int, seed: str, seconds: float = 1e9) 
                 DebeziumFormat("fuzz", 0, style),
                 "uuid",
             )
-        data = damaged(rng.choice(files), rng)
+        data = damaged(picked(corpus, rng), rng)
         chunk = rng.choice([len(data), 100, 4096])
         chunks = [data[at : at + chunk] for at in range(0, len(data), chunk)]
         try:
@@ -115,10 +140,11 @@ def fuzz(files: list[list[bytes]], cases: int, seed: str, seconds: float = 1e9) 
         except BaseException:
             print(f"case {case} of seed {seed!r}", file=sys.stderr)
             raise
-    return cases, refused
+    return len(cases), refused
 
 
 if __name__ == "__main__":
     corpus = [without_checksums(path.read_bytes()) for path in sorted(Path(sys.argv[1]).iterdir())]
-    ran, refused = fuzz(corpus, int(sys.argv[2]), sys.argv[3], float(sys.argv[4]) if len(sys.argv) > 4 else 1e9)
+    numbers = range(int(sys.argv[2]), int(sys.argv[3]))
+    ran, refused = fuzz(corpus, numbers, sys.argv[4], float(sys.argv[5]) if len(sys.argv) > 5 else 1e9)
     print(f"{ran} cases, {refused} refused")
