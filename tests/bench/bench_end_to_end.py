@@ -1,8 +1,8 @@
 """The whole path against a bare loop: bulk at local[2], into Kafka, exactly once; part of `make bench-publish`.
 
 Decoding, shuffle, transactions, commit log and accounts are on; the JVM and Python's workers are warm, by one pass
-before. Against it: kafka-python's `send` in a loop, over records of the same run, in the same minutes. CPU seconds are those
-of all processes of the job (driver, JVM, workers); of the loop, its own. CHANGEFEED_BENCH_SCALE=0.1 makes a tenth of it.
+before. Against it: kafka-python's `send` in a loop, over records of the same run, in the same minutes. CPU seconds of
+the job are of all its processes (driver, JVM, workers). CHANGEFEED_BENCH_SCALE=0.1 makes a tenth of it.
 """
 
 from __future__ import annotations
