@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -87,6 +88,10 @@ class SchemaHistory:
             "timeline": self.timeline.to_json(),
             "collations": {str(number): name for number, name in self.collations.items()},
         }
+
+    def to_text(self) -> str:
+        """`to_json` as one line."""
+        return json.dumps(self.to_json(), ensure_ascii=False)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> SchemaHistory:

@@ -76,9 +76,7 @@ class SchemaLog:
                 failed.append(error)
 
         try:
-            producer.produce(
-                self.topic, orjson.dumps(dict(history)), self._key, 0, delivered
-            )
+            producer.produce(self.topic, orjson.dumps(dict(history)), self._key, 0, delivered)
             left = producer.flush(31)
         except KafkaException as error:
             raise self.connection.refused(error, f"to save the schema history in {self.topic!r}") from error

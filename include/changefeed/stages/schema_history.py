@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-
-import orjson
 
 from changefeed.binlog.scout import scout
 from changefeed.checkpoint import CheckpointStore
@@ -82,7 +81,7 @@ def copy_history(pipeline: Pipeline, kafka: KafkaConnection, store: CheckpointSt
     """Keep a copy of the history in the state store; it changes only with definitions, so mostly nothing is written."""
     history = load_history(pipeline, kafka)
     if history is not None:
-        text = orjson.dumps(history.to_json()).decode()
+        text = history.to_text()
         if text != store.load_schemas(pipeline.name):
             store.save_schemas(pipeline.name, text)
 
@@ -96,7 +95,7 @@ def restore_history(pipeline: Pipeline, kafka: KafkaConnection, store: Checkpoin
         return False
     topic = schema_history_topic(pipeline.name)
     ensure_topics(kafka, {topic: schema_history_settings(pipeline.topics.replication_factor)})
-    SchemaLog(kafka, topic, pipeline.name).save(dict(orjson.loads(text)))
+    SchemaLog(kafka, topic, pipeline.name).save(json.loads(text))
     _log.warning("pipeline %s: its schema topic had no history; the state store's copy was brought back", pipeline.name)
     return True
 
