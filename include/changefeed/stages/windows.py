@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from changefeed.connection import ConnectionLookup, kafka_parts
-from changefeed.errors import TopicError
 from changefeed.kafka.commit_log import CommitLog, CommitLogState
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.topics import commit_log_topic
@@ -14,10 +13,8 @@ from changefeed.pipeline import Pipeline
 def commit_log_state(pipeline: Pipeline, lookup: ConnectionLookup, identity: str | None = None) -> CommitLogState:
     """What the commit log says; empty before the pipeline's first run. Raises BrokerUnavailableError."""
     kafka = KafkaConnection(*kafka_parts(lookup(pipeline.kafka.connection)))
-    try:
-        return CommitLog(kafka, commit_log_topic(pipeline.name), identity or pipeline.name).read()
-    except TopicError:
-        return CommitLogState()
+    log = CommitLog(kafka, commit_log_topic(pipeline.name), identity or pipeline.name)
+    return log.read() if log.exists() else CommitLogState()
 
 
 def windows(

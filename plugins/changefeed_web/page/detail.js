@@ -2,7 +2,7 @@
 
 import { airflow, call, get, post } from "./api.js";
 import { chart, MEASURES, rowsOf, totalOf } from "./chart.js";
-import { ago, bytes, el, empty, loading, number, problem, table, toast } from "./dom.js";
+import { ago, bytes, el, hollow, loading, number, problem, table, toast } from "./dom.js";
 import { backfillDialog, seekDialog } from "./dialogs.js";
 import { badge, facts } from "./state.js";
 
@@ -87,7 +87,7 @@ export async function detail(main, alive, name) {
       return [name_, el("code", {}, topic), last ? el("code", {}, last) : el("span", { class: "soft" }, "nothing yet")];
     });
     parts.topics.replaceChildren(el("h2", {}, "Topics and commit log"),
-      pipeline.topics_error ? problem("The tables cannot be read", pipeline.topics_error) : null,
+      pipeline.topics_error ? problem("The tables cannot be read", pipeline.topics_error) : "",
       rows.length ? table("Topics", ["Table", "Topic", "~Given up to, by partition"], rows) : el("p", { class: "empty" }, "No table matches the patterns now."));
   };
 
@@ -194,4 +194,4 @@ start: latest
 schedule: "*/5 * * * *"
 `;
 
-export const notThere = (name) => empty("Not found", `There is no pipeline ${name}, or you may not see it.`, el("p", {}, el("a", { href: "#/" }, "All pipelines")));
+export const notThere = (name) => hollow("h1", "Not found", `There is no pipeline ${name}, or you may not see it.`, el("p", {}, el("a", { href: "#/" }, "All pipelines")));

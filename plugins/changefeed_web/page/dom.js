@@ -30,15 +30,17 @@ export const loading = (what) =>
 export const problem = (title, text, ...more) =>
   el("div", { class: "problem", role: "alert" }, el("strong", {}, title), el("pre", {}, text), ...more);
 
-export const empty = (title, text, ...more) =>
-  el("div", { class: "card empty" }, el("h2", {}, title), el("p", {}, text), ...more);
+export const empty = (title, text, ...more) => hollow("h2", title, text, ...more);
+
+export const hollow = (heading, title, text, ...more) =>
+  el("div", { class: "card empty" }, el(heading, {}, title), el("p", {}, text), ...more);
 
 export function table(caption, heads, rows) {
   const cell = (value, place, tag) => {
     const head = heads[place];
     return el(tag, { class: head.startsWith("#") ? "number" : head.startsWith("~") ? "wrap" : null, scope: tag === "th" ? "col" : null }, value);
   };
-  return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+  return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Table: ${caption}` },
     el("table", {},
       el("thead", {}, el("tr", {}, heads.map((head, place) => cell(head.replace(/^[#~]/, ""), place, "th")))),
       el("tbody", {}, rows.map((row) => el("tr", {}, row.map((value, place) => cell(value, place, "td")))))));
