@@ -81,7 +81,8 @@ def test_tables_that_got_rows_tell_it_to_airflow_and_downstream_runs(shop: Site,
         assert orders["uri"] == "kafka://kafka_shop/shop.orders"
         assert orders["extra"]["rows"] == 9
         assert sum(one["last"] - one["first"] + 1 for one in orders["extra"]["offsets"].values()) >= 9
-        assert orders["extra"]["head"] == caught_up["after"]["checkpoint"]
+        assert orders["extra"]["start"] == caught_up["before"]["checkpoint"]
+        assert len(orders["extra"]["windows"]) == 3, "one event a run, of all its windows that had rows"
 
         def downstream() -> str | None:
             runs = client.get("/api/v2/dags/example_downstream/dagRuns").json()["dag_runs"]
