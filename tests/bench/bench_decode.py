@@ -9,11 +9,15 @@ Both read the same file with one core. The kernel's figure is row images (an upd
 messages: key, value, partition, in blocks. mysql-replication's is row images to its own Python objects, without
 any message. Each figure is the minimum, median and maximum of five, of CPU seconds.
 
-CHANGEFEED_BENCH_SCALE=0.1 makes a tenth of it, to try it out.
+Last comes a 1 GB file, the bulk workload's transactions again and again, through Spark at local[1] and local[2]
+(`bench_spark_decode.py`, wall seconds).
+
+CHANGEFEED_BENCH_SCALE=0.1 makes a tenth of all that, to try it out; `--spark-mb 0` leaves Spark out.
 """
 
 from __future__ import annotations
 
+import argparse
 import gc
 import itertools
 import json
@@ -45,6 +49,7 @@ from devstack.mysql import MysqlServer
 
 SCALE = float(os.environ.get("CHANGEFEED_BENCH_SCALE", "1"))
 REPEATS = 5
+_ROTATE, _GTID, _ANONYMOUS_GTID = 4, 33, 34
 REFERENCE_IMAGES = 60_000
 """mysql-replication is stopped after that many: its rate does not depend on the file's size, and it takes minutes."""
 
@@ -210,8 +215,31 @@ def start_seconds(cache: str) -> float:
     return time.monotonic() - begun
 
 
+def long_file(bulk: Path, path: Path, size: int) -> None:
+    """Write a binlog of about ``size`` bytes: the file's begin, and its transactions until it is that long."""
+    data = bulk.read_bytes()
+    at, first, end = FIRST_POSITION, 0, len(data)
+    while at < len(data):
+        kind, event_size = data[at + 4], HEADER.unpack_from(data, at)[3]
+        if kind in (_GTID, _ANONYMOUS_GTID) and not first:
+            first = at
+        if kind == _ROTATE:
+            end = at
+        at += event_size
+    transactions = memoryview(data)[first:end]
+    with path.open("wb") as file:
+        file.write(data[:first])
+        while file.tell() < size:
+            file.write(transactions)
+
+
 def main() -> None:
-    paths = workloads(Home.default().run.parent / "bench")
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--spark-mb", type=int, default=round(1024 * SCALE), help="size of Spark's file; 0: none")
+    arguments.add_argument("--spark-rounds", type=int, default=REPEATS)
+    given = arguments.parse_args()
+    folder = Home.default().run.parent / "bench"
+    paths = workloads(folder)
     print(f"{'images per CPU second':24}{'min':>12}{'median':>12}{'max':>12}")
     for name, path in paths.items():
         ours = kernel_images(path)
@@ -221,10 +249,15 @@ def main() -> None:
             shown = (found[0], statistics.median(found), found[-1])
             print(f"{name + ' ' + reader:24}" + "".join(f"{figure:12,.0f}" for figure in shown))
         medians = [statistics.median(found) for found in both.values()]
-        print(f"{name} ratio of medians{'':6}{medians[0] / medians[1]:12.1f}\n")
+        print(f"{name} ratio of medians{'':6}{medians[0] / medians[1]:12.1f}\n", flush=True)
     with tempfile.TemporaryDirectory() as cache:
         cold, warm = start_seconds(cache), min(itertools.starmap(start_seconds, [(cache,)] * 3))
-    print(f"start: {cold:.1f} s with nothing compiled, {warm:.1f} s with a cache")
+    print(f"start: {cold:.1f} s with nothing compiled, {warm:.1f} s with a cache", flush=True)
+    if given.spark_mb:
+        with tempfile.TemporaryDirectory(dir=folder) as archive:
+            long_file(paths["bulk"], Path(archive) / "bulk.000001", given.spark_mb << 20)
+            script = str(Path(__file__).with_name("bench_spark_decode.py"))
+            subprocess.run([sys.executable, script, archive, "--rounds", str(given.spark_rounds)], check=True)
 
 
 if __name__ == "__main__":
