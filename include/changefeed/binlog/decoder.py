@@ -21,7 +21,7 @@ from changefeed.binlog.framing import (
     FormatDescription,
     name_of,
 )
-from changefeed.binlog.groups import Grouper, Topics
+from changefeed.binlog.groups import Arena, Grouper, Topics
 from changefeed.binlog.gtids import TAGGED, Gtid, GtidRuns, read_tagged
 from changefeed.binlog.input import Input
 from changefeed.binlog.kernel import advance as kernel_advance
@@ -76,6 +76,7 @@ class KernelDecoder:
         self.memory = ProgramMemory()
         self.builder = ProgramBuilder(self.memory, format)
         self.topics = Topics()
+        self.arena = Arena()
         self.counters: dict[str, int] = {}
         self.tables: dict[bytes, int] = {}
         self.nameless: dict[bytes, int] = {}
@@ -110,7 +111,7 @@ class SliceDecoder:
         self.piece = piece
         self.description: FormatDescription | None = None
         self.statements: list[Statement] = []
-        self._grouper = Grouper(decoder.topics, piece.file, piece.number, decoder.block_bytes)
+        self._grouper = Grouper(decoder.topics, decoder.arena, piece.file, piece.number, decoder.block_bytes)
         self._gtids = GtidRuns()
         self._tagged: list[str] = []
         self._counts = np.zeros(3 * 64, np.int64)

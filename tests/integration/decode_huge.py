@@ -1,0 +1,62 @@
+"""Decodes one transaction of any size: `python -m integration.decode_huge FILE MEGABYTES`, prints rows and peak memory.
+
+FILE's largest transaction is made longer: its rows events are repeated before its end until it has that size.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from changefeed.binlog.decoder import KernelDecoder
+from changefeed.binlog.framing import HEADER
+from changefeed.block import Block
+from changefeed.coordinates import FIRST_POSITION
+from changefeed.formats.debezium import DebeziumFormat
+from changefeed.reader import Route
+from changefeed.window import Slice
+
+_TABLE_MAP, _XID = 19, 16
+
+
+def parts(data: bytes) -> tuple[bytes, bytes, bytes]:
+    """What stands before the rows of the last transaction, its statement (table map and rows), and its end."""
+    at, begin = FIRST_POSITION, 0
+    while at < len(data):
+        _, kind, _, size, _, _ = HEADER.unpack_from(data, at)
+        if kind == _TABLE_MAP:
+            begin = at
+        if kind == _XID:
+            return data[FIRST_POSITION:begin], data[begin:at], data[at : at + size]
+        at += size
+    raise ValueError("no transaction with rows")
+
+
+def main() -> None:
+    head, statement, end = parts(Path(sys.argv[1]).read_bytes())
+    times = (int(sys.argv[2]) << 20) // len(statement)
+
+    def chunks() -> Iterator[bytes]:
+        yield head
+        for _ in range(times):
+            yield statement
+        yield end
+
+    decoder = KernelDecoder(
+        lambda _database, table: Route(table, 3), lambda _database, _table: None, DebeziumFormat("huge", 0), "uuid"
+    )
+    size = len(head) + times * len(statement) + len(end)
+    messages = rows = 0
+    for item in decoder.decode(chunks(), Slice(0, "b.000001", FIRST_POSITION, FIRST_POSITION + size)):
+        if isinstance(item, Block):
+            messages += item.message_count
+        else:
+            rows = sum(sum(ops.values()) for ops in item.rows.values())
+    assert messages == rows
+    print(rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+
+
+if __name__ == "__main__":
+    main()
