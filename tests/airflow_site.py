@@ -80,11 +80,11 @@ class Site:
             assert answer.status_code == 200, answer.text
             return str(answer.json()["dag_run_id"])
 
-    def run(self, dag_id: str, conf: dict[str, Any] | None = None, seconds: float = 150) -> dict[str, str]:
+    def run(self, dag_id: str, conf: dict[str, Any] | None = None, seconds: float = 300) -> dict[str, str]:
         """Run a DAG to its end; its tasks' states, and the run's own under ''."""
         return self.ended(dag_id, self.trigger(dag_id, conf), seconds)
 
-    def ended(self, dag_id: str, run_id: str, seconds: float = 150) -> dict[str, str]:
+    def ended(self, dag_id: str, run_id: str, seconds: float = 300) -> dict[str, str]:
         with self.client() as client:
 
             def state() -> str | None:

@@ -21,7 +21,7 @@ from selenium.webdriver.remote.webelement import WebElement
 from devstack.chromium import fetch_chromium
 from devstack.home import Home
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1200)
 SCREENSHOTS = Home.default().root / "screenshots"
 WAIT = 60
 AXE_RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]
@@ -89,7 +89,7 @@ def database(airflow_site: Site) -> Iterator[str]:
             *(f"INSERT INTO page.orders (n) VALUES ({row}), (1), (2)" for row in range(20 + 30 * number)),
             *["INSERT INTO page.customers (name) VALUES ('Ada')"] * 10,
         )
-        airflow_site.run("changefeed_ingest__page", seconds=240)
+        airflow_site.run("changefeed_ingest__page")
     yield "page"
     (airflow_site.pipelines / "broken.yaml").unlink()
     (airflow_site.pipelines / "page.yaml").unlink()
@@ -177,7 +177,7 @@ def test_a_backfill_is_started_from_the_form_and_seen_to_finish(page: Page) -> N
     def finished() -> bool:
         return "success" in page.find("section[aria-label=Backfills]").text
 
-    until(finished, "the page shows that the backfill has ended", 240)
+    until(finished, "the page shows that the backfill has ended", 400)
     page.shot("backfill-finished")
     assert len(committed(page.site.kafka.bootstrap, "page.customers.replay")) == 20
 
