@@ -11,11 +11,13 @@ Source: https://numba.readthedocs.io/en/stable/developer/caching.html
 # kernels read this file
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -54,13 +56,29 @@ def entry(signature: str) -> Callable[[Function], Function]:
         if JIT_OFF:
             return function
         before = config.CACHE_DIR
-        config.CACHE_DIR = str(cache_folder())
+        folder = cache_folder()
+        config.CACHE_DIR = str(folder)
         try:
-            return cast(Function, njit(signature, cache=True, **_FLAGS)(function))
+            with _alone(folder):
+                return cast(Function, njit(signature, cache=True, **_FLAGS)(function))
         finally:
             config.CACHE_DIR = before
 
     return compile_kernel
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock: of many workers that start at once one compiles, and the others load what it made."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / "lock").open("w")
+    except OSError:  # a folder that can only be read: there is nothing to wait for
+        yield
+        return
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def cache_folder() -> Path:
