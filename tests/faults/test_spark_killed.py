@@ -40,7 +40,7 @@ def test_a_part_of_spark_killed_while_publishing_repeats_nothing_and_loses_nothi
         feed.mysql.execute("FLUSH BINARY LOGS")
     feed.write(10)
     run = feed.begin("after_transaction_commit", spark=True)
-    assert run.wait_until_held(200), run.text()
+    assert run.wait_until_held(400), run.text()
     kill_one(run, what)
     if what == "driver":
         run.kill()  # the JVM it leaves behind
@@ -55,7 +55,7 @@ def test_a_part_of_spark_killed_while_publishing_repeats_nothing_and_loses_nothi
 def test_mysqld_killed_and_restarted_while_publishing_costs_at_most_the_run(feed: Feed) -> None:
     feed.write()
     run = feed.begin("in_decode:2", spark=True)
-    assert run.wait_until_held(200), run.text()
+    assert run.wait_until_held(400), run.text()
     feed.mysql.kill()
     feed.mysql.start()
     run.go_on()
