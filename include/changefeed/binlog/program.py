@@ -171,7 +171,8 @@ def _contradiction(table_map: TableMap, schema: TableSchema) -> str:
     known = listed([f"{column.name} {column.data_type}" for column in schema.columns])
     return (
         f"table {table_map.database}.{table_map.table} has {wire} in the binlog, but {known} in the schema kept for "
-        "this position: a schema change was missed. Set binlog_row_metadata=FULL, or take a snapshot of the table."
+        "this position: a schema change was missed. Learn the table again with `changefeed schema PIPELINE --relearn "
+        f"{table_map.database}.{table_map.table}`, or set binlog_row_metadata=FULL."
     )
 
 
