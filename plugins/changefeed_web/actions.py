@@ -115,5 +115,5 @@ def _triggered(user: Any, what: str, name: str, dag_id: str, conf: dict[str, Any
     if found is None:
         raise HTTPException(409, f"Airflow did not start a run of DAG {dag_id}")
     position.forget(name)
-    audited(user, what, name, **conf)
+    audited(user, what, name, conf=conf)
     return {"dag_id": dag_id, "run_id": found.run_id, "href": f"/dags/{dag_id}/runs/{found.run_id}"}

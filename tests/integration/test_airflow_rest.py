@@ -178,6 +178,22 @@ def test_a_source_that_is_down_is_a_state_and_not_a_failure(rest: Site) -> None:
         client.delete(f"{API}/pipelines/down", headers={"If-Match": made.headers["ETag"]})
 
 
+def test_a_started_run_is_answered_with_where_to_see_it(rest: Site) -> None:
+    first = rest.mysql.execute("SHOW BINARY LOGS")[0][0]
+    with rest.client("ulf") as client:
+        backfill = client.post(f"{API}/pipelines/rest/backfill", json={"from_file": first, "tables": ["rest.t"]})
+        assert backfill.status_code == 202, backfill.text
+        assert backfill.json()["href"] == f"/dags/changefeed_backfill/runs/{backfill.json()['run_id']}"
+        seek = client.post(f"{API}/pipelines/rest/seek", json={"to": "latest", "why": "a test"})
+        assert seek.status_code == 202, seek.text
+        assert seek.json()["plan"]["to"]
+        client.post(f"{API}/pipelines/rest/pause")
+        run = client.post(f"{API}/pipelines/rest/run", json={"max_bytes": 1000})
+        assert run.status_code == 202, run.text
+        shown = client.get(f"{API}/pipelines/rest/backfills").json()["backfills"]
+        assert backfill.json()["run_id"] in [one["run_id"] for one in shown]
+
+
 def test_prometheus_reads_lag_and_headroom(rest: Site) -> None:
     with rest.client("vera") as client:
         text = client.get("/changefeed/metrics").text
