@@ -225,16 +225,13 @@ VIEWS: dict[str, Callable[[Page], object]] = {
 def test_each_view_is_accessible_and_fits(page: Page, view: str, pixels: int, scheme: str) -> None:
     theme(page, scheme)
     width(page, pixels)
-    try:
-        page.open(view)
-        VIEWS[view](page)
-        page.shot(f"{view.replace('/', '-') or 'list'}-{pixels}-{scheme}")
-        assert page.browser.execute_script("return document.documentElement.dataset.theme") == scheme
-        wide = page.browser.execute_script("return document.documentElement.scrollWidth - innerWidth")
-        assert wide <= 0, "nothing hangs over the side"
-        assert page.faults() == []
-    finally:
-        page.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    page.open(view)
+    VIEWS[view](page)
+    page.shot(f"{view.replace('/', '-') or 'list'}-{pixels}-{scheme}")
+    assert page.browser.execute_script("return document.documentElement.dataset.theme") == scheme
+    wide = page.browser.execute_script("return document.documentElement.scrollWidth - innerWidth")
+    assert wide <= 0, "nothing hangs over the side"
+    assert page.faults() == []
 
 
 def test_an_airflow_that_does_not_answer_is_told_and_tried_again(page: Page) -> None:
