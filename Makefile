@@ -9,6 +9,7 @@ ARGS ?=
 export PYTHONPATH := $(CURDIR)/include
 export CHANGEFEED_KERNEL_CACHE ?= $(CURDIR)/$(VENV)/kernel-cache
 export PATH := $(CURDIR)/$(BIN):$(PATH)
+unexport PYTHONDONTWRITEBYTECODE  # each Spark worker, Airflow task and command would compile all its modules again
 
 .PHONY: help setup demo stop clean lint test test-unit test-faults bench-decode bench-publish lock
 
@@ -20,7 +21,7 @@ setup: $(READY) ## Install the Python packages into .venv
 $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep -oE '^uv==[0-9.]+' requirements.lock)"
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --require-hashes -r requirements.lock
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --compile-bytecode --require-hashes -r requirements.lock
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --no-deps --editable .
 	$(BIN)/python -c "import changefeed.mysql.dump, changefeed.binlog.decoder"  # compiles the kernels, once
 	touch $@

@@ -197,7 +197,7 @@ def test_check_plan_run_status_and_tail_tell_what_was_done(changefeed: Command) 
     ran = changefeed("run", name)
     assert ran.exit_code == 0, ran
     assert "committed window 1 " in ran.out
-    assert "3 rows in 3 messages" in ran.out
+    assert "3 rows in 4 messages" in ran.out, "and the CREATE TABLE"
     committed = changefeed.checkpoint()
     assert committed is not None
     assert (committed.window, str(committed.coordinates)) == (1, window["head"])
