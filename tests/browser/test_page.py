@@ -106,6 +106,8 @@ def page(airflow_site: Site, database: str) -> Iterator[Page]:
         options.add_argument(argument)
     env = {**os.environ, **({"LD_LIBRARY_PATH": software.libraries} if software.libraries else {})}
     browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(str(software.driver), env=env))
+    browser.set_script_timeout(WAIT)
+    browser.set_page_load_timeout(WAIT)
     try:
         browser.get(f"{airflow_site.airflow.url}/auth/login")
         page = Page(browser, airflow_site)

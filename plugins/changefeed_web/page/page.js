@@ -41,7 +41,8 @@ async function show() {
 theme();
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", theme);
 try {
-  new MutationObserver(theme).observe(parent.document.documentElement, { attributes: true });
+  // In Airflow's frame its theme is followed. Outside, this would watch the attribute that theme() sets, for ever.
+  if (parent !== window) new MutationObserver(theme).observe(parent.document.documentElement, { attributes: true });
 } catch {
   // as above
 }
