@@ -86,7 +86,8 @@ def account(
     decoded: dict[tuple[str, int], int],
     receipts: Sequence[TopicPartitionReceipt],
     seconds: dict[str, float],
-    purged: str | None = None,
+    *,
+    compare_gtids: bool = False,
 ) -> Manifest:
     """The manifest of a window whose every byte and message is accounted for.
 
@@ -94,8 +95,8 @@ def account(
     keeps the checkpoint where it is, when slices are missing, read more or less than their bytes, or when a
     topic-partition did not get exactly its messages.
 
-    ``purged`` is the server's gtid_purged ('' without one), None where GTIDs are not to be compared: then it is also
-    an error when the server's GTID set moved by transactions that none of the slices held.
+    With ``compare_gtids`` it is also an error when the server's GTID set moved by transactions that none of the slices
+    held.
     """
     by_slice = {report.slice: report for report in reports}
     for piece in slices:
@@ -118,8 +119,8 @@ def account(
             )
     read = [GtidSet.parse(report.gtids) for report in reports]
     gtids = GtidSet.parse(window.start_gtids).union(*read)
-    if purged is not None and window.start_gtids:
-        _check_gtids(window, gtids.union(GtidSet.parse(purged)))
+    if compare_gtids and window.start_gtids:
+        _check_gtids(window, gtids)
     return Manifest(
         window=window,
         size_bytes=sum(report.size_bytes for report in reports),
@@ -134,7 +135,7 @@ def account(
 
 
 def _check_gtids(window: Window, accounted: GtidSet) -> None:
-    """What the server had executed at the head was there at the start, or was read, or was never in its binlog.
+    """What the server had executed at the head was there at the start, or was read.
 
     Not the other way round: the server tells its GTIDs a moment before its head.
     """

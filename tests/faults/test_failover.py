@@ -1,8 +1,7 @@
-"""The server behind the connection is another one, or its binlog is: found again by GTID, or a terminal error."""
+"""The server behind the connection is another one: the position is found again by GTID, or a terminal error."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -87,33 +86,3 @@ def test_a_new_server_that_lacks_what_was_published_is_a_terminal_error(
     run = pair_feed.begin()
     assert run.result() == 2
     assert "lacks transactions" in run.text()
-
-
-def test_a_renumbered_binlog_is_a_terminal_error_though_its_numbers_look_plausible(pair_feed: Feed) -> None:
-    server = pair_feed.mysql
-    pair_feed.write(5)
-    pair_feed.run()
-    server.execute("RESET BINARY LOGS AND GTIDS")
-    for _ in range(3):
-        pair_feed.write(40)
-        server.execute("FLUSH BINARY LOGS")
-    deadline = time.monotonic() + 1
-    while time.monotonic() < deadline:
-        pair_feed.write(5)
-    run = pair_feed.begin()
-    assert run.result() == 2
-    assert "BinlogGoneError" in run.text()
-    assert "seek" in run.text()
-
-
-def test_purged_binlogs_are_a_terminal_error(pair_feed: Feed) -> None:
-    server = pair_feed.mysql
-    pair_feed.write(5)
-    pair_feed.run()
-    pair_feed.write(5)
-    server.execute("FLUSH BINARY LOGS")
-    (last, *_) = server.execute("SHOW BINARY LOG STATUS")[0]
-    server.execute(f"PURGE BINARY LOGS TO '{last}'")
-    run = pair_feed.begin()
-    assert run.result() == 2
-    assert "is not on the server" in run.text()

@@ -9,6 +9,7 @@ from functools import cached_property
 from changefeed.binlog.place import Place
 from changefeed.coordinates import FIRST_POSITION
 from changefeed.errors import BinlogGoneError
+from changefeed.gtid import GtidSet
 from changefeed.mysql import source
 from changefeed.mysql.dump import DumpStream
 from changefeed.mysql.session import Session
@@ -38,6 +39,23 @@ class ServerBinlogs:
         yield from DumpStream(own, file=file, start=start, end=end, server_id=self._server_id)
 
     def previous_gtids(self, file: str) -> str:
+        """GTIDs of everything before ``file``; also of what the server executed and never logged (`unlogged`)."""
+        return str(GtidSet.parse(self._logged_before(file)).union(self.unlogged))
+
+    @cached_property
+    def unlogged(self) -> GtidSet:
+        """GTIDs that were executed and are in none of the server's binlogs, also not in purged ones.
+
+        Those of the backup that a server was made from, or of a replica with log_replica_updates=OFF: MySQL has them
+        in gtid_purged, and never in PREVIOUS_GTIDS.
+        https://dev.mysql.com/doc/refman/9.7/en/replication-options-gtids.html#sysvar_gtid_purged
+        """
+        if self._session.is_mariadb:
+            return GtidSet()
+        purged = GtidSet.parse(re.sub(r"\s", "", self._session.variable("gtid_purged") or ""))
+        return purged.subtract(GtidSet.parse(self._logged_before(self._files[0].name))) if purged else purged
+
+    def _logged_before(self, file: str) -> str:
         if file not in self._previous:
             self._previous[file] = self._read_previous(file)
         return self._previous[file]

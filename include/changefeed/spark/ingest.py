@@ -74,7 +74,6 @@ def ingest(
     began = time.monotonic()
     mysql = MysqlConnection.from_uri(lookup(pipeline.source.connection))
     kafka = KafkaConnection(*kafka_parts(lookup(pipeline.kafka.connection)))
-    purged: str | None = None
     with Session(mysql) as session:
         uuid = source.server_uuid(session)
         if uuid != window.server_uuid and archive is None:
@@ -88,8 +87,6 @@ def ingest(
         tables = {topic: ".".join(table) for table, topic in table_topics(pipeline, session).items()}
         history = history_for(pipeline, kafka, session, window, archive=archive)
         names_come_along = session.variable("binlog_row_metadata") == "FULL" and not session.is_mariadb
-        if archive is None:
-            purged = (session.variable("gtid_purged") or "").replace("\n", "")
     tasks = max(1, spark.sparkContext.defaultParallelism)
     spark.conf.set("spark.sql.shuffle.partitions", tasks)  # its default, 200, is for other jobs
     commit_log = commit_log_topic(pipeline.name)
@@ -118,7 +115,9 @@ def ingest(
         prepared = time.monotonic()
         slices, outcome = _publish_window(spark, job, files, tasks, names_come_along=names_come_along)
         seconds = {"prepare": round(prepared - began, 3), "ingest": round(time.monotonic() - prepared, 3)}
-        manifest = account(window, slices, outcome.reports, outcome.decoded, outcome.receipts, seconds, purged)
+        manifest = account(
+            window, slices, outcome.reports, outcome.decoded, outcome.receipts, seconds, compare_gtids=archive is None
+        )
         if identity == pipeline.name and history is not None:
             save_history(pipeline, kafka, history, window, outcome.reports)
         fault_point.reached("before_seal")

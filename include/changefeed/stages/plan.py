@@ -78,8 +78,6 @@ def plan(
         else:
             check_same_history(checkpoint, uuid, head.coordinates, files)
             check_same_transactions(checkpoint, head, session, pipeline.source.server_id_range[-1])
-        if start.coordinates == head.coordinates:
-            _check_nothing_moved(start, head, session)
     window = Window(
         pipeline=pipeline.name,
         number=number,
@@ -119,24 +117,35 @@ def check_same_history(checkpoint: Checkpoint, uuid: str, head: BinlogCoordinate
 
 def check_same_transactions(checkpoint: Checkpoint, head: source.Head, session: Session, server_id: int) -> None:
     """Raises BinlogGoneError when the server lacks transactions that lie before ``checkpoint``, or has others there:
-    then its coordinates look plausible and mean something else."""
-    if not checkpoint.gtids:
-        return
+    then its coordinates look plausible and mean something else. Without GTIDs that is told by where events begin."""
     known = GtidSet.parse(checkpoint.gtids)
     file = checkpoint.coordinates.file
     binlogs = ServerBinlogs(session, server_id)
-    previous = GtidSet.parse(binlogs.previous_gtids(file))
-    lost, foreign = known.subtract(GtidSet.parse(head.gtids)), previous.subtract(known)
-    found = f"it lacks {lost}" if lost else f"{file!r} begins after {foreign}, which are not in it" if foreign else ""
+    found = _other_sets(known, head, file, binlogs) if head.gtids or known else ""
     if not found and checkpoint.coordinates != head.coordinates:
         found = _other_transactions(checkpoint.coordinates, known, binlogs)
     if found:
         raise BinlogGoneError(
             f"the checkpoint of pipeline {checkpoint.pipeline!r} stands at {checkpoint.coordinates} behind "
-            f"transactions {known}, and the binlog of this server is another one: {found}. It was renumbered "
-            "(RESET BINARY LOGS AND GTIDS), or the server was restored to an older point. Take a snapshot and seek, "
-            "or seek to where the pipeline should resume."
+            f"transactions {str(known) or '(without GTIDs)'}, and the binlog of this server is another one: {found}. "
+            "It was renumbered (RESET BINARY LOGS AND GTIDS), or the server was restored to an older point. Take a "
+            "snapshot and seek, or seek to where the pipeline should resume."
         )
+    if unlogged := binlogs.unlogged.subtract(known):
+        raise BinlogGoneError(
+            f"{session.connection}: transactions {unlogged} were executed after the checkpoint "
+            f"{checkpoint.coordinates} of pipeline {checkpoint.pipeline!r}, and the server does not log them: their "
+            "changes are in none of its binlogs. On a replica set log_replica_updates=ON, or read from its source; "
+            "then take a snapshot, and seek to where the pipeline should resume."
+        )
+
+
+def _other_sets(known: GtidSet, head: source.Head, file: str, binlogs: ServerBinlogs) -> str:
+    """How the server's GTID sets show that another binlog is there, '' where they do not."""
+    if lost := known.subtract(GtidSet.parse(head.gtids)):
+        return f"it lacks {lost}"
+    foreign = GtidSet.parse(binlogs.previous_gtids(file)).subtract(known).subtract(binlogs.unlogged)
+    return f"{file!r} begins after {foreign}, which are not in it" if foreign else ""
 
 
 def _other_transactions(at: BinlogCoordinates, known: GtidSet, binlogs: ServerBinlogs) -> str:
@@ -153,20 +162,6 @@ def _other_transactions(at: BinlogCoordinates, known: GtidSet, binlogs: ServerBi
     except (BinlogFormatError, SourceError) as error:
         return f"nothing can be read at {at} ({error})"
     return "" if at.position >= size else f"no transaction begins at {at}"
-
-
-def _check_nothing_moved(start: Place, head: source.Head, session: Session) -> None:
-    """Raises SourceError when transactions were executed and the binlog did not grow."""
-    if not start.gtids:
-        return
-    purged = GtidSet.parse((session.variable("gtid_purged") or "").replace("\n", ""))
-    moved = GtidSet.parse(head.gtids).subtract(GtidSet.parse(start.gtids)).subtract(purged)
-    if moved:
-        raise SourceError(
-            f"{session.connection}: transactions {moved} were executed, and its binlog still ends at "
-            f"{head.coordinates}: the server does not log them. On a replica set log_replica_updates=ON, or read from "
-            "its source; then seek the pipeline, as those changes are not in this binlog."
-        )
 
 
 def lag_bytes(start: BinlogCoordinates, head: BinlogCoordinates, files: list[BinlogFile]) -> int:

@@ -1,0 +1,129 @@
+"""The binlog behind the checkpoint is not the one it was: always a terminal error that says what to do."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from faults.feed import Feed, Runner
+
+from devstack.identity import ProcessId
+from devstack.kafka import KafkaBroker
+from devstack.mysql import MysqlServer
+
+pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.fixture
+def own(
+    kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner, request: pytest.FixtureRequest
+) -> Iterator[Feed]:
+    """A feed on a server of its own, whose binlog has no other test's events; a parameter is its options."""
+    options = {"binlog_row_metadata": "FULL", **getattr(request, "param", {})}
+    server = MysqlServer(tmp_path / "own", options=options, owner=ProcessId.own())
+    server.start()
+    yield Feed(unique_name, server, kafka_broker, tmp_path, runner)
+    server.stop()
+
+
+def refused(feed: Feed, *words: str) -> None:
+    """The next run ends with a terminal error that has these words, and nothing was published."""
+    ids = feed.ids()
+    run = feed.begin()
+    assert run.result() == 2, run.text()
+    for word in words:
+        assert word in run.text()
+    assert feed.ids() == ids
+
+
+def test_a_renumbered_binlog_is_refused_though_its_numbers_look_plausible(own: Feed) -> None:
+    own.write(5)
+    own.run()
+    own.mysql.execute("RESET BINARY LOGS AND GTIDS")
+    for _ in range(3):
+        own.write(40)
+        own.mysql.execute("FLUSH BINARY LOGS")
+    deadline = time.monotonic() + 1
+    while time.monotonic() < deadline:
+        own.write(5)
+    refused(own, "BinlogGoneError", "seek")
+
+
+def test_purged_binlogs_are_refused(own: Feed) -> None:
+    own.write(5)
+    own.run()
+    own.write(5)
+    own.mysql.execute("FLUSH BINARY LOGS")
+    (last, *_) = own.mysql.execute("SHOW BINARY LOG STATUS")[0]
+    own.mysql.execute(f"PURGE BINARY LOGS TO '{last}'")
+    refused(own, "BinlogGoneError", "is not on the server", last, "seek")
+
+
+def test_a_changed_base_name_is_refused(own: Feed) -> None:
+    own.write(5)
+    own.run()
+    own.mysql.restart({"log_bin": "renamed"})
+    own.write(5)
+    refused(own, "BinlogGoneError", "'renamed'", "log_bin was changed", "Seek")
+
+
+@pytest.mark.parametrize("written", [0, 1, 60], ids=["before the checkpoint", "a little", "past the checkpoint"])
+@pytest.mark.parametrize(
+    "own", [{}, {"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"}], ids=["gtids", "no gtids"], indirect=True
+)
+def test_a_server_restored_to_an_older_point_is_refused(own: Feed, written: int) -> None:
+    own.write(5)
+    own.mysql.stop()
+    backup = own.folder / "backup"
+    shutil.copytree(own.mysql.data, backup)
+    own.mysql.start()
+    (file, position, *_) = own.mysql.execute("SHOW BINARY LOG STATUS")[0]
+    own.settings["start"] = f"{file}:{position}"
+    own.configure()
+    own.write(10)
+    own.run()
+    own.mysql.stop()
+    shutil.rmtree(own.mysql.data)
+    shutil.copytree(backup, own.mysql.data)
+    own.mysql.start()
+    if written:
+        own.write(written)
+    refused(own, "BinlogGoneError", "seek")
+
+
+@pytest.mark.parametrize("own", [{"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"}], indirect=True)
+def test_another_server_without_gtids_is_refused(own: Feed) -> None:
+    own.write(5)
+    own.run()
+    own.mysql.stop()
+    (own.mysql.data / "auto.cnf").unlink()  # the server makes itself a new server_uuid
+    own.mysql.start()
+    own.write(5)
+    refused(own, "BinlogGoneError", "without GTIDs the position cannot be found again", "gtid_mode=ON")
+
+
+def test_a_replica_that_does_not_log_what_it_applies_is_refused(own: Feed, tmp_path: Path) -> None:
+    """Its GTID set moves and no event comes: changes would be lost in silence."""
+    options = {"binlog_row_metadata": "FULL", "server_id": 2, "log_replica_updates": "OFF"}
+    replica = MysqlServer(tmp_path / "replica", options=options, owner=ProcessId.own())
+    replica.start()
+    source, own.mysql = own.mysql, replica
+    try:
+        own.run()
+        replica.execute(
+            f"CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT={source.port}, SOURCE_USER='root', "
+            f"SOURCE_PASSWORD='{source._account().root_password}', SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1",
+            "START REPLICA",
+        )
+        (gtids,) = source.execute("SELECT @@gtid_executed")[0]
+        ((timed_out,),) = replica.execute(f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{gtids}', 60)")
+        assert timed_out == 0
+        refused(own, "BinlogGoneError", gtids.split(":")[0], "log_replica_updates=ON")
+        replica.execute("STOP REPLICA", "RESET REPLICA ALL")
+        replica.execute(f"INSERT INTO `{own.name}`.journal (text) VALUES ('its own')")
+        refused(own, "BinlogGoneError", gtids.split(":")[0], "does not log")
+    finally:
+        replica.stop()
