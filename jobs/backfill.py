@@ -1,4 +1,6 @@
-"""spark-submit entry: publish a backfill's window. Arguments: the request, the window and the identity, as JSON.
+"""Publish a backfill's window. Arguments: the request, the window and the identity, as JSON.
+
+Run by spark-submit, or by Python itself where the pipeline names a Spark Connect server.
 
 Connections come from the environment (AIRFLOW_CONN_…). Exits 0 when the window is sealed, 2 with an error that a
 retry cannot mend, 1 with any other.
@@ -18,6 +20,7 @@ from changefeed.connection import from_environment
 from changefeed.errors import ChangefeedError, TerminalError
 from changefeed.pipeline_file import load_pipeline
 from changefeed.spark.ingest import ingest
+from changefeed.spark.session import job_session
 from changefeed.window import Window
 
 
@@ -29,12 +32,14 @@ def main() -> int:
     given = arguments.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stdout)
     logging.getLogger("kafka").setLevel(logging.ERROR)
-    spark = SparkSession.builder.getOrCreate()
+    spark: SparkSession | None = None
     try:
         request = BackfillRequest.of(json.loads(given.request))
+        pipeline = backfill_pipeline(load_pipeline(request.pipeline), request)
+        spark = job_session(pipeline)
         manifest = ingest(
             spark,
-            backfill_pipeline(load_pipeline(request.pipeline), request),
+            pipeline,
             Window.from_json(json.loads(given.window)),
             from_environment,
             identity=given.identity,
@@ -44,7 +49,8 @@ def main() -> int:
         print(f"ERROR {type(error).__name__}: {error}", flush=True)
         return 2 if isinstance(error, TerminalError) else 1
     finally:
-        spark.stop()
+        if spark is not None:
+            spark.stop()
     print(f"sealed backfill: {manifest.row_count} rows in {manifest.message_count} messages", flush=True)
     return 0
 

@@ -1,4 +1,6 @@
-"""spark-submit entry: publish frozen windows, one after another. Arguments: the pipeline's name, the windows as JSON.
+"""Publish frozen windows, one after another. Arguments: the pipeline's name, the windows as JSON.
+
+Run by spark-submit, or by Python itself where the pipeline names a Spark Connect server.
 
 Connections come from the environment (AIRFLOW_CONN_…). Exits 0 when the windows are sealed, 2 with an error that a
 retry cannot mend, 1 with any other.
@@ -17,6 +19,7 @@ from changefeed.connection import from_environment
 from changefeed.errors import ChangefeedError, TerminalError
 from changefeed.pipeline_file import load_pipeline
 from changefeed.spark.catch_up import ingest_windows
+from changefeed.spark.session import job_session
 from changefeed.window import Window
 
 
@@ -29,9 +32,10 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stdout)
     logging.getLogger("kafka").setLevel(logging.ERROR)
     windows = [Window.from_json(values) for values in json.loads(given.windows)]
-    spark = SparkSession.builder.getOrCreate()
+    spark: SparkSession | None = None
     try:
         pipeline = load_pipeline(given.pipeline)
+        spark = job_session(pipeline)
         for manifest in ingest_windows(spark, pipeline, windows, from_environment, given.max_seconds or None):
             print(
                 f"sealed window {manifest.window.number}: {manifest.row_count} rows in {manifest.message_count} "
@@ -42,7 +46,8 @@ def main() -> int:
         print(f"ERROR {type(error).__name__}: {error}", flush=True)
         return 2 if isinstance(error, TerminalError) else 1
     finally:
-        spark.stop()
+        if spark is not None:
+            spark.stop()
     return 0
 
 

@@ -16,6 +16,7 @@
     │       └── StaleCheckpointError   somebody else moved it first
     └── RetryableError            the same call may succeed later
         ├── SourceUnavailableError     the server cannot be reached, or the connection was lost
+        ├── SparkUnavailableError      the Spark Connect server cannot be reached
         ├── BrokerUnavailableError     Kafka cannot be reached, or refused for now
         ├── FencedError                a newer attempt of the same pipeline took over
         └── PipelineBusyError          another run of this pipeline is under way
@@ -80,6 +81,10 @@ class RetryableError(ChangefeedError):
 
 class SourceUnavailableError(RetryableError):
     """The server cannot be reached, or the connection to it was lost."""
+
+
+class SparkUnavailableError(RetryableError):
+    """The Spark Connect server cannot be reached."""
 
 
 class BrokerUnavailableError(RetryableError):

@@ -106,6 +106,8 @@ class SparkSettings(Section):
     """Airflow's connection id of the Spark cluster."""
     master: str = "local[*]"
     """Master of runs without Airflow."""
+    connect: Annotated[str, Field(pattern=r"^sc://.+")] | None = None
+    """URL of a Spark Connect server that is up already: runs use it instead of spark-submit."""
     slice_bytes: Positive = 64 * 1024 * 1024
     conf: dict[str, str] = {}
 

@@ -62,7 +62,9 @@ def decode_once(folder: Path, master: str) -> dict[str, float]:
         archive=str(folder),
     )
     slices = cut(spark, job, list(whole_file_slices(job.window, files)), SLICE_BYTES).slices
-    decoded = slice_frame(spark, slices).mapInArrow(lambda batches: decode_batches(job, batches), frame.DECODED_SCHEMA)
+    decoded = slice_frame(spark, slices).mapInArrow(
+        lambda batches: decode_batches(job, batches, lambda _: None), frame.DECODED_SCHEMA
+    )
     seconds = 0.0
     for _ in range(2):
         began = time.perf_counter()

@@ -33,6 +33,7 @@ class InlineSpark:
             parallelize=lambda rows, _: rows,
             setJobGroup=lambda *_: None,
             statusTracker=lambda: tracker,
+            accumulator=lambda value: SimpleNamespace(value=value, add=lambda _: None),
         )
 
     def createDataFrame(self, rows: list[tuple[Any, ...]], schema: str) -> InlineFrame:

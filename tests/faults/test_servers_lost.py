@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from collections.abc import Iterator
 
 import pytest
-from faults.feed import Feed
+from faults.feed import TABLES, Feed
 from faults.proxy import Proxy
+from kafka import KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -28,6 +33,48 @@ def test_a_broker_killed_and_restarted_costs_at_most_the_run(feed: Feed, stage: 
     feed.kafka.start()
     run.go_on()
     assert run.result() in (0, 1), run.text()
+    feed.write(5)
+    feed.run_until_current()
+    feed.check()
+
+
+def test_a_broker_that_stands_still_costs_at_most_the_run(feed: Feed) -> None:
+    """As behind a network that lets nothing through: connections stay open, and nobody answers."""
+    feed.configure(transaction_seconds=5, transaction_timeout_seconds=12)
+    feed.write()
+    run = feed.begin("in_open_transaction:2")
+    assert run.wait_until_held(), run.text()
+    assert feed.kafka.pid is not None
+    os.kill(feed.kafka.pid, signal.SIGSTOP)
+    try:
+        run.go_on()
+        time.sleep(15)
+    finally:
+        os.kill(feed.kafka.pid, signal.SIGCONT)
+    assert run.result() in (0, 1), run.text()
+    feed.write(5)
+    feed.run_until_current()
+    feed.check()
+
+
+def test_a_broker_that_takes_no_records_for_now_costs_at_most_the_run(feed: Feed) -> None:
+    """It refuses each batch, as one does that lost its replicas or has no room."""
+    feed.configure(transaction_seconds=5, transaction_timeout_seconds=8)
+    feed.write()
+    run = feed.begin("after_transaction_commit")
+    assert run.wait_until_held(), run.text()
+
+    def needs_replicas(count: int) -> None:
+        topics = [f"{feed.name}.{table}" for table in TABLES]
+        configs = {"min.insync.replicas": str(count)}
+        with KafkaAdminClient(bootstrap_servers=feed.kafka.bootstrap) as admin:
+            admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs) for topic in topics])
+
+    needs_replicas(2)
+    run.go_on()
+    assert run.result() == 1, run.text()
+    assert "NOT_ENOUGH_REPLICAS" in run.text() or "BrokerUnavailableError" in run.text()
+    needs_replicas(1)
     feed.write(5)
     feed.run_until_current()
     feed.check()

@@ -33,7 +33,7 @@ def kill_one(run: Run, what: str) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("what", ["driver", "worker"])
+@pytest.mark.parametrize("what", ["driver", "jvm", "worker"])
 def test_a_part_of_spark_killed_while_publishing_repeats_nothing_and_loses_nothing(feed: Feed, what: str) -> None:
     for _ in range(3):  # three files are three slices: decoded in parallel, then shuffled
         feed.write(25)

@@ -71,7 +71,8 @@ def test_mysqls_own_programs_connect_without_a_password_on_the_command_line(
     mysql_server.execute("CREATE TABLE greeting (word VARCHAR(20))", database=database)
     command = [*mysql_server.client("mysqldump"), "--no-data", database]
     assert "CREATE TABLE `greeting`" in subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    command = [*mysql_server.client("mysqlbinlog"), "--read-from-remote-server", "binlog.000001"]
+    ((file, *_),) = mysql_server.execute("SHOW BINARY LOG STATUS")
+    command = [*mysql_server.client("mysqlbinlog"), "--read-from-remote-server", file]
     assert "greeting" in subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert not any(password in " ".join(command) for password in passwords(mysql_server))
 

@@ -110,6 +110,12 @@ class Feed:
 
 
 @pytest.fixture
+def spark(request: pytest.FixtureRequest) -> str:
+    """The `spark` section of the pipeline's YAML."""
+    return str(getattr(request, "param", "{conf: {spark.driver.bindAddress: 127.0.0.1, spark.driver.host: 127.0.0.1}}"))
+
+
+@pytest.fixture
 def feed(
     mysql_server: MysqlServer,
     kafka_broker: KafkaBroker,
@@ -118,6 +124,7 @@ def feed(
     unique_name: str,
     database: str,
     server_id: int,
+    spark: str,
 ) -> Iterator[Feed]:
     pipelines = tmp_path / "pipelines"
     pipelines.mkdir()
@@ -130,8 +137,7 @@ topics: {{partitions: 2}}
 start: latest
 schedule: null
 retries: 0
-spark:
-  conf: {{spark.driver.bindAddress: 127.0.0.1, spark.driver.host: 127.0.0.1}}
+spark: {spark}
 """)
     settings = {
         "CHANGEFEED_PIPELINES": str(pipelines),

@@ -1,20 +1,26 @@
-"""The `ingest` task: spark-submit of jobs/ingest.py, with a clean environment and errors told apart."""
+"""The `ingest` task: jobs/ingest.py, with a clean environment and errors told apart.
+
+spark-submit runs it; Python itself where the pipeline names a Spark Connect server: then no JVM has to start.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.providers.standard.hooks.subprocess import SubprocessHook
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from changefeed.airflow.connections import job_environment
 from changefeed.airflow.metrics import measured_retry
 from changefeed.airflow.tasks import commit_sealed
+from changefeed.pipeline import Pipeline
 from changefeed.pipeline_file import load_pipeline
 
 TERMINAL_EXIT_CODE = 2
@@ -63,14 +69,18 @@ class JobOperator(SparkSubmitOperator):
         self.pipeline_name = pipeline
         self._project = project
         self._small_conf: dict[str, str] = {}
+        self._python: SubprocessHook | None = None
 
-    def _get_hook(self) -> CleanSparkSubmitHook:
-        pipeline = load_pipeline(self.pipeline_name)
+    def _environment(self, pipeline: Pipeline) -> dict[str, str]:
         environment = job_environment(pipeline)
         include = str(self._project / "include")
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (include, environment.get("PYTHONPATH"))))
+        return environment
+
+    def _get_hook(self) -> CleanSparkSubmitHook:
+        pipeline = load_pipeline(self.pipeline_name)
         return CleanSparkSubmitHook(
-            environment,
+            self._environment(pipeline),
             conn_id=pipeline.spark.connection,
             conf=DEFAULT_CONF | self._small_conf | pipeline.spark.conf,
             name=f"changefeed-{pipeline.name}",
@@ -80,12 +90,30 @@ class JobOperator(SparkSubmitOperator):
     def execute(self, context: Context) -> Any:
         if context["ti"].try_number > 1:
             measured_retry(self.pipeline_name, self.task_id)
+        pipeline = load_pipeline(self.pipeline_name)
+        if pipeline.spark.connect:
+            return self._run_with_connect(pipeline)
         try:
             return super().execute(context)
         except AirflowException as error:
             if isinstance(self._hook, CleanSparkSubmitHook) and self._hook.exit_code == TERMINAL_EXIT_CODE:
                 raise AirflowFailException(f"a retry cannot help, see the log above: {error}") from error
             raise
+
+    def _run_with_connect(self, pipeline: Pipeline) -> None:
+        self._python = SubprocessHook()
+        command = [sys.executable, str(self.application), *map(str, self.application_args or ())]
+        exit_code = self._python.run_command(command, env=self._environment(pipeline)).exit_code
+        if exit_code == TERMINAL_EXIT_CODE:
+            raise AirflowFailException("a retry cannot help, see the log above")
+        if exit_code:
+            raise AirflowException(f"the job ended with exit code {exit_code}, see the log above")
+
+    def on_kill(self) -> None:
+        if self._python is not None:
+            self._python.send_sigterm()  # type: ignore[no-untyped-call]  # Airflow declares no types here
+        else:
+            super().on_kill()
 
 
 class IngestOperator(JobOperator):

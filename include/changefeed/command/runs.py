@@ -54,7 +54,7 @@ def plan(name: PipelineName, as_json: AsJson = False) -> None:
 
 @app.command()
 def run(name: PipelineName) -> None:
-    """Publish one window with local Spark and commit it. Exits 3 when nothing is new."""
+    """Publish one window with the pipeline's own Spark and commit it. Exits 3 when nothing is new."""
     from changefeed.stages.commit import commit
     from changefeed.stages.plan import plan as plan_window
 
@@ -65,9 +65,9 @@ def run(name: PipelineName) -> None:
         out.print(f"{name}: nothing new, checkpoint and head are both at {planned.window.head}")
         raise typer.Exit(EXIT_NOTHING_NEW)
     from changefeed.spark.ingest import ingest
-    from changefeed.spark.session import local_session
+    from changefeed.spark.session import session
 
-    with local_session(pipeline) as spark:
+    with session(pipeline) as spark:
         ingest(spark, pipeline, planned.window, from_environment)
     manifest = commit(pipeline, planned, from_environment, store)
     out.print(

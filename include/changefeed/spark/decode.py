@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
@@ -27,13 +27,19 @@ def read_slices(
             yield item
 
 
-def decode_batches(job: IngestJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """`mapInArrow` of the decode stage: a row a block, then the slice's report, or its error."""
+def decode_batches(
+    job: IngestJob, batches: Iterable[pa.RecordBatch], count: Callable[[int], None]
+) -> Iterator[pa.RecordBatch]:
+    """`mapInArrow` of the decode stage: a row a block, then the slice's report, or its error.
+
+    ``count`` is told the messages of each block.
+    """
     reader = reader_of(job)
     for piece in frame.slices_of(batches):
         try:
             for item in read_slices(job, [piece], reader):
                 if isinstance(item, Block):
+                    count(item.message_count)
                     yield frame.block_batch(item)
                 else:
                     yield frame.decoded_text_batch("report", frame.report_text(item), piece.number)

@@ -30,8 +30,9 @@ from changefeed.reader import SliceReport
 from changefeed.spark import frame
 from changefeed.spark.decode import decode_batches
 from changefeed.spark.job import IngestJob
-from changefeed.spark.progress import shown
+from changefeed.spark.progress import MessageCount, shown
 from changefeed.spark.publish import decode_and_publish_batches, publish_batches
+from changefeed.spark.session import cores
 from changefeed.spark.slices import Cutting, cut, slice_frame
 from changefeed.spark.statements import UnscoutedError
 from changefeed.stages.failover import marks_of
@@ -87,7 +88,7 @@ def ingest(
         tables = {topic: ".".join(table) for table, topic in table_topics(pipeline, session).items()}
         history = history_for(pipeline, kafka, session, window, archive=archive)
         names_come_along = session.variable("binlog_row_metadata") == "FULL" and not session.is_mariadb
-    tasks = max(1, spark.sparkContext.defaultParallelism)
+    tasks = cores(spark)
     spark.conf.set("spark.sql.shuffle.partitions", tasks)  # its default, 200, is for other jobs
     commit_log = commit_log_topic(pipeline.name)
     log = CommitLog(kafka, commit_log, identity)
@@ -193,13 +194,13 @@ def _many_slices(spark: SparkSession, job: IngestJob, slices: Sequence[Slice], t
     """Decode all, then shuffle blocks so that one task writes a topic-partition, and publish."""
 
     def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return decode_batches(job, batches)
+        return decode_batches(job, batches, messages.add)
 
-    outcome = _Outcome()
+    outcome, messages = _Outcome(), MessageCount(spark)
     decoded = slice_frame(spark, slices).mapInArrow(decode, frame.DECODED_SCHEMA)
     decoded = decoded.persist(StorageLevel.DISK_ONLY)  # read twice: for its sizes, and to be published
     try:
-        with shown(spark, "decode", len(slices)):
+        with shown(spark, "decode", len(slices), messages):
             told = decoded.where("kind <> 'block'").select("kind", "text").collect()
         _take(outcome, ((row.kind, row.text) for row in told))
         sizes = (
@@ -211,8 +212,9 @@ def _many_slices(spark: SparkSession, job: IngestJob, slices: Sequence[Slice], t
         outcome.decoded = {(row.topic, row.partition): row.messages for row in sizes}
         packed = pack({(row.topic, row.partition): row.size for row in sizes}, tasks)
         if packed:
-            with shown(spark, "publish", len(set(packed.values()))):
-                _take(outcome, _publish(spark, job, decoded, packed))
+            published = MessageCount(spark)
+            with shown(spark, "publish", len(set(packed.values())), published):
+                _take(outcome, _publish(spark, job, decoded, packed, published))
     finally:
         decoded.unpersist()
     return outcome
@@ -230,13 +232,17 @@ def pack(sizes: dict[tuple[str, int], int], tasks: int) -> dict[tuple[str, int],
 
 
 def _publish(
-    spark: SparkSession, job: IngestJob, decoded: DataFrame, packed: dict[tuple[str, int], int]
+    spark: SparkSession,
+    job: IngestJob,
+    decoded: DataFrame,
+    packed: dict[tuple[str, int], int],
+    messages: MessageCount,
 ) -> Iterator[tuple[str, str]]:
     def publish(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        return publish_batches(job, context.partitionId() if context else 0, batches)
+        return publish_batches(job, context.partitionId() if context else 0, batches, messages.add)
 
     rows = [(topic, partition, task) for (topic, partition), task in packed.items()]
     assigned = F.broadcast(spark.createDataFrame(rows, "topic string, partition int, task int"))

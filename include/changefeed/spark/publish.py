@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 
 import orjson
@@ -57,8 +57,10 @@ def with_topics(job: IngestJob, limits: dict[str, TopicLimits], blocks: Iterable
         yield block
 
 
-def publish_batches(job: IngestJob, task: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """`mapInArrow` of the publish stage: a receipt a topic-partition, or an error."""
+def publish_batches(
+    job: IngestJob, task: int, batches: Iterable[pa.RecordBatch], count: Callable[[int], None]
+) -> Iterator[pa.RecordBatch]:
+    """`mapInArrow` of the publish stage: a receipt a topic-partition, or an error; ``count`` is told the messages."""
     skipped: dict[tuple[str, int], int] = {}
     try:
         limits = dict(job.limits)
@@ -68,6 +70,7 @@ def publish_batches(job: IngestJob, task: int, batches: Iterable[pa.RecordBatch]
     except ChangefeedError as error:
         yield frame.published_batch("error", frame.error_text(error))
         return
+    count(sum(receipt.messages for receipt in receipts))
     yield from _told(receipts, skipped)
 
 

@@ -1,21 +1,47 @@
-"""The Spark session of runs without Airflow."""
+"""The Spark session of a run: local, of spark-submit, or of a Spark Connect server that is up already."""
 
 from __future__ import annotations
 
 import os
+import socket
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
+from changefeed.errors import SettingsError, SparkUnavailableError
 from changefeed.pipeline import Pipeline
+
+INCLUDE = Path(__file__).parents[2]
+CONNECT_PORT = 15002
+"""Spark Connect's own, where a URL names none."""
+
+
+@contextmanager
+def session(pipeline: Pipeline) -> Iterator[SparkSession]:
+    """The session of runs without Airflow: on the pipeline's Connect server where it names one, else on its master."""
+    url = pipeline.spark.connect
+    spark = connect_session(url) if url else local_session(pipeline)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def job_session(pipeline: Pipeline) -> SparkSession:
+    """The session of a job: spark-submit's, or the Connect server's that the pipeline names."""
+    return connect_session(pipeline.spark.connect) if pipeline.spark.connect else SparkSession.builder.getOrCreate()
 
 
 def local_session(pipeline: Pipeline) -> SparkSession:
     """A session on the pipeline's own master, with this Python in its workers, on 127.0.0.1 and without a web page."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    include = str(Path(__file__).parents[2])
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (include, os.environ.get("PYTHONPATH"))))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(INCLUDE), os.environ.get("PYTHONPATH"))))
     builder = (
         SparkSession.builder.master(pipeline.spark.master)
         .appName(f"changefeed-{pipeline.name}")
@@ -29,3 +55,54 @@ def local_session(pipeline: Pipeline) -> SparkSession:
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def connect_session(url: str) -> SparkSession:
+    """A session of the Connect server at ``url``; its workers need the package `changefeed`.
+
+    Raises SparkUnavailableError when nobody answers there, SettingsError when the server's workers lack the package.
+    """
+    from pyspark.errors import PySparkException
+
+    def check(batches: Iterator[Any]) -> Iterator[Any]:
+        import changefeed  # noqa: F401 - the question is whether it is there
+
+        return batches
+
+    _check_reachable(url)
+    session = SparkSession.builder.remote(url).create()
+    try:
+        session.range(1).mapInArrow(check, "id long").collect()
+    except PySparkException as error:
+        session.stop()
+        raise SettingsError(
+            f"the workers of the Spark Connect server at {url!r} cannot import `changefeed`: install the package for "
+            f"the Python that the server runs (PYSPARK_PYTHON), or put its folder on the server's PYTHONPATH. "
+            f"Found: {str(error)[-300:]}"
+        ) from error
+    return session
+
+
+def _check_reachable(url: str) -> None:
+    """Spark's client would try for ten minutes."""
+    address = urlsplit(url)
+    host, port = address.hostname or "", address.port or CONNECT_PORT
+    try:
+        socket.create_connection((host, port), timeout=10).close()
+    except OSError as error:
+        raise SparkUnavailableError(
+            f"the Spark Connect server of `spark.connect`, {host}:{port}, cannot be reached: {error}. Is it up "
+            "(start-connect-server.sh)? A run that is tried again publishes nothing twice."
+        ) from error
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Whether the session is a client of a Connect server, which has no SparkContext."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def cores(spark: SparkSession) -> int:
+    """How many tasks run at once."""
+    if is_connect(spark):
+        return max(1, spark.range(0, 10_000).select(F.spark_partition_id()).distinct().count())
+    return max(1, spark.sparkContext.defaultParallelism)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import orjson
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from changefeed.binlog.scout import Scouting, numbered, scout
 from changefeed.errors import ChangefeedError
@@ -16,6 +17,7 @@ from changefeed.spark import frame
 from changefeed.spark.job import IngestJob
 from changefeed.spark.progress import shown
 from changefeed.spark.readers import dump_of
+from changefeed.spark.session import is_connect
 from changefeed.window import Slice
 
 _SCOUT_FROM = 1.5
@@ -26,6 +28,10 @@ def slice_frame(spark: SparkSession, slices: Sequence[Slice]) -> DataFrame:
     """One row a slice and one Spark partition a row, the largest first, so that no core waits for a straggler."""
     ordered = sorted(slices, key=lambda piece: -piece.size_bytes)
     rows = [(piece.number, piece.file, piece.start, piece.end, piece.gtid) for piece in ordered]
+    if is_connect(spark):
+        placed = [(place, *row) for place, row in enumerate(rows)]
+        local = spark.createDataFrame(placed, f"place int, {frame.SLICE_SCHEMA}")
+        return local.repartitionById(len(rows), F.col("place")).drop("place") if len(rows) > 1 else local.coalesce(1)
     return spark.createDataFrame(spark.sparkContext.parallelize(rows, max(1, len(rows))), frame.SLICE_SCHEMA)
 
 

@@ -1,0 +1,75 @@
+"""A Spark Connect server with this Python in its workers."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from pathlib import Path
+
+from devstack.home import PROJECT, Home
+from devstack.identity import ProcessId
+from devstack.java import fetch_java
+from devstack.port import LOCALHOST, free_port
+from devstack.process import ServerProcess
+
+START_SECONDS = 120.0
+
+
+class SparkConnectServer:
+    """Spark at `local[2]` behind Spark Connect, with its log in *directory*; *owner* as for the other servers.
+
+    `start` raises ServerError, with the end of the log, if it does not come up.
+    """
+
+    def __init__(self, directory: Path, *, home: Home | None = None, owner: ProcessId | None = None) -> None:
+        self.directory = directory.absolute()
+        self.home = home or Home.default()
+        self.port = free_port()
+        self._process = ServerProcess(
+            f"Spark Connect in {self.directory}",
+            self.home.record_of(self.directory),
+            self.directory / "server.log",
+            owner,
+        )
+
+    @property
+    def url(self) -> str:
+        """What `spark.connect` of a pipeline names."""
+        return f"sc://{LOCALHOST}:{self.port}"
+
+    def start(self) -> None:
+        """Start the server and wait until it takes connections."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        settings = {
+            "spark.connect.grpc.binding.address": LOCALHOST,
+            "spark.connect.grpc.binding.port": self.port,
+            "spark.driver.bindAddress": LOCALHOST,
+            "spark.driver.host": LOCALHOST,
+            "spark.ui.enabled": "false",
+        }
+        command = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]"]
+        for name, value in settings.items():
+            command += ["--conf", f"{name}={value}"]
+        command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
+        java = fetch_java(self.home)
+        env = {
+            **os.environ,
+            "JAVA_HOME": str(java.resolve().parent.parent),
+            "PYSPARK_PYTHON": sys.executable,
+            "PYTHONPATH": str(PROJECT / "include"),
+            "SPARK_LOCAL_IP": LOCALHOST,
+        }
+        self._process.start(command, env=env, cwd=self.directory)
+        self._process.wait_until(self._answers, START_SECONDS)
+
+    def stop(self, grace: float = 10.0) -> None:
+        """Stop the server; SIGKILL if that takes longer than *grace* seconds."""
+        self._process.stop(grace)
+
+    def _answers(self) -> bool:
+        try:
+            socket.create_connection((LOCALHOST, self.port), timeout=1).close()
+        except OSError:
+            return False
+        return True

@@ -1,0 +1,94 @@
+"""A pipeline on a Spark Connect server: its DAG and `changefeed run` start no JVM."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from integration.rebuilt import event_ids, rebuilt, records_of, selected
+from integration.test_ingest_dag import IN_FULL, SKIPPED, Feed, feed
+
+from devstack.identity import ProcessId
+from devstack.kafka import KafkaBroker
+from devstack.mysql import MysqlServer
+from devstack.port import free_port
+from devstack.spark_connect import SparkConnectServer
+
+__all__ = ["feed"]
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def connect_server(session_folder: Path) -> Iterator[SparkConnectServer]:
+    server = SparkConnectServer(session_folder / "spark-connect", owner=ProcessId.own())
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def spark(connect_server: SparkConnectServer) -> str:
+    return f"{{connect: '{connect_server.url}'}}"
+
+
+def test_a_dag_publishes_through_spark_connect(feed: Feed) -> None:
+    assert feed.do("run") == SKIPPED
+    for rows in (2, 300):
+        feed.mysql.execute(
+            "CREATE TABLE IF NOT EXISTS orders (id INT AUTO_INCREMENT PRIMARY KEY, note TEXT)",
+            *["INSERT INTO orders (note) VALUES (REPEAT('x', 50)), ('é')"] * rows,
+            "FLUSH BINARY LOGS",
+            "UPDATE orders SET note = 'y' WHERE id = 1",
+            database=feed.database,
+        )
+        assert feed.do("run") == IN_FULL
+        assert rebuilt(feed.records("orders")) == selected(feed.mysql, feed.database, "orders")
+    published = event_ids(feed.records("orders"))
+    assert len(published) == len(set(published)), "no event twice"
+    assert "spark-submit" not in feed.log.read_text()
+
+
+def test_the_command_uses_it_too_and_tells_one_that_is_away(
+    connect_server: SparkConnectServer,
+    mysql_server: MysqlServer,
+    kafka_broker: KafkaBroker,
+    tmp_path: Path,
+    unique_name: str,
+    database: str,
+    server_id: int,
+) -> None:
+    env = {
+        **os.environ,
+        "CHANGEFEED_PIPELINES": str(tmp_path),
+        "AIRFLOW_CONN_MYSQL_X": mysql_server.url,
+        "AIRFLOW_CONN_KAFKA_X": f"kafka://{kafka_broker.bootstrap}",
+        "AIRFLOW_CONN_STATE_X": f"sqlite:///{tmp_path / 'state.db'}",
+    }
+
+    def run(url: str) -> subprocess.CompletedProcess[str]:
+        (tmp_path / "x.yaml").write_text(f"""\
+name: {unique_name}
+source: {{connection: mysql_x, server_ids: {server_id}-{server_id + 9}}}
+kafka: {{connection: kafka_x}}
+tables: {{include: ['{database}.*']}}
+checkpoint: {{store: table, connection: state_x}}
+start: latest
+spark: {{connect: '{url}'}}
+""")
+        command = [sys.executable, "-m", "changefeed.command.main", "run", unique_name]
+        return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+
+    assert run(connect_server.url).returncode == 3
+    mysql_server.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, v TEXT)", "INSERT INTO t VALUES (1, 'a'), (2, NULL)", database=database
+    )
+    away = run(f"sc://127.0.0.1:{free_port()}")
+    assert away.returncode == 1
+    assert "SparkUnavailableError" in away.stderr
+    done = run(connect_server.url)
+    assert done.returncode == 0, done.stderr
+    assert rebuilt(records_of(kafka_broker.bootstrap, f"{database}.t")) == selected(mysql_server, database, "t")
