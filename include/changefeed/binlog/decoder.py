@@ -33,6 +33,7 @@ from changefeed.binlog.program_memory import ProgramMemory, escaped
 from changefeed.binlog.statements import Query, StatementKind
 from changefeed.binlog.table_map import TableMap
 from changefeed.block import Block
+from changefeed.column_rules import ALL_SHOWN, ColumnRules
 from changefeed.coordinates import FIRST_POSITION
 from changefeed.errors import BinlogFormatError, ChangefeedError, SchemaError
 from changefeed.formats.template import Format
@@ -54,6 +55,7 @@ class KernelDecoder:
 
     Not for use by two threads at once. ``router`` and ``schema_lookup`` are asked once for each table map that is new;
     for table maps without names (binlog_row_metadata=MINIMAL) again after each statement, and in each slice.
+    ``columns`` are left out of the messages or masked in them; with any of them no message has a statement's text.
     ``on_statement`` is called with each statement when the blocks of all earlier rows were yielded and before any later
     row is decoded, so that a caller that follows the schema can move it forward.
     """
@@ -65,16 +67,18 @@ class KernelDecoder:
         format: Format,
         server_uuid: str,
         *,
+        columns: ColumnRules = ALL_SHOWN,
         block_bytes: int = BLOCK_BYTES,
         on_statement: Callable[[Statement], None] | None = None,
     ) -> None:
         self.router = router
         self.schema_lookup = schema_lookup
         self.server_uuid = server_uuid
+        self.columns = columns
         self.block_bytes = block_bytes
         self.on_statement = on_statement
         self.memory = ProgramMemory()
-        self.builder = ProgramBuilder(self.memory, format)
+        self.builder = ProgramBuilder(self.memory, format, columns)
         self.topics = Topics()
         self.arena = Arena()
         self.counters: dict[str, int] = {}
@@ -97,7 +101,8 @@ class KernelDecoder:
         ``[piece.start, piece.end)``. Where the slice begins at 4, the FORMAT_DESCRIPTION is its first event.
 
         Raises BinlogFormatError with coordinates for bytes that cannot be decoded, also when ``chunks`` end early;
-        SchemaError when a table's columns are not known. Blocks that were yielded before are right as they are.
+        SchemaError when a table's columns are not known; SettingsError for a column rule that a table cannot have.
+        Blocks that were yielded before are right as they are.
         """
         self.nameless.clear()
         return SliceDecoder(self, piece).decode(chunks)

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from changefeed.binlog import layout
 from changefeed.binlog.decoder import KernelDecoder
 from changefeed.binlog.table_map import ColumnType
+from changefeed.column_rules import Constant, Excluded, FirstCharacters, Sha256, Treatment
 
 _NAMES = list(vars(layout))
-_KINDS = {  # the constants of `layout` from SIGNED to INET6, in its order
-    int(vars(layout)[name]): name.lower() for name in _NAMES[_NAMES.index("SIGNED") : _NAMES.index("INET6") + 1]
+_KINDS = {  # the constants of `layout` from SIGNED to CONSTANT, in its order
+    int(vars(layout)[name]): name.lower() for name in _NAMES[_NAMES.index("SIGNED") : _NAMES.index("CONSTANT") + 1]
 }
 _OPS = {value: name[3:].lower() for name, value in vars(layout).items() if name.startswith("OP_")}
 _IMAGES = ("before", "after", "key's image")
@@ -29,6 +30,8 @@ def _lines(decoder: KernelDecoder, table: str) -> Iterator[str]:
     yield f"primary key: {key or 'none'}"
     yield "columns:"
     specs = int(words[place + layout.TABLE_SPECS])
+    captured = bool(words[place + layout.TABLE_CAPTURED])
+    treatments = decoder.columns.of(bound.schema) if captured else {}
     for number, column in enumerate(bound.columns):
         spec = [int(word) for word in words[specs + layout.SPEC * number : specs + layout.SPEC * (number + 1)]]
         size = f"length in {spec[1]}" if spec[layout.SPEC_PREFIX] else f"{spec[0]} bytes"
@@ -37,8 +40,9 @@ def _lines(decoder: KernelDecoder, table: str) -> Iterator[str]:
         yield (
             f"  {number:4} {column.name!r}: {wire}, {size} -> {_KINDS[spec[layout.SPEC_KIND]]}({parameters})"
             + (f", charset {column.charset}" if column.charset != "binary" else "")
+            + _told(treatments.get(number))
         )
-    if not words[place + layout.TABLE_CAPTURED]:
+    if not captured:
         yield "no programs: the pipeline leaves this table out"
         return
     if words[place + layout.TABLE_KEY] >= 0:
@@ -47,6 +51,20 @@ def _lines(decoder: KernelDecoder, table: str) -> Iterator[str]:
     for index, op in enumerate("cud"):
         yield f"value of op {op}:"
         yield from _program(decoder, int(words[place + layout.TABLE_VALUES + index]))
+
+
+def _told(treatment: Treatment | None) -> str:
+    match treatment:
+        case None:
+            return ""
+        case Excluded():
+            return ", left out"
+        case Constant(text):
+            return f", masked: always {text!r}" if text is not None else ", masked: always null"
+        case FirstCharacters(count):
+            return f", masked: its first {count} characters"
+        case Sha256():
+            return ", masked: its salted SHA-256"
 
 
 def _program(decoder: KernelDecoder, place: int) -> Iterator[str]:

@@ -477,4 +477,9 @@ def put_value(
         return _put_geometry(out, at, room, data, start, end, a)
     if kind == layout.VECTOR:
         return _put_vector(out, at, room, data, start, end)
+    if kind == layout.CONSTANT:
+        if at + b > room:
+            return FULL
+        copy(out, at, literals, a, b)
+        return at + int(b)
     return _put_address(out, at, data, start, size, kind, bytes_scratch)

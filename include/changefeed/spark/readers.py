@@ -35,7 +35,13 @@ class KernelReader:
 
     def __init__(self, job: IngestJob) -> None:
         self._job = job
-        self._decoder = KernelDecoder(job.route, lambda _database, _table: None, job.format(), job.window.server_uuid)
+        self._decoder = KernelDecoder(
+            job.route,
+            lambda _database, _table: None,
+            job.format(),
+            job.window.server_uuid,
+            columns=job.pipeline.column_rules,
+        )
 
     def read(self, piece: Slice) -> Iterator[Block | SliceReport]:
         follower = StatementFollower(self._job, piece)
