@@ -182,7 +182,11 @@ def test_a_row_program_shows_what_is_left_out_and_masked(
         cursor.execute(TABLE)
     decoder = decoder_of(pipeline(MASKS))
     messages_of(mysql_server, database, decoder, ("INSERT INTO people (id) VALUES (1)", ()))
-    told = {line.split("'")[1]: line for line in explain(decoder, f"{database}.people").splitlines() if "->" in line}
+    told = {
+        line.split("'")[1]: line
+        for line in explain(decoder.programs, f"{database}.people").splitlines()
+        if "->" in line
+    }
     assert told["secret"].endswith("left out")
     assert told["email"].endswith("masked: its salted SHA-256")
     assert told["note"].endswith("masked: its first 5 characters")
@@ -190,7 +194,7 @@ def test_a_row_program_shows_what_is_left_out_and_masked(
     assert "hidden" in told["phone"]
     assert told["born"].endswith("masked: always null")
     assert "mask" not in told["shown"]
-    assert "pepper" not in explain(decoder, f"{database}.people")
+    assert "pepper" not in explain(decoder.programs, f"{database}.people")
 
 
 def test_check_tells_what_rules_cover_before_a_run(

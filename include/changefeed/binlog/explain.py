@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from changefeed.binlog import layout
-from changefeed.binlog.decoder import KernelDecoder
+from changefeed.binlog.programs import Programs
 from changefeed.binlog.table_map import ColumnType
 from changefeed.column_rules import Constant, Excluded, FirstCharacters, Sha256, Treatment
 
@@ -17,21 +17,21 @@ _OPS = {value: name[3:].lower() for name, value in vars(layout).items() if name.
 _IMAGES = ("before", "after", "key's image")
 
 
-def explain(decoder: KernelDecoder, table: str) -> str:
+def explain(programs: Programs, table: str) -> str:
     """The program of ``table`` ("database.table") as it was last built; KeyError for one that no slice has shown."""
-    return "\n".join(_lines(decoder, table)) + "\n"
+    return "\n".join(_lines(programs, table)) + "\n"
 
 
-def _lines(decoder: KernelDecoder, table: str) -> Iterator[str]:
-    bound, place = decoder.bound[table]
-    words = decoder.memory.words
+def _lines(programs: Programs, table: str) -> Iterator[str]:
+    bound, place = programs.bound[table]
+    words = programs.memory.words
     yield f"table {table}, {len(bound.columns)} columns"
     key = ", ".join(bound.schema.columns[column].name for column in bound.schema.primary_key)
     yield f"primary key: {key or 'none'}"
     yield "columns:"
     specs = int(words[place + layout.TABLE_SPECS])
     captured = bool(words[place + layout.TABLE_CAPTURED])
-    treatments = decoder.columns.of(bound.schema) if captured else {}
+    treatments = programs.columns.of(bound.schema) if captured else {}
     for number, column in enumerate(bound.columns):
         spec = [int(word) for word in words[specs + layout.SPEC * number : specs + layout.SPEC * (number + 1)]]
         size = f"length in {spec[1]}" if spec[layout.SPEC_PREFIX] else f"{spec[0]} bytes"
@@ -47,10 +47,10 @@ def _lines(decoder: KernelDecoder, table: str) -> Iterator[str]:
         return
     if words[place + layout.TABLE_KEY] >= 0:
         yield "key:"
-        yield from _program(decoder, int(words[place + layout.TABLE_KEY]))
+        yield from _program(programs, int(words[place + layout.TABLE_KEY]))
     for index, op in enumerate("cud"):
         yield f"value of op {op}:"
-        yield from _program(decoder, int(words[place + layout.TABLE_VALUES + index]))
+        yield from _program(programs, int(words[place + layout.TABLE_VALUES + index]))
 
 
 def _told(treatment: Treatment | None) -> str:
@@ -67,13 +67,13 @@ def _told(treatment: Treatment | None) -> str:
             return ", masked: its salted SHA-256"
 
 
-def _program(decoder: KernelDecoder, place: int) -> Iterator[str]:
-    words = decoder.memory.words
+def _program(programs: Programs, place: int) -> Iterator[str]:
+    words = programs.memory.words
     for number in range(int(words[place])):
         at = place + 1 + layout.OP * number
         code, a, b = (int(word) for word in words[at : at + layout.OP])
         if code == layout.OP_LITERAL:
-            yield f"  {number:4} literal {decoder.memory.bytes[a : a + b].tobytes().decode()!r}"
+            yield f"  {number:4} literal {programs.memory.bytes[a : a + b].tobytes().decode()!r}"
         elif code == layout.OP_OBJECT:
             columns = [int(word) for word in words[b + 1 : b + 1 + int(words[b])]]
             yield f"  {number:4} object of {_IMAGES[a]}, columns {columns}"

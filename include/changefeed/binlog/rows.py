@@ -9,8 +9,9 @@ from changefeed.binlog.faults import FULL, ROW_BYTES, SHORT
 from changefeed.binlog.masks import put_masked
 from changefeed.binlog.memory import Bytes, Ends, Words, copy, little_endian, put8, u8
 from changefeed.binlog.murmur2 import partition_of
+from changefeed.binlog.null import put_null
 from changefeed.binlog.numbers import put_number
-from changefeed.binlog.values import put_null, put_value
+from changefeed.binlog.values import put_value
 
 _ROOM = 256
 

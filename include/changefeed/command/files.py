@@ -143,10 +143,10 @@ def _explained(
     def until_found() -> Iterator[bytes]:
         for chunk in chunks:
             yield chunk
-            if table in decoder.bound:
+            if table in decoder.programs.bound:
                 return
 
     with suppress(BinlogFormatError):  # of an end that comes early, on purpose
         for _ in decoder.decode(until_found(), piece):
             pass
-    return program_of(decoder, table) if table in decoder.bound else None
+    return program_of(decoder.programs, table) if table in decoder.programs.bound else None

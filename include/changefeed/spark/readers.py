@@ -45,7 +45,7 @@ class KernelReader:
 
     def read(self, piece: Slice) -> Iterator[Block | SliceReport]:
         follower = StatementFollower(self._job, piece)
-        self._decoder.schema_lookup = follower.lookup
+        self._decoder.programs.schema_lookup = follower.lookup
         self._decoder.on_statement = follower.take
         number = 0
         for item in self._decoder.decode(dump_of(self._job, piece), piece):
