@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from croniter import croniter
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
+
+from changefeed.column_rules import ColumnRule, ColumnRules, Constant, Excluded, FirstCharacters, Sha256, Treatment
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$")]
 Positive = Annotated[int, Field(gt=0)]
+Patterns = TypeVar("Patterns", list[str], dict[str, Any])
 _PRESETS = ("@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
 
 
@@ -69,6 +72,59 @@ class TableSettings(Section):
         return any(fnmatch.fnmatchcase(name, pattern) for pattern in self.include) and not any(
             fnmatch.fnmatchcase(name, pattern) for pattern in self.exclude
         )
+
+
+class MaskSettings(Section):
+    """What stands in place of a column's values: exactly one of these."""
+
+    text: str | None = None
+    """This text; or `text: null`."""
+    characters: Annotated[int, Field(ge=0)] | None = None
+    """The first so many characters of a text column."""
+    sha256: str | None = None
+    """The SHA-256 of this salt and the value's text, in hexadecimal."""
+
+    @model_validator(mode="after")
+    def _is_one(self) -> MaskSettings:
+        if len(self.model_fields_set) != 1 or (
+            self.treatment == Constant(None) and "text" not in self.model_fields_set
+        ):
+            raise ValueError("wanted one of text (or text: null), characters, sha256 (its salt)")
+        return self
+
+    @property
+    def treatment(self) -> Treatment:
+        if self.characters is not None:
+            return FirstCharacters(self.characters)
+        return Constant(self.text) if self.sha256 is None else Sha256(self.sha256)
+
+
+class ColumnSettings(Section):
+    exclude: list[str] = []
+    """Patterns of "database.table.column": these columns are left out of all records."""
+    mask: dict[str, MaskSettings] = {}
+    """By such a pattern, what stands in place of the values."""
+
+    @field_validator("exclude", "mask")
+    @classmethod
+    def _name_a_column(cls, patterns: Patterns) -> Patterns:
+        for pattern in patterns:
+            if pattern.count(".") < 2:
+                raise ValueError(f"{pattern!r} names no column: wanted DATABASE.TABLE.COLUMN, as in shop.*.email")
+        return patterns
+
+
+class ValueSettings(Section):
+    """How values are written: what `formats.template.ValueStyle` is made of."""
+
+    decimal: Literal["string", "double", "precise"] = "string"
+    """Text with all digits, a JSON number, or Connect's bytes in base64."""
+    temporal: Literal["iso", "epoch"] = "iso"
+    """ISO 8601 text, or numbers since 1970: days, milliseconds, or microseconds for a precision over 3."""
+    binary: Literal["base64", "hex"] = "base64"
+    bigint_unsigned: Literal["number", "string"] = "number"
+    documents: Literal["text", "inline"] = "text"
+    """JSON columns: a JSON string of the document's text, or the document itself."""
 
 
 class TopicSettings(Section):
@@ -138,6 +194,8 @@ class Pipeline(Section):
     tables: TableSettings = TableSettings()
     topics: TopicSettings = TopicSettings()
     format: Literal["debezium-json"] = "debezium-json"
+    columns: ColumnSettings = ColumnSettings()
+    values: ValueSettings = ValueSettings()
     tombstones: bool = True
     """Whether a delete is followed by a record with its key and no value, for compacted topics."""
     checkpoint: CheckpointSettings = CheckpointSettings()
@@ -166,6 +224,18 @@ class Pipeline(Section):
     owner: str = "changefeed"
     tags: list[str] = []
     spark: SparkSettings = SparkSettings()
+    _file: str = PrivateAttr(default="")
+
+    def of_file(self, file: str) -> Pipeline:
+        """This pipeline, which messages about its settings place in ``file``."""
+        self._file = file
+        return self
+
+    @property
+    def column_rules(self) -> ColumnRules:
+        left_out = [ColumnRule(pattern, Excluded(), "columns.exclude") for pattern in self.columns.exclude]
+        masked = [ColumnRule(pattern, mask.treatment, "columns.mask") for pattern, mask in self.columns.mask.items()]
+        return ColumnRules((*left_out, *masked), self._file or f"pipeline {self.name!r}")
 
     @field_validator("start")
     @classmethod
@@ -180,3 +250,9 @@ class Pipeline(Section):
         if text is None or text in _PRESETS or (not text.startswith("@") and croniter.is_valid(text)):
             return text
         raise ValueError(f"wanted a cron expression such as '*/5 * * * *', or one of {', '.join(_PRESETS)}, or null")
+
+    @model_validator(mode="after")
+    def _reference_is_plain(self) -> Pipeline:
+        if self.reader == "reference" and (self.columns != ColumnSettings() or self.values != ValueSettings()):
+            raise ValueError("`reader: reference` knows neither `columns` nor `values`: leave them out, or the reader")
+        return self

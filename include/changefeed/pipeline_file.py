@@ -6,9 +6,10 @@ import difflib
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any, get_args
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from changefeed.errors import SettingsError
@@ -81,7 +82,7 @@ def read_pipeline(path: Path) -> Pipeline:
     if not isinstance(values, dict):
         raise SettingsError(f"{path.name}: wanted a mapping with name, source and kafka, found {type(values).__name__}")
     try:
-        return Pipeline.model_validate(values)
+        return Pipeline.model_validate(values).of_file(path.name)
     except ValidationError as error:
         lines = [_told(path, root, details) for details in error.errors()]
         raise SettingsError("\n".join(lines)) from None
@@ -129,12 +130,10 @@ def _repeated(node: yaml.Node | None) -> Iterator[tuple[str, int]]:
 
 
 def _keys_at(place: Place) -> list[str]:
-    model: type[BaseModel] = Pipeline
+    model: Any = Pipeline
     for part in place:
-        annotation = model.model_fields[str(part)].annotation
-        assert isinstance(annotation, type)
-        assert issubclass(annotation, BaseModel)
-        model = annotation
+        inside = get_args(model)  # of a list or a mapping; the part is then an index or a key of its own
+        model = inside[-1] if inside else model.model_fields[str(part)].annotation
     return list(model.model_fields)
 
 

@@ -156,7 +156,7 @@ def test_a_row_program_explains_itself(plain: tuple[str, bytes]) -> None:
     decoder = KernelDecoder(lambda _database, _table: Route("-", 1), none, DebeziumFormat("explain", 0), "")
     for _ in decoder.decode([data[4:]], Slice(0, "b.000001", 4, len(data))):
         pass
-    told = explain(decoder, f"{database}.t")
+    told = explain(decoder.programs, f"{database}.t")
     assert told.startswith(f"table {database}.t, 1 columns\nprimary key: id\n")
     assert "'id': LONG, 4 bytes -> signed(4, " in told
     assert [line for line in told.splitlines() if line.endswith(":")] == [
@@ -165,7 +165,7 @@ def test_a_row_program_explains_itself(plain: tuple[str, bytes]) -> None:
         *(f"value of op {op}:" for op in "cud"),
     ]
     with pytest.raises(KeyError):
-        explain(decoder, f"{database}.other")
+        explain(decoder.programs, f"{database}.other")
 
 
 def test_lines_have_statements_where_they_stand(mysql_server: MysqlServer, unique_name: str) -> None:

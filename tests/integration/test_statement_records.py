@@ -11,7 +11,15 @@ from kafka import KafkaConsumer, TopicPartition
 from pyspark.sql import SparkSession
 
 from changefeed.errors import SourceError
-from changefeed.pipeline import KafkaSettings, Pipeline, SourceSettings, SparkSettings, TableSettings, TopicSettings
+from changefeed.pipeline import (
+    ColumnSettings,
+    KafkaSettings,
+    Pipeline,
+    SourceSettings,
+    SparkSettings,
+    TableSettings,
+    TopicSettings,
+)
 from changefeed.spark.ingest import ingest
 from changefeed.spark.session import local_session
 from changefeed.stages.commit import commit
@@ -164,6 +172,31 @@ def test_a_statement_record_has_the_binlog_events_header(
     assert header["log_pos"] < int(position)
     assert json.loads(record.value)["sql"] == f"INSERT INTO `{name}`.a VALUES (1), (2)"
     assert runner.records(f"{name}.b") == []
+
+
+def test_a_statement_record_has_no_sql_where_columns_are_hidden(
+    spark: SparkSession,
+    stock_mysql_server: MysqlServer,
+    kafka_broker: KafkaBroker,
+    unique_name: str,
+    server_id: int,
+    tmp_path: Path,
+) -> None:
+    name, mysql = unique_name, stock_mysql_server
+    mysql.execute(f"CREATE DATABASE `{name}`", f"CREATE TABLE `{name}`.a (id INT PRIMARY KEY, email TEXT)")
+    columns = ColumnSettings(exclude=[f"{name}.*.email"])
+    pipeline = pipeline_of(name, server_id, statements="publish", columns=columns)
+    runner = Runner(spark, mysql, kafka_broker, pipeline, tmp_path / "state.db")
+    plan(pipeline, runner._uris.__getitem__, runner._store)
+    mysql.execute(f"INSERT INTO `{name}`.a VALUES (1, 's3cr3t')")
+    mysql.execute("SET SESSION binlog_format = STATEMENT", f"INSERT INTO `{name}`.a VALUES (2, 's3cr3t')")
+    runner.window()
+    told = [
+        (record.value["op"], record.value["after"], record.value.get("sql")) for record in runner.records(f"{name}.a")
+    ]
+    assert ("c", {"id": 1}, None) in told
+    assert ("q", None, None) in told
+    assert "s3cr3t" not in json.dumps(told)
 
 
 def test_a_change_in_statement_format_stops_the_run_and_names_the_setting(

@@ -69,6 +69,16 @@ def test_the_folder_is_the_one_that_the_environment_names(tmp_path: Path, monkey
         ("checkpoint:\n  store: tabel\n", ["shop.yaml, line 7", "'checkpoint.store'", "'variable' or 'table'"]),
         ("checkpoint: {store: table}\n", ["shop.yaml, line 6", "'checkpoint'", "names the state table's database"]),
         ("reader: [kernel]\n", ["shop.yaml, line 6", "'reader'"]),
+        ("columns:\n  exclude: [shop.email]\n", ["shop.yaml, line 7", "'shop.email' names no column"]),
+        ("columns:\n  mask: {a.b: {text: x}}\n", ["shop.yaml, line 7", "'a.b' names no column"]),
+        ("columns:\n  mask:\n    a.b.c: {}\n", ["shop.yaml, line 8", "wanted one of text"]),
+        ("columns:\n  mask:\n    a.b.c: {text: x, sha256: y}\n", ["shop.yaml, line 8", "wanted one of text"]),
+        ("columns:\n  mask:\n    a.b.c: {sha256: null}\n", ["shop.yaml, line 8", "wanted one of text"]),
+        ("columns:\n  mask:\n    a.b.c: {characters: -1}\n", ["shop.yaml, line 8", "greater than or equal to 0"]),
+        ("columns:\n  mask:\n    a.b.c:\n      tekst: x\n", ["shop.yaml, line 9", "did you mean 'text'"]),
+        ("values:\n  decimal: float\n", ["shop.yaml, line 7", "'string', 'double' or 'precise'"]),
+        ("reader: reference\nvalues: {binary: hex}\n", ["shop.yaml", "neither `columns` nor `values`"]),
+        ("alerts:\n  notify:\n    - notifer: a.b\n", ["shop.yaml, line 8", "did you mean 'notifier'"]),
     ],
 )
 def test_a_mistake_is_told_with_file_line_key_and_what_is_wanted(tmp_path: Path, text: str, words: list[str]) -> None:

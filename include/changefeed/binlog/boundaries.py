@@ -10,14 +10,16 @@ from changefeed.binlog.framing import (
     CHECKSUM_SIZE,
     HEADER,
     HEADER_SIZE,
+    MADE_UP,
+    OPENING,
     DamagedEvent,
     EventType,
     FormatDescription,
+    whole_events,
 )
-from changefeed.binlog.scout import _events, _gtid_of
+from changefeed.binlog.gtids import gtid_of
 from changefeed.errors import BinlogFormatError
 
-_OPENING = frozenset({EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED, EventType.MARIADB_GTID})
 _BETWEEN = frozenset(
     {
         EventType.FORMAT_DESCRIPTION,
@@ -28,7 +30,6 @@ _BETWEEN = frozenset(
         EventType.STOP,
     }
 )
-_MADE_UP = frozenset({EventType.HEARTBEAT, EventType.HEARTBEAT_V2})
 
 
 @dataclass(frozen=True)
@@ -49,19 +50,19 @@ def boundaries(chunks: Iterable[bytes | bytearray | memoryview], file: str, star
     """
     position, checksum = start, 0
     try:
-        for event in _events(chunks):
+        for event in whole_events(chunks):
             seconds, kind, server_id, size, next_position, flags = HEADER.unpack_from(event)
             if kind == EventType.FORMAT_DESCRIPTION:
                 checksum = CHECKSUM_SIZE * FormatDescription.parse(bytes(event[HEADER_SIZE:])).checksum
                 if next_position == 0 or position != 4:
                     continue
-            if flags & ARTIFICIAL_FLAG or kind in _MADE_UP:
+            if flags & ARTIFICIAL_FLAG or kind in MADE_UP:
                 continue
             if position >= end:
                 return
-            if kind in _OPENING:
+            if kind in OPENING:
                 body = bytes(event[HEADER_SIZE : len(event) - checksum])
-                yield Boundary(position, seconds, True, _gtid_of(kind, server_id, body))
+                yield Boundary(position, seconds, True, gtid_of(kind, server_id, body))
             elif kind in _BETWEEN:
                 yield Boundary(position, seconds, False)
             position += size

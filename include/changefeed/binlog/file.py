@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 import orjson
 
-from changefeed.binlog.decoder import KernelDecoder, SliceDecoder
+from changefeed.binlog.decoder import KernelDecoder
 from changefeed.binlog.framing import ENCRYPTED_MAGIC, HEADER, HEADER_SIZE, MAGIC, EventType, as_dumped, name_of
 from changefeed.block import Block
 from changefeed.coordinates import FIRST_POSITION
@@ -113,7 +113,7 @@ class BinlogFileLines:
     def _decoded(self, data: mmap.mmap, end: int) -> Iterator[bytes]:
         broken: BinlogFormatError | None = None
         # A first pass that renders nothing finds where the last whole transaction ends.
-        probe = SliceDecoder(self._decoder(None, None), Slice(0, self.name, self._start, end))
+        probe = self._decoder(None, None).slice(Slice(0, self.name, self._start, end))
         try:
             for _ in probe.decode(self._chunks(data, end)):
                 pass

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -101,6 +102,23 @@ NO_CHANGE = frozenset(
     }
 )
 """Types that carry no change of a row and no statement: read, counted and passed over."""
+OPENING = frozenset({EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED, EventType.MARIADB_GTID})
+"""Types that a transaction begins with."""
+ROWS = frozenset(
+    {
+        EventType.WRITE_ROWS_V1,
+        EventType.UPDATE_ROWS_V1,
+        EventType.DELETE_ROWS_V1,
+        EventType.WRITE_ROWS,
+        EventType.UPDATE_ROWS,
+        EventType.DELETE_ROWS,
+        EventType.PARTIAL_UPDATE_ROWS,
+        *range(EventType.MARIADB_WRITE_ROWS_COMPRESSED_V1, EventType.MARIADB_DELETE_ROWS_COMPRESSED + 1),
+    }
+)
+"""Types that carry rows."""
+MADE_UP = frozenset({EventType.HEARTBEAT, EventType.HEARTBEAT_V2})
+"""Types that a server makes up for its reader; they are in no file."""
 
 
 class DamagedEvent(Exception):
@@ -215,3 +233,22 @@ def name_of(type_code: int) -> str:
         return f"{EventType(type_code).name} ({type_code})"
     except ValueError:
         return f"unknown type {type_code}"
+
+
+def whole_events(chunks: Iterable[bytes | bytearray | memoryview]) -> Iterator[memoryview]:
+    """Whole events out of chunks of any size. Raises DamagedEvent for bytes that cannot be cut into events."""
+    held = b""
+    for chunk in chunks:
+        view = memoryview(held + bytes(chunk) if held else bytes(chunk))
+        at, filled = 0, len(view)
+        while filled - at >= HEADER_SIZE:
+            size = int.from_bytes(view[at + 9 : at + 13], "little")
+            if size < HEADER_SIZE:
+                raise DamagedEvent(f"an event says that it has {size} bytes; its header alone has {HEADER_SIZE}")
+            if filled - at < size:
+                break
+            yield view[at : at + size]
+            at += size
+        held = bytes(view[at:])
+    if held:
+        raise DamagedEvent(f"{len(held)} bytes of a broken event are left over")

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from changefeed.binlog.framing import DamagedEvent, Fields
+from changefeed.binlog.framing import DamagedEvent, EventType, Fields
 
 _MYSQL = re.compile(
     r"(?P<uuid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?::(?P<tag>[a-z_][a-z0-9_]{0,31}))?:(?P<number>\d+)\Z"
@@ -81,6 +81,19 @@ def read_tagged(body: bytes) -> Gtid | None:
     if number <= 0:
         return None
     return Gtid.parse(f"{source}:{tag}:{number}" if tag else f"{source}:{number}")
+
+
+def gtid_of(kind: int, server_id: int, body: bytes) -> str:
+    """The GTID of an event that opens a transaction, '' for an anonymous one; ``body`` is without its checksum."""
+    if kind == EventType.GTID and len(body) >= 25:
+        return f"{uuid.UUID(bytes=body[1:17])}:{int.from_bytes(body[17:25], 'little')}"
+    if kind == EventType.MARIADB_GTID and len(body) >= 12:
+        sequence, domain = int.from_bytes(body[:8], "little"), int.from_bytes(body[8:12], "little")
+        return f"{domain}-{server_id}-{sequence}"
+    if kind == EventType.GTID_TAGGED:
+        found = read_tagged(body)
+        return found.text if found else ""
+    return ""
 
 
 def _unsigned(fields: Fields) -> int:

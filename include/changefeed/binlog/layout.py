@@ -13,6 +13,8 @@ SPEC_KIND = 2
 SPEC_A, SPEC_B, SPEC_C, SPEC_D = 3, 4, 5, 6
 SPEC_NAME, SPEC_NAME_SIZE = 7, 8
 """The literal `,"name":`."""
+SPEC_MASK = 9
+"""Where the column's mask stands; -1 for none."""
 
 # --- kinds of columns: how a value becomes text
 SIGNED = 1
@@ -46,6 +48,14 @@ VECTOR = 28
 UUID = 29
 INET4 = 30
 INET6 = 31
+CONSTANT = 32
+"""A masked column: place and size of the literal that stands for each value."""
+
+# --- a mask: its kind and two parameters
+MASK_FIRST = 1
+"""Number of characters that are kept."""
+MASK_SHA256 = 2
+"""Place and size of the salt."""
 
 # --- a table's header
 TABLE_COLUMNS = 0
@@ -103,7 +113,9 @@ ABSENT = -2
 STACK = 2 * IMAGE
 LIMBS = STACK + 128 * 6
 SAME = LIMBS + 16
-SCRATCH_WORDS = SAME + 2 * MAX_SAME
+SHA256 = SAME + 2 * MAX_SAME
+"""The digest's state, then a block's schedule."""
+SCRATCH_WORDS = SHA256 + 8 + 64
 
 # --- texts, all of a run in one byte array
 NAMES = 0

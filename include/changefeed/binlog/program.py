@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from changefeed.binlog import charsets, codecs, layout
+from changefeed.binlog import charsets, codecs, layout, masks
 from changefeed.binlog.program_memory import ProgramMemory, escaped
 from changefeed.binlog.table_map import ColumnType, MapColumn, TableMap
+from changefeed.column_rules import ColumnRules, Excluded
 from changefeed.errors import SchemaError
 from changefeed.formats.template import Format, Op, Slot, Template
 from changefeed.reader import Route
@@ -192,23 +193,29 @@ def _data_type(column: MapColumn, charset: str) -> str:
 class ProgramBuilder:
     """Turns tables into programs in a ProgramMemory."""
 
-    def __init__(self, memory: ProgramMemory, format: Format) -> None:
+    def __init__(self, memory: ProgramMemory, format: Format, rules: ColumnRules) -> None:
         self._memory = memory
         self._format = format
+        self._rules = rules
         self._same = 0
 
     def table(self, table: BoundTable, route: Route | None, group: int, counter: int, rewrite: bool) -> int:
         """Place a table's specs and programs; returns where its header stands.
 
         ``route`` is None for a table whose rows are only counted; ``group`` and ``counter`` are the numbers of its
-        topic's first group and of its row counters; ``rewrite`` marks tables with COMPRESSED columns.
+        topic's first group and of its row counters; ``rewrite`` marks tables with COMPRESSED columns. Raises
+        SettingsError for a column rule that this table cannot have.
         """
+        treatments = self._rules.of(table.schema) if route is not None else {}
+        shown = [place for place in range(len(table.columns)) if treatments.get(place) != Excluded()]
+        where = f"{self._rules.file}: {table.schema.database}.{table.schema.table}"
         specs: list[int] = []
-        for column in table.columns:
-            spec = codecs.spec_of(column, self._format.style, self._memory)
+        for number, column in enumerate(table.columns):
+            plain = codecs.spec_of(column, self._format.style, self._memory)
+            spec, mask = masks.masked(plain, column, treatments.get(number), self._memory, where)
             name = f',"{escaped(column.name)}":'.encode()
             place = self._memory.place_bytes(name)
-            specs += (spec.fixed, spec.prefix, spec.kind, spec.a, spec.b, spec.c, spec.d, place, len(name), 0)
+            specs += (spec.fixed, spec.prefix, spec.kind, spec.a, spec.b, spec.c, spec.d, place, len(name), mask)
         header = [0] * layout.TABLE
         header[layout.TABLE_COLUMNS] = len(table.columns)
         header[layout.TABLE_SPECS] = self._memory.place_words(specs)
@@ -223,20 +230,20 @@ class ProgramBuilder:
             header[layout.TABLE_CAPTURED] = 1
             key_template = self._format.key(table.schema)
             if key_template is not None:
-                header[layout.TABLE_KEY] = self._program(key_template, "u", table)
+                header[layout.TABLE_KEY] = self._program(key_template, "u", table, shown)
             for index, op in enumerate(_OPS):
                 template = self._format.value(table.schema, op)
-                header[layout.TABLE_VALUES + index] = self._program(template, op, table)
+                header[layout.TABLE_VALUES + index] = self._program(template, op, table, shown)
             header[layout.TABLE_GROUP] = group
             header[layout.TABLE_PARTITIONS] = route.partitions
             header[layout.TABLE_TOMBSTONES] = int(self._format.tombstones)
         return self._memory.place_words(header)
 
-    def _program(self, template: Template, op: Op, table: BoundTable) -> int:
-        ops = self._marked(self._ops(template, op, table))
+    def _program(self, template: Template, op: Op, table: BoundTable, shown: Sequence[int]) -> int:
+        ops = self._marked(self._ops(template, op, table, shown))
         return self._memory.place_words([len(ops), *(word for parts in ops for word in parts)])
 
-    def _ops(self, template: Template, op: Op, table: BoundTable) -> list[tuple[int, int, int]]:
+    def _ops(self, template: Template, op: Op, table: BoundTable, shown: Sequence[int]) -> list[tuple[int, int, int]]:
         ops: list[tuple[int, int, int]] = []
         literal = ""
 
@@ -247,18 +254,20 @@ class ProgramBuilder:
                 ops.append((layout.OP_LITERAL, self._memory.place_bytes(data), len(data)))
                 literal = ""
 
-        every = range(len(table.columns))
+        absent = {"c": {Slot.BEFORE}, "d": {Slot.AFTER}}.get(op, set())
+        if self._rules.rules:
+            absent.add(Slot.QUERY)  # a statement's text has the values that rules hide
         for part in template:
             if not isinstance(part, Slot):
                 literal += part
-            elif (part is Slot.BEFORE and op == "c") or (part is Slot.AFTER and op == "d"):
+            elif part in absent:
                 literal += "null"
             else:
                 place_literal()
                 if part is Slot.BEFORE:
-                    ops.append((layout.OP_OBJECT, 0, self._columns(every)))
+                    ops.append((layout.OP_OBJECT, 0, self._columns(shown)))
                 elif part is Slot.AFTER:
-                    ops.append((layout.OP_OBJECT, 1, self._columns(every)))
+                    ops.append((layout.OP_OBJECT, 1, self._columns(shown)))
                 elif part is Slot.KEY:
                     ops.append((layout.OP_OBJECT, 2, self._columns(table.schema.primary_key)))
                 else:

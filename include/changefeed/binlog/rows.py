@@ -6,10 +6,12 @@ from changefeed.binlog import layout
 from changefeed.binlog.compiled import inline
 from changefeed.binlog.crc32 import crc32
 from changefeed.binlog.faults import FULL, ROW_BYTES, SHORT
+from changefeed.binlog.masks import put_masked
 from changefeed.binlog.memory import Bytes, Ends, Words, copy, little_endian, put8, u8
 from changefeed.binlog.murmur2 import partition_of
+from changefeed.binlog.null import put_null
 from changefeed.binlog.numbers import put_number
-from changefeed.binlog.values import put_null, put_value
+from changefeed.binlog.values import put_value
 
 _ROOM = 256
 
@@ -134,6 +136,7 @@ def _put_object(
         if start == layout.NULL:
             at = put_null(out, at)
         else:
+            value = at
             at = put_value(
                 out,
                 at,
@@ -147,6 +150,8 @@ def _put_object(
                 scratch,
                 bytes_scratch,
             )
+            if at >= 0 and words[spec + layout.SPEC_MASK] >= 0:
+                at = put_masked(out, value, at, room, words, words[spec + layout.SPEC_MASK], literals, scratch)
             if at < 0:
                 return at
     if at + 1 > room:

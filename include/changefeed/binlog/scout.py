@@ -6,7 +6,6 @@ the speed at which the server sends.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -15,30 +14,20 @@ from changefeed.binlog.framing import (
     CHECKSUM_SIZE,
     HEADER,
     HEADER_SIZE,
+    MADE_UP,
+    OPENING,
+    ROWS,
     DamagedEvent,
     EventType,
     FormatDescription,
+    whole_events,
 )
-from changefeed.binlog.gtids import read_tagged
+from changefeed.binlog.gtids import gtid_of
 from changefeed.binlog.statements import Query, StatementKind
 from changefeed.errors import BinlogFormatError
 from changefeed.reader import Statement
 from changefeed.window import Slice
 
-_OPENING = frozenset({EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED, EventType.MARIADB_GTID})
-_ROWS = frozenset(
-    {
-        EventType.WRITE_ROWS_V1,
-        EventType.UPDATE_ROWS_V1,
-        EventType.DELETE_ROWS_V1,
-        EventType.WRITE_ROWS,
-        EventType.UPDATE_ROWS,
-        EventType.DELETE_ROWS,
-        EventType.PARTIAL_UPDATE_ROWS,
-        *range(EventType.MARIADB_WRITE_ROWS_COMPRESSED_V1, EventType.MARIADB_DELETE_ROWS_COMPRESSED + 1),
-    }
-)
-_MADE_UP = frozenset({EventType.HEARTBEAT, EventType.HEARTBEAT_V2})
 _STMT_END = 0x01
 _NOT_BEGIN = 0x01 | 0x40 | 0x80
 """MariaDB's GTID flags: standalone, prepared XA, completed XA."""
@@ -94,7 +83,7 @@ class _Scout:
                 self._look(kind, server_id, event)
                 self._position += len(event)
                 self._events += 1
-                if kind in _ROWS and self._cuttable and event[HEADER_SIZE + 6] & _STMT_END:
+                if kind in ROWS and self._cuttable and event[HEADER_SIZE + 6] & _STMT_END:
                     self._cut(self._gtid)
         except DamagedEvent as damage:
             raise BinlogFormatError(f"binlog {self._piece.file}:{self._position}: {damage}") from damage
@@ -111,11 +100,11 @@ class _Scout:
 
     def _in_file(self, chunks: Iterable[bytes | bytearray | memoryview]) -> Iterator[tuple[int, int, memoryview]]:
         """(type, server_id, bytes) of each event that stands in the file."""
-        for event in _events(chunks):
+        for event in whole_events(chunks):
             _, kind, server_id, _, next_position, flags = HEADER.unpack_from(event)
             if kind == EventType.FORMAT_DESCRIPTION:
                 self._checksum = CHECKSUM_SIZE * FormatDescription.parse(bytes(event[HEADER_SIZE:])).checksum
-            if flags & ARTIFICIAL_FLAG or kind in _MADE_UP:
+            if flags & ARTIFICIAL_FLAG or kind in MADE_UP:
                 continue
             if kind == EventType.FORMAT_DESCRIPTION and (next_position == 0 or self._position != 4):
                 continue
@@ -124,10 +113,10 @@ class _Scout:
             yield kind, server_id, event
 
     def _look(self, kind: int, server_id: int, event: memoryview) -> None:
-        if kind in _OPENING:
+        if kind in OPENING:
             self._cut("")
             body = bytes(event[HEADER_SIZE : len(event) - self._checksum])
-            self._gtid = _gtid_of(kind, server_id, body)
+            self._gtid = gtid_of(kind, server_id, body)
             # MariaDB writes no BEGIN: the GTID event is one, unless it stands for a statement alone or for XA.
             self._opened, self._cuttable = True, kind == EventType.MARIADB_GTID and not body[12] & _NOT_BEGIN
         elif kind in (EventType.QUERY, EventType.MARIADB_QUERY_COMPRESSED):
@@ -174,34 +163,3 @@ class _Scout:
 def numbered(slices: Iterable[Slice]) -> list[Slice]:
     """Slices of several files, numbered through in binlog order."""
     return [replace(piece, number=number) for number, piece in enumerate(slices)]
-
-
-def _events(chunks: Iterable[bytes | bytearray | memoryview]) -> Iterator[memoryview]:
-    """Whole events out of chunks of any size."""
-    held = b""
-    for chunk in chunks:
-        view = memoryview(held + bytes(chunk) if held else bytes(chunk))
-        at, filled = 0, len(view)
-        while filled - at >= HEADER_SIZE:
-            size = int.from_bytes(view[at + 9 : at + 13], "little")
-            if size < HEADER_SIZE:
-                raise DamagedEvent(f"an event says that it has {size} bytes; its header alone has {HEADER_SIZE}")
-            if filled - at < size:
-                break
-            yield view[at : at + size]
-            at += size
-        held = bytes(view[at:])
-    if held:
-        raise DamagedEvent(f"{len(held)} bytes of a broken event are left over")
-
-
-def _gtid_of(kind: int, server_id: int, body: bytes) -> str:
-    if kind == EventType.GTID and len(body) >= 25:
-        return f"{uuid.UUID(bytes=body[1:17])}:{int.from_bytes(body[17:25], 'little')}"
-    if kind == EventType.MARIADB_GTID and len(body) >= 12:
-        sequence, domain = int.from_bytes(body[:8], "little"), int.from_bytes(body[8:12], "little")
-        return f"{domain}-{server_id}-{sequence}"
-    if kind == EventType.GTID_TAGGED:
-        found = read_tagged(body)
-        return found.text if found else ""
-    return ""

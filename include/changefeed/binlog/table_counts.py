@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from changefeed.binlog.framing import HEADER, HEADER_SIZE, EventType
-from changefeed.binlog.scout import _ROWS, _events
+from changefeed.binlog.framing import HEADER, HEADER_SIZE, ROWS, EventType, whole_events
 
 
 @dataclass
@@ -20,12 +19,12 @@ class TableCounts:
 def count_rows(chunks: Iterable[bytes], counts: dict[str, TableCounts]) -> None:
     """Add the row events of ``chunks`` to ``counts``, by "database.table"."""
     names: dict[int, str] = {}
-    for event in _events(chunks):
+    for event in whole_events(chunks):
         _, kind, _, size, _, _ = HEADER.unpack_from(event)
         if kind == EventType.TABLE_MAP:
             body = bytes(event[HEADER_SIZE:])
             names[int.from_bytes(body[:6], "little")] = _name(body)
-        elif kind in _ROWS:
+        elif kind in ROWS:
             name = names.get(int.from_bytes(event[HEADER_SIZE : HEADER_SIZE + 6], "little"))
             if name is not None:
                 found = counts.setdefault(name, TableCounts())

@@ -12,6 +12,7 @@ from typing import Annotated
 import orjson
 import typer
 
+from changefeed.column_rules import ALL_SHOWN, ColumnRules
 from changefeed.command.app import app
 from changefeed.errors import BinlogFormatError, SettingsError
 from changefeed.formats.debezium import DebeziumFormat
@@ -93,7 +94,8 @@ def _explained_file(path: Path, table: str) -> str | None:
     size = path.stat().st_size
     archive = ArchivedBinlogs(str(path))
     name = archive.files()[0].name
-    return _explained(table, archive.chunks(name, 4, size), Slice(0, name, 4, size))
+    piece = Slice(0, name, 4, size)
+    return _explained(table, archive.chunks(name, 4, size), piece, DebeziumFormat("explain", 0), ALL_SHOWN)
 
 
 def _explained_source(pipeline_name: str, table: str) -> str | None:
@@ -103,7 +105,8 @@ def _explained_source(pipeline_name: str, table: str) -> str | None:
     from changefeed.mysql.session import Session
     from changefeed.pipeline_file import load_pipeline
 
-    settings = load_pipeline(pipeline_name).source
+    pipeline = load_pipeline(pipeline_name)
+    settings = pipeline.source
     mysql = MysqlConnection.from_uri(from_environment(settings.connection))
     with Session(mysql) as session:
         files = source.binlog_files(session)
@@ -111,13 +114,20 @@ def _explained_source(pipeline_name: str, table: str) -> str | None:
         dump = DumpStream(
             Session(mysql), file=file.name, start=4, end=file.size_bytes, server_id=settings.server_id_range[-1]
         )
-        found = _explained(table, dump, Slice(0, file.name, 4, file.size_bytes))
+        piece = Slice(0, file.name, 4, file.size_bytes)
+        found = _explained(table, dump, piece, DebeziumFormat.of(pipeline, 0), pipeline.column_rules)
         if found is not None:
             return found
     return None
 
 
-def _explained(table: str, chunks: Iterable[bytes], piece: Slice) -> str | None:
+def _explained(
+    table: str,
+    chunks: Iterable[bytes],
+    piece: Slice,
+    format: DebeziumFormat,
+    columns: ColumnRules,
+) -> str | None:
     from changefeed.binlog.decoder import KernelDecoder
     from changefeed.binlog.explain import explain as program_of
     from changefeed.reader import Route
@@ -125,17 +135,18 @@ def _explained(table: str, chunks: Iterable[bytes], piece: Slice) -> str | None:
     decoder = KernelDecoder(
         lambda database, name: Route("-", 1) if f"{database}.{name}" == table else None,
         lambda _database, _table: None,
-        DebeziumFormat("explain", 0),
+        format,
         "",
+        columns=columns,
     )
 
     def until_found() -> Iterator[bytes]:
         for chunk in chunks:
             yield chunk
-            if table in decoder.bound:
+            if table in decoder.programs.bound:
                 return
 
     with suppress(BinlogFormatError):  # of an end that comes early, on purpose
         for _ in decoder.decode(until_found(), piece):
             pass
-    return program_of(decoder, table) if table in decoder.bound else None
+    return program_of(decoder.programs, table) if table in decoder.programs.bound else None

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from changefeed import __version__
 from changefeed.formats.template import Op, Slot, Template, ValueStyle
+from changefeed.pipeline import Pipeline
 from changefeed.schema import TableSchema
 
 
@@ -21,6 +22,13 @@ class DebeziumFormat:
     ts_ms: int
     style: ValueStyle = ValueStyle()
     tombstones: bool = True
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, ts_ms: int) -> DebeziumFormat:
+        """The format as ``pipeline`` sets it."""
+        values = pipeline.values
+        style = ValueStyle(values.decimal, values.temporal, values.binary, values.bigint_unsigned, values.documents)
+        return cls(pipeline.name, ts_ms, style, pipeline.tombstones)
 
     def key(self, table: TableSchema) -> Template | None:
         return (Slot.KEY,) if table.primary_key else None

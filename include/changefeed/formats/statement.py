@@ -50,8 +50,10 @@ def truncate(server_name: str, ts_ms: int, statement: Statement, database: str, 
     return orjson.dumps({**envelope, "op": "t", "ts_ms": ts_ms})
 
 
-def statement_record(server_name: str, ts_ms: int, statement: Statement, tables: list[tuple[str, str]]) -> bytes:
-    """The value of a statement record: op `q` with its SQL; no row image is known."""
+def statement_record(
+    server_name: str, ts_ms: int, statement: Statement, tables: list[tuple[str, str]], *, hide_sql: bool
+) -> bytes:
+    """The value of a statement record: op `q` with its SQL, or null for that; no row image is known."""
     return orjson.dumps(
         {
             "before": None,
@@ -60,7 +62,7 @@ def statement_record(server_name: str, ts_ms: int, statement: Statement, tables:
             "op": "q",
             "ts_ms": ts_ms,
             "database": statement.database,
-            "sql": statement.sql,
+            "sql": None if hide_sql else statement.sql,
             "tables": [f"{database}.{table}" for database, table in tables],
         }
     )

@@ -53,7 +53,7 @@ class IngestJob:
         return Route(topic, limits.partitions if limits else self.pipeline.topics.partitions)
 
     def format(self) -> Format:
-        return DebeziumFormat(self.pipeline.name, self.window.frozen_at_ms, tombstones=self.pipeline.tombstones)
+        return DebeziumFormat.of(self.pipeline, self.window.frozen_at_ms)
 
     def server_id(self, slice_number: int) -> int:
         """A server_id of the pipeline's range: two readers of one id would cut each other off.

@@ -35,11 +35,17 @@ class KernelReader:
 
     def __init__(self, job: IngestJob) -> None:
         self._job = job
-        self._decoder = KernelDecoder(job.route, lambda _database, _table: None, job.format(), job.window.server_uuid)
+        self._decoder = KernelDecoder(
+            job.route,
+            lambda _database, _table: None,
+            job.format(),
+            job.window.server_uuid,
+            columns=job.pipeline.column_rules,
+        )
 
     def read(self, piece: Slice) -> Iterator[Block | SliceReport]:
         follower = StatementFollower(self._job, piece)
-        self._decoder.schema_lookup = follower.lookup
+        self._decoder.programs.schema_lookup = follower.lookup
         self._decoder.on_statement = follower.take
         number = 0
         for item in self._decoder.decode(dump_of(self._job, piece), piece):

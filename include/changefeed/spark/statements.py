@@ -92,7 +92,11 @@ class StatementFollower:
             case "publish":
                 captured = self._captured(read.tables)
                 value = records.statement_record(
-                    *self._envelope, statement, [(name.database, name.table) for name in read.tables]
+                    *self._envelope,
+                    statement,
+                    [(name.database, name.table) for name in read.tables],
+                    # A statement's text has the values that column rules hide.
+                    hide_sql=bool(self._job.pipeline.column_rules.rules),
                 )
                 for name in captured:
                     self._to_table(statement, name, value)

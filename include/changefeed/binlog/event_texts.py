@@ -1,0 +1,74 @@
+"""Texts that the kernel puts around rows: the file's name, the transaction's GTID and xid, the statement."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from changefeed.binlog import layout
+from changefeed.binlog.framing import DamagedEvent
+from changefeed.binlog.gtids import TAGGED, Gtid
+from changefeed.binlog.memory import Bytes, Words
+from changefeed.binlog.program_memory import escaped
+
+
+class EventTexts:
+    """One slice's texts; their sizes stand in the kernel's ``state``."""
+
+    def __init__(self, state: Words) -> None:
+        self.bytes: Bytes = np.zeros(layout.TEXT_BYTES, np.uint8)
+        self.query: Bytes = np.zeros(4096, np.uint8)
+        self.tagged: list[str] = []
+        """Prefixes of tagged GTIDs: the kernel knows each by its number here."""
+        self._state = state
+
+    def set_file(self, server_uuid: str, file: str) -> None:
+        """Raises DamagedEvent for a name that is too long."""
+        names = f"{server_uuid}/{file}:".encode()
+        size = len(file.encode())
+        if len(names) > layout.GTID_TEXT - layout.NAMES:
+            raise DamagedEvent("the file's name is longer than changefeed can carry in event ids")
+        self._put(layout.NAMES, names)
+        self._state[layout.NAMES_SIZE] = len(names)
+        self._state[layout.FILE_AT] = layout.NAMES + len(names) - 1 - size
+        self._state[layout.FILE_SIZE] = size
+
+    @property
+    def gtid(self) -> str:
+        """The GTID at hand, '' for none."""
+        end = layout.GTID_TEXT + int(self._state[layout.GTID_SIZE])
+        return self.bytes[layout.GTID_TEXT : end].tobytes().decode()
+
+    def set_gtid(self, gtid: Gtid) -> None:
+        state = self._state
+        text = gtid.text.encode()
+        self._put(layout.GTID_TEXT, text)
+        state[layout.GTID_SIZE] = len(text)
+        state[layout.GTID_KIND] = gtid.kind
+        state[layout.GTID_A] = gtid.a
+        state[layout.GTID_B] = gtid.b
+        state[layout.GTID_NUMBER] = gtid.number
+        if gtid.kind == TAGGED:
+            if not self.tagged or self.tagged[-1] != gtid.prefix:
+                self.tagged.append(gtid.prefix)
+            state[layout.GTID_A] = len(self.tagged) - 1
+            state[layout.GTID_B] = 0
+
+    def set_query(self, text: bytes) -> None:
+        """The statement that the next rows are of."""
+        quoted = f'"{escaped(text.decode("utf-8", "replace"))}"'.encode()
+        if len(quoted) > len(self.query):
+            self.query = np.empty(2 * len(quoted), np.uint8)
+        self.query[: len(quoted)] = np.frombuffer(quoted, np.uint8)
+        self._state[layout.QUERY_SIZE] = len(quoted)
+
+    def set_xid(self, sql: str) -> None:
+        """The xid of an XA START statement; raises DamagedEvent for one that is too long."""
+        words = sql.split(None, 2)
+        quoted = f'"{escaped(words[2] if len(words) == 3 else "")}"'.encode()
+        if len(quoted) > layout.ID_TEXT - layout.XID_TEXT:
+            raise DamagedEvent(f"an XA transaction's xid has {len(quoted)} characters")
+        self._put(layout.XID_TEXT, quoted)
+        self._state[layout.XID_SIZE] = len(quoted)
+
+    def _put(self, at: int, text: bytes) -> None:
+        self.bytes[at : at + len(text)] = np.frombuffer(text, np.uint8)

@@ -1,0 +1,29 @@
+"""Where the kernel writes finished messages: their bytes, and for each its place, its group and its ends."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from changefeed.binlog.memory import Bytes, Ends, Words
+
+_BYTES = 4 << 20
+_MAX_BYTES = (1 << 32) - 1
+_MESSAGES = 16384
+
+
+class Output:
+    """Buffers that a decoder keeps from slice to slice."""
+
+    def __init__(self) -> None:
+        self.data: Bytes = np.empty(_BYTES, np.uint8)
+        self.positions: Words = np.empty(_MESSAGES, np.int64)
+        self.sequences: Words = np.empty(_MESSAGES, np.int64)
+        self.groups: Words = np.empty(_MESSAGES, np.int64)
+        self.ends: Ends = np.empty(4 * _MESSAGES, np.uint32)
+        self.nulls: Bytes = np.empty(_MESSAGES, np.uint8)
+
+    def grow(self) -> None:
+        """Make room for longer rows; what is in it is lost. Raises OverflowError at the size that ends can tell."""
+        if len(self.data) >= _MAX_BYTES:
+            raise OverflowError(f"a row's messages take more than {_MAX_BYTES} bytes")
+        self.data = np.empty(min(2 * len(self.data), _MAX_BYTES), np.uint8)

@@ -1,0 +1,397 @@
+"""One slice on its way through the kernel: raw events in, finished blocks and the slice's accounts out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+
+from changefeed.binlog import layout, payload, rewrite
+from changefeed.binlog.accounts import Accounts
+from changefeed.binlog.compiled import python_of
+from changefeed.binlog.event_texts import EventTexts
+from changefeed.binlog.faults import NO_TABLE_MAP, TEXTS
+from changefeed.binlog.framing import (
+    ARTIFICIAL_FLAG,
+    CHECKSUM_SIZE,
+    HEADER_SIZE,
+    IGNORABLE_FLAG,
+    NO_CHANGE,
+    DamagedEvent,
+    EventType,
+    FormatDescription,
+    name_of,
+)
+from changefeed.binlog.groups import Arena, Grouper
+from changefeed.binlog.gtids import Gtid, read_tagged
+from changefeed.binlog.input import Input
+from changefeed.binlog.kernel import advance as kernel_advance
+from changefeed.binlog.kernel import walk
+from changefeed.binlog.output import Output
+from changefeed.binlog.programs import Programs
+from changefeed.binlog.statements import Query, StatementKind
+from changefeed.binlog.table_index import TableIndex
+from changefeed.binlog.table_map import TableMap
+from changefeed.binlog.transactions import end_transaction as kernel_end_transaction
+from changefeed.block import Block
+from changefeed.coordinates import FIRST_POSITION
+from changefeed.errors import BinlogFormatError, ChangefeedError, SchemaError
+from changefeed.reader import SliceReport, Statement
+from changefeed.window import Slice
+
+_MAY_BE_INSIDE = frozenset(
+    {EventType.QUERY, EventType.ROWS_QUERY, EventType.PARTIAL_UPDATE_ROWS, EventType.XA_PREPARE, *rewrite.TYPES}
+    | (NO_CHANGE - {EventType.ROTATE})
+)
+
+advance = python_of(kernel_advance)
+end_transaction = python_of(kernel_end_transaction)
+
+
+class SliceDecoder:
+    """One slice on its way through the kernel."""
+
+    def __init__(
+        self,
+        piece: Slice,
+        programs: Programs,
+        output: Output,
+        arena: Arena,
+        server_uuid: str,
+        *,
+        block_bytes: int,
+        on_statement: Callable[[Statement], None] | None,
+    ) -> None:
+        self.piece = piece
+        self.description: FormatDescription | None = None
+        self._programs, self._output, self._on_statement = programs, output, on_statement
+        self._grouper = Grouper(programs.topics, arena, piece.file, piece.number, block_bytes)
+        self._scratch = np.zeros(layout.SCRATCH_WORDS, np.int64)
+        self._bytes_scratch = np.zeros(2048, np.uint8)
+        self.state = np.zeros(layout.STATE_WORDS, np.int64)
+        self.state[layout.POSITION] = self.state[layout.COMMITTED] = piece.start
+        self.state[layout.LEFT] = piece.size_bytes
+        self.state[layout.GENERATION] = 1
+        self._index = TableIndex(self.state)
+        self._texts = EventTexts(self.state)
+        self._accounts = Accounts(self.state)
+        try:
+            self._texts.set_file(server_uuid, piece.file)
+        except DamagedEvent as damage:
+            raise self.error(str(damage)) from damage
+        if piece.gtid:
+            self._texts.set_gtid(Gtid.parse(piece.gtid))
+            self.state[layout.IN_TRANSACTION] = 1
+
+    def decode(self, chunks: Iterable[bytes | bytearray | memoryview]) -> Iterator[Block | SliceReport]:
+        source = Input()
+        for chunk in chunks:
+            view = memoryview(chunk).cast("B")
+            while len(view):
+                view = view[source.append(view) :]
+                if self.description is None and not self._preamble(source):
+                    continue
+                yield from self.run(source)
+        if self.state[layout.LEFT] != 0:
+            raise self.error(f"the binlog ends {self.state[layout.LEFT]} bytes before the end of what was to be read")
+        if source.filled > source.at:
+            raise self.error(f"{source.filled - source.at} bytes follow the end of what was to be read")
+        yield from self._flush()
+        yield from self._grouper.finish()
+        yield self._report()
+
+    def run(self, source: Input) -> Iterator[Block]:
+        """Run the kernel over the events in ``source`` until it holds no whole one."""
+        state, memory, output = self.state, self._programs.memory, self._output
+        while True:
+            state[layout.AT] = source.at
+            state[layout.FILLED] = source.filled
+            code = walk(
+                source.data,
+                state,
+                memory.words,
+                memory.bytes,
+                self._index.words,
+                self._texts.bytes,
+                self._texts.query,
+                self._scratch,
+                self._bytes_scratch,
+                self._accounts.rows,
+                self._accounts.runs,
+                output.data,
+                output.positions,
+                output.sequences,
+                output.groups,
+                output.ends,
+                output.nulls,
+            )
+            source.at = int(state[layout.AT])
+            if code == layout.MORE:
+                return
+            if code == layout.ROOM:
+                yield from self._make_room()
+            elif code == layout.DRAIN:
+                self._drain()
+            elif code < 0:
+                raise self.error(self._fault_text(code), source)
+            else:
+                try:
+                    if code == layout.TABLE_WANTED:
+                        self._add_table(source)
+                    else:
+                        yield from self._handle(source, code)
+                except DamagedEvent as damage:
+                    raise self.error(str(damage), source) from damage
+
+    def run_inside(self, parts: Iterable[bytes], inner: int) -> Iterator[Block]:
+        """Run events that stand in place of the one at hand: those of a compressed transaction, or a rewritten one.
+
+        They share its position, and go on with its row numbers. ``inner`` is 1 for the former, 2 for the latter.
+        """
+        state = self.state
+        kept = [int(state[word]) for word in (layout.AT, layout.FILLED, layout.LEFT, layout.INNER, layout.CHECKSUMS)]
+        if kept[3] == 0:
+            state[layout.ROW] = 0
+        state[layout.INNER] = inner
+        state[layout.CHECKSUMS] = 0
+        state[layout.LEFT] = 1 << 62
+        state[layout.ROW_AT] = 0
+        source = Input(1 << 18)
+        for part in parts:
+            view = memoryview(part)
+            while len(view):
+                view = view[source.append(view) :]
+                yield from self.run(source)
+        if source.filled > source.at:
+            raise DamagedEvent(f"{source.filled - source.at} bytes of a broken event end a compressed one")
+        for word, value in zip(
+            (layout.AT, layout.FILLED, layout.LEFT, layout.INNER, layout.CHECKSUMS), kept, strict=True
+        ):
+            state[word] = value
+
+    def error(self, text: str, source: Input | None = None) -> ChangefeedError:
+        """A BinlogFormatError with the coordinates of the event at hand."""
+        where = f"binlog {self.piece.file}:{self.state[layout.POSITION]}"
+        if source is not None and source.filled - source.at >= HEADER_SIZE:
+            where += f", {name_of(int(source.data[source.at + 4]))}"
+        return BinlogFormatError(f"{where}: {text}")
+
+    def _fault_text(self, code: int) -> str:
+        text = TEXTS.get(code, f"fault {code}")
+        if code == NO_TABLE_MAP:
+            text += f" (table id {self.state[layout.NO_TABLE]})"
+        if self.state[layout.INNER]:
+            text += " (inside a compressed event)"
+        return text
+
+    @property
+    def committed(self) -> int:
+        """Position of the last commit boundary that was reached: what is before it are whole transactions."""
+        return int(self.state[layout.COMMITTED])
+
+    # --- the beginning
+
+    def _preamble(self, source: Input) -> bool:
+        """Read up to the FORMAT_DESCRIPTION; False while it is not all there."""
+        while source.filled - source.at >= HEADER_SIZE:
+            _, kind, _, size, _, flags = source.header()
+            if kind not in (EventType.ROTATE, EventType.FORMAT_DESCRIPTION) or not HEADER_SIZE <= size <= 4096:
+                raise self.error(
+                    f"found {name_of(kind)} of {size} bytes where FORMAT_DESCRIPTION should begin: this is no binlog"
+                )
+            if source.filled - source.at < size:
+                return False
+            if kind == EventType.ROTATE:
+                if not flags & ARTIFICIAL_FLAG:
+                    raise self.error("found ROTATE where FORMAT_DESCRIPTION should begin")
+                source.at += size
+                continue
+            counted = self.piece.start == FIRST_POSITION
+            try:
+                self._describe(source.event(size))
+            except DamagedEvent as damage:
+                raise self.error(str(damage), source) from damage
+            if not counted:
+                source.at += size
+            return True
+        return False
+
+    def _describe(self, event: bytes) -> None:
+        self.description = FormatDescription.parse(event[HEADER_SIZE:])
+        self.state[layout.CHECKSUMS] = int(self.description.checksum)
+
+    # --- room, and the end
+
+    def _flush(self) -> Iterator[Block]:
+        state, output = self.state, self._output
+        count = int(state[layout.MESSAGES])
+        state[layout.MESSAGES] = 0
+        state[layout.OUT] = 0
+        yield from self._grouper.add(
+            count, output.data, output.positions, output.sequences, output.groups, output.ends, output.nulls
+        )
+
+    def _make_room(self) -> Iterator[Block]:
+        if self.state[layout.MESSAGES]:
+            yield from self._flush()
+            return
+        try:
+            self._output.grow()
+        except OverflowError as error:
+            raise self.error(str(error)) from error
+
+    def _drain(self) -> None:
+        self._accounts.drain(self._texts.tagged)
+
+    def _report(self) -> SliceReport:
+        self._drain()
+        return self._accounts.report(self.piece.number, self._programs.counters)
+
+    # --- table maps
+
+    def _add_table(self, source: Input) -> None:
+        programs = self._programs
+        size, body = self._event(source)
+        table_map, key = TableMap.parse(body), body[6:]
+        try:
+            table = programs.of(table_map, key, is_mariadb=self._is_mariadb())
+        except SchemaError as error:
+            raise SchemaError(f"binlog {self.piece.file}:{self.state[layout.POSITION]}: {error}") from error
+        self._accounts.make_room(len(programs.counters))
+        self._index.put(table_map.table_id, table, programs.memory.place_bytes(key), len(key))
+        self._pass(source, size)
+
+    def _is_mariadb(self) -> bool:
+        return self.description is not None and self.description.is_mariadb
+
+    # --- events that Python handles
+
+    def _event(self, source: Input) -> tuple[int, bytes]:
+        """Size of the event at hand, and its bytes between header and checksum."""
+        size = source.header()[3]
+        end = source.at + size - CHECKSUM_SIZE * int(self.state[layout.CHECKSUMS])
+        return size, source.data[source.at + HEADER_SIZE : end].tobytes()
+
+    def _pass(self, source: Input, size: int) -> None:
+        """Pass over the event at hand, and count it."""
+        advance(self.state, size)
+        source.at += size
+
+    def _handle(self, source: Input, code: int) -> Iterator[Block]:
+        _, kind, _, size, _, flags = source.header()
+        if self.state[layout.INNER] and kind not in _MAY_BE_INSIDE and code != layout.REWRITE:
+            raise DamagedEvent(f"{name_of(kind)} stands inside a compressed transaction")
+        match kind:
+            case EventType.QUERY | EventType.EXECUTE_LOAD_QUERY | EventType.MARIADB_QUERY_COMPRESSED:
+                yield from self._statement(source, kind)
+            case EventType.TRANSACTION_PAYLOAD:
+                yield from self.run_inside(payload.parts(self._event(source)[1]), 1)
+            case EventType.GTID_TAGGED:
+                self._open_transaction()
+                gtid = read_tagged(self._event(source)[1])
+                if gtid is not None:
+                    self._texts.set_gtid(gtid)
+            case EventType.XA_PREPARE:
+                end_transaction(self.state, self._accounts.runs)
+            case EventType.ROWS_QUERY:
+                self._texts.set_query(self._event(source)[1][1:])
+            case EventType.MARIADB_ANNOTATE_ROWS:
+                self._texts.set_query(self._event(source)[1])
+            case EventType.FORMAT_DESCRIPTION:
+                self._describe(source.event(size))
+            case EventType.INCIDENT:
+                raise DamagedEvent(self._incident(self._event(source)[1]))
+            case EventType.MARIADB_START_ENCRYPTION:
+                raise DamagedEvent(
+                    "the file is encrypted (encrypt_binlog): it can be read from the server, not from disk"
+                )
+            case _ if kind in rewrite.TYPES or code == layout.REWRITE:
+                yield from self._rewritten(source, kind)
+            case _ if kind in NO_CHANGE or flags & IGNORABLE_FLAG:
+                pass
+            case EventType.GTID | EventType.ANONYMOUS_GTID | EventType.MARIADB_GTID:
+                raise DamagedEvent("a transaction begins inside another one")
+            case _:
+                raise DamagedEvent("changefeed does not know how to read this type of event")
+        self._pass(source, size)
+
+    def _rewritten(self, source: Input, kind: int) -> Iterator[Block]:
+        """Run the plain event that stands for the rows event at hand."""
+        size, body = self._event(source)
+        event = source.event(size)
+        if kind in rewrite.COMPRESSED_TYPES:
+            yield from self.run_inside([rewrite.inflated(event, body, kind)], max(1, int(self.state[layout.INNER])))
+            return
+        table = self._index.table(rewrite.table_id_of(body))
+        if table is None:
+            raise DamagedEvent(TEXTS[NO_TABLE_MAP])
+        images = rewrite.Images(self._programs.memory.words, table, self._programs.types[table])
+        partial = kind == EventType.PARTIAL_UPDATE_ROWS
+        plain = images.whole(event, body) if partial else images.unpacked(event, body, kind)
+        yield from self.run_inside([plain], 2)
+
+    def _statement(self, source: Input, kind: int) -> Iterator[Block]:
+        _, body = self._event(source)
+        state = self.state
+        query = Query.parse(
+            body,
+            compressed=kind == EventType.MARIADB_QUERY_COMPRESSED,
+            load=kind == EventType.EXECUTE_LOAD_QUERY,
+        )
+        what = query.kind
+        inside = state[layout.IN_TRANSACTION] == 1
+        if what is StatementKind.BEGIN:
+            if inside and not self._is_mariadb():
+                raise DamagedEvent("a transaction begins inside another one")
+            state[layout.IN_TRANSACTION] = 1
+        elif what is StatementKind.XA_START:
+            state[layout.IN_TRANSACTION] = 1
+            self._texts.set_xid(query.sql)
+        elif what is StatementKind.COMMIT:
+            end_transaction(state, self._accounts.runs)
+        elif what not in (StatementKind.SAVEPOINT, StatementKind.XA_END):
+            if self._on_statement is not None:  # which may put something of its own behind the rows before it
+                yield from self._flush()
+                yield from self._grouper.finish()
+            self._report_statement(source, query)
+            if not inside or what is StatementKind.ROLLBACK:
+                end_transaction(state, self._accounts.runs)
+
+    def _report_statement(self, source: Input, query: Query) -> None:
+        state = self.state
+        seconds, _, server_id, size, _, flags = source.header()
+        self._accounts.see(seconds)
+        statement = Statement(
+            self.piece.file,
+            int(state[layout.POSITION]),
+            seconds,
+            self._texts.gtid,
+            query.database,
+            query.sql,
+            query.variables.hex(),
+            server_id,
+            size,
+            flags,
+        )
+        self._accounts.statements.append(statement)
+        self._programs.forget()
+        self._index.clear()
+        if self._on_statement is not None:
+            self._on_statement(statement)
+
+    def _open_transaction(self) -> None:
+        state = self.state
+        if state[layout.IN_TRANSACTION] == 1:
+            raise DamagedEvent("a transaction begins inside another one")
+        state[layout.IN_TRANSACTION] = 2
+        state[layout.GTID_KIND] = 0
+        state[layout.GTID_SIZE] = 0
+
+    @staticmethod
+    def _incident(body: bytes) -> str:
+        number = int.from_bytes(body[:2], "little")
+        text = body[3 : 3 + body[2]].decode("utf-8", "replace") if len(body) > 2 else ""
+        return (
+            f"the server reports incident {number} ({text}): changes may be missing from its binlog. Take a snapshot "
+            "of the tables, then seek behind this event"
+        )
