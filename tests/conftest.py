@@ -102,6 +102,11 @@ def database(mysql_server: MysqlServer, unique_name: str) -> Iterator[str]:
     mysql_server.execute(f"DROP DATABASE IF EXISTS `{unique_name}`")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of Airflow come last: its processes take a third of a core from whatever runs beside them."""
+    items.sort(key=lambda item: "airflow_site" in getattr(item, "fixturenames", ()))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item,

@@ -35,6 +35,8 @@ class Window:
     start_gtids: str
     head_gtids: str
     frozen_at_ms: int
+    plan_seconds: float = 0.0
+    """What freezing it took; of a run's several windows, in the first."""
     failover: Failover | None = None
     """Set when ``start`` was found by GTID set, on another server than the checkpoint's."""
 
@@ -53,6 +55,7 @@ class Window:
             "start_gtids": self.start_gtids,
             "head_gtids": self.head_gtids,
             "frozen_at_ms": self.frozen_at_ms,
+            "plan_seconds": self.plan_seconds,
         }
         return values | ({"failover": self.failover.to_json()} if self.failover else {})
 
@@ -67,6 +70,7 @@ class Window:
             start_gtids=str(values["start_gtids"]),
             head_gtids=str(values["head_gtids"]),
             frozen_at_ms=int(values["frozen_at_ms"]),
+            plan_seconds=float(values["plan_seconds"]),
             failover=Failover(**values["failover"]) if values.get("failover") else None,
         )
 

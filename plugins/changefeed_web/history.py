@@ -1,4 +1,4 @@
-"""REST: windows, seeks, commit log and backfills of a pipeline."""
+"""REST: windows, seeks, commit log, schemas and backfills of a pipeline."""
 
 from typing import Annotated, Any
 
@@ -41,6 +41,16 @@ def commit_log(name: str, user: GetUserDep) -> dict[str, Any]:
             for (topic, partition), progress in sorted(found.items())
         ]
     }
+
+
+@router.get("/pipelines/{name}/schema")
+def schema(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any]:
+    """The captured tables as the schema history has them, and the last definitions that changed them, latest first.
+
+    ``until`` is the place in the binlog up to which it is known; null before the first window.
+    """
+    must(user, "GET", name)
+    return position.schemas(pipeline_of(name), limit)
 
 
 @router.get("/pipelines/{name}/backfills")

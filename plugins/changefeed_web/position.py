@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from changefeed.airflow.connections import server_lookup
@@ -84,6 +85,39 @@ def commit_log(pipeline: Pipeline) -> Any:
     from changefeed.stages.windows import commit_log_state
 
     return _once("commit log", pipeline.name, lambda: commit_log_state(pipeline, server_lookup))
+
+
+def schemas(pipeline: Pipeline, limit: int) -> dict[str, Any]:
+    """The schema history for people: tables with their columns, and the last changes; raises ChangefeedError."""
+    from changefeed.connection import kafka_parts
+    from changefeed.ddl.table import Table
+    from changefeed.kafka.connection import KafkaConnection
+    from changefeed.stages.schema_history import load_history
+
+    def read() -> Any:
+        return load_history(pipeline, KafkaConnection(*kafka_parts(server_lookup(pipeline.kafka.connection))))
+
+    history = _once("schema history", pipeline.name, read)
+    if history is None:
+        return {"until": None, "tables": [], "changes": []}
+    tables = []
+    for name, entry in sorted(history.timeline.latest.tables.items()):
+        if not pipeline.tables.matches(*name):
+            continue
+        known = {"database": name.database, "table": name.table}
+        if isinstance(entry, Table):
+            columns = entry.schema.columns
+            known["primary_key"] = [columns[place].name for place in entry.schema.primary_key]
+            known["columns"] = [asdict(column) for column in columns]
+        else:
+            known["problem"] = entry.problem
+        tables.append(known)
+    changes = [
+        {"coordinates": str(entry.coordinates), "database": entry.database, "sql": entry.sql}
+        for entry in reversed(history.timeline.entries)
+        if any(pipeline.tables.matches(*name) for name in entry.touched)
+    ]
+    return {"until": str(history.until), "tables": tables, "changes": changes[:limit]}
 
 
 def _once(what: str, name: str, read: Callable[[], Any]) -> Any:

@@ -214,7 +214,10 @@ def test_a_seek_shows_what_it_repeats_and_moves_the_checkpoint(page: Page) -> No
 
 VIEWS: dict[str, Callable[[Page], object]] = {
     "": lambda page: page.find("article[data-pipeline=page]", "Retention headroom\n30.0 days"),
-    "pipelines/page": lambda page: page.find("section[aria-label=Windows] svg"),
+    "pipelines/page": lambda page: (
+        page.find("section[aria-label=Windows] svg"),
+        page.find("section[aria-label=Schemas]", "name varchar utf8mb4_0900_ai_ci"),
+    ),
     "pipelines/page/yaml": lambda page: page.find("textarea"),
     "new": lambda page: page.find("textarea"),
     "pipelines/nosuch": lambda page: page.find("main", "Not found"),

@@ -53,7 +53,10 @@ def test_a_write_is_refused_without_a_token_and_without_the_permission(
     assert {one.name: one.read_text() for one in rest.pipelines.glob("*.yaml")} == before
 
 
-@pytest.mark.parametrize("path", ["/pipelines", "/pipelines/rest", "/pipelines/rest/windows", "/pipelines/rest/seeks"])
+@pytest.mark.parametrize(
+    "path",
+    ["/pipelines", "/pipelines/rest", "/pipelines/rest/windows", "/pipelines/rest/schema", "/pipelines/rest/seeks"],
+)
 def test_reading_needs_a_token_and_no_more(rest: Site, path: str) -> None:
     with rest.client(None) as nobody, rest.client("vera") as viewer:
         assert nobody.get(API + path).status_code == 401
@@ -192,6 +195,20 @@ def test_a_started_run_is_answered_with_where_to_see_it(rest: Site) -> None:
         assert run.status_code == 202, run.text
         shown = client.get(f"{API}/pipelines/rest/backfills").json()["backfills"]
         assert backfill.json()["run_id"] in [one["run_id"] for one in shown]
+
+
+def test_schemas_are_told_with_the_definitions_that_made_them(rest: Site) -> None:
+    rest.mysql.execute("ALTER TABLE rest.t ADD COLUMN note VARCHAR(20)")
+    assert rest.run("changefeed_ingest__rest")[""] == "success"
+    with rest.client("vera") as client:
+        found = client.get(f"{API}/pipelines/rest/schema").json()
+    (table,) = [one for one in found["tables"] if one["table"] == "t"]
+    assert table["primary_key"] == ["id"]
+    columns = rest.mysql.execute(
+        "SELECT column_name FROM information_schema.columns WHERE table_schema = 'rest' ORDER BY ordinal_position"
+    )
+    assert [column["name"] for column in table["columns"]] == [name for (name,) in columns]
+    assert found["changes"][0]["sql"] == "ALTER TABLE rest.t ADD COLUMN note VARCHAR(20)"
 
 
 def test_prometheus_reads_lag_and_headroom(rest: Site) -> None:

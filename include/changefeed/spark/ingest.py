@@ -73,6 +73,7 @@ def ingest(
     """
     identity = identity or pipeline.name
     began = time.monotonic()
+    waited = max(0.0, round(time.time() - window.frozen_at_ms / 1000, 3))  # for Airflow, Spark and windows before it
     mysql = MysqlConnection.from_uri(lookup(pipeline.source.connection))
     kafka = KafkaConnection(*kafka_parts(lookup(pipeline.kafka.connection)))
     with Session(mysql) as session:
@@ -115,7 +116,12 @@ def ingest(
         )
         prepared = time.monotonic()
         slices, outcome = _publish_window(spark, job, files, tasks, names_come_along=names_come_along)
-        seconds = {"prepare": round(prepared - began, 3), "ingest": round(time.monotonic() - prepared, 3)}
+        seconds = {
+            "plan": window.plan_seconds,
+            "start": waited,
+            "prepare": round(prepared - began, 3),
+            "ingest": round(time.monotonic() - prepared, 3),
+        }
         manifest = account(
             window, slices, outcome.reports, outcome.decoded, outcome.receipts, seconds, compare_gtids=archive is None
         )

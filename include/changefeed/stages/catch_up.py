@@ -64,6 +64,7 @@ def cut_windows(pipeline: Pipeline, plan: Plan, lookup: ConnectionLookup, bounds
             replace(
                 whole,
                 number=number,
+                plan_seconds=0.0 if before else whole.plan_seconds,
                 start=before.head if before else whole.start,
                 start_gtids=before.head_gtids if before else whole.start_gtids,
                 head=end.coordinates,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from changefeed import fault_point
 from changefeed.checkpoint import Checkpoint, CheckpointStore
@@ -18,11 +19,12 @@ from changefeed.stages.schema_history import copy_history
 
 
 def commit(pipeline: Pipeline, plan: Plan, lookup: ConnectionLookup, store: CheckpointStore) -> Manifest:
-    """Move the checkpoint to the window's head, and return the manifest that proves it may.
+    """Move the checkpoint to the window's head, and return the manifest that proves it may, with `commit`'s seconds.
 
     Raises AccountingError when the window is not sealed in the commit log, StaleCheckpointError when the checkpoint
     is not where `plan` found it. A second commit of the same window changes nothing.
     """
+    began = time.monotonic()
     manifest = sealed(pipeline, plan, lookup)
     committed = store.load(pipeline.name)
     if committed is not None and (committed.window, committed.coordinates) == (plan.window.number, plan.window.head):
@@ -30,7 +32,7 @@ def commit(pipeline: Pipeline, plan: Plan, lookup: ConnectionLookup, store: Chec
     store.advance(plan.expected, Checkpoint.after(plan.window, int(time.time() * 1000), manifest.gtids))
     fault_point.reached("after_checkpoint")
     copy_history(pipeline, KafkaConnection(*kafka_parts(lookup(pipeline.kafka.connection))), store)
-    return manifest
+    return replace(manifest, seconds={**manifest.seconds, "commit": round(time.monotonic() - began, 3)})
 
 
 def sealed(pipeline: Pipeline, plan: Plan, lookup: ConnectionLookup) -> Manifest:

@@ -53,6 +53,7 @@ def plan(
     not in its binlog; CheckpointError where the checkpoint was lost and the commit log knows one;
     StaleCheckpointError where another run moved the checkpoint meanwhile.
     """
+    began = time.monotonic()
     mysql = MysqlConnection.from_uri(lookup(pipeline.source.connection))
     with Session(mysql) as session:
         preflight(session)
@@ -87,6 +88,7 @@ def plan(
         start_gtids=start.gtids,
         head_gtids=head.gtids,
         frozen_at_ms=int(time.time() * 1000),
+        plan_seconds=round(time.monotonic() - began, 3),
         failover=failover,
     )
     fault_point.reached("after_plan")

@@ -12,7 +12,8 @@ export const MEASURES = {
 };
 
 export const rowsOf = (window) => Object.values(window.rows).reduce((all, ops) => all + sum(ops), 0);
-export const totalOf = (window) => sum(window.seconds);
+// Of the window's own work: how long it waited for Spark says nothing of its rate.
+export const totalOf = (window) => window.seconds.prepare + window.seconds.ingest;
 const sum = (values) => Object.values(values).reduce((all, one) => all + one, 0);
 
 export function chart(windows, measure) {

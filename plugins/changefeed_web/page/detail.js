@@ -14,6 +14,7 @@ export async function detail(main, alive, name) {
     head: el("div", { class: "stack" }, loading("the pipeline")),
     windows: el("section", { class: "card", "aria-label": "Windows" }),
     topics: el("section", { class: "card", "aria-label": "Topics" }),
+    schema: el("section", { class: "card", "aria-label": "Schemas" }),
     backfills: el("section", { class: "card", "aria-label": "Backfills" }),
     seeks: el("section", { class: "card", "aria-label": "Seeks" }),
   };
@@ -91,6 +92,18 @@ export async function detail(main, alive, name) {
       rows.length ? table("Topics", ["Table", "Topic", "~Given up to, by partition"], rows) : el("p", { class: "empty" }, "No table matches the patterns now."));
   };
 
+  const drawSchema = ({ until, tables, changes }) => {
+    const type = (column) => [column.data_type, column.unsigned ? "unsigned" : "", column.collation || ""].filter(Boolean).join(" ");
+    const described = tables.map((one) => [`${one.database}.${one.table}`,
+      one.problem ? el("span", { class: "soft" }, one.problem) : (one.primary_key.join(", ") || "none"),
+      (one.columns || []).map((column) => `${column.name} ${type(column)}`).join(", ")]);
+    parts.schema.replaceChildren(el("h2", {}, "Schemas"),
+      ...(tables.length ? [table("Schemas", ["Table", "Primary key", "~Columns"], described)]
+        : [el("p", { class: "empty" }, until ? "No table matches the patterns." : "Not learned yet: the first window does that.")]),
+      ...(changes.length ? [el("h3", {}, "Last definitions"), table("Definitions", ["At", "~Statement"],
+        changes.map((one) => [el("code", {}, one.coordinates), el("code", {}, one.sql)]))] : []));
+  };
+
   const drawBackfills = (backfills) => {
     parts.backfills.replaceChildren(el("h2", {}, "Backfills"), backfills.length
       ? table("Backfills", ["State", "Started", "~Range", "~Tables", "Topics"], backfills.map((one) => {
@@ -129,12 +142,13 @@ export async function detail(main, alive, name) {
     await Promise.all([
       quietly("windows", parts.windows, (found) => drawWindows(found.windows)),
       quietly("commit-log", parts.topics, (found) => drawTopics(pipeline, found.progress)),
+      quietly("schema", parts.schema, drawSchema),
       quietly("backfills", parts.backfills, (found) => drawBackfills(found.backfills)),
       quietly("seeks", parts.seeks, (found) => drawSeeks(found.seeks)),
     ]);
   };
 
-  for (const part of [parts.windows, parts.topics, parts.backfills, parts.seeks]) part.replaceChildren(el("div", { class: "loading" }, el("i"), el("i"), el("i")));
+  for (const part of [parts.windows, parts.topics, parts.schema, parts.backfills, parts.seeks]) part.replaceChildren(el("div", { class: "loading" }, el("i"), el("i"), el("i")));
   await refresh();
   while (alive()) {
     await new Promise((done) => setTimeout(done, EVERY_MS));
