@@ -41,6 +41,20 @@ def runs(dag_id: str, limit: int) -> list[dict[str, Any]]:
         return [{**_run(run), "conf": run.conf or {}} for run in found]
 
 
+def retries(dag_id: str) -> int | None:
+    """How often tasks of the last run were tried again; None before the first run."""
+    with create_session() as session:
+        run_id = session.scalar(
+            select(DagRun.run_id).where(DagRun.dag_id == dag_id).order_by(DagRun.run_after.desc()).limit(1)
+        )
+        if run_id is None:
+            return None
+        tries = session.scalars(
+            select(TaskInstance.try_number).where(TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id)
+        )
+        return sum(max(0, number - 1) for number in tries)
+
+
 def last_error(dag_id: str, run_id: str) -> dict[str, Any] | None:
     """The failed task of a run and the errors in its log, in full; None where no task failed."""
     with create_session() as session:

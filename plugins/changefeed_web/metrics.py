@@ -12,7 +12,7 @@ from changefeed.pipeline import Pipeline
 from changefeed.pipeline_file import load_pipelines
 from changefeed_web import position
 from changefeed_web.access import GetUserDep, may
-from changefeed_web.dag_state import dag_state
+from changefeed_web.dag_state import dag_state, retries
 
 router = APIRouter(tags=["metrics"])
 
@@ -21,6 +21,7 @@ Sample = tuple[str, dict[str, str], float]
 HELP = {
     "changefeed_up": ("gauge", "1 when checkpoint and source could be read and fit together"),
     "changefeed_paused": ("gauge", "1 when the pipeline's DAG is paused"),
+    "changefeed_last_run_retries": ("gauge", "How often tasks of the last run were tried again"),
     "changefeed_lag_bytes": ("gauge", "Bytes of binlog between checkpoint and head"),
     "changefeed_lag_seconds": ("gauge", "Age of the oldest change that is not published"),
     "changefeed_retention_headroom_seconds": ("gauge", "Time until the server purges the checkpoint's binlog file"),
@@ -60,6 +61,9 @@ def _samples(pipeline: Pipeline) -> Iterable[Sample]:
     found = position.position(pipeline)
     yield "changefeed_up", of, 0 if found.get("error") else 1
     yield "changefeed_paused", of, 1 if dag_state(ingest_dag_id(pipeline.name))["paused"] else 0
+    tried_again = retries(ingest_dag_id(pipeline.name))
+    if tried_again is not None:
+        yield "changefeed_last_run_retries", of, tried_again
     for key in ("lag_bytes", "lag_seconds", "retention_headroom_seconds"):
         if found.get(key) is not None:
             yield f"changefeed_{key}", of, float(found[key])

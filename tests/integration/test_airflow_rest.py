@@ -198,6 +198,9 @@ def test_a_started_run_is_answered_with_where_to_see_it(rest: Site) -> None:
 
 
 def test_schemas_are_told_with_the_definitions_that_made_them(rest: Site) -> None:
+    with rest.client("ulf") as client:
+        client.post(f"{API}/pipelines/rest/resume")
+    rest.run("changefeed_ingest__rest")
     rest.mysql.execute("ALTER TABLE rest.t ADD COLUMN note VARCHAR(20)")
     assert rest.run("changefeed_ingest__rest")[""] == "success"
     with rest.client("vera") as client:
@@ -216,6 +219,7 @@ def test_prometheus_reads_lag_and_headroom(rest: Site) -> None:
         text = client.get("/changefeed/metrics").text
     assert "# TYPE changefeed_up gauge" in text
     assert 'changefeed_up{pipeline="rest"} 1' in text
+    assert 'changefeed_last_run_retries{pipeline="rest"} 0' in text
 
 
 def test_the_api_describes_itself(rest: Site) -> None:
