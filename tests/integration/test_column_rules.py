@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -195,6 +198,29 @@ def test_a_row_program_shows_what_is_left_out_and_masked(
     assert told["born"].endswith("masked: always null")
     assert "mask" not in told["shown"]
     assert "pepper" not in explain(decoder.programs, f"{database}.people")
+
+
+def test_the_command_explains_a_table_with_its_pipelines_rules_and_values(
+    mysql_server: MysqlServer, database: str, server_id: int, tmp_path: Path
+) -> None:
+    with mysql_server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute(f"USE {database}")
+        cursor.execute(TABLE)
+        cursor.execute("INSERT INTO people (id) VALUES (1)")
+        connection.commit()
+    source = f"source: {{connection: s, server_ids: {server_id}-{server_id + 8}}}\n"
+    text = HEAD.replace("source: {connection: s}\n", source) + MASKS + "values: {decimal: double, binary: hex}\n"
+    (tmp_path / "shop.yaml").write_text(text)
+    command = [sys.executable, "-m", "changefeed.command.main", "explain", f"{database}.people", "--pipeline", "shop"]
+    environment = {"AIRFLOW_CONN_S": mysql_server.url, "CHANGEFEED_PIPELINES": str(tmp_path)}
+    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    told = {line.split("'")[1]: line for line in done.stdout.splitlines() if "->" in line}
+    assert told["secret"].endswith("left out")
+    assert told["email"].endswith("masked: its salted SHA-256")
+    assert "decimal_number" in told["amount"]
+    assert "hex" in told["token_a"]
+    assert "pepper" not in done.stdout + done.stderr
 
 
 def test_check_tells_what_rules_cover_before_a_run(

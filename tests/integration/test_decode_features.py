@@ -312,3 +312,21 @@ def test_mariadb_compressed_events_and_gtids(mariadb_server: MariadbServer, uniq
     server_id = mariadb_server.execute("SELECT @@server_id")[0][0]
     assert found.report.gtids.startswith(f"0-{server_id}-")
     assert all(m.gtid.startswith(b"0-") for _, _, m in found.messages)
+
+
+def test_rows_of_many_tables_are_counted_in_each_slice_of_a_decoder(mysql_server: MysqlServer, database: str) -> None:
+    """A table that an earlier slice had is known in the next, whose counts need room for it all the same."""
+    tables = [f"t{number}" for number in range(80)]
+
+    def work(cursor: Any) -> None:
+        for table in tables:
+            cursor.execute(f"CREATE TABLE {table} (id INT PRIMARY KEY)")
+            cursor.execute(f"INSERT INTO {table} VALUES (1), (2)")
+
+    first = decoded(mysql_server, database, work)
+    data = (mysql_server.data / first.name).read_bytes()
+    decoder = KernelDecoder(lambda db, table: Route(f"{db}.{table}", 3), none, DebeziumFormat("test", 0), UUID)
+    for number in range(2):
+        piece = Slice(number, first.name, FIRST_POSITION, len(data))
+        (report,) = (one for one in decoder.decode([data[FIRST_POSITION:]], piece) if isinstance(one, SliceReport))
+        assert report.rows == {f"{database}.{table}": {"c": 2} for table in tables}

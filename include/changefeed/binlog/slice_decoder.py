@@ -252,11 +252,11 @@ class SliceDecoder:
     def _add_table(self, source: Input) -> None:
         programs = self._programs
         size, body = self._event(source)
-        table_map, key = TableMap.parse(body), body[6:]
+        table_map, key = TableMap.parse(body, self._is_mariadb()), body[6:]
         try:
             table = programs.of(table_map, key, is_mariadb=self._is_mariadb())
         except SchemaError as error:
-            raise SchemaError(f"binlog {self.piece.file}:{self.state[layout.POSITION]}: {error}") from error
+            raise type(error)(f"binlog {self.piece.file}:{self.state[layout.POSITION]}: {error}") from error
         self._accounts.make_room(len(programs.counters))
         self._index.put(table_map.table_id, table, programs.memory.place_bytes(key), len(key))
         self._pass(source, size)
