@@ -67,6 +67,15 @@ def mariadb_server(session_folder: Path) -> Iterator[MariadbServer]:
 
 
 @pytest.fixture(scope="session")
+def stock_mariadb_server(session_folder: Path) -> Iterator[MariadbServer]:
+    """MariaDB 11.4 with binlog_row_metadata=NO_LOG, its default."""
+    server = MariadbServer(session_folder / "stock-mariadb", owner=ProcessId.own())
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
 def kafka_broker(session_folder: Path) -> Iterator[KafkaBroker]:
     """A Kafka broker that creates no topic by itself."""
     broker = KafkaBroker(session_folder / "kafka", owner=ProcessId.own())

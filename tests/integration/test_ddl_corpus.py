@@ -11,8 +11,9 @@ from pathlib import Path
 import pymysql
 from integration.ddl_follower import Follower, learned
 
+from changefeed.binlog.row_shape import fit
 from changefeed.binlog.table_map import TableMap
-from changefeed.ddl import Kind, RowColumn, Schemas, TableName, fit, read_statement
+from changefeed.ddl import Kind, Schemas, TableName, read_statement
 from changefeed.errors import SchemaError
 from devstack.mariadb import MariadbServer
 from devstack.mysql import MysqlServer
@@ -124,13 +125,12 @@ class Run:
         if logged.database not in self._schemas.databases:
             return
         self._outcome.table_maps += 1
-        columns = [RowColumn(column.type, column.meta, column.unsigned) for column in logged.columns]
         schema = self._schemas.lookup(logged.database, logged.table)
         if schema is None:
             self.wrong(f"a row of {logged.table}, which is not known, after {sql!r}")
             return
         try:
-            fitted = fit(schema, columns, is_mariadb=self._follower.server.is_mariadb)
+            fitted = fit(schema, logged.columns, is_mariadb=self._follower.server.is_mariadb)
         except SchemaError as error:
             self.wrong(f"after {sql!r}\n    {error}")
             return

@@ -12,8 +12,9 @@ from itertools import pairwise
 import pymysql
 from integration.ddl_follower import Follower, learned
 
+from changefeed.binlog.row_shape import fit
 from changefeed.binlog.table_map import TableMap
-from changefeed.ddl import RowColumn, Schemas, SchemaTimeline, fit, read_statement
+from changefeed.ddl import Schemas, SchemaTimeline, read_statement
 from devstack.mariadb import MariadbServer
 from devstack.mysql import MysqlServer
 from devstack.sql_server import SqlServer
@@ -156,10 +157,9 @@ def follow_random_definitions(server: SqlServer, name: str) -> tuple[int, int]:
                 cursor.execute("INSERT INTO t0 () VALUES ()")
             for logged in follower.statements():
                 if isinstance(logged, TableMap):
-                    columns = [RowColumn(column.type, column.meta, column.unsigned) for column in logged.columns]
                     schema = timeline.latest.lookup(logged.database, logged.table)
                     assert schema is not None
-                    assert fit(schema, columns, is_mariadb=follower.server.is_mariadb) is schema
+                    assert fit(schema, logged.columns, is_mariadb=follower.server.is_mariadb) is schema
                     table_maps += 1
                     continue
                 timeline = timeline.advance(

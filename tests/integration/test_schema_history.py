@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import orjson
+import pytest
 
 from changefeed.binlog.scout import numbered, scout
 from changefeed.block import Block
@@ -203,13 +204,19 @@ def check_learned(history: SchemaHistory, server: SqlServer, database: str) -> N
     assert known == wanted
 
 
+@pytest.mark.parametrize(
+    ("full_server", "stock_server"),
+    [("mysql_server", "stock_mysql_server"), ("mariadb_server", "stock_mariadb_server")],
+)
 def test_rows_of_a_stock_server_are_those_of_full_metadata_whatever_the_slices_and_the_ddl(
-    mysql_server: MysqlServer, stock_mysql_server: MysqlServer, unique_name: str, server_id: int
+    full_server: str, stock_server: str, unique_name: str, server_id: int, request: pytest.FixtureRequest
 ) -> None:
     seed = random.SystemRandom().randrange(10**6)
     print(f"seed {seed}")
+    full: SqlServer = request.getfixturevalue(full_server)
+    stock: SqlServer = request.getfixturevalue(stock_server)
     starts = {}
-    for server in (mysql_server, stock_mysql_server):
+    for server in (full, stock):
         server.execute(f"CREATE DATABASE `{unique_name}` CHARACTER SET utf8mb4")
         starts[server] = head_of(server)
         with server.connect() as connection, connection.cursor() as cursor:
@@ -218,15 +225,15 @@ def test_rows_of_a_stock_server_are_those_of_full_metadata_whatever_the_slices_a
                 cursor.execute(statement)
                 if number in (100, 300):
                     cursor.execute("FLUSH BINARY LOGS")
-    full = job_of(mysql_server, unique_name, starts[mysql_server], server_id)
-    wanted = rows(full, whole_files(full))
+    full_job = job_of(full, unique_name, starts[full], server_id)
+    wanted = rows(full_job, whole_files(full_job))
     assert len(wanted) > STEPS
 
-    job = job_of(stock_mysql_server, unique_name, starts[stock_mysql_server], server_id)
+    job = job_of(stock, unique_name, starts[stock], server_id)
     with Session(job.mysql) as session:
         history = learned(session, job.window.server_uuid, job.window.start, server_id + 8)
     assert SchemaHistory.from_json(json.loads(json.dumps(history.to_json()))).to_json() == history.to_json()
-    check_learned(history, stock_mysql_server, unique_name)
+    check_learned(history, stock, unique_name)
     one_by_one = replace(job, history=history)
     assert rows(one_by_one, whole_files(job)) == wanted
 
@@ -239,7 +246,7 @@ def test_rows_of_a_stock_server_are_those_of_full_metadata_whatever_the_slices_a
     followed = initial
     for statement in statements:
         followed = followed.advance(statement)
-    check_learned(followed, stock_mysql_server, unique_name)
+    check_learned(followed, stock, unique_name)
     assert len(slices) > 20
     assert rows(replace(job, history=followed), numbered(slices)) == wanted
 

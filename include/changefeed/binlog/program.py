@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from changefeed.binlog import charsets, codecs, layout, masks
 from changefeed.binlog.program_memory import ProgramMemory, escaped
+from changefeed.binlog.row_shape import fit
 from changefeed.binlog.table_map import ColumnType, MapColumn, TableMap
 from changefeed.column_rules import ColumnRules, Excluded
 from changefeed.errors import SchemaError
@@ -91,17 +92,16 @@ class BoundTable:
     columns: tuple[codecs.BoundColumn, ...]
 
 
-def bind(table_map: TableMap, schema: TableSchema | None) -> BoundTable:
+def bind(table_map: TableMap, schema: TableSchema | None, *, is_mariadb: bool = False) -> BoundTable:
     """Join a table map and the schema at its position.
 
     The table map's own words count first; ``schema`` fills what it left out. Without names from either, columns are
     `@1`, `@2` ... as mysqlbinlog calls them, integers signed, text UTF-8. Raises SchemaError when the schema is needed
     and has other columns.
     """
-    matches = schema is not None and _matches(table_map, schema)
-    if schema is not None and not matches:
-        if not table_map.has_names:
-            raise SchemaError(_contradiction(table_map, schema))
+    if schema is not None and not table_map.has_names:
+        schema = fit(schema, table_map.columns, is_mariadb=is_mariadb)
+    elif schema is not None and not _matches(table_map, schema):
         schema = None  # FULL metadata speaks for itself
     columns = []
     shown = []
@@ -162,19 +162,6 @@ def _matches(table_map: TableMap, schema: TableSchema) -> bool:
         if wire is not None and column.data_type not in wire and column.data_type != "vector":
             return False
     return True
-
-
-def _contradiction(table_map: TableMap, schema: TableSchema) -> str:
-    def listed(names: Sequence[str]) -> str:
-        return f"{len(names)} columns ({', '.join(names)})"
-
-    wire = listed([_data_type(column, "") for column in table_map.columns])
-    known = listed([f"{column.name} {column.data_type}" for column in schema.columns])
-    return (
-        f"table {table_map.database}.{table_map.table} has {wire} in the binlog, but {known} in the schema kept for "
-        "this position: a schema change was missed. Learn the table again with `changefeed schema PIPELINE --relearn "
-        f"{table_map.database}.{table_map.table}`, or set binlog_row_metadata=FULL."
-    )
 
 
 def _data_type(column: MapColumn, charset: str) -> str:

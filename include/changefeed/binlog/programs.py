@@ -58,7 +58,7 @@ class Programs:
         elif route is not None and is_mariadb:  # whose metadata leaves out which BINARY is a UUID or an INET
             with suppress(SchemaError):  # FULL metadata speaks for itself
                 schema = self.schema_lookup(database, name)
-        table = bind(table_map, schema)
+        table = bind(table_map, schema, is_mariadb=is_mariadb)
         group = self.topics.group_of(route.topic, route.partitions) if route is not None else 0
         counter = self.counters.setdefault(f"{database}.{name}", len(self.counters))
         place = self._builder.table(table, route, group, counter, rewrite.is_needed(table_map))

@@ -1,7 +1,6 @@
 """What a statement does to which tables."""
 
 from changefeed.ddl.names import TableName
-from changefeed.ddl.row_shape import RowColumn, fit
 from changefeed.ddl.schemas import Schemas
 from changefeed.ddl.session import Flavour, Server, SessionContext
 from changefeed.ddl.statement import DdlStatement, Kind, read_statement
@@ -13,7 +12,6 @@ __all__ = [
     "Flavour",
     "HistoryEntry",
     "Kind",
-    "RowColumn",
     "SchemaTimeline",
     "Schemas",
     "Server",
@@ -21,6 +19,5 @@ __all__ = [
     "Table",
     "TableName",
     "UnknownTable",
-    "fit",
     "read_statement",
 ]

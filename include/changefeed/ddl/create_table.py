@@ -56,7 +56,7 @@ def _options(cursor: Cursor) -> tuple[CharsetOptions, bool]:
         if following is not None:
             charset = following
         elif cursor.word("WITH", "SYSTEM", "VERSIONING"):
-            pass  # MariaDB adds columns that it lists nowhere: see `row_shape`
+            pass  # MariaDB adds columns that it lists nowhere: see `binlog.row_shape`
         elif cursor.word("START", "TRANSACTION"):
             pass  # of a CREATE TABLE ... SELECT whose rows follow in row events
         elif _is_select(cursor):

@@ -7,8 +7,9 @@ Source: https://dev.mysql.com/doc/dev/mysql-server/latest/classmysql_1_1binlog_1
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from changefeed.binlog.table_map import MapColumn
 from changefeed.errors import SchemaError
 from changefeed.schema import Column, TableSchema
 
@@ -26,7 +27,7 @@ _CODES: dict[str, tuple[int, ...]] = {
     "timestamp": (17, 7),
     "datetime": (18, 12),
     "time": (19, 11),
-    "vector": (242,),
+    "vector": (242, 15, 253),  # MariaDB: VARBINARY
     "json": (245,),
     "decimal": (246, 0),
     "enum": (247,),
@@ -47,21 +48,7 @@ _BIGINT, _TIMESTAMP = 8, 17
 _ROW_START_END = (Column("row_start", "timestamp"), Column("row_end", "timestamp"))
 
 
-@dataclass(frozen=True)
-class RowColumn:
-    """A column of a TABLE_MAP: its real type's code (247 for ENUM, not STRING), and metadata: for ENUM and SET their
-    bytes, for BLOB the bytes of its length, for STRING its length. ``unsigned`` is None where the map does not say."""
-
-    type: int
-    meta: int
-    unsigned: bool | None = None
-
-    def __str__(self) -> str:
-        sign = " unsigned" if self.unsigned else ""
-        return f"{_NAMES.get(self.type, f'type {self.type}')}[{self.meta}]{sign}"
-
-
-def fit(schema: TableSchema, columns: Sequence[RowColumn], *, is_mariadb: bool = False) -> TableSchema:
+def fit(schema: TableSchema, columns: Sequence[MapColumn], *, is_mariadb: bool = False) -> TableSchema:
     """The schema of rows that come with this TABLE_MAP.
 
     It is ``schema``, and on MariaDB after its columns those that the server lists nowhere and writes in rows:
@@ -76,11 +63,13 @@ def fit(schema: TableSchema, columns: Sequence[RowColumn], *, is_mariadb: bool =
         raise _contradiction(schema, columns, f"{len(columns)} columns, and {len(known)} were wanted")
     for place, (column, row) in enumerate(zip(known, columns, strict=False)):
         if not _fits(column, row):
-            raise _contradiction(schema, columns, f"column {place + 1} is {row}, and `{column.name}` was wanted there")
+            raise _contradiction(
+                schema, columns, f"column {place + 1} is {_shown(row)}, and `{column.name}` was wanted there"
+            )
     return replace(schema, columns=(*known, *hidden)) if hidden else schema
 
 
-def _hidden(columns: Sequence[RowColumn]) -> tuple[Column, ...]:
+def _hidden(columns: Sequence[MapColumn]) -> tuple[Column, ...]:
     found: tuple[Column, ...] = ()
     if [(column.type, column.meta) for column in columns[:2]] == [(_TIMESTAMP, 6)] * 2:
         found, columns = _ROW_START_END, columns[2:]
@@ -88,7 +77,7 @@ def _hidden(columns: Sequence[RowColumn]) -> tuple[Column, ...]:
     return found + tuple(Column(f"DB_ROW_HASH_{number}", "bigint", unsigned=True) for number in hashes)
 
 
-def _fits(column: Column, row: RowColumn) -> bool:
+def _fits(column: Column, row: MapColumn) -> bool:
     codes = _CODES.get(column.data_type)
     if codes is None:  # a type of a later server: nothing is known to be wrong
         return True
@@ -104,16 +93,21 @@ def _fits(column: Column, row: RowColumn) -> bool:
     return column.data_type not in _FIXED or row.meta == _FIXED[column.data_type]
 
 
+def _shown(row: MapColumn) -> str:
+    sign = " unsigned" if row.unsigned else ""
+    return f"{_NAMES.get(row.type, f'type {row.type}')}[{row.meta}]{sign}"
+
+
 def _is_number(code: int) -> bool:
     return code in (1, 2, 3, 8, 9, 246)
 
 
-def _contradiction(schema: TableSchema, columns: Sequence[RowColumn], what: str) -> SchemaError:
+def _contradiction(schema: TableSchema, columns: Sequence[MapColumn], what: str) -> SchemaError:
     name = f"{schema.database}.{schema.table}"
     known = ", ".join(f"{column.name} {column.data_type}{' unsigned' * column.unsigned}" for column in schema.columns)
     return SchemaError(
         f"rows of {name} contradict what is known of its columns: {what}. The binlog has "
-        f"({', '.join(map(str, columns))}); known is ({known}). A definition was not followed, or the table was "
+        f"({', '.join(map(_shown, columns))}); known is ({known}). A definition was not followed, or the table was "
         "changed without the binlog. Learn it again from the server with "
         f"`changefeed schema PIPELINE --relearn {name}`, or set binlog_row_metadata=FULL, so that the binlog "
         "names its columns."
