@@ -343,3 +343,15 @@ def test_a_url_that_sqlalchemy_does_not_know_is_refused_without_its_password() -
 def test_a_database_that_cannot_be_reached_may_be_tried_again(tmp_path: Path) -> None:
     with pytest.raises(RetryableError, match="Nothing was stored"):
         TableCheckpointStore(f"sqlite:///{tmp_path / 'missing' / 'state.db'}")
+
+
+def test_schemas_are_kept_by_pipeline_and_the_last_copy_counts(kind: Kind, unique_name: str) -> None:
+    other = f"{unique_name}_other"
+    assert kind.store.load_schemas(unique_name) is None
+    kind.store.save_schemas(unique_name, '{"tables": ["é"]}')
+    kind.store.save_schemas(other, "{}")
+    kind.store.save_schemas(unique_name, '{"tables": ["ü"]}')
+    with kind.fresh() as fresh:
+        assert fresh.load_schemas(unique_name) == '{"tables": ["ü"]}'
+        assert fresh.load_schemas(other) == "{}"
+    assert kind.store.load(unique_name) is None, "schemas are no checkpoint"

@@ -60,9 +60,10 @@ def check_present(coordinates: BinlogCoordinates, files: list[BinlogFile], purpo
     sizes = {file.name: file.size_bytes for file in files}
     size = sizes.get(coordinates.file)
     if size is None:
+        found = f"{files[0].name} to {files[-1].name}" if files else "none"
         raise BinlogGoneError(
-            f"binlog {coordinates.file!r}, needed {purpose} from {coordinates}, is not on the server "
-            f"(it has {files[0].name} to {files[-1].name}). Changes between may be lost to this pipeline: read "
+            f"binlog {coordinates.file!r}, needed {purpose} from {coordinates}, is not on the server (it has {found}). "
+            "Changes between may be lost to this pipeline: read "
             "archived files, or take a snapshot and seek; and raise binlog_expire_logs_seconds."
         )
     if coordinates.position > size:
