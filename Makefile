@@ -11,7 +11,7 @@ export CHANGEFEED_KERNEL_CACHE ?= $(CURDIR)/$(VENV)/kernel-cache
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # each Spark worker, Airflow task and command would compile all its modules again
 
-.PHONY: help setup demo stop clean lint test test-unit test-faults bench-decode bench-publish lock
+.PHONY: help setup demo stop clean lint test test-unit test-faults bench-decode bench-publish bench-overhead lock
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -55,6 +55,9 @@ bench-decode: $(READY) ## Decoding: rows/s against mysql-replication, one core; 
 
 bench-publish: $(READY) ## Publishing: what transactions cost, and the whole path against a kafka-python loop
 	$(BIN)/python tests/bench/bench_publish.py $(ARGS)
+
+bench-overhead: $(READY) ## A small window from plan to checkpoint, against spark-submit of an empty script
+	$(BIN)/python tests/bench/bench_overhead.py $(ARGS)
 
 lock: $(READY) ## Resolve requirements.txt into requirements.lock
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \

@@ -49,9 +49,21 @@ class KafkaSettings(Section):
     transaction_rows: Positive = 200_000
     """A Kafka transaction is closed after so many records, or after `transaction_seconds`."""
     transaction_seconds: Positive = 20
+    transaction_timeout_seconds: Positive = 120
+    """The broker aborts a transaction whose producer stands still for so long; it allows 15 minutes by default."""
+    compression: Literal["lz4", "zstd", "snappy", "gzip", "none"] = "lz4"
     on_bad_record: Literal["fail", "dead_letter"] = "fail"
     lease_seconds: Positive = 15
     """A run that gave no sign of life for so long counts as dead, and the next one takes over."""
+
+    @model_validator(mode="after")
+    def _closes_before_the_broker_aborts(self) -> KafkaSettings:
+        if self.transaction_seconds >= self.transaction_timeout_seconds:
+            raise ValueError(
+                f"transaction_seconds, {self.transaction_seconds}, must be less than transaction_timeout_seconds, "
+                f"{self.transaction_timeout_seconds}: the broker aborts a transaction that is open for longer"
+            )
+        return self
 
 
 class TableSettings(Section):

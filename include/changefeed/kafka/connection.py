@@ -52,9 +52,9 @@ _OURS = {
     "enable.idempotence": "nothing: it is always on",
     "acks": "nothing: it is always 'all'",
     "request.required.acks": "nothing: it is always 'all'",
-    "transaction.timeout.ms": "publish.transaction_timeout_seconds",
-    "compression.type": "publish.compression",
-    "compression.codec": "publish.compression",
+    "transaction.timeout.ms": "kafka.transaction_timeout_seconds",
+    "compression.type": "kafka.compression",
+    "compression.codec": "kafka.compression",
 }
 _SECRET_WORDS = ("password", "secret", "pem", "token", "jaas", "oauthbearer.config")
 

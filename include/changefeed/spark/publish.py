@@ -33,7 +33,12 @@ def publisher(job: IngestJob, task: int, limits: Mapping[str, TopicLimits]) -> P
         job.window.number,
         commit_log_topic(job.pipeline.name),
         limits,
-        PublishSettings(transaction_rows=kafka.transaction_rows, transaction_seconds=kafka.transaction_seconds),
+        PublishSettings(
+            transaction_rows=kafka.transaction_rows,
+            transaction_seconds=kafka.transaction_seconds,
+            transaction_timeout_seconds=kafka.transaction_timeout_seconds,
+            compression=kafka.compression,
+        ),
         source=job.window.server_uuid,
         attempt=job.attempt,
         dead_letter=dead_letter_topic(job.pipeline.name) if kafka.on_bad_record == "dead_letter" else None,
