@@ -30,18 +30,23 @@ def read_slices(
 def decode_batches(
     job: IngestJob, batches: Iterable[pa.RecordBatch], count: Callable[[int], None]
 ) -> Iterator[pa.RecordBatch]:
-    """`mapInArrow` of the decode stage: a row a block, then the slice's report, or its error.
+    """`mapInArrow` of the decode stage: a row a block, then the slice's sizes and its report, or its error.
 
     ``count`` is told the messages of each block.
     """
     reader = reader_of(job)
     for piece in frame.slices_of(batches):
+        sizes: frame.Sizes = {}
         try:
             for item in read_slices(job, [piece], reader):
                 if isinstance(item, Block):
+                    messages, size_bytes = sizes.get((item.topic, item.partition), (0, 0))
+                    added = messages + item.message_count, size_bytes + len(item.payload)
+                    sizes[item.topic, item.partition] = added
                     count(item.message_count)
                     yield frame.block_batch(item)
                 else:
+                    yield frame.decoded_text_batch("sizes", frame.sizes_text(sizes), piece.number)
                     yield frame.decoded_text_batch("report", frame.report_text(item), piece.number)
         except ChangefeedError as error:
             yield frame.decoded_text_batch("error", frame.error_text(error), piece.number)

@@ -17,10 +17,10 @@ from changefeed.window import Slice
 SLICE_SCHEMA = "number long, file string, start long, end long, gtid string"
 
 DECODED_SCHEMA = (
-    "kind string, topic string, partition int, file string, slice long, block long, messages long, "
-    "payload binary, text string"
+    "kind string, topic string, partition int, file string, slice long, block long, payload binary, text string"
 )
-"""One row a block (kind `block`), and a row for the report or the error of each slice (kinds `report`, `error`)."""
+"""One row a block (kind `block`), and of each slice a row with its report and one with the messages and bytes of its
+topic-partitions (kinds `report`, `sizes`), or its error (`error`)."""
 
 PUBLISHED_SCHEMA = "kind string, text string"
 """One row a receipt, report or error (kinds `receipt`, `report`, `error`), as JSON."""
@@ -33,7 +33,6 @@ _DECODED = pa.schema(
         ("file", pa.string()),
         ("slice", pa.int64()),
         ("block", pa.int64()),
-        ("messages", pa.int64()),
         ("payload", pa.binary()),
         ("text", pa.string()),
     ]
@@ -56,7 +55,6 @@ def block_batch(block: Block) -> pa.RecordBatch:
         block.file,
         block.slice,
         block.number,
-        block.message_count,
         block.payload,
         None,
     ]
@@ -66,8 +64,8 @@ def block_batch(block: Block) -> pa.RecordBatch:
 
 
 def decoded_text_batch(kind: str, text: str, slice_number: int) -> pa.RecordBatch:
-    """A report or an error beside the blocks."""
-    row: list[Any] = [kind, None, None, None, slice_number, None, None, None, text]
+    """A report, sizes or an error beside the blocks."""
+    row: list[Any] = [kind, None, None, None, slice_number, None, None, text]
     return pa.RecordBatch.from_arrays(
         [pa.array([value], type=field.type) for value, field in zip(row, _DECODED, strict=True)], schema=_DECODED
     )
@@ -90,6 +88,18 @@ def report_text(report: SliceReport) -> str:
 def report_from(text: str) -> SliceReport:
     values = orjson.loads(text)
     return SliceReport(**{**values, "statements": tuple(Statement(**item) for item in values["statements"])})
+
+
+Sizes = dict[tuple[str, int], tuple[int, int]]
+"""By topic and partition the number of messages and of bytes."""
+
+
+def sizes_text(sizes: Sizes) -> str:
+    return orjson.dumps([[*place, *size] for place, size in sizes.items()]).decode()
+
+
+def sizes_from(text: str) -> Sizes:
+    return {(topic, partition): (messages, size) for topic, partition, messages, size in orjson.loads(text)}
 
 
 def error_text(error: ChangefeedError) -> str:

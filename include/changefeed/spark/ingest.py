@@ -49,6 +49,7 @@ class _Outcome:
 
     reports: list[SliceReport] = field(default_factory=list)
     decoded: dict[tuple[str, int], int] = field(default_factory=dict)
+    sizes: dict[tuple[str, int], int] = field(default_factory=dict)
     receipts: list[TopicPartitionReceipt] = field(default_factory=list)
 
 
@@ -204,19 +205,12 @@ def _many_slices(spark: SparkSession, job: IngestJob, slices: Sequence[Slice], t
 
     outcome, messages = _Outcome(), MessageCount(spark)
     decoded = slice_frame(spark, slices).mapInArrow(decode, frame.DECODED_SCHEMA)
-    decoded = decoded.persist(StorageLevel.DISK_ONLY)  # read twice: for its sizes, and to be published
+    decoded = decoded.persist(StorageLevel.DISK_ONLY)  # who publishes what is known when all of it is decoded
     try:
         with shown(spark, "decode", len(slices), messages):
             told = decoded.where("kind <> 'block'").select("kind", "text").collect()
         _take(outcome, ((row.kind, row.text) for row in told))
-        sizes = (
-            decoded.where("kind = 'block'")
-            .groupBy("topic", "partition")
-            .agg(F.sum("messages").alias("messages"), F.sum(F.length("payload")).alias("size"))
-            .collect()
-        )
-        outcome.decoded = {(row.topic, row.partition): row.messages for row in sizes}
-        packed = pack({(row.topic, row.partition): row.size for row in sizes}, tasks)
+        packed = pack(outcome.sizes, tasks)
         if packed:
             published = MessageCount(spark)
             with shown(spark, "publish", len(set(packed.values())), published):
@@ -269,6 +263,10 @@ def _take(outcome: _Outcome, told: Iterable[tuple[str, str]]) -> None:
                 raise frame.error_from(text)
             case "report":
                 outcome.reports.append(frame.report_from(text))
+            case "sizes":
+                for place, (messages, size_bytes) in frame.sizes_from(text).items():
+                    outcome.decoded[place] = outcome.decoded.get(place, 0) + messages
+                    outcome.sizes[place] = outcome.sizes.get(place, 0) + size_bytes
             case "decoded":
                 topic, partition, messages = orjson.loads(text)
                 outcome.decoded[topic, partition] = messages
