@@ -77,7 +77,7 @@ def decode_once(folder: Path, master: str) -> dict[str, float]:
             if row.kind == "error":
                 raise frame.error_from(row.text)
     spark.stop()
-    size = sum(frame.report_from(row.text).size_bytes for row in told)
+    size = sum(frame.report_from(row.text).size_bytes for row in told if row.kind == "report")
     if size != sum(piece.size_bytes for piece in slices):
         raise SystemExit(f"decoded {size} bytes of {sum(piece.size_bytes for piece in slices)}")
     return {"seconds": seconds, "bytes": float(size), "slices": len(slices)}
