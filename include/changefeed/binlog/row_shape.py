@@ -40,7 +40,7 @@ _CODES: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring"), (255,)),
     **dict.fromkeys(("multipolygon", "geomcollection", "geometrycollection"), (255,)),
 }
-_NAMES = {code: name for name, codes in reversed(_CODES.items()) for code in codes}
+_NAMES = {code: name for name, codes in reversed(_CODES.items()) for code in codes} | {252: "blob", 140: "blob"}
 _BLOB_LENGTHS = {"tiny": 1, "medi": 3, "long": 4}
 _FIXED = {"uuid": 16, "inet6": 16, "inet4": 4}
 
