@@ -68,6 +68,13 @@ class Site:
         path = self.pipelines / f"{name}.yaml"
         path.write_text(PIPELINE.format(name=name, database=database, more=more, server_ids=server_ids))
         self.wait_for_dag(f"changefeed_ingest__{name}")
+        with self.client() as client:  # the forms of the other DAGs list it after their next parsing
+
+            def listed() -> bool:
+                details = client.get("/api/v2/dags/changefeed_backfill/details").json()
+                return name in json.dumps(details.get("params"))
+
+            until(listed, f"the form of backfills lists pipeline {name}", 90)
 
     def wait_for_dag(self, dag_id: str) -> None:
         with self.client() as client:

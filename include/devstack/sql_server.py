@@ -202,6 +202,10 @@ class SqlServer(ABC):
         return self.directory / "account.json"
 
     @property
+    def _tmp(self) -> Path:
+        return self.directory / "tmp"
+
+    @property
     def _settings_file(self) -> Path:
         return self.directory / "my.cnf"
 
@@ -238,6 +242,7 @@ class SqlServer(ABC):
     def _write_settings(self, port: int | None = None) -> None:
         settings: dict[str, str | int] = {
             "datadir": str(self.data),
+            "tmpdir": str(self._tmp),  # a server that starts deletes the temporary files of others in a shared one
             "port": port if port is not None else self.port,
             "bind-address": LOCALHOST,
             "socket": "server.sock",  # relative to datadir: an absolute path may be too long for a socket
@@ -252,6 +257,7 @@ class SqlServer(ABC):
             "innodb-flush-log-at-trx-commit": 2,
             **self._settings(),
         }
+        self._tmp.mkdir(exist_ok=True)
         if os.geteuid() == 0:
             settings["user"] = "root"
         chosen = {name.replace("_", "-"): value for name, value in self.options.items()}

@@ -113,7 +113,13 @@ def schemas(pipeline: Pipeline, limit: int) -> dict[str, Any]:
             known["problem"] = entry.problem
         tables.append(known)
     changes = [
-        {"coordinates": str(entry.coordinates), "database": entry.database, "sql": entry.sql}
+        {
+            "coordinates": str(entry.coordinates),
+            "kind": entry.kind,
+            "database": entry.database,
+            "tables": [str(name) for name in entry.touched],
+            "sql": entry.sql,
+        }
         for entry in reversed(history.timeline.entries)
         if any(pipeline.tables.matches(*name) for name in entry.touched)
     ]

@@ -201,6 +201,8 @@ def test_schemas_are_told_with_the_definitions_that_made_them(rest: Site) -> Non
     with rest.client("ulf") as client:
         client.post(f"{API}/pipelines/rest/resume")
     rest.run("changefeed_ingest__rest")
+    rest.mysql.execute("INSERT INTO rest.t VALUES (1)")
+    rest.run("changefeed_ingest__rest")  # learns the tables
     rest.mysql.execute("ALTER TABLE rest.t ADD COLUMN note VARCHAR(20)")
     assert rest.run("changefeed_ingest__rest")[""] == "success"
     with rest.client("vera") as client:

@@ -101,7 +101,7 @@ export async function detail(main, alive, name) {
       ...(tables.length ? [table("Schemas", ["Table", "Primary key", "~Columns"], described)]
         : [el("p", { class: "empty" }, until ? "No table matches the patterns." : "Not learned yet: the first window does that.")]),
       ...(changes.length ? [el("h3", {}, "Last definitions"), table("Definitions", ["At", "~Statement"],
-        changes.map((one) => [el("code", {}, one.coordinates), el("code", {}, one.sql)]))] : []));
+        changes.map((one) => [el("code", {}, one.coordinates), one.sql ? el("code", {}, one.sql) : `${one.tables.join(", ")}: ${one.kind}`]))] : []));
   };
 
   const drawBackfills = (backfills) => {
