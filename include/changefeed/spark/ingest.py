@@ -42,6 +42,13 @@ from changefeed.window import Slice, Window, whole_file_slices
 
 _log = logging.getLogger(__name__)
 
+_BATCHES_OF_BLOCKS = {
+    "spark.sql.inMemoryColumnarStorage.batchSize": 1,
+    "spark.sql.execution.arrow.maxRecordsPerBatch": 8,
+}
+"""Spark counts a batch in rows, 10,000 of them, and holds it in memory; our rows are blocks of about a megabyte. Of
+what is persisted it holds 100 batches (spark.serializer.objectStreamReset)."""
+
 
 @dataclass
 class _Outcome:
@@ -92,6 +99,8 @@ def ingest(
         names_come_along = session.variable("binlog_row_metadata") == "FULL" and not session.is_mariadb
     tasks = cores(spark)
     spark.conf.set("spark.sql.shuffle.partitions", tasks)  # its default, 200, is for other jobs
+    for name, rows in _BATCHES_OF_BLOCKS.items():
+        spark.conf.set(name, rows)
     commit_log = commit_log_topic(pipeline.name)
     log = CommitLog(kafka, commit_log, identity)
     with Lease(kafka, commit_log, identity, pipeline.kafka.lease_seconds) as lease:
