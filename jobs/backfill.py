@@ -13,14 +13,12 @@ import json
 import logging
 import sys
 
-from pyspark.sql import SparkSession
-
 from changefeed.backfill import BackfillRequest, backfill_pipeline
 from changefeed.connection import from_environment
 from changefeed.errors import ChangefeedError, TerminalError
 from changefeed.pipeline_file import load_pipeline
 from changefeed.spark.ingest import ingest
-from changefeed.spark.session import job_session
+from changefeed.spark.session import session
 from changefeed.window import Window
 
 
@@ -32,25 +30,21 @@ def main() -> int:
     given = arguments.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stdout)
     logging.getLogger("kafka").setLevel(logging.ERROR)
-    spark: SparkSession | None = None
     try:
         request = BackfillRequest.of(json.loads(given.request))
         pipeline = backfill_pipeline(load_pipeline(request.pipeline), request)
-        spark = job_session(pipeline)
-        manifest = ingest(
-            spark,
-            pipeline,
-            Window.from_json(json.loads(given.window)),
-            from_environment,
-            identity=given.identity,
-            archive=request.archive,
-        )
+        with session(pipeline, submitted=True) as spark:
+            manifest = ingest(
+                spark,
+                pipeline,
+                Window.from_json(json.loads(given.window)),
+                from_environment,
+                identity=given.identity,
+                archive=request.archive,
+            )
     except ChangefeedError as error:
         print(f"ERROR {type(error).__name__}: {error}", flush=True)
         return 2 if isinstance(error, TerminalError) else 1
-    finally:
-        if spark is not None:
-            spark.stop()
     print(f"sealed backfill: {manifest.row_count} rows in {manifest.message_count} messages", flush=True)
     return 0
 

@@ -13,13 +13,11 @@ import json
 import logging
 import sys
 
-from pyspark.sql import SparkSession
-
 from changefeed.connection import from_environment
 from changefeed.errors import ChangefeedError, TerminalError
 from changefeed.pipeline_file import load_pipeline
 from changefeed.spark.catch_up import ingest_windows
-from changefeed.spark.session import job_session
+from changefeed.spark.session import session
 from changefeed.window import Window
 
 
@@ -32,22 +30,18 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stdout)
     logging.getLogger("kafka").setLevel(logging.ERROR)
     windows = [Window.from_json(values) for values in json.loads(given.windows)]
-    spark: SparkSession | None = None
     try:
         pipeline = load_pipeline(given.pipeline)
-        spark = job_session(pipeline)
-        for manifest in ingest_windows(spark, pipeline, windows, from_environment, given.max_seconds or None):
-            print(
-                f"sealed window {manifest.window.number}: {manifest.row_count} rows in {manifest.message_count} "
-                f"messages, seconds {json.dumps(manifest.seconds)}",
-                flush=True,
-            )
+        with session(pipeline, submitted=True) as spark:
+            for manifest in ingest_windows(spark, pipeline, windows, from_environment, given.max_seconds or None):
+                print(
+                    f"sealed window {manifest.window.number}: {manifest.row_count} rows in {manifest.message_count} "
+                    f"messages, seconds {json.dumps(manifest.seconds)}",
+                    flush=True,
+                )
     except ChangefeedError as error:
         print(f"ERROR {type(error).__name__}: {error}", flush=True)
         return 2 if isinstance(error, TerminalError) else 1
-    finally:
-        if spark is not None:
-            spark.stop()
     return 0
 
 

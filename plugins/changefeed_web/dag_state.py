@@ -41,14 +41,9 @@ def runs(dag_id: str, limit: int) -> list[dict[str, Any]]:
         return [{**_run(run), "conf": run.conf or {}} for run in found]
 
 
-def retries(dag_id: str) -> int | None:
-    """How often tasks of the last run were tried again; None before the first run."""
+def retries(dag_id: str, run_id: str) -> int:
+    """How often tasks of a run were tried again."""
     with create_session() as session:
-        run_id = session.scalar(
-            select(DagRun.run_id).where(DagRun.dag_id == dag_id).order_by(DagRun.run_after.desc()).limit(1)
-        )
-        if run_id is None:
-            return None
         tries = session.scalars(
             select(TaskInstance.try_number).where(TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id)
         )

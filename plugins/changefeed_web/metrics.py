@@ -60,10 +60,10 @@ def _samples(pipeline: Pipeline) -> Iterable[Sample]:
     of = {"pipeline": pipeline.name}
     found = position.position(pipeline)
     yield "changefeed_up", of, 0 if found.get("error") else 1
-    yield "changefeed_paused", of, 1 if dag_state(ingest_dag_id(pipeline.name))["paused"] else 0
-    tried_again = retries(ingest_dag_id(pipeline.name))
-    if tried_again is not None:
-        yield "changefeed_last_run_retries", of, tried_again
+    dag = dag_state(ingest_dag_id(pipeline.name))
+    yield "changefeed_paused", of, 1 if dag["paused"] else 0
+    if dag["last_run"]:
+        yield "changefeed_last_run_retries", of, retries(dag["dag_id"], dag["last_run"]["run_id"])
     for key in ("lag_bytes", "lag_seconds", "retention_headroom_seconds"):
         if found.get(key) is not None:
             yield f"changefeed_{key}", of, float(found[key])

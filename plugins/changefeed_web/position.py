@@ -92,7 +92,7 @@ def schemas(pipeline: Pipeline, limit: int) -> dict[str, Any]:
     from changefeed.connection import kafka_parts
     from changefeed.ddl.table import Table
     from changefeed.kafka.connection import KafkaConnection
-    from changefeed.stages.schema_history import load_history
+    from changefeed.stages.schema_history import captured, load_history
 
     def read() -> Any:
         return load_history(pipeline, KafkaConnection(*kafka_parts(server_lookup(pipeline.kafka.connection))))
@@ -101,10 +101,8 @@ def schemas(pipeline: Pipeline, limit: int) -> dict[str, Any]:
     if history is None:
         return {"until": None, "tables": [], "changes": []}
     tables = []
-    for name, entry in sorted(history.timeline.latest.tables.items()):
-        if not pipeline.tables.matches(*name):
-            continue
-        known = {"database": name.database, "table": name.table}
+    for name, entry in captured(pipeline, history):
+        known: dict[str, Any] = {"database": name.database, "table": name.table}
         if isinstance(entry, Table):
             columns = entry.schema.columns
             known["primary_key"] = [columns[place].name for place in entry.schema.primary_key]

@@ -40,9 +40,7 @@ def schema(
             if found is None:
                 raise SchemaError(f"pipeline {name!r} has no schema history yet: its first run learns all tables")
             history = schema_history.current(session, found, pipeline.source.server_id_range[-1])
-    tables = sorted(
-        (one, entry) for one, entry in history.timeline.latest.tables.items() if pipeline.tables.matches(*one)
-    )
+    tables = schema_history.captured(pipeline, history)
     if as_json:
         print(
             json.dumps(

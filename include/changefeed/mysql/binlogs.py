@@ -40,7 +40,7 @@ class ServerBinlogs:
 
     def previous_gtids(self, file: str) -> str:
         """GTIDs of everything before ``file``; also of what the server executed and never logged (`unlogged`)."""
-        return str(GtidSet.parse(self._logged_before(file)).union(self.unlogged))
+        return str(GtidSet.parse(self.logged_before(file)).union(self.unlogged))
 
     @cached_property
     def unlogged(self) -> GtidSet:
@@ -53,9 +53,10 @@ class ServerBinlogs:
         if self._session.is_mariadb:
             return GtidSet()
         purged = GtidSet.parse(re.sub(r"\s", "", self._session.variable("gtid_purged") or ""))
-        return purged.subtract(GtidSet.parse(self._logged_before(self._files[0].name))) if purged else purged
+        return purged.subtract(GtidSet.parse(self.logged_before(self._files[0].name))) if purged else purged
 
-    def _logged_before(self, file: str) -> str:
+    def logged_before(self, file: str) -> str:
+        """GTIDs that stand in the server's binlogs before ``file``: its PREVIOUS_GTIDS or GTID_LIST."""
         if file not in self._previous:
             self._previous[file] = self._read_previous(file)
         return self._previous[file]

@@ -36,17 +36,15 @@ def decode_batches(
     """
     reader = reader_of(job)
     for piece in frame.slices_of(batches):
-        sizes: frame.Sizes = {}
+        sizes = frame.Sizes()
         try:
             for item in read_slices(job, [piece], reader):
                 if isinstance(item, Block):
-                    messages, size_bytes = sizes.get((item.topic, item.partition), (0, 0))
-                    added = messages + item.message_count, size_bytes + len(item.payload)
-                    sizes[item.topic, item.partition] = added
+                    sizes.add_block(item)
                     count(item.message_count)
                     yield frame.block_batch(item)
                 else:
-                    yield frame.decoded_text_batch("sizes", frame.sizes_text(sizes), piece.number)
+                    yield frame.decoded_text_batch("sizes", sizes.text(), piece.number)
                     yield frame.decoded_text_batch("report", frame.report_text(item), piece.number)
         except ChangefeedError as error:
             yield frame.decoded_text_batch("error", frame.error_text(error), piece.number)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import orjson
@@ -23,7 +23,7 @@ DECODED_SCHEMA = (
 topic-partitions (kinds `report`, `sizes`), or its error (`error`)."""
 
 PUBLISHED_SCHEMA = "kind string, text string"
-"""One row a receipt, report or error (kinds `receipt`, `report`, `error`), as JSON."""
+"""One row a receipt, report, sizes or error (kinds `receipt`, `report`, `sizes`, `error`), as JSON."""
 
 _DECODED = pa.schema(
     [
@@ -90,16 +90,30 @@ def report_from(text: str) -> SliceReport:
     return SliceReport(**{**values, "statements": tuple(Statement(**item) for item in values["statements"])})
 
 
-Sizes = dict[tuple[str, int], tuple[int, int]]
-"""By topic and partition the number of messages and of bytes."""
+@dataclass
+class Sizes:
+    """Messages and bytes of blocks by topic and partition."""
 
+    messages: dict[tuple[str, int], int] = field(default_factory=dict)
+    size_bytes: dict[tuple[str, int], int] = field(default_factory=dict)
 
-def sizes_text(sizes: Sizes) -> str:
-    return orjson.dumps([[*place, *size] for place, size in sizes.items()]).decode()
+    def add(self, topic: str, partition: int, messages: int, size_bytes: int) -> None:
+        place = (topic, partition)
+        self.messages[place] = self.messages.get(place, 0) + messages
+        self.size_bytes[place] = self.size_bytes.get(place, 0) + size_bytes
 
+    def add_block(self, block: Block) -> None:
+        self.add(block.topic, block.partition, block.message_count, len(block.payload))
 
-def sizes_from(text: str) -> Sizes:
-    return {(topic, partition): (messages, size) for topic, partition, messages, size in orjson.loads(text)}
+    def text(self) -> str:
+        """For `add_text` of the driver's."""
+        return orjson.dumps(
+            [[*place, count, self.size_bytes[place]] for place, count in self.messages.items()]
+        ).decode()
+
+    def add_text(self, text: str) -> None:
+        for values in orjson.loads(text):
+            self.add(*values)
 
 
 def error_text(error: ChangefeedError) -> str:

@@ -55,8 +55,7 @@ class _Outcome:
     """What the stages told the driver."""
 
     reports: list[SliceReport] = field(default_factory=list)
-    decoded: dict[tuple[str, int], int] = field(default_factory=dict)
-    sizes: dict[tuple[str, int], int] = field(default_factory=dict)
+    decoded: frame.Sizes = field(default_factory=frame.Sizes)
     receipts: list[TopicPartitionReceipt] = field(default_factory=list)
 
 
@@ -133,7 +132,13 @@ def ingest(
             "ingest": round(time.monotonic() - prepared, 3),
         }
         manifest = account(
-            window, slices, outcome.reports, outcome.decoded, outcome.receipts, seconds, compare_gtids=archive is None
+            window,
+            slices,
+            outcome.reports,
+            outcome.decoded.messages,
+            outcome.receipts,
+            seconds,
+            compare_gtids=archive is None,
         )
         if identity == pipeline.name and history is not None:
             save_history(pipeline, kafka, history, window, outcome.reports)
@@ -219,7 +224,7 @@ def _many_slices(spark: SparkSession, job: IngestJob, slices: Sequence[Slice], t
         with shown(spark, "decode", len(slices), messages):
             told = decoded.where("kind <> 'block'").select("kind", "text").collect()
         _take(outcome, ((row.kind, row.text) for row in told))
-        packed = pack(outcome.sizes, tasks)
+        packed = pack(outcome.decoded.size_bytes, tasks)
         if packed:
             published = MessageCount(spark)
             with shown(spark, "publish", len(set(packed.values())), published):
@@ -273,11 +278,6 @@ def _take(outcome: _Outcome, told: Iterable[tuple[str, str]]) -> None:
             case "report":
                 outcome.reports.append(frame.report_from(text))
             case "sizes":
-                for place, (messages, size_bytes) in frame.sizes_from(text).items():
-                    outcome.decoded[place] = outcome.decoded.get(place, 0) + messages
-                    outcome.sizes[place] = outcome.sizes.get(place, 0) + size_bytes
-            case "decoded":
-                topic, partition, messages = orjson.loads(text)
-                outcome.decoded[topic, partition] = messages
+                outcome.decoded.add_text(text)
             case "receipt":
                 outcome.receipts.append(TopicPartitionReceipt(**orjson.loads(text)))

@@ -82,14 +82,13 @@ def publish_batches(
 def decode_and_publish_batches(job: IngestJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """`mapInArrow` of a window of one slice: both stages in one task, without a shuffle."""
     reports: list[SliceReport] = []
-    decoded: dict[tuple[str, int], int] = {}
+    sizes = frame.Sizes()
     skipped: dict[tuple[str, int], int] = {}
 
     def blocks() -> Iterator[Block]:
         for item in read_slices(job, frame.slices_of(batches)):
             if isinstance(item, Block):
-                place = (item.topic, item.partition)
-                decoded[place] = decoded.get(place, 0) + item.message_count
+                sizes.add_block(item)
                 yield item
             else:
                 reports.append(item)
@@ -103,8 +102,7 @@ def decode_and_publish_batches(job: IngestJob, batches: Iterable[pa.RecordBatch]
         return
     for report in reports:
         yield frame.published_batch("report", frame.report_text(report))
-    for (topic, partition), messages in decoded.items():
-        yield frame.published_batch("decoded", orjson.dumps([topic, partition, messages]).decode())
+    yield frame.published_batch("sizes", sizes.text())
     yield from _told(receipts, skipped)
 
 

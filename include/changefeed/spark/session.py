@@ -23,19 +23,18 @@ CONNECT_PORT = 15002
 
 
 @contextmanager
-def session(pipeline: Pipeline) -> Iterator[SparkSession]:
-    """The session of runs without Airflow: on the pipeline's Connect server where it names one, else on its master."""
+def session(pipeline: Pipeline, *, submitted: bool = False) -> Iterator[SparkSession]:
+    """The session of a run, stopped at its end: on the pipeline's Connect server where it names one; else, without
+    Airflow, on its master; else, ``submitted``, the one that spark-submit set up."""
     url = pipeline.spark.connect
-    spark = connect_session(url) if url else local_session(pipeline)
+    if url:
+        spark = connect_session(url)
+    else:
+        spark = SparkSession.builder.getOrCreate() if submitted else local_session(pipeline)
     try:
         yield spark
     finally:
         spark.stop()
-
-
-def job_session(pipeline: Pipeline) -> SparkSession:
-    """The session of a job: spark-submit's, or the Connect server's that the pipeline names."""
-    return connect_session(pipeline.spark.connect) if pipeline.spark.connect else SparkSession.builder.getOrCreate()
 
 
 def local_session(pipeline: Pipeline) -> SparkSession:

@@ -146,7 +146,7 @@ def _other_sets(known: GtidSet, head: source.Head, file: str, binlogs: ServerBin
     """How the server's GTID sets show that another binlog is there, '' where they do not."""
     if lost := known.subtract(GtidSet.parse(head.gtids)):
         return f"it lacks {lost}"
-    foreign = GtidSet.parse(binlogs.previous_gtids(file)).subtract(known).subtract(binlogs.unlogged)
+    foreign = GtidSet.parse(binlogs.logged_before(file)).subtract(known)
     return f"{file!r} begins after {foreign}, which are not in it" if foreign else ""
 
 

@@ -62,6 +62,13 @@ def load_history(pipeline: Pipeline, kafka: KafkaConnection) -> SchemaHistory | 
     return None if values is None else SchemaHistory.from_json(values)
 
 
+def captured(pipeline: Pipeline, history: SchemaHistory) -> list[tuple[TableName, Table | UnknownTable]]:
+    """The latest tables that the pipeline captures, by name."""
+    return sorted(
+        (name, entry) for name, entry in history.timeline.latest.tables.items() if pipeline.tables.matches(*name)
+    )
+
+
 def save_history(
     pipeline: Pipeline,
     kafka: KafkaConnection,
