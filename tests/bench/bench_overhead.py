@@ -16,9 +16,9 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(PROJECT / "include"))
 
-from changefeed.airflow.ingest_operator import DEFAULT_CONF, SMALL_CONF  # noqa: E402 - after the path
-from changefeed.connection import from_environment  # noqa: E402
+from changefeed.connection import from_environment  # noqa: E402 - after the path
 from changefeed.pipeline_file import load_pipeline  # noqa: E402
+from changefeed.spark.conf import SMALL_JOB_CONF  # noqa: E402
 from changefeed.stages.commit import commit  # noqa: E402
 from changefeed.stages.plan import plan  # noqa: E402
 from changefeed.state.table_store import TableCheckpointStore  # noqa: E402
@@ -93,7 +93,7 @@ def measure(folder: Path, mysql: MysqlServer, kafka: KafkaBroker) -> int:
         seconds = {"plan": time.monotonic() - began}
         job = str(PROJECT / "jobs" / "ingest.py")
         windows = json.dumps([planned.window.to_json()])
-        seconds["spark-submit"], _ = submit(job, "overhead", windows, conf=DEFAULT_CONF | SMALL_CONF)
+        seconds["spark-submit"], _ = submit(job, "overhead", windows, conf=SMALL_JOB_CONF)
         began = time.monotonic()
         manifest = commit(pipeline, planned, from_environment, store)
         seconds["commit"] = time.monotonic() - began

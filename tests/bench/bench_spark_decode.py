@@ -11,49 +11,40 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-INCLUDE = Path(__file__).resolve().parents[2] / "include"
 SLICE_BYTES = 32 << 20
 
 
 def decode_once(folder: Path, master: str) -> dict[str, float]:
     """Seconds and bytes of one pass over all files of ``folder``, after a warm-up."""
-    from pyspark.sql import SparkSession
-
     from changefeed.archive.binlogs import ArchivedBinlogs
     from changefeed.connection import MysqlConnection
     from changefeed.coordinates import BinlogCoordinates
     from changefeed.kafka.connection import KafkaConnection
-    from changefeed.pipeline import KafkaSettings, Pipeline, SourceSettings
+    from changefeed.pipeline import KafkaSettings, Pipeline, SourceSettings, SparkSettings
     from changefeed.spark import frame
     from changefeed.spark.decode import decode_batches
     from changefeed.spark.job import IngestJob
+    from changefeed.spark.session import local_session
     from changefeed.spark.slices import cut, slice_frame
     from changefeed.window import Window, whole_file_slices
 
-    # Python workers inherit both: without them they would be another Python, which does not know the package.
-    os.environ |= {"PYTHONPATH": str(INCLUDE), "PYSPARK_PYTHON": sys.executable}
-    spark = (
-        SparkSession.builder.master(master)
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.memory", "2g")
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
     files = ArchivedBinlogs(str(folder)).files()
     start = BinlogCoordinates(files[0].name, 4)
     head = BinlogCoordinates(files[-1].name, files[-1].size_bytes)
     pipeline = Pipeline(
-        name="bench", source=SourceSettings(connection="-"), kafka=KafkaSettings(connection="-"), reader="kernel"
+        name="bench",
+        source=SourceSettings(connection="-"),
+        kafka=KafkaSettings(connection="-"),
+        reader="kernel",
+        spark=SparkSettings(master=master, conf={"spark.driver.memory": "2g"}),
     )
+    spark = local_session(pipeline)
     job = IngestJob(
         pipeline=pipeline,
         window=Window("bench", 1, "uuid", start, head, "", "", 0),

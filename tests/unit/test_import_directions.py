@@ -29,7 +29,8 @@ ROOM_OF = {
     # library: the rooms that may import it, the first of which is its home; each further one with its reason
     "airflow": {"airflow": "home", "dags": "defines DAGs", "plugins": "defines pages of Airflow"},
     "pendulum": {"airflow": "home: Airflow's dates", "dags": "start dates", "plugins": "dates of runs"},
-    "pyspark": {"spark": "home", "jobs": "spark-submit entries open the session"},
+    "pyspark": {"spark": "home"},
+    "lz4": {"spark": "home: blocks between its stages"},
     "pyarrow": {"spark": "home: the batches between Spark and Python"},
     "confluent_kafka": {"kafka": "home"},
     "kafka": {"kafka": "home", "devstack": "shows and verifies what is in the topics, independently of the package"},
@@ -79,7 +80,7 @@ MAY_IMPORT = {
     "mysql": {CORE, "binlog", "ddl", "formats"},
     "stages": {CORE, "archive", "binlog", "ddl", "formats", "kafka", "mysql", "state"},
     "spark": {CORE, "archive", "binlog", "ddl", "formats", "kafka", "mysql", "stages"},
-    "airflow": {CORE, "archive", "kafka", "stages"},
+    "airflow": {CORE, "archive", "kafka", "spark", "stages"},
     "command": {CORE, "airflow", "archive", "binlog", "ddl", "formats", "kafka", "mysql", "spark", "stages", "state"},
 }
 

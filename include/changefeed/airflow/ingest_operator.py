@@ -22,16 +22,9 @@ from changefeed.airflow.metrics import measured_retry
 from changefeed.airflow.tasks import commit_sealed
 from changefeed.pipeline import Pipeline
 from changefeed.pipeline_file import load_pipeline
+from changefeed.spark.conf import JOB_CONF, SMALL_BYTES, SMALL_JOB_CONF
 
 TERMINAL_EXIT_CODE = 2
-
-DEFAULT_CONF = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "WARN"}
-"""A run is short and its log is Airflow's: a web page of its own would only open a port."""
-
-
-SMALL_BYTES = 64 * 1024 * 1024
-SMALL_CONF = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"}
-"""For a window of so few bytes: a JVM that starts sooner, and would be slower at long work."""
 
 
 class CleanSparkSubmitHook(SparkSubmitHook):
@@ -68,7 +61,7 @@ class JobOperator(SparkSubmitOperator):
         )
         self.pipeline_name = pipeline
         self._project = project
-        self._small_conf: dict[str, str] = {}
+        self._conf = JOB_CONF
         self._python: SubprocessHook | None = None
 
     def _environment(self, pipeline: Pipeline) -> dict[str, str]:
@@ -82,7 +75,7 @@ class JobOperator(SparkSubmitOperator):
         return CleanSparkSubmitHook(
             self._environment(pipeline),
             conn_id=pipeline.spark.connection,
-            conf=DEFAULT_CONF | self._small_conf | pipeline.spark.conf,
+            conf=self._conf | pipeline.spark.conf,
             name=f"changefeed-{pipeline.name}",
             application_args=self.application_args,
         )
@@ -135,7 +128,7 @@ class IngestOperator(JobOperator):
     def execute(self, context: Context) -> Any:
         planned = context["ti"].xcom_pull(task_ids="plan")
         if planned and planned["lag_bytes"] < SMALL_BYTES:
-            self._small_conf = SMALL_CONF
+            self._conf = SMALL_JOB_CONF
         try:
             return super().execute(context)
         except AirflowException:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import lz4.block
 import orjson
 import pyarrow as pa
 
@@ -47,7 +48,7 @@ def slices_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Slice]:
 
 
 def block_batch(block: Block) -> pa.RecordBatch:
-    """A block as one row; its payload is not copied more than once."""
+    """A block as one row. Its payload is compressed: Spark copies it several times on its way to publishing."""
     row: list[Any] = [
         "block",
         block.topic,
@@ -55,7 +56,7 @@ def block_batch(block: Block) -> pa.RecordBatch:
         block.file,
         block.slice,
         block.number,
-        block.payload,
+        lz4.block.compress(block.payload),
         None,
     ]
     return pa.RecordBatch.from_arrays(
@@ -78,7 +79,14 @@ def published_batch(kind: str, text: str) -> pa.RecordBatch:
 def blocks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Block]:
     for batch in batches:
         for row in batch.to_pylist():
-            yield Block(row["topic"], row["partition"], row["file"], row["slice"], row["block"], row["payload"])
+            yield Block(
+                row["topic"],
+                row["partition"],
+                row["file"],
+                row["slice"],
+                row["block"],
+                lz4.block.decompress(row["payload"]),
+            )
 
 
 def report_text(report: SliceReport) -> str:

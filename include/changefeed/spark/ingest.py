@@ -28,6 +28,7 @@ from changefeed.mysql.session import Session
 from changefeed.pipeline import Pipeline
 from changefeed.reader import SliceReport
 from changefeed.spark import frame
+from changefeed.spark.conf import BATCH_CONF
 from changefeed.spark.decode import decode_batches
 from changefeed.spark.job import IngestJob
 from changefeed.spark.progress import MessageCount, shown
@@ -41,13 +42,6 @@ from changefeed.stages.topics import table_topics, wanted_topics
 from changefeed.window import Slice, Window, whole_file_slices
 
 _log = logging.getLogger(__name__)
-
-_BATCHES_OF_BLOCKS = {
-    "spark.sql.inMemoryColumnarStorage.batchSize": 1,
-    "spark.sql.execution.arrow.maxRecordsPerBatch": 8,
-}
-"""Spark counts a batch in rows, 10,000 of them, and holds it in memory; our rows are blocks of about a megabyte. Of
-what is persisted it holds 100 batches (spark.serializer.objectStreamReset)."""
 
 
 @dataclass
@@ -98,7 +92,7 @@ def ingest(
         names_come_along = session.variable("binlog_row_metadata") == "FULL" and not session.is_mariadb
     tasks = cores(spark)
     spark.conf.set("spark.sql.shuffle.partitions", tasks)  # its default, 200, is for other jobs
-    for name, rows in _BATCHES_OF_BLOCKS.items():
+    for name, rows in BATCH_CONF.items():
         spark.conf.set(name, rows)
     commit_log = commit_log_topic(pipeline.name)
     log = CommitLog(kafka, commit_log, identity)

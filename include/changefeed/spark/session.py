@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from changefeed.errors import SettingsError, SparkUnavailableError
 from changefeed.pipeline import Pipeline
+from changefeed.spark.conf import JOB_CONF
 
 INCLUDE = Path(__file__).parents[2]
 CONNECT_PORT = 15002
@@ -44,12 +45,10 @@ def local_session(pipeline: Pipeline) -> SparkSession:
     builder = (
         SparkSession.builder.master(pipeline.spark.master)
         .appName(f"changefeed-{pipeline.name}")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
     )
-    for name, value in pipeline.spark.conf.items():
+    for name, value in (JOB_CONF | pipeline.spark.conf).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
