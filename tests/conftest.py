@@ -21,6 +21,7 @@ from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.mariadb import MariadbServer
 from devstack.mysql import MysqlServer
+from devstack.process import started
 from devstack.reaper import end_orphans
 
 _server_ids = itertools.count(1000 + os.getpid() % 100_000 * 1000)
@@ -41,47 +42,37 @@ def session_folder() -> Iterator[Path]:
 def mysql_server(session_folder: Path) -> Iterator[MysqlServer]:
     """MySQL 9.7 with binlog_row_metadata=FULL."""
     options = {"binlog_row_metadata": "FULL"}
-    server = MysqlServer(session_folder / "mysql", options=options, owner=ProcessId.own())
-    server.start()
-    yield server
-    server.stop()
+    with started(MysqlServer(session_folder / "mysql", options=options, owner=ProcessId.own())) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
 def stock_mysql_server(session_folder: Path) -> Iterator[MysqlServer]:
     """MySQL 9.7 with binlog_row_metadata=MINIMAL, its default."""
-    server = MysqlServer(session_folder / "stock-mysql", owner=ProcessId.own())
-    server.start()
-    yield server
-    server.stop()
+    with started(MysqlServer(session_folder / "stock-mysql", owner=ProcessId.own())) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
 def mariadb_server(session_folder: Path) -> Iterator[MariadbServer]:
     """MariaDB 11.4 with binlog_row_metadata=FULL."""
     options = {"binlog_row_metadata": "FULL"}
-    server = MariadbServer(session_folder / "mariadb", options=options, owner=ProcessId.own())
-    server.start()
-    yield server
-    server.stop()
+    with started(MariadbServer(session_folder / "mariadb", options=options, owner=ProcessId.own())) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
 def stock_mariadb_server(session_folder: Path) -> Iterator[MariadbServer]:
     """MariaDB 11.4 with binlog_row_metadata=NO_LOG, its default."""
-    server = MariadbServer(session_folder / "stock-mariadb", owner=ProcessId.own())
-    server.start()
-    yield server
-    server.stop()
+    with started(MariadbServer(session_folder / "stock-mariadb", owner=ProcessId.own())) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
 def kafka_broker(session_folder: Path) -> Iterator[KafkaBroker]:
     """A Kafka broker that creates no topic by itself."""
-    broker = KafkaBroker(session_folder / "kafka", owner=ProcessId.own())
-    broker.start()
-    yield broker
-    broker.stop()
+    with started(KafkaBroker(session_folder / "kafka", owner=ProcessId.own())) as broker:
+        yield broker
 
 
 @pytest.fixture(scope="session")

@@ -11,9 +11,11 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from devstack.errors import ServerError
 from devstack.identity import ProcessId, family
@@ -154,6 +156,26 @@ class ServerProcess:
             self._child.wait()
             self._child = None
         self._record.unlink(missing_ok=True)
+
+
+class Server(Protocol):
+    """What the devstack starts and stops."""
+
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+S = TypeVar("S", bound=Server)
+
+
+@contextmanager
+def started(server: S) -> Iterator[S]:
+    """``server``, up and answering; stopped at the end, whatever happens."""
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
 
 
 def end(process: ProcessId, grace: float) -> None:

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 from faults.feed import Feed, Runner
+from faults.replica import caught_up, replicate
 
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
+from devstack.process import started
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -19,24 +21,12 @@ pytestmark = pytest.mark.timeout(900)
 def pair(tmp_path: Path) -> Iterator[tuple[MysqlServer, MysqlServer]]:
     """A source and its follower."""
     options = {"binlog_row_metadata": "FULL"}
-    source = MysqlServer(tmp_path / "a", options=options, owner=ProcessId.own())
-    follower = MysqlServer(tmp_path / "b", options={**options, "server_id": 2}, owner=ProcessId.own())
-    for server in (source, follower):
-        server.start()
-    follower.execute(
-        f"CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT={source.port}, SOURCE_USER='root', "
-        f"SOURCE_PASSWORD='{source._account().root_password}', SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1",
-        "START REPLICA",
-    )
-    yield source, follower
-    for server in (follower, source):
-        server.stop()
-
-
-def caught_up(source: MysqlServer, follower: MysqlServer) -> None:
-    (gtids,) = source.execute("SELECT @@gtid_executed")[0]
-    ((timed_out,),) = follower.execute(f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{gtids}', 60)")
-    assert timed_out == 0
+    with (
+        started(MysqlServer(tmp_path / "a", options=options, owner=ProcessId.own())) as source,
+        started(MysqlServer(tmp_path / "b", options={**options, "server_id": 2}, owner=ProcessId.own())) as follower,
+    ):
+        replicate(source, follower)
+        yield source, follower
 
 
 @pytest.fixture

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 from faults.feed import Feed, Runner
+from faults.replica import caught_up, replicate
 
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
+from devstack.process import started
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -23,10 +25,8 @@ def own(
 ) -> Iterator[Feed]:
     """A feed on a server of its own, whose binlog has no other test's events; a parameter is its options."""
     options = {"binlog_row_metadata": "FULL", **getattr(request, "param", {})}
-    server = MysqlServer(tmp_path / "own", options=options, owner=ProcessId.own())
-    server.start()
-    yield Feed(unique_name, server, kafka_broker, tmp_path, runner)
-    server.stop()
+    with started(MysqlServer(tmp_path / "own", options=options, owner=ProcessId.own())) as server:
+        yield Feed(unique_name, server, kafka_broker, tmp_path, runner)
 
 
 def refused(feed: Feed, *words: str) -> None:
@@ -108,22 +108,13 @@ def test_another_server_without_gtids_is_refused(own: Feed) -> None:
 def test_a_replica_that_does_not_log_what_it_applies_is_refused(own: Feed, tmp_path: Path) -> None:
     """Its GTID set moves and no event comes: changes would be lost in silence."""
     options = {"binlog_row_metadata": "FULL", "server_id": 2, "log_replica_updates": "OFF"}
-    replica = MysqlServer(tmp_path / "replica", options=options, owner=ProcessId.own())
-    replica.start()
-    source, own.mysql = own.mysql, replica
-    try:
+    with started(MysqlServer(tmp_path / "replica", options=options, owner=ProcessId.own())) as replica:
+        source, own.mysql = own.mysql, replica
         own.run()
-        replica.execute(
-            f"CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT={source.port}, SOURCE_USER='root', "
-            f"SOURCE_PASSWORD='{source._account().root_password}', SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1",
-            "START REPLICA",
-        )
-        (gtids,) = source.execute("SELECT @@gtid_executed")[0]
-        ((timed_out,),) = replica.execute(f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{gtids}', 60)")
-        assert timed_out == 0
-        refused(own, "BinlogGoneError", gtids.split(":")[0], "log_replica_updates=ON")
+        replicate(source, replica)
+        caught_up(source, replica)
+        ((server_uuid,),) = source.execute("SELECT @@server_uuid")
+        refused(own, "BinlogGoneError", server_uuid, "log_replica_updates=ON")
         replica.execute("STOP REPLICA", "RESET REPLICA ALL")
         replica.execute(f"INSERT INTO `{own.name}`.journal (text) VALUES ('its own')")
-        refused(own, "BinlogGoneError", gtids.split(":")[0], "does not log")
-    finally:
-        replica.stop()
+        refused(own, "BinlogGoneError", server_uuid, "does not log")

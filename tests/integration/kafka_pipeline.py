@@ -88,12 +88,17 @@ class Pipeline:
 
 def committed(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[Any]:
     """All records of a topic, by partition and offset, read by kafka-python alone."""
-    return list(_read(bootstrap, topic, isolation))
+    return list(read(bootstrap, topic, isolation))
 
 
-def _read(bootstrap: str, topic: str, isolation: str) -> Iterator[Any]:
+def read(bootstrap: str, topic: str, isolation: str = "read_committed", *, check_crcs: bool = True) -> Iterator[Any]:
+    """`committed`, without holding them."""
     consumer = kafka.KafkaConsumer(
-        bootstrap_servers=bootstrap, group_id=None, isolation_level=isolation, auto_offset_reset="earliest"
+        bootstrap_servers=bootstrap,
+        group_id=None,
+        isolation_level=isolation,
+        auto_offset_reset="earliest",
+        check_crcs=check_crcs,
     )
     try:
         for partition in sorted(consumer.partitions_for_topic(topic)):

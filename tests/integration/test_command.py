@@ -5,144 +5,21 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
-from airflow_database import PROGRAMS, environment
-from integration.rebuilt import event_ids, rebuilt, records_of, selected
+from airflow_database import PROGRAMS
+from integration.command import NOTHING_NEW, WRONG_PASSWORD, Command
+from integration.rebuilt import event_ids, rebuilt, selected
 
-from changefeed.checkpoint import Checkpoint
-from changefeed.state.table_store import TableCheckpointStore
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
 from devstack.port import free_port
+from devstack.process import started
 
 pytestmark = pytest.mark.timeout(900)
-
-WRONG_PASSWORD = "wrong-9f2c51"
-NOTHING_NEW = 3
-
-
-@dataclass
-class Outcome:
-    exit_code: int
-    out: str
-    err: str
-
-    def is_refused(self, error: str, *words: str) -> None:
-        """Assert that it is one clear message of that class, and exit code 1."""
-        assert self.exit_code == 1, self
-        assert "Traceback" not in self.err + self.out, self.err
-        messages = [line for line in self.err.splitlines() if line.startswith(f"{error}: ")]
-        assert len(messages) == 1, self.err
-        told = self.err[self.err.index(messages[0]) :]
-        assert [word for word in words if word not in told] == [], told
-
-
-@dataclass
-class Command:
-    """`changefeed` with one pipeline, its checkpoint in a state table."""
-
-    folder: Path
-    name: str
-    database: str
-    server: MysqlServer
-    broker: KafkaBroker
-    server_id: int
-    secrets: list[str] = field(default_factory=list)
-    seen: set[str] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        self.secrets += [self.server.url.split(":")[2].rpartition("@")[0], WRONG_PASSWORD]
-        self.pipelines = self.folder / "pipelines"
-        self.pipelines.mkdir()
-        self.connect(mysql=self.server.url, kafka=f"kafka://{self.broker.bootstrap}")
-        self.write()
-
-    @property
-    def state_url(self) -> str:
-        return f"sqlite:///{self.folder / 'state.db'}"
-
-    def connect(self, *, mysql: str | None = None, kafka: str | None = None) -> None:
-        if mysql:
-            self.mysql_uri = mysql
-        if kafka:
-            self.kafka_uri = kafka
-
-    def write(self, more: str = "", *, start: str = "latest") -> None:
-        (self.pipelines / f"{self.name}.yaml").write_text(f"""\
-name: {self.name}
-source: {{connection: mysql_x, server_ids: {self.server_id}-{self.server_id + 9}}}
-kafka: {{connection: kafka_x}}
-tables: {{include: ['{self.database}.*']}}
-topics: {{partitions: 2}}
-checkpoint: {{store: table, connection: state_x}}
-start: {start}
-spark: {{master: 'local[2]'}}
-{more}""")
-
-    def __call__(self, *arguments: str) -> Outcome:
-        """Run `changefeed`, and watch the arguments of all processes meanwhile: a password among them is a failure."""
-        env = environment(self.folder) | {
-            "CHANGEFEED_PIPELINES": str(self.pipelines),
-            "AIRFLOW_CONN_MYSQL_X": self.mysql_uri,
-            "AIRFLOW_CONN_KAFKA_X": self.kafka_uri,
-            "AIRFLOW_CONN_STATE_X": self.state_url,
-        }
-        process = subprocess.Popen(
-            [str(PROGRAMS / "changefeed"), *arguments],
-            env=env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=self.folder,
-        )
-        ended = threading.Event()
-        watcher = threading.Thread(target=self._watch, args=(ended,))
-        watcher.start()
-        try:
-            out, err = process.communicate(timeout=600)
-        finally:
-            ended.set()
-            watcher.join()
-        for secret in self.secrets:
-            assert secret not in out + err
-        assert not self.seen, f"a password is in the arguments of {self.seen}"
-        return Outcome(process.returncode, out, err)
-
-    def _watch(self, ended: threading.Event) -> None:
-        while not ended.wait(0.2):
-            for path in Path("/proc").glob("[0-9]*/cmdline"):
-                try:
-                    text = path.read_bytes()
-                except OSError:
-                    continue
-                if any(secret.encode() in text for secret in self.secrets):
-                    self.seen.add(text.replace(b"\0", b" ").decode(errors="replace")[:100])
-
-    def checkpoint(self) -> Checkpoint | None:
-        return TableCheckpointStore(self.state_url).load(self.name)
-
-    def records(self, table: str) -> list[Any]:
-        return records_of(self.broker.bootstrap, f"{self.database}.{table}")
-
-    def begin(self) -> Checkpoint:
-        """The pipeline's first checkpoint, at the head; then rows that a run would publish."""
-        assert self("run", self.name).exit_code == NOTHING_NEW
-        self.server.execute(
-            "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(20))",
-            "INSERT INTO t VALUES (1, 'one'), (2, 'two')",
-            "UPDATE t SET v = 'zwei' WHERE id = 2",
-            database=self.database,
-        )
-        first = self.checkpoint()
-        assert first is not None
-        return first
 
 
 @pytest.fixture
@@ -160,10 +37,8 @@ def changefeed(
 @pytest.fixture(scope="module")
 def spare_server(session_folder: Path) -> Iterator[MysqlServer]:
     """A server whose settings and binlogs may be changed."""
-    server = MysqlServer(session_folder / "spare-mysql", owner=ProcessId.own())
-    server.start()
-    yield server
-    server.stop()
+    with started(MysqlServer(session_folder / "spare-mysql", owner=ProcessId.own())) as server:
+        yield server
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from changefeed.kafka.topics import TopicLimits, TopicSettings, ensure_topics
 from changefeed.kafka.transactions import PublishSettings
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
+from devstack.process import started
 
 _SETTINGS = PublishSettings(
     transaction_rows=100, transaction_seconds=5, transaction_timeout_seconds=15, compression="none"
@@ -43,9 +44,8 @@ def guarded_broker(session_folder: Path) -> Iterator[KafkaBroker]:
         },
         owner=ProcessId.own(),
     )
-    broker.start()
-    yield broker
-    broker.stop()
+    with started(broker):
+        yield broker
 
 
 def _deny(connection: KafkaConnection, kind: ResourceType, name: str, operation: ACLOperation) -> None:

@@ -16,6 +16,7 @@ from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
 from devstack.port import free_port
+from devstack.process import started
 from devstack.spark_connect import SparkConnectServer
 
 __all__ = ["feed"]
@@ -24,10 +25,8 @@ pytestmark = pytest.mark.timeout(600)
 
 @pytest.fixture(scope="module")
 def connect_server(session_folder: Path) -> Iterator[SparkConnectServer]:
-    server = SparkConnectServer(session_folder / "spark-connect", owner=ProcessId.own())
-    server.start()
-    yield server
-    server.stop()
+    with started(SparkConnectServer(session_folder / "spark-connect", owner=ProcessId.own())) as server:
+        yield server
 
 
 @pytest.fixture

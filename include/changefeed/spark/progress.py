@@ -39,7 +39,7 @@ class MessageCount:
 def shown(spark: SparkSession, what: str, total: int, messages: MessageCount | str = "") -> Iterator[None]:
     """Show the tasks of the jobs that run inside the block, until it ends, and the ``messages`` of finished ones."""
     done = threading.Event()
-    with _connect_tasks(spark, total) if is_connect(spark) else _classic_tasks(spark, what) as tasks:
+    with _connect_tasks(spark, total) if is_connect(spark) else _classic_tasks(spark, what, total) as tasks:
 
         def finished() -> int:
             return min(total, tasks())
@@ -65,7 +65,7 @@ def shown(spark: SparkSession, what: str, total: int, messages: MessageCount | s
 
 
 @contextmanager
-def _classic_tasks(spark: SparkSession, what: str) -> Iterator[Count]:
+def _classic_tasks(spark: SparkSession, what: str, total: int) -> Iterator[Count]:
     tracker = spark.sparkContext.statusTracker()
     group = f"changefeed-{what}"
     spark.sparkContext.setJobGroup(group, f"changefeed: {what}")
@@ -77,7 +77,8 @@ def _classic_tasks(spark: SparkSession, what: str) -> Iterator[Count]:
             if (info := tracker.getJobInfo(job))
             for stage in info.stageIds
         ]
-        return sum(stage.numCompletedTasks for stage in stages if stage)
+        ours = [stage for stage in stages if stage and stage.numTasks == total]  # others move the rows
+        return max(ours, key=lambda stage: stage.stageId).numCompletedTasks if ours else 0
 
     yield finished
 
