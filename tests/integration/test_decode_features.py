@@ -258,6 +258,18 @@ def test_without_full_metadata_names_come_from_the_schema(stock_mysql_server: My
         decode_bytes(data, found.name, unique_name, lambda _database, _table: other)
 
 
+def test_without_any_metadata_bytes_are_not_lost(stock_mariadb_server: MariadbServer, unique_name: str) -> None:
+    work = run(
+        "CREATE TABLE t (id INT PRIMARY KEY, b BLOB, v VARBINARY(300), s TEXT CHARSET utf8mb4, c BINARY(4))",
+        "INSERT INTO t VALUES (1, x'89504e470d0a1a0a', x'ff00', 'grün', x'c3280000'), (2, 'ab', '', '東京', 'cd')",
+    )
+    found = decoded(stock_mariadb_server, unique_name, work)
+    data = (stock_mariadb_server.data / found.name).read_bytes()
+    first, second = (value["after"] for value in decode_bytes(data, found.name, unique_name).values)
+    assert first == {"@1": 1, "@2": "iVBORw0KGgo=", "@3": "/wA=", "@4": "grün", "@5": "wyg="}
+    assert second == {"@1": 2, "@2": "ab", "@3": "", "@4": "東京", "@5": "cd"}
+
+
 def test_the_statements_text_and_statements_themselves_are_told(mysql_server: MysqlServer, unique_name: str) -> None:
     found = decoded(
         mysql_server,

@@ -52,6 +52,9 @@ def charset_of_name(collation: str) -> str:
     return "utf8mb3" if name == "utf8" else name
 
 
+UNKNOWN = "unknown"
+"""Of a column that the binlog alone describes: UTF-8 where its values are that, else bytes."""
+
 PASSED = frozenset({"utf8mb4", "utf8mb3", "ascii"})
 """Charsets whose text is written as it is, once it has been checked."""
 
@@ -197,7 +200,7 @@ def is_ascii_like(charset: str) -> bool:
 
 def decoder_of(charset: str) -> Callable[[bytes], str]:
     """bytes -> text, for the few texts that Python handles itself: labels of ENUM and SET, statements."""
-    if charset in PASSED or charset == "binary":
+    if charset in PASSED or charset in ("binary", UNKNOWN):
         return lambda data: data.decode("utf-8", "replace")
     if charset in ("ucs2", "utf16"):
         return lambda data: data.decode("utf-16-be", "replace")

@@ -25,8 +25,8 @@ from changefeed.formats.template import ValueStyle
 class BoundColumn:
     """A column of a table map together with what the schema says of it.
 
-    ``charset`` is "binary" for bytes; ``labels`` are None where nobody knows them; ``data_type`` is that of the
-    schema, or "".
+    ``charset`` is "binary" for bytes, `charsets.UNKNOWN` where nobody knows; so are ``labels`` None.
+    ``data_type`` is that of the schema, or "".
     """
 
     name: str
@@ -153,6 +153,8 @@ def _bytes_or_text(column: BoundColumn, prefix: int, pad: int, style: ValueStyle
     if column.charset == "binary":
         kind = layout.HEX if style.binary == "hex" else layout.BASE64
         return Spec(kind, prefix=prefix, a=pad)
+    if column.charset == charsets.UNKNOWN:
+        return Spec(layout.UTF8, prefix=prefix, a=1, b=int(style.binary == "hex"))
     kind, a, b = text_kind(column.charset, memory)
     return Spec(kind, prefix=prefix, a=a, b=b)
 

@@ -35,6 +35,7 @@ TIME_OLD = 15
 DATETIME_OLD = 16
 TIMESTAMP_OLD = 17
 UTF8 = 18
+"""a: 1 where nobody knows whether it is text or bytes; b: 1 to write what is not UTF-8 as hex, else as base64."""
 CODE_TABLE = 19
 UTF16 = 20
 UTF32 = 21

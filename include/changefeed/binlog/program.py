@@ -81,7 +81,6 @@ _ON_WIRE: dict[int, frozenset[str]] = {
         {"tinyblob", "blob", "mediumblob", "longblob", "tinytext", "text", "mediumtext", "longtext"}
     ),
 }
-_UTF8_DEFAULT = "utf8mb4"
 
 
 @dataclass(frozen=True)
@@ -140,7 +139,7 @@ def _bind_column(place: int, column: MapColumn, known: Column | None) -> codecs.
         if known is not None:
             charset = charsets.charset_of_name(known.collation) if known.collation else "binary"
         else:
-            charset = _UTF8_DEFAULT
+            charset = charsets.UNKNOWN
     labels: tuple[str, ...] | None = None
     if column.labels is not None:
         decode = charsets.decoder_of(charset)

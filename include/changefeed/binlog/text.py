@@ -120,6 +120,20 @@ def _sequence_length(data: Bytes, at: int, end: int) -> int:
 
 
 @inline
+def is_utf8(data: Bytes, start: int, end: int) -> bool:
+    """Whether all of it is valid UTF-8."""
+    while start < end:
+        if u8(data, start) < 0x80:
+            start += 1
+            continue
+        length = _sequence_length(data, start, end)
+        if length == 0:
+            return False
+        start += length
+    return True
+
+
+@inline
 def put_utf8(out: Bytes, at: int, room: int, data: Bytes, start: int, end: int, level: int) -> int:
     """Write UTF-8 text; FULL when ``out[:room]`` cannot hold it."""
     while start < end:

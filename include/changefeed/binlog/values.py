@@ -25,7 +25,7 @@ from changefeed.binlog.memory import (
 )
 from changefeed.binlog.numbers import put_float32, put_float64, put_number, put_signed, put_unsigned
 from changefeed.binlog.temporal import put_temporal
-from changefeed.binlog.text import put_table, put_utf8, put_utf16, put_utf32
+from changefeed.binlog.text import is_utf8, put_table, put_utf8, put_utf16, put_utf32
 
 ROOM_FOR_VALUE = 512
 """Bytes that any value of a fixed size fits in; the others look after themselves."""
@@ -182,6 +182,8 @@ def put_value(
         return put_signed(out, at, value)
     if kind == layout.UNSIGNED:
         return put_unsigned(out, at, little_endian(data, start, a))
+    if kind == layout.UTF8 and a != 0 and not is_utf8(data, start, end):
+        return _put_binary(out, at, room, data, start, size, 0, b, bytes_scratch)
     if kind == layout.UTF8 or kind == layout.CODE_TABLE or kind == layout.UTF16 or kind == layout.UTF32:
         return _put_text(out, at, room, data, start, end, words, kind, a, b)
     if kind == layout.DECIMAL_TEXT:
