@@ -150,9 +150,10 @@ def test_it_stands_in_airflows_navigation(page: Page) -> None:
 
 
 def test_the_list_shows_lag_and_what_is_refused(page: Page) -> None:
-    page.site.mysql.execute("INSERT INTO page.orders (n) VALUES (1)")
     page.open()
-    card = page.find("article[data-pipeline=page]", " old")  # the lag in seconds; positions are kept for 4 s
+    page.find("article[data-pipeline=page]", "Retention headroom\n30.0 days")
+    page.site.mysql.execute("INSERT INTO page.orders (n) VALUES (1)")
+    card = page.find("article[data-pipeline=page]", " old")  # the lag in seconds, without opening the page again
     assert "binlog." in card.text
     assert "Retention headroom\n30.0 days" in card.text
     page.find(".problem", "unknown key 'sorce' (did you mean 'source'?)")

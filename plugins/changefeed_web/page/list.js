@@ -1,8 +1,11 @@
-// All pipelines: what Airflow knows of them first, then each one's position as its source answers.
+// All pipelines: what Airflow knows of them first, then each one's position as its source answers, and again for those
+// that are on the screen.
 
 import { get } from "./api.js";
 import { el, empty, loading, problem } from "./dom.js";
 import { badge, facts } from "./state.js";
+
+const EVERY_MS = 10000;
 
 export async function list(main, alive) {
   main.replaceChildren(heading(), loading("pipelines"));
@@ -27,8 +30,7 @@ export async function list(main, alive) {
   const none = empty("No pipelines yet", "A pipeline is a YAML file: one MySQL source, one Kafka cluster, a set of tables.",
     el("p", {}, el("a", { href: "#/new" }, "Create the first one")));
   main.replaceChildren(el("div", { class: "stack" }, heading(places.length > 1 ? search : null), refused, places.length ? cards : none, nothing));
-  const queue = [...places];
-  const work = async () => {
+  const look = async (queue) => {
     while (queue.length && alive()) {
       const place = queue.shift();
       try {
@@ -42,7 +44,17 @@ export async function list(main, alive) {
       place.card = fresh;
     }
   };
-  await Promise.all([work(), work(), work(), work()]);
+  const lookAt = async (queue) => Promise.all([look(queue), look(queue), look(queue), look(queue)]);
+  await lookAt([...places]);
+  while (alive()) {
+    await new Promise((done) => setTimeout(done, EVERY_MS));
+    if (!document.hidden) await lookAt(places.filter((place) => isSeen(place.card)));
+  }
+}
+
+function isSeen(card) {
+  const { top, bottom } = card.getBoundingClientRect();
+  return !card.hidden && bottom > 0 && top < innerHeight && !card.contains(document.activeElement);
 }
 
 function heading(more) {
