@@ -182,9 +182,8 @@ def put_value(
         return put_signed(out, at, value)
     if kind == layout.UNSIGNED:
         return put_unsigned(out, at, little_endian(data, start, a))
-    if kind == layout.UTF8 and a != 0 and not is_utf8(data, start, end):
-        return _put_binary(out, at, room, data, start, size, 0, b, bytes_scratch)
-    if kind == layout.UTF8 or kind == layout.CODE_TABLE or kind == layout.UTF16 or kind == layout.UTF32:
+    is_text = kind == layout.CODE_TABLE or kind == layout.UTF16 or kind == layout.UTF32
+    if is_text or (kind == layout.UTF8 and (a == 0 or is_utf8(data, start, end))):
         return _put_text(out, at, room, data, start, end, words, kind, a, b)
     if kind == layout.DECIMAL_TEXT:
         put8(out, at, 34)
@@ -203,8 +202,10 @@ def put_value(
     if kind == layout.JSON:
         level = 2 if a else 1
         return put_json(out, at, room, data, start, end, level, a != 0, scratch[layout.STACK : layout.LIMBS])
-    if kind == layout.BASE64 or kind == layout.HEX:
-        return _put_binary(out, at, room, data, start, size, a, 1 if kind == layout.HEX else 0, bytes_scratch)
+    if kind == layout.BASE64 or kind == layout.HEX or kind == layout.UTF8:
+        padded = 0 if kind == layout.UTF8 else a
+        hexed = b if kind == layout.UTF8 else int(kind == layout.HEX)
+        return _put_binary(out, at, room, data, start, size, padded, hexed, bytes_scratch)
     if kind == layout.FLOAT:
         return put_float32(out, at, u32(data, start))
     if kind == layout.YEAR:
