@@ -7,7 +7,7 @@ Two pinned workloads, written by a real MySQL into one binlog file each, kept in
 
 Both read the same file with one core. The kernel's figure is row images (an update has two) to finished Debezium
 messages: key, value, partition, in blocks. mysql-replication's is row images to its own Python objects, without
-any message. Each figure is the minimum, median and maximum of five, of CPU seconds.
+any message. They take turns; each figure is the minimum, median and maximum of five, of CPU seconds.
 
 Last comes a 1 GB file, the bulk workload's transactions again and again, through Spark at local[1] and local[2]
 (`bench_spark_decode.py`, wall seconds).
@@ -28,7 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -193,15 +193,18 @@ def reference_images(path: Path) -> Callable[[], int]:
     return run
 
 
-def rates(run: Callable[[], int]) -> list[float]:
-    """Row images per CPU second, of five runs in order."""
-    found = []
-    for _ in range(REPEATS):
-        gc.collect()
-        begun = time.process_time()
-        images = run()
-        found.append(images / (time.process_time() - begun))
-    return sorted(found)
+def rate(run: Callable[[], int]) -> float:
+    """Row images per CPU second."""
+    gc.collect()
+    begun = time.process_time()
+    images = run()
+    return images / (time.process_time() - begun)
+
+
+def spread(figures: Iterable[float], digits: int = 0) -> str:
+    """Minimum, median and maximum."""
+    found = sorted(figures)
+    return "".join(f"{figure:12,.{digits}f}" for figure in (found[0], statistics.median(found), found[-1]))
 
 
 def start_seconds(cache: str) -> float:
@@ -244,12 +247,11 @@ def main() -> None:
     for name, path in paths.items():
         ours = kernel_images(path)
         ours()  # programs, and the pages of buffers
-        both = {"kernel": rates(ours), "mysql-replication": rates(reference_images(path))}
-        for reader, found in both.items():
-            shown = (found[0], statistics.median(found), found[-1])
-            print(f"{name + ' ' + reader:24}" + "".join(f"{figure:12,.0f}" for figure in shown))
-        medians = [statistics.median(found) for found in both.values()]
-        print(f"{name} ratio of medians{'':6}{medians[0] / medians[1]:12.1f}\n", flush=True)
+        theirs = reference_images(path)
+        pairs = [(rate(ours), rate(theirs)) for _ in range(REPEATS)]  # in turns: the machine's own speed changes
+        print(f"{name + ' kernel':24}{spread(our for our, _ in pairs)}")
+        print(f"{name + ' mysql-replication':24}{spread(their for _, their in pairs)}")
+        print(f"{name + ' ratio':24}{spread((our / their for our, their in pairs), 1)}\n", flush=True)
     with tempfile.TemporaryDirectory() as cache:
         cold, warm = start_seconds(cache), min(itertools.starmap(start_seconds, [(cache,)] * 3))
     print(f"start: {cold:.1f} s with nothing compiled, {warm:.1f} s with a cache", flush=True)
