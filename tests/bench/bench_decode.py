@@ -46,6 +46,7 @@ from changefeed.window import Slice
 from devstack.home import Home
 from devstack.identity import ProcessId
 from devstack.mysql import MysqlServer
+from devstack.process import started
 
 SCALE = float(os.environ.get("CHANGEFEED_BENCH_SCALE", "1"))
 REPEATS = 5
@@ -82,13 +83,11 @@ def workloads(folder: Path) -> dict[str, Path]:
         return paths
     folder.mkdir(parents=True, exist_ok=True)
     options = {"binlog_row_metadata": "FULL", "max_binlog_size": 1 << 30, "sync_binlog": 0}
-    with tempfile.TemporaryDirectory(dir=folder) as data:
-        server = MysqlServer(Path(data) / "mysql", options=options, owner=ProcessId.own())
-        server.start()
-        try:
-            _write(server, paths)
-        finally:
-            server.stop()
+    with (
+        tempfile.TemporaryDirectory(dir=folder) as data,
+        started(MysqlServer(Path(data) / "mysql", options=options, owner=ProcessId.own())) as server,
+    ):
+        _write(server, paths)
     return paths
 
 

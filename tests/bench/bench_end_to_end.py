@@ -28,6 +28,7 @@ from changefeed.window import Window
 from devstack.home import Home
 from devstack.identity import ProcessId
 from devstack.mysql import MysqlServer
+from devstack.process import started
 
 ROUNDS = 3
 SENT = 20_000
@@ -60,13 +61,9 @@ def end_to_end(bootstrap: str) -> None:
         folder = Path(scratch) / "binlogs"
         folder.mkdir()
         shutil.copy(path, folder / "bulk.000001")
-        server = MysqlServer(Path(scratch) / "mysql", owner=ProcessId.own())
-        server.start()
-        try:
+        with started(MysqlServer(Path(scratch) / "mysql", owner=ProcessId.own())) as server:
             server.execute("CREATE DATABASE bench", *(f"CREATE TABLE bench.t{one} {TABLE}" for one in range(20)))
             _rounds(bootstrap, server, folder)
-        finally:
-            server.stop()
 
 
 def _rounds(bootstrap: str, server: MysqlServer, folder: Path) -> None:

@@ -26,6 +26,7 @@ from devstack.home import Home  # noqa: E402
 from devstack.identity import ProcessId  # noqa: E402
 from devstack.kafka import KafkaBroker  # noqa: E402
 from devstack.mysql import MysqlServer  # noqa: E402
+from devstack.process import started  # noqa: E402
 
 TRIES = 3
 YAML = """\
@@ -56,15 +57,11 @@ def main() -> int:
     owner = ProcessId.own()
     folder = home.test / f"{os.getpid()}-overhead"
     folder.mkdir(parents=True)
-    mysql = MysqlServer(folder / "mysql", options={"binlog_row_metadata": "FULL"}, owner=owner)
-    kafka = KafkaBroker(folder / "kafka", owner=owner)
-    mysql.start()
-    kafka.start()
-    try:
+    with (
+        started(MysqlServer(folder / "mysql", options={"binlog_row_metadata": "FULL"}, owner=owner)) as mysql,
+        started(KafkaBroker(folder / "kafka", owner=owner)) as kafka,
+    ):
         return measure(Path(tempfile.mkdtemp(dir=folder)), mysql, kafka)
-    finally:
-        kafka.stop()
-        mysql.stop()
 
 
 def measure(folder: Path, mysql: MysqlServer, kafka: KafkaBroker) -> int:

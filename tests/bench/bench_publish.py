@@ -43,6 +43,7 @@ from changefeed.kafka.topics import (
 from changefeed.kafka.transactions import PublishSettings
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
+from devstack.process import started
 
 _SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 _VALUE = (
@@ -169,14 +170,12 @@ def main() -> None:
     if given.bootstrap:
         _measure(given)
         return
-    with tempfile.TemporaryDirectory() as folder:
-        broker = KafkaBroker(Path(folder) / "kafka", owner=ProcessId.own())
-        broker.start()
-        try:
-            given.bootstrap = broker.bootstrap
-            _measure(given)
-        finally:
-            broker.stop()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        started(KafkaBroker(Path(folder) / "kafka", owner=ProcessId.own())) as broker,
+    ):
+        given.bootstrap = broker.bootstrap
+        _measure(given)
 
 
 def _measure(given: argparse.Namespace) -> None:
