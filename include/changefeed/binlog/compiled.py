@@ -23,6 +23,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 import numba.core.config
+from numba.core.types import unliteral
 
 config: Any = numba.core.config
 njit: Any = numba.njit  # its types lack some of its options
@@ -46,7 +47,13 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 def inline(function: Function) -> Function:
     """Compile ``function`` for callers inside kernels; typed by each caller, never cached by itself."""
-    return cast(Function, njit(**_FLAGS, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function))
+    if JIT_OFF:
+        return function
+    compiled: Any = njit(**_FLAGS, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
+    template_of = compiled.get_call_template
+    # A number that stands in a call is a type of its own to numba: the function would be compiled once for each.
+    compiled.get_call_template = lambda args, kws: template_of(tuple(map(unliteral, args)), kws)
+    return cast(Function, compiled)
 
 
 def entry(signature: str) -> Callable[[Function], Function]:

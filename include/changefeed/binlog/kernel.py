@@ -14,6 +14,7 @@ from changefeed.binlog.crc32 import crc32
 from changefeed.binlog.faults import CHECKSUM, EVENT_SIZE, PAST_END
 from changefeed.binlog.memory import Bytes, Ends, Words, u8, u32
 from changefeed.binlog.rows_event import put_rows
+from changefeed.binlog.span import span
 from changefeed.binlog.table_index import take_table_map
 from changefeed.binlog.transactions import (
     ANONYMOUS_GTID,
@@ -68,6 +69,10 @@ def walk(
     Writes finished messages to ``out`` and the arrays behind it, from state[OUT] and state[MESSAGES] on. Leaves
     state[AT] at the event that it returns for.
     """
+    data, state, words, literals, index = span(data), span(state), span(words), span(literals), span(index)
+    texts, query, scratch, bytes_scratch = span(texts), span(query), span(scratch), span(bytes_scratch)
+    counts, runs, out, positions, sequences = span(counts), span(runs), span(out), span(positions), span(sequences)
+    groups, ends, nulls = span(groups), span(ends), span(nulls)
     while True:
         at = state[layout.AT]
         left = state[layout.FILLED] - at

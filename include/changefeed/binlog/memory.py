@@ -14,11 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from changefeed.binlog.compiled import BOUNDS, JIT_OFF, inline
+from changefeed.binlog.compiled import JIT_OFF, inline
 
 Bytes = NDArray[np.uint8]
 Words = NDArray[np.int64]
 Ends = NDArray[np.uint32]
+
+STEP = 16
+"""Bytes that `copy_short` moves at once."""
 
 _WORD = 1 << 64
 _SIGN = 1 << 63
@@ -84,30 +87,27 @@ if JIT_OFF:
         _check(source, at, count)
         to[to_at : to_at + count] = source[at : at + count]
 
+    def copy_short(to: Bytes, to_at: int, source: Bytes, at: int, count: int) -> None:
+        """Copy ``count`` bytes, few as a rule, in steps of STEP: up to a step more must be there on both sides."""
+        _check(to, to_at, -(-count // STEP) * STEP)
+        _check(source, at, -(-count // STEP) * STEP)
+        copy(to, to_at, source, at, count)
+
 else:
     from llvmlite import ir  # type: ignore[import-untyped]
     from numba.core import cgutils as numba_cgutils
     from numba.core import types
     from numba.extending import intrinsic
 
+    from changefeed.binlog.span import check, parts
+
     cgutils: Any = numba_cgutils
 
-    def _pointer(context: Any, builder: Any, array_type: Any, array: Any, at: Any, count: Any) -> Any:
+    def _pointer(context: Any, builder: Any, of: Any, array: Any, at: Any, count: Any) -> Any:
         """Where ``count`` bytes at ``at`` stand; with NUMBA_BOUNDSCHECK=1 an IndexError when that is outside."""
-        view = context.make_array(array_type)(context, builder, array)
-        if BOUNDS:
-            size = builder.extract_value(view.shape, 0)
-            end = builder.add(at, count)
-            zero = ir.Constant(ir.IntType(64), 0)
-            outside = builder.or_(
-                builder.or_(builder.icmp_signed("<", at, zero), builder.icmp_signed("<", count, zero)),
-                builder.icmp_signed(">", end, size),
-            )
-            with builder.if_then(outside, likely=False):
-                context.call_conv.return_user_exc(builder, IndexError, ("a kernel reached outside of its array",))
-        data = view.data
-        data = builder.bitcast(data, ir.IntType(8).as_pointer())
-        return builder.gep(data, [at])
+        data, size = parts(context, builder, of, array)
+        check(context, builder, at, count, size)
+        return builder.gep(builder.bitcast(data, ir.IntType(8).as_pointer()), [at])
 
     def _size(count: int) -> Any:
         return ir.Constant(ir.IntType(64), count)
@@ -149,6 +149,20 @@ else:
                 args[4],
                 1,
             )
+            return context.get_dummy_value()
+
+        return types.void(to, types.int64, source, types.int64, types.int64), generate
+
+    @intrinsic
+    def copy_short(typing_context: Any, to: Any, to_at: Any, source: Any, at: Any, count: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            whole = builder.and_(builder.add(args[4], _size(STEP - 1)), _size(-STEP))
+            destination = _pointer(context, builder, signature.args[0], args[0], args[1], whole)
+            origin = _pointer(context, builder, signature.args[2], args[2], args[3], whole)
+            step = ir.VectorType(ir.IntType(64), STEP // 8)
+            with cgutils.for_range_slice(builder, _size(0), whole, _size(STEP), ir.IntType(64)) as (index, _):
+                part = builder.load(builder.bitcast(builder.gep(origin, [index]), step.as_pointer()), align=1)
+                builder.store(part, builder.bitcast(builder.gep(destination, [index]), step.as_pointer()), align=1)
             return context.get_dummy_value()
 
         return types.void(to, types.int64, source, types.int64, types.int64), generate

@@ -62,6 +62,13 @@ def count_digits(value: int) -> int:
 
 
 @inline
+def put_two(out: Bytes, at: int, value: int) -> int:
+    """Write the two digits of a ``value`` below 100."""
+    put16(out, at, u16(_PAIRS, 2 * value))
+    return at + 2
+
+
+@inline
 def put_padded(out: Bytes, at: int, value: int, digits: int) -> int:
     """Write exactly ``digits`` digits of ``value`` (0 or more)."""
     end = at + digits

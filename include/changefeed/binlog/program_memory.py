@@ -8,7 +8,7 @@ import numpy as np
 import orjson
 
 from changefeed.binlog import charsets
-from changefeed.binlog.memory import Bytes, Words
+from changefeed.binlog.memory import STEP, Bytes, Words
 
 
 class ProgramMemory:
@@ -42,8 +42,8 @@ class ProgramMemory:
             return known
         at = self._bytes_used
         end = at + len(data)
-        if end > len(self.bytes):
-            grown = np.zeros(max(2 * len(self.bytes), end), np.uint8)
+        if end + STEP > len(self.bytes):
+            grown = np.zeros(max(2 * len(self.bytes), end + STEP), np.uint8)
             grown[:at] = self.bytes[:at]
             self.bytes = grown
         self.bytes[at:end] = np.frombuffer(data, np.uint8)

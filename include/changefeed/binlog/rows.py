@@ -7,10 +7,11 @@ from changefeed.binlog.compiled import inline
 from changefeed.binlog.crc32 import crc32
 from changefeed.binlog.faults import FULL, ROW_BYTES, SHORT
 from changefeed.binlog.masks import put_masked
-from changefeed.binlog.memory import Bytes, Ends, Words, copy, little_endian, put8, u8
+from changefeed.binlog.memory import STEP, Bytes, Ends, Words, copy, copy_short, little_endian, put8, u8
 from changefeed.binlog.murmur2 import partition_of
 from changefeed.binlog.null import put_null
 from changefeed.binlog.numbers import put_number
+from changefeed.binlog.span import length
 from changefeed.binlog.values import put_value
 
 _ROOM = 256
@@ -117,7 +118,7 @@ def _put_object(
     bytes_scratch: Bytes,
 ) -> int:
     """Write an image as a JSON object of the columns listed at ``words[columns]``, without those that are absent."""
-    room = out.shape[0]
+    room = length(out)
     put8(out, at, 123)
     at += 1
     first = 1
@@ -130,7 +131,7 @@ def _put_object(
         size = words[spec + layout.SPEC_NAME_SIZE] - first
         if at + size + _ROOM > room:
             return FULL
-        copy(out, at, literals, words[spec + layout.SPEC_NAME] + first, size)
+        copy_short(out, at, literals, words[spec + layout.SPEC_NAME] + first, size)
         at += size
         first = 0
         if start == layout.NULL:
@@ -180,7 +181,7 @@ def run_program(
     bytes_scratch: Bytes,
 ) -> int:
     """Write what the program at ``words[program]`` says of the row whose images are in ``scratch``."""
-    room = out.shape[0]
+    room = length(out)
     specs = words[table + layout.TABLE_SPECS]
     op = program + 1
     stop = op + words[program] * layout.OP
@@ -192,9 +193,9 @@ def run_program(
         if at + _ROOM > room:
             return FULL
         if code == layout.OP_LITERAL:
-            if at + b > room:
+            if at + b + STEP > room:
                 return FULL
-            copy(out, at, literals, a, b)
+            copy_short(out, at, literals, a, b)
             at += b
         elif code == layout.OP_OBJECT:
             image = key_image if a == 2 else a * layout.IMAGE
@@ -284,9 +285,9 @@ def put_message(
     ``op`` chooses the value's program (0 c, 1 u, 2 d, 3 none: a tombstone), ``image`` is the one that the key is of.
     """
     number = state[layout.MESSAGES]
-    if number >= positions.shape[0]:
+    if number >= length(positions):
         return FULL
-    room = out.shape[0]
+    room = length(out)
     begin = state[layout.OUT]
     at = begin
     null = 0
@@ -343,7 +344,7 @@ def put_message(
     gtid_size = state[layout.GTID_SIZE]
     if at + id_size + gtid_size + 64 > room:
         return FULL
-    copy(out, at, texts, layout.ID_TEXT, id_size)
+    copy_short(out, at, texts, layout.ID_TEXT, id_size)
     at = put_number(out, at + id_size, row)
     row_end = at
     if step > 0:
@@ -351,7 +352,7 @@ def put_message(
         put8(out, at + 1, 48 + step)
         at += 2
     id_end = at
-    copy(out, at, texts, layout.GTID_TEXT, gtid_size)
+    copy_short(out, at, texts, layout.GTID_TEXT, gtid_size)
     at += gtid_size
     partitions = words[table + layout.TABLE_PARTITIONS]
     if null & 1:

@@ -13,7 +13,7 @@ from changefeed.binlog.compiled import inline
 from changefeed.binlog.faults import TEMPORAL_RANGE
 from changefeed.binlog.memory import Bytes, big_endian, i64, little_endian, put8, put16, u32
 from changefeed.binlog.null import put_null
-from changefeed.binlog.numbers import put_number, put_padded, put_signed
+from changefeed.binlog.numbers import put_number, put_padded, put_signed, put_two
 
 _POWERS = np.array([1000000, 100000, 10000, 1000, 100, 10, 1], np.int64)
 _MILLION = 1000000
@@ -24,19 +24,19 @@ def put_date(out: Bytes, at: int, year: int, month: int, day: int) -> int:
     """Write `YYYY-MM-DD`; ten bytes."""
     at = put_padded(out, at, year, 4)
     put8(out, at, 45)
-    at = put_padded(out, at + 1, month, 2)
+    at = put_two(out, at + 1, month)
     put8(out, at, 45)
-    return put_padded(out, at + 1, day, 2)
+    return put_two(out, at + 1, day)
 
 
 @inline
 def put_clock(out: Bytes, at: int, hour: int, minute: int, second: int, micros: int, digits: int) -> int:
     """Write `HH:MM:SS`, hours with more digits where they need them, and ``digits`` of the fraction."""
-    at = put_number(out, at, hour) if hour >= 100 else put_padded(out, at, hour, 2)
+    at = put_number(out, at, hour) if hour >= 100 else put_two(out, at, hour)
     put8(out, at, 58)
-    at = put_padded(out, at + 1, minute, 2)
+    at = put_two(out, at + 1, minute)
     put8(out, at, 58)
-    at = put_padded(out, at + 1, second, 2)
+    at = put_two(out, at + 1, second)
     if digits > 0:
         put8(out, at, 46)
         at = put_padded(out, at + 1, micros // _POWERS[digits], digits)

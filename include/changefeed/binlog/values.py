@@ -15,6 +15,7 @@ from changefeed.binlog.memory import (
     Words,
     big_endian,
     copy,
+    copy_short,
     i64,
     little_endian,
     put8,
@@ -22,8 +23,10 @@ from changefeed.binlog.memory import (
     put32,
     u8,
     u32,
+    wrap,
 )
-from changefeed.binlog.numbers import put_float32, put_float64, put_number, put_signed, put_unsigned
+from changefeed.binlog.numbers import put_float32, put_float64, put_number, put_unsigned
+from changefeed.binlog.span import part
 from changefeed.binlog.temporal import put_temporal
 from changefeed.binlog.text import is_utf8, put_table, put_utf8, put_utf16, put_utf32
 
@@ -81,7 +84,7 @@ def _put_label(out: Bytes, at: int, room: int, words: Words, literals: Bytes, pa
     size = int(words[pair + 1])
     if at + size + 16 > room:
         return FULL
-    copy(out, at, literals, words[pair], size)
+    copy_short(out, at, literals, words[pair], size)
     return at + size
 
 
@@ -155,6 +158,102 @@ def _put_vector(out: Bytes, at: int, room: int, data: Bytes, start: int, end: in
 
 
 @inline
+def _put_numeric(out: Bytes, at: int, data: Bytes, start: int, kind: int, width: int) -> int:
+    if kind == layout.DOUBLE:
+        return put_float64(out, at, i64(data, start))
+    if kind == layout.FLOAT:
+        return put_float32(out, at, u32(data, start))
+    if kind == layout.UNSIGNED_TEXT:
+        put8(out, at, 34)
+        at = put_unsigned(out, at + 1, i64(data, start))
+        put8(out, at, 34)
+        return at + 1
+    if kind == layout.BIT:
+        value = big_endian(data, start, width)
+    elif kind == layout.YEAR:
+        value = u8(data, start)
+        if value > 0:
+            value += 1900
+    else:
+        value = little_endian(data, start, width)
+        if kind == layout.SIGNED:
+            unused = 64 - 8 * width
+            value = wrap(value << unused) >> unused
+            if value < 0:
+                put8(out, at, 45)
+                at += 1
+                value = wrap(-value)
+    return put_unsigned(out, at, value)
+
+
+@inline
+def _put_decimals(
+    out: Bytes, at: int, data: Bytes, start: int, kind: int, a: int, b: int, scratch: Words, bytes_scratch: Bytes
+) -> int:
+    if kind == layout.DECIMAL_NUMBER:
+        return put_decimal(out, at, data, start, a, b)
+    put8(out, at, 34)
+    at += 1
+    if kind == layout.DECIMAL_TEXT:
+        at = put_decimal(out, at, data, start, a, b)
+    else:
+        limbs = part(scratch, layout.LIMBS, layout.LIMBS + 16)
+        at = put_decimal_bytes(out, at, data, start, a, b, bytes_scratch, limbs)
+    if at < 0:
+        return at
+    put8(out, at, 34)
+    return at + 1
+
+
+@inline
+def _put_string(
+    out: Bytes,
+    at: int,
+    room: int,
+    data: Bytes,
+    start: int,
+    size: int,
+    kind: int,
+    a: int,
+    b: int,
+    words: Words,
+    bytes_scratch: Bytes,
+) -> int:
+    end = start + size
+    if kind == layout.BASE64 or kind == layout.HEX:
+        return _put_binary(out, at, room, data, start, size, a, int(kind == layout.HEX), bytes_scratch)
+    if kind == layout.UTF8 and a == 1 and not is_utf8(data, start, end):
+        return _put_binary(out, at, room, data, start, size, 0, b, bytes_scratch)
+    return _put_text(out, at, room, data, start, end, words, kind, a, b)
+
+
+@inline
+def _put_other(
+    out: Bytes,
+    at: int,
+    room: int,
+    data: Bytes,
+    start: int,
+    size: int,
+    kind: int,
+    a: int,
+    b: int,
+    literals: Bytes,
+    bytes_scratch: Bytes,
+) -> int:
+    if kind == layout.GEOMETRY:
+        return _put_geometry(out, at, room, data, start, start + size, a)
+    if kind == layout.VECTOR:
+        return _put_vector(out, at, room, data, start, start + size)
+    if kind == layout.CONSTANT:
+        if at + b > room:
+            return FULL
+        copy(out, at, literals, a, b)
+        return at + int(b)
+    return put_address(out, at, data, start, size, kind, bytes_scratch)
+
+
+@inline
 def put_value(
     out: Bytes,
     at: int,
@@ -174,66 +273,18 @@ def put_value(
     kind = words[spec + layout.SPEC_KIND]
     a = words[spec + layout.SPEC_A]
     b = words[spec + layout.SPEC_B]
-    end = start + size
-    if kind == layout.SIGNED:
-        value = little_endian(data, start, a)
-        if a < 8 and value >> (8 * a - 1):
-            value -= 1 << (8 * a)
-        return put_signed(out, at, value)
-    if kind == layout.UNSIGNED:
-        return put_unsigned(out, at, little_endian(data, start, a))
-    is_text = kind == layout.CODE_TABLE or kind == layout.UTF16 or kind == layout.UTF32
-    if is_text or (kind == layout.UTF8 and (a == 0 or is_utf8(data, start, end))):
-        return _put_text(out, at, room, data, start, end, words, kind, a, b)
-    if kind == layout.DECIMAL_TEXT:
-        put8(out, at, 34)
-        at = put_decimal(out, at + 1, data, start, a, b)
-        if at < 0:
-            return at
-        put8(out, at, 34)
-        return at + 1
-    if layout.DATE <= kind <= layout.TIMESTAMP_OLD:
+    if kind <= layout.BIT:
+        return _put_numeric(out, at, data, start, kind, a)
+    if kind <= layout.DECIMAL_BYTES:
+        return _put_decimals(out, at, data, start, kind, a, b, scratch, bytes_scratch)
+    if kind <= layout.TIMESTAMP_OLD:
         return put_temporal(out, at, data, start, kind, a, b, words[spec + layout.SPEC_D])
-    if kind == layout.DOUBLE:
-        return put_float64(out, at, i64(data, start))
-    if kind == layout.ENUM or kind == layout.SET:
+    if kind <= layout.HEX:
+        return _put_string(out, at, room, data, start, size, kind, a, b, words, bytes_scratch)
+    if kind <= layout.SET:
         value = little_endian(data, start, a)
         return _put_labels(out, at, room, value, kind, words, literals, b, words[spec + layout.SPEC_C])
     if kind == layout.JSON:
-        level = 2 if a else 1
-        return put_json(out, at, room, data, start, end, level, a != 0, scratch[layout.STACK : layout.LIMBS])
-    if kind == layout.BASE64 or kind == layout.HEX or kind == layout.UTF8:
-        padded = 0 if kind == layout.UTF8 else a
-        hexed = b if kind == layout.UTF8 else int(kind == layout.HEX)
-        return _put_binary(out, at, room, data, start, size, padded, hexed, bytes_scratch)
-    if kind == layout.FLOAT:
-        return put_float32(out, at, u32(data, start))
-    if kind == layout.YEAR:
-        value = u8(data, start)
-        return put_number(out, at, value + 1900 if value else 0)
-    if kind == layout.BIT:
-        return put_unsigned(out, at, big_endian(data, start, a))
-    if kind == layout.DECIMAL_NUMBER:
-        return put_decimal(out, at, data, start, a, b)
-    if kind == layout.DECIMAL_BYTES:
-        put8(out, at, 34)
-        at = put_decimal_bytes(out, at + 1, data, start, a, b, bytes_scratch, scratch[layout.LIMBS : layout.LIMBS + 16])
-        if at < 0:
-            return at
-        put8(out, at, 34)
-        return at + 1
-    if kind == layout.UNSIGNED_TEXT:
-        put8(out, at, 34)
-        at = put_unsigned(out, at + 1, i64(data, start))
-        put8(out, at, 34)
-        return at + 1
-    if kind == layout.GEOMETRY:
-        return _put_geometry(out, at, room, data, start, end, a)
-    if kind == layout.VECTOR:
-        return _put_vector(out, at, room, data, start, end)
-    if kind == layout.CONSTANT:
-        if at + b > room:
-            return FULL
-        copy(out, at, literals, a, b)
-        return at + int(b)
-    return put_address(out, at, data, start, size, kind, bytes_scratch)
+        stack = part(scratch, layout.STACK, layout.LIMBS)
+        return put_json(out, at, room, data, start, start + size, 2 if a else 1, a != 0, stack)
+    return _put_other(out, at, room, data, start, size, kind, a, b, literals, bytes_scratch)
