@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
@@ -34,17 +35,22 @@ def decode_batches(
 
     ``count`` is told the messages of each block.
     """
+    gc.freeze()  # all that was imported: Spark's worker has the collector look at it after each task
+    return frame.decoded_batches(_rows(job, frame.slices_of(batches), count))
+
+
+def _rows(job: IngestJob, slices: Iterable[Slice], count: Callable[[int], None]) -> Iterator[frame.DecodedRow]:
     reader = reader_of(job)
-    for piece in frame.slices_of(batches):
+    for piece in slices:
         sizes = frame.Sizes()
         try:
             for item in read_slices(job, [piece], reader):
                 if isinstance(item, Block):
                     sizes.add_block(item)
                     count(item.message_count)
-                    yield frame.block_batch(item)
+                    yield frame.block_row(item)
                 else:
-                    yield frame.decoded_text_batch("sizes", sizes.text(), piece.number)
-                    yield frame.decoded_text_batch("report", frame.report_text(item), piece.number)
+                    yield frame.text_row("sizes", sizes.text(), piece.number)
+                    yield frame.text_row("report", frame.report_text(item), piece.number)
         except ChangefeedError as error:
-            yield frame.decoded_text_batch("error", frame.error_text(error), piece.number)
+            yield frame.text_row("error", frame.error_text(error), piece.number)

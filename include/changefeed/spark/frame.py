@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 import lz4.block
 import orjson
@@ -38,6 +37,14 @@ _DECODED = pa.schema(
         ("text", pa.string()),
     ]
 )
+DecodedRow = tuple[str, str | None, int | None, str | None, int | None, int | None, bytes | None, str | None]
+"""A row of DECODED_SCHEMA."""
+
+_BATCH_ROWS = 16
+_BATCH_BYTES = 2 << 20
+_ACCELERATION = 4
+"""Of lz4: a third faster than its default, and 5 % larger."""
+
 _PUBLISHED = pa.schema([("kind", pa.string()), ("text", pa.string())])
 
 
@@ -47,29 +54,34 @@ def slices_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Slice]:
             yield Slice(row["number"], row["file"], row["start"], row["end"], row["gtid"])
 
 
-def block_batch(block: Block) -> pa.RecordBatch:
-    """A block as one row. Its payload is compressed: Spark copies it several times on its way to publishing."""
-    row: list[Any] = [
-        "block",
-        block.topic,
-        block.partition,
-        block.file,
-        block.slice,
-        block.number,
-        lz4.block.compress(block.payload),
-        None,
-    ]
-    return pa.RecordBatch.from_arrays(
-        [pa.array([value], type=field.type) for value, field in zip(row, _DECODED, strict=True)], schema=_DECODED
-    )
+def block_row(block: Block) -> DecodedRow:
+    """A block. Its payload is compressed: Spark copies it several times on its way to publishing."""
+    payload = lz4.block.compress(block.payload, mode="fast", acceleration=_ACCELERATION)
+    return "block", block.topic, block.partition, block.file, block.slice, block.number, payload, None
 
 
-def decoded_text_batch(kind: str, text: str, slice_number: int) -> pa.RecordBatch:
+def text_row(kind: str, text: str, slice_number: int) -> DecodedRow:
     """A report, sizes or an error beside the blocks."""
-    row: list[Any] = [kind, None, None, None, slice_number, None, None, text]
-    return pa.RecordBatch.from_arrays(
-        [pa.array([value], type=field.type) for value, field in zip(row, _DECODED, strict=True)], schema=_DECODED
-    )
+    return kind, None, None, None, slice_number, None, None, text
+
+
+def decoded_batches(rows: Iterable[DecodedRow]) -> Iterator[pa.RecordBatch]:
+    """Arrow batches of a few ``rows`` each: a batch of its own costs Spark as much as a megabyte of payload."""
+    batch: list[DecodedRow] = []
+    size_bytes = 0
+    for row in rows:
+        batch.append(row)
+        size_bytes += len(row[6] or b"")
+        if len(batch) == _BATCH_ROWS or size_bytes >= _BATCH_BYTES:
+            yield _decoded_batch(batch)
+            batch, size_bytes = [], 0
+    if batch:
+        yield _decoded_batch(batch)
+
+
+def _decoded_batch(rows: Sequence[DecodedRow]) -> pa.RecordBatch:
+    columns = zip(zip(*rows, strict=True), _DECODED, strict=True)
+    return pa.RecordBatch.from_arrays([pa.array(values, type=of.type) for values, of in columns], schema=_DECODED)
 
 
 def published_batch(kind: str, text: str) -> pa.RecordBatch:

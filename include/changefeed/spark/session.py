@@ -48,11 +48,9 @@ def local_session(pipeline: Pipeline) -> SparkSession:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
     )
-    for name, value in (JOB_CONF | pipeline.spark.conf).items():
+    for name, value in (JOB_CONF | {"spark.log.level": "ERROR"} | pipeline.spark.conf).items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    return session
+    return builder.getOrCreate()
 
 
 def connect_session(url: str) -> SparkSession:
