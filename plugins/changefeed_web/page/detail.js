@@ -2,7 +2,7 @@
 
 import { airflow, call, get, post } from "./api.js";
 import { chart, MEASURES, rowsOf, totalOf } from "./chart.js";
-import { ago, bytes, el, hollow, loading, number, problem, table, toast } from "./dom.js";
+import { ago, bytes, el, every, hollow, loading, number, problem, table, toast } from "./dom.js";
 import { backfillDialog, seekDialog } from "./dialogs.js";
 import { badge, facts } from "./state.js";
 
@@ -150,12 +150,9 @@ export async function detail(main, alive, name) {
 
   for (const part of [parts.windows, parts.topics, parts.schema, parts.backfills, parts.seeks]) part.replaceChildren(el("div", { class: "loading" }, el("i"), el("i"), el("i")));
   await refresh();
-  while (alive()) {
-    await new Promise((done) => setTimeout(done, EVERY_MS));
-    if (!alive()) return;
-    if (document.hidden || document.querySelector("dialog[open]")) continue;
-    await refresh().catch(() => {});
-  }
+  await every(EVERY_MS, alive, async () => {
+    if (!document.querySelector("dialog[open]")) await refresh().catch(() => {});
+  });
 }
 
 export async function yaml(main, alive, name) {

@@ -24,6 +24,14 @@ export function toast(text, bad = false) {
   setTimeout(() => made.remove(), bad ? 12000 : 6000);
 }
 
+// Do `work` again and again while the view is shown; not while its browser tab is hidden.
+export async function every(milliseconds, alive, work) {
+  while (alive()) {
+    await new Promise((done) => setTimeout(done, milliseconds));
+    if (alive() && !document.hidden) await work();
+  }
+}
+
 export const loading = (what) =>
   el("div", { class: "card loading", role: "status", "aria-label": `Loading ${what}` }, el("i"), el("i"), el("i"), el("i"));
 

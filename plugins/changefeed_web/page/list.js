@@ -2,7 +2,7 @@
 // that are on the screen.
 
 import { get } from "./api.js";
-import { el, empty, loading, problem } from "./dom.js";
+import { el, empty, every, loading, problem } from "./dom.js";
 import { badge, facts } from "./state.js";
 
 const EVERY_MS = 10000;
@@ -46,10 +46,7 @@ export async function list(main, alive) {
   };
   const lookAt = async (queue) => Promise.all([look(queue), look(queue), look(queue), look(queue)]);
   await lookAt([...places]);
-  while (alive()) {
-    await new Promise((done) => setTimeout(done, EVERY_MS));
-    if (!document.hidden) await lookAt(places.filter((place) => isSeen(place.card)));
-  }
+  await every(EVERY_MS, alive, () => lookAt(places.filter((place) => isSeen(place.card))));
 }
 
 function isSeen(card) {
