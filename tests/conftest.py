@@ -102,9 +102,18 @@ def database(mysql_server: MysqlServer, unique_name: str) -> Iterator[str]:
     mysql_server.execute(f"DROP DATABASE IF EXISTS `{unique_name}`")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of Airflow come last: its processes take a third of a core from whatever runs beside them."""
-    items.sort(key=lambda item: "airflow_site" in getattr(item, "fixturenames", ()))
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Give each worker of pytest-xdist whole files; all tests of Airflow to one, and first, as they take longest.
+
+    Without workers they come last: Airflow's processes take a third of a core from whatever runs beside them.
+    """
+
+    def of_airflow(item: pytest.Item) -> bool:
+        return "airflow_site" in getattr(item, "fixturenames", ())
+
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group("airflow" if of_airflow(item) else item.path.name))
+    items.sort(key=of_airflow, reverse=hasattr(config, "workerinput"))
 
 
 @pytest.hookimpl(wrapper=True)
