@@ -102,6 +102,7 @@ def database(mysql_server: MysqlServer, unique_name: str) -> Iterator[str]:
     mysql_server.execute(f"DROP DATABASE IF EXISTS `{unique_name}`")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Give each worker of pytest-xdist whole files; all tests of Airflow to one, and first, as they take longest.
 
