@@ -42,7 +42,7 @@ lint: $(READY) ## Format, lints and types
 
 test: lint ## The whole test suite, with real servers
 	$(BIN)/python -m devstack fetch --tests
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest -n 2 --no-loadscope-reorder $(ARGS)
 
 test-unit: $(READY) ## The tests that need no server
 	$(BIN)/python -m pytest tests/unit $(ARGS)

@@ -12,9 +12,11 @@ import shutil
 import uuid
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from airflow_site import Site, site
+from xdist.scheduler.loadscope import LoadScopeScheduling
 
 from devstack.home import Home
 from devstack.identity import ProcessId
@@ -102,19 +104,24 @@ def database(mysql_server: MysqlServer, unique_name: str) -> Iterator[str]:
     mysql_server.execute(f"DROP DATABASE IF EXISTS `{unique_name}`")
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+class WholeFiles(LoadScopeScheduling):
+    """Gives each worker of pytest-xdist whole files, and all that need the one Airflow to one of them."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.split("::")[0]
+        return "airflow" if file.startswith(("tests/browser/", "tests/integration/test_airflow_")) else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> WholeFiles:
+    return WholeFiles(config, log)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Give each worker of pytest-xdist whole files; all tests of Airflow to one, and first, as they take longest.
-
-    Without workers they come last: Airflow's processes take a third of a core from whatever runs beside them.
-    """
-
-    def of_airflow(item: pytest.Item) -> bool:
-        return "airflow_site" in getattr(item, "fixturenames", ())
-
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group("airflow" if of_airflow(item) else item.path.name))
-    items.sort(key=of_airflow, reverse=hasattr(config, "workerinput"))
+    """Tests of Airflow come last: its processes take a third of a core from whatever runs beside them. With workers
+    they come first, as one worker has them all and they take longest."""
+    items.sort(
+        key=lambda item: "airflow_site" in getattr(item, "fixturenames", ()), reverse=hasattr(config, "workerinput")
+    )
 
 
 @pytest.hookimpl(wrapper=True)
