@@ -107,9 +107,10 @@ class Writer:
     def _alter(self) -> str:
         count = self._random.choice([1, 1, 2, 3])
         sql = f"ALTER TABLE {self._table()} {', '.join(self._clause() for _ in range(count))}"
-        # Two charsets at once, and a TEXT made beside CONVERT TO, leave the table unknown on purpose.
+        # Two charsets at once, and a TEXT or BLOB made beside CONVERT TO, leave the table unknown on purpose.
         charsets = sql.count("CONVERT TO") + sql.count("DEFAULT CHARACTER")
-        return self._alter() if charsets > 1 or ("CONVERT TO" in sql and "TEXT" in sql) else sql
+        beside = "CONVERT TO" in sql and ("TEXT" in sql or "BLOB" in sql)
+        return self._alter() if charsets > 1 or beside else sql
 
     def _clause(self) -> str:
         name, other = self._column(), self._column()
