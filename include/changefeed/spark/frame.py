@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from typing import Final
 
 import lz4.block
 import orjson
@@ -40,6 +41,8 @@ _DECODED = pa.schema(
 DecodedRow = tuple[str, str | None, int | None, str | None, int | None, int | None, bytes | None, str | None]
 """A row of DECODED_SCHEMA."""
 
+_PAYLOAD: Final = 6
+"""Its place in a row."""
 _BATCH_ROWS = 16
 _BATCH_BYTES = 2 << 20
 _ACCELERATION = 4
@@ -71,7 +74,7 @@ def decoded_batches(rows: Iterable[DecodedRow]) -> Iterator[pa.RecordBatch]:
     size_bytes = 0
     for row in rows:
         batch.append(row)
-        size_bytes += len(row[6] or b"")
+        size_bytes += len(row[_PAYLOAD] or b"")
         if len(batch) == _BATCH_ROWS or size_bytes >= _BATCH_BYTES:
             yield _decoded_batch(batch)
             batch, size_bytes = [], 0

@@ -11,7 +11,6 @@ import pytest
 SCRIPT = """
 import numpy as np
 import numba
-from changefeed.binlog.compiled import inline
 from changefeed.binlog.memory import copy, copy_short, i64, put8, put64, u8
 from changefeed.binlog.span import part, span
 
@@ -36,8 +35,6 @@ def copied(array, at): copy(span(array), 0, span(array), at, 8)
 @kernel
 def copied_short(array, at): copy_short(span(array), 0, span(array), at, 3)
 
-class Wrong(Exception): pass
-
 def outside(function, at):
     try:
         function(np.zeros(64, np.uint8), at)
@@ -50,7 +47,7 @@ last_inside = {
 }
 for function, last in last_inside.items():
     if outside(function, last) or not outside(function, last + 1) or (not PLAIN and not outside(function, -1)):
-        raise Wrong(function.__name__)
+        raise AssertionError(function.__name__)
 print("all found")
 """
 
