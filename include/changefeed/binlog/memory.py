@@ -186,9 +186,6 @@ else:
     multiply_high = _word_operation(_multiply_high)
     divide = _word_operation(lambda builder, a, b: builder.udiv(a, b))
 
-    _load8, _load16, _load32, _load64 = _load_of(8, False), _load_of(16, False), _load_of(32, False), _load_of(64, True)
-    _store8, _store16, _store32, _store64 = _store_of(8), _store_of(16), _store_of(32), _store_of(64)
-
     @inline
     def wrap(value: int) -> int:
         return value
