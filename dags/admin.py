@@ -1,6 +1,6 @@
 """The DAG that seeks: moves a pipeline's checkpoint, by hand."""
 
 from changefeed.airflow.admin_dag import admin_dag
-from changefeed.pipeline_file import load_pipelines
+from changefeed.pipelines.file import load_pipelines
 
 dag = admin_dag(sorted(load_pipelines()[0]))

@@ -3,6 +3,6 @@
 from pathlib import Path
 
 from changefeed.airflow.backfill_dag import backfill_dag
-from changefeed.pipeline_file import load_pipelines
+from changefeed.pipelines.file import load_pipelines
 
 dag = backfill_dag(sorted(load_pipelines()[0]), Path(__file__).parents[1])

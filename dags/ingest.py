@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from changefeed.airflow.ingest_dag import ingest_dag
-from changefeed.pipeline_file import load_pipelines
+from changefeed.pipelines.file import load_pipelines
 
 _pipelines, _ = load_pipelines()
 for _pipeline in _pipelines.values():

@@ -5,7 +5,7 @@ of other pipelines in it.
 """
 
 from changefeed.errors import SettingsError
-from changefeed.pipeline_file import load_pipelines
+from changefeed.pipelines.file import load_pipelines
 
 _, _errors = load_pipelines()
 if _errors:

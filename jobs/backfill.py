@@ -13,12 +13,12 @@ import json
 import logging
 import sys
 
-from changefeed.backfill import BackfillRequest, backfill_pipeline
 from changefeed.connection import from_environment
 from changefeed.errors import ChangefeedError, TerminalError
-from changefeed.pipeline_file import load_pipeline
+from changefeed.pipelines.file import load_pipeline
 from changefeed.spark.ingest import ingest
 from changefeed.spark.session import session
+from changefeed.upkeep.backfill_request import BackfillRequest, backfill_pipeline
 from changefeed.window import Window
 
 

@@ -15,7 +15,7 @@ import sys
 
 from changefeed.connection import from_environment
 from changefeed.errors import ChangefeedError, TerminalError
-from changefeed.pipeline_file import load_pipeline
+from changefeed.pipelines.file import load_pipeline
 from changefeed.spark.catch_up import ingest_windows
 from changefeed.spark.session import session
 from changefeed.window import Window

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from changefeed.block import Block
-from changefeed.schema import TableSchema
+from changefeed.table_schema import TableSchema
 from changefeed.window import Slice
 
 

@@ -46,7 +46,7 @@ def run(name: str, user: GetUserDep, body: RunBody | None = None) -> dict[str, A
 @router.post("/pipelines/{name}/seek/plan")
 def plan_seek(name: str, body: SeekBody, user: GetUserDep) -> dict[str, Any]:
     """What a seek would skip or repeat. Changes nothing."""
-    from changefeed.stages.seek import plan_seek as planned
+    from changefeed.upkeep.seek import plan_seek as planned
 
     must(user, "GET", name)
     pipeline = pipeline_of(name)
@@ -72,7 +72,7 @@ def seek(name: str, body: SeekBody, user: GetUserDep) -> dict[str, Any]:
 @router.post("/pipelines/{name}/backfill/plan")
 def plan_backfill(name: str, body: BackfillBody, user: GetUserDep) -> dict[str, Any]:
     """Files, bytes and tables of a backfill. Changes nothing."""
-    from changefeed.stages.backfill import plan_backfill as planned
+    from changefeed.upkeep.backfill import plan_backfill as planned
 
     must(user, "GET", name)
     return planned(pipeline_of(name), body.request(name), server_lookup).to_json()

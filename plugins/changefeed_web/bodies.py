@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from changefeed.backfill import BackfillRequest
+from changefeed.upkeep.backfill_request import BackfillRequest
 
 
 class Body(BaseModel):

@@ -7,9 +7,9 @@ from fastapi import APIRouter, Header, HTTPException, Query, Response
 
 from changefeed.airflow.ingest_dag import ingest_dag_id
 from changefeed.errors import ChangefeedError
-from changefeed.pipeline import Pipeline
-from changefeed.pipeline_file import load_pipeline, load_pipelines, pipelines_folder
-from changefeed.pipeline_folder import NoSuchPipelineError, PipelineChangedError, PipelineFolder, PipelineText
+from changefeed.pipelines.file import load_pipeline, load_pipelines, pipelines_folder
+from changefeed.pipelines.folder import NoSuchPipelineError, PipelineChangedError, PipelineFolder, PipelineText
+from changefeed.pipelines.pipeline import Pipeline
 from changefeed_web import position
 from changefeed_web.access import GetUserDep, audited, may, must
 from changefeed_web.bodies import PipelineBody

@@ -7,11 +7,11 @@ from dataclasses import asdict
 from typing import Any
 
 from changefeed.airflow.connections import server_lookup
-from changefeed.airflow.variable_store import MetadataVariables, VariableCheckpointStore
 from changefeed.checkpoint import CheckpointStore
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.errors import ChangefeedError
-from changefeed.pipeline import Pipeline
+from changefeed.pipelines.pipeline import Pipeline
+from changefeed.state.variable_store import MetadataVariables, VariableCheckpointStore
 
 KEPT_SECONDS = 4.0
 
@@ -21,7 +21,7 @@ _guard = threading.Lock()
 
 
 def store_of(pipeline: Pipeline) -> CheckpointStore:
-    from changefeed.stages.stores import checkpoint_store
+    from changefeed.state.stores import checkpoint_store
 
     return checkpoint_store(pipeline, server_lookup, VariableCheckpointStore(MetadataVariables()))
 
@@ -38,8 +38,8 @@ def forget(name: str) -> None:
 
 
 def _position(pipeline: Pipeline) -> dict[str, Any]:
-    from changefeed.stages.retention import retention_or_none
-    from changefeed.stages.status import status
+    from changefeed.upkeep.retention import retention_or_none
+    from changefeed.upkeep.status import status
 
     try:
         found = status(pipeline, server_lookup, store_of(pipeline))
@@ -62,7 +62,7 @@ def topics(pipeline: Pipeline) -> dict[str, str]:
 def _topics(pipeline: Pipeline) -> dict[str, str]:
     from changefeed.connection import MysqlConnection
     from changefeed.mysql.session import Session
-    from changefeed.stages.topics import table_topics
+    from changefeed.runs.topics import table_topics
 
     with Session(MysqlConnection.from_uri(server_lookup(pipeline.source.connection))) as session:
         found = table_topics(pipeline, session)
@@ -71,7 +71,7 @@ def _topics(pipeline: Pipeline) -> dict[str, str]:
 
 def manifests(pipeline: Pipeline, limit: int) -> list[dict[str, Any]]:
     """Manifests of the last windows, latest first; raises ChangefeedError."""
-    from changefeed.stages.windows import commit_log_state
+    from changefeed.runs.windows import commit_log_state
 
     def read() -> Any:
         return commit_log_state(pipeline, server_lookup)
@@ -82,7 +82,7 @@ def manifests(pipeline: Pipeline, limit: int) -> list[dict[str, Any]]:
 
 def commit_log(pipeline: Pipeline) -> Any:
     """The commit log's state; raises ChangefeedError."""
-    from changefeed.stages.windows import commit_log_state
+    from changefeed.runs.windows import commit_log_state
 
     return _once("commit log", pipeline.name, lambda: commit_log_state(pipeline, server_lookup))
 
@@ -92,7 +92,7 @@ def schemas(pipeline: Pipeline, limit: int) -> dict[str, Any]:
     from changefeed.connection import kafka_parts
     from changefeed.ddl.table import Table
     from changefeed.kafka.connection import KafkaConnection
-    from changefeed.stages.schema_history import captured, load_history
+    from changefeed.runs.schema_history import captured, load_history
 
     def read() -> Any:
         return load_history(pipeline, KafkaConnection(*kafka_parts(server_lookup(pipeline.kafka.connection))))

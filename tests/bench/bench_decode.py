@@ -37,7 +37,7 @@ from pymysql.protocol import MysqlPacket
 from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
 
-from changefeed.binlog.framing import HEADER
+from changefeed.binlog.events.framing import HEADER
 from changefeed.block import Block
 from changefeed.coordinates import FIRST_POSITION
 from changefeed.formats.debezium import DebeziumFormat

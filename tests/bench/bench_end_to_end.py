@@ -20,8 +20,8 @@ import kafka
 from bench_decode import TABLE, workloads
 
 from changefeed.coordinates import FIRST_POSITION, BinlogCoordinates
-from changefeed.pipeline import KafkaSettings, Pipeline, SourceSettings, SparkSettings
-from changefeed.pipeline import TopicSettings as Topics
+from changefeed.pipelines.pipeline import KafkaSettings, Pipeline, SourceSettings, SparkSettings
+from changefeed.pipelines.pipeline import TopicSettings as Topics
 from changefeed.spark.ingest import ingest
 from changefeed.spark.session import local_session
 from changefeed.window import Window

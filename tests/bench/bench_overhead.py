@@ -17,10 +17,10 @@ PROJECT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(PROJECT / "include"))
 
 from changefeed.connection import from_environment  # noqa: E402 - after the path
-from changefeed.pipeline_file import load_pipeline  # noqa: E402
+from changefeed.pipelines.file import load_pipeline  # noqa: E402
+from changefeed.runs.commit import commit  # noqa: E402
+from changefeed.runs.plan import plan  # noqa: E402
 from changefeed.spark.conf import SMALL_JOB_CONF  # noqa: E402
-from changefeed.stages.commit import commit  # noqa: E402
-from changefeed.stages.plan import plan  # noqa: E402
 from changefeed.state.table_store import TableCheckpointStore  # noqa: E402
 from devstack.home import Home  # noqa: E402
 from devstack.identity import ProcessId  # noqa: E402

@@ -26,7 +26,7 @@ def decode_once(folder: Path, master: str) -> dict[str, float]:
     from changefeed.connection import MysqlConnection
     from changefeed.coordinates import BinlogCoordinates
     from changefeed.kafka.connection import KafkaConnection
-    from changefeed.pipeline import KafkaSettings, Pipeline, SourceSettings, SparkSettings
+    from changefeed.pipelines.pipeline import KafkaSettings, Pipeline, SourceSettings, SparkSettings
     from changefeed.spark import frame
     from changefeed.spark.decode import decode_batches
     from changefeed.spark.job import IngestJob

@@ -21,11 +21,11 @@ from typing import Any
 import pytest
 from airflow_database import migrated
 
-from changefeed.airflow.variable_store import VariableCheckpointStore
 from changefeed.checkpoint import Checkpoint, CheckpointStore
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.errors import CheckpointError, RetryableError, SettingsError, StaleCheckpointError
 from changefeed.state.table_store import TableCheckpointStore
+from changefeed.state.variable_store import VariableCheckpointStore
 
 UUID, OTHER_UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "4f22fb58-82db-22f2-af44-d91bba53a673"
 

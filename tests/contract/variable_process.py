@@ -6,7 +6,7 @@ import json
 import os
 import sys
 
-from changefeed.airflow.variable_store import MetadataVariables
+from changefeed.state.variable_store import MetadataVariables
 
 
 def main() -> None:

@@ -24,11 +24,11 @@ from inline_spark import InlineSpark
 from changefeed import fault_point
 from changefeed.connection import from_environment
 from changefeed.errors import ChangefeedError, TerminalError
-from changefeed.pipeline_file import load_pipeline
+from changefeed.pipelines.file import load_pipeline
+from changefeed.runs.commit import commit
+from changefeed.runs.plan import plan
 from changefeed.spark.ingest import ingest
-from changefeed.stages.commit import commit
-from changefeed.stages.plan import plan
-from changefeed.stages.stores import checkpoint_store
+from changefeed.state.stores import checkpoint_store
 
 
 def run(name: str) -> int:

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from changefeed.binlog.table_map import TableMap
+from changefeed.binlog.events.table_map import TableMap
 from changefeed.connection import MysqlConnection
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.ddl import Flavour, Schemas, Server, SessionContext, Table
 from changefeed.mysql.catalog import table_schema
 from changefeed.mysql.session import Session
-from changefeed.schema import TableSchema
+from changefeed.table_schema import TableSchema
 from devstack.sql_server import SqlServer
 
 QUERY, TABLE_MAP, ROTATE = 2, 19, 4

@@ -15,14 +15,14 @@ import time
 from pathlib import Path
 
 from changefeed.binlog.decoder import KernelDecoder
-from changefeed.binlog.framing import HEADER, HEADER_SIZE
-from changefeed.column_rules import ALL_SHOWN, ColumnRules, Sha256, Treatment
+from changefeed.binlog.events.framing import HEADER, HEADER_SIZE
 from changefeed.coordinates import FIRST_POSITION
 from changefeed.errors import BinlogFormatError, SchemaError
 from changefeed.formats.debezium import DebeziumFormat
 from changefeed.formats.template import ValueStyle
+from changefeed.pipelines.column_rules import ALL_SHOWN, ColumnRules, Sha256, Treatment
 from changefeed.reader import Route
-from changefeed.schema import TableSchema
+from changefeed.table_schema import TableSchema
 from changefeed.window import Slice
 
 _STYLES = (

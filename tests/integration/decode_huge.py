@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from changefeed.binlog.decoder import KernelDecoder
-from changefeed.binlog.framing import HEADER
+from changefeed.binlog.events.framing import HEADER
 from changefeed.block import Block
 from changefeed.coordinates import FIRST_POSITION
 from changefeed.formats.debezium import DebeziumFormat

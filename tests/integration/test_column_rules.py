@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 
 from changefeed.binlog.decoder import KernelDecoder
-from changefeed.binlog.explain import explain
+from changefeed.binlog.programs.explain import explain
 from changefeed.block import Block, Message
 from changefeed.coordinates import FIRST_POSITION
 from changefeed.errors import SettingsError
 from changefeed.formats.debezium import DebeziumFormat
-from changefeed.pipeline import Pipeline
-from changefeed.pipeline_file import read_pipeline
+from changefeed.pipelines.file import read_pipeline
+from changefeed.pipelines.pipeline import Pipeline
 from changefeed.reader import Route
-from changefeed.stages.check import check
+from changefeed.upkeep.check import check
 from changefeed.window import Slice
 from devstack.mysql import MysqlServer
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pymysql
 from integration.ddl_follower import Follower, learned
 
-from changefeed.binlog.row_shape import fit
-from changefeed.binlog.table_map import TableMap
+from changefeed.binlog.events.table_map import TableMap
+from changefeed.binlog.programs.row_shape import fit
 from changefeed.ddl import Kind, Schemas, TableName, read_statement
 from changefeed.errors import SchemaError
 from devstack.mariadb import MariadbServer

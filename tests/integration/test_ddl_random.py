@@ -12,8 +12,8 @@ from itertools import pairwise
 import pymysql
 from integration.ddl_follower import Follower, learned
 
-from changefeed.binlog.row_shape import fit
-from changefeed.binlog.table_map import TableMap
+from changefeed.binlog.events.table_map import TableMap
+from changefeed.binlog.programs.row_shape import fit
 from changefeed.ddl import Schemas, SchemaTimeline, read_statement
 from devstack.mariadb import MariadbServer
 from devstack.mysql import MysqlServer

@@ -15,9 +15,9 @@ import pytest
 from integration.test_decode_features import decode_bytes, decoded, none, run
 
 from changefeed.binlog.decoder import KernelDecoder
-from changefeed.binlog.explain import explain
+from changefeed.binlog.events.framing import HEADER
 from changefeed.binlog.file import BinlogFileLines
-from changefeed.binlog.framing import HEADER
+from changefeed.binlog.programs.explain import explain
 from changefeed.connection import MysqlConnection
 from changefeed.coordinates import FIRST_POSITION
 from changefeed.errors import BinlogFormatError

@@ -15,7 +15,7 @@ from changefeed.errors import BinlogFormatError, SchemaError
 from changefeed.formats.debezium import DebeziumFormat
 from changefeed.partition import partition_of
 from changefeed.reader import Route, SliceReport
-from changefeed.schema import Column, TableSchema
+from changefeed.table_schema import Column, TableSchema
 from changefeed.window import Slice
 from devstack.mariadb import MariadbServer
 from devstack.mysql import MysqlServer

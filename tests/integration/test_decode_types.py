@@ -14,7 +14,7 @@ from changefeed.block import Block
 from changefeed.coordinates import FIRST_POSITION
 from changefeed.formats.debezium import DebeziumFormat
 from changefeed.reader import Route
-from changefeed.schema import Column, TableSchema
+from changefeed.table_schema import Column, TableSchema
 from changefeed.window import Slice
 from devstack.mariadb import MariadbServer
 from devstack.sql_server import SqlServer
@@ -100,7 +100,7 @@ def _schema(server: SqlServer, database: str, table: str) -> TableSchema:
 
 @pytest.mark.parametrize("kind", ["mysql_server", "mariadb_server"])
 def test_every_collation_of_the_server_has_a_charset(kind: str, request: pytest.FixtureRequest) -> None:
-    from changefeed.binlog.charsets import charset_of
+    from changefeed.binlog.events.charsets import charset_of
 
     server: SqlServer = request.getfixturevalue(kind)
     source = "COLLATION_CHARACTER_SET_APPLICABILITY" if isinstance(server, MariadbServer) else "collations"
@@ -110,8 +110,8 @@ def test_every_collation_of_the_server_has_a_charset(kind: str, request: pytest.
 
 
 def test_single_bytes_of_every_charset_are_what_the_server_makes_of_them(mysql_server: SqlServer) -> None:
-    from changefeed.binlog import charsets
-    from changefeed.binlog.text import UNDEFINED
+    from changefeed.binlog.events import charsets
+    from changefeed.binlog.kernel.text import UNDEFINED
 
     for charset in sorted(set(charsets._CODECS) - charsets._MULTI):
         listed = ", ".join(f"HEX(CONVERT(_{charset} X'{byte:02x}' USING utf32))" for byte in range(256))

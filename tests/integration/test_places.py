@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from changefeed.archive.binlogs import ArchivedBinlogs
-from changefeed.binlog.place import Finder
+from changefeed.binlog.search.finder import Finder
 from changefeed.connection import MysqlConnection
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.errors import BinlogFormatError, BinlogGoneError, SettingsError

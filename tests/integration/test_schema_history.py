@@ -10,7 +10,7 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from changefeed.binlog.scout import numbered, scout
+from changefeed.binlog.search.scout import numbered, scout
 from changefeed.block import Block
 from changefeed.connection import MysqlConnection
 from changefeed.coordinates import BinlogCoordinates
@@ -20,11 +20,11 @@ from changefeed.kafka.connection import KafkaConnection
 from changefeed.mysql import source
 from changefeed.mysql.catalog import table_schema
 from changefeed.mysql.session import Session
-from changefeed.pipeline import KafkaSettings, Pipeline, SourceSettings, TableSettings
+from changefeed.pipelines.pipeline import KafkaSettings, Pipeline, SourceSettings, TableSettings
 from changefeed.reader import SliceReport
+from changefeed.runs.schema_history import learned
 from changefeed.spark.job import IngestJob
 from changefeed.spark.readers import KernelReader, dump_of
-from changefeed.stages.schema_history import learned
 from changefeed.window import Slice, Window, whole_file_slices
 from devstack.mysql import MysqlServer
 from devstack.sql_server import SqlServer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from changefeed.binlog.decoder import KernelDecoder
-from changefeed.binlog.scout import scout
+from changefeed.binlog.search.scout import scout
 from changefeed.block import Block, Message
 from changefeed.formats.debezium import DebeziumFormat
 from changefeed.gtid import GtidSet

@@ -11,7 +11,7 @@ from kafka import KafkaConsumer, TopicPartition
 from pyspark.sql import SparkSession
 
 from changefeed.errors import SourceError
-from changefeed.pipeline import (
+from changefeed.pipelines.pipeline import (
     ColumnSettings,
     KafkaSettings,
     Pipeline,
@@ -20,10 +20,10 @@ from changefeed.pipeline import (
     TableSettings,
     TopicSettings,
 )
+from changefeed.runs.commit import commit
+from changefeed.runs.plan import plan
 from changefeed.spark.ingest import ingest
 from changefeed.spark.session import local_session
-from changefeed.stages.commit import commit
-from changefeed.stages.plan import plan
 from changefeed.state.table_store import TableCheckpointStore
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer

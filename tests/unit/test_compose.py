@@ -13,7 +13,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from changefeed.connection import MysqlConnection, kafka_parts, variable_of
-from changefeed.pipeline_file import load_pipelines
+from changefeed.pipelines.file import load_pipelines
 from devstack.kafka import KAFKA
 
 PROJECT = Path(__file__).parents[2]

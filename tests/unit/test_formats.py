@@ -12,7 +12,7 @@ from changefeed.formats import render
 from changefeed.formats.debezium import DebeziumFormat
 from changefeed.formats.render import RowChange
 from changefeed.formats.template import Op, Slot
-from changefeed.schema import Column, TableSchema
+from changefeed.table_schema import Column, TableSchema
 
 ORDERS = TableSchema("shop", "orders", (Column("id", "bigint"), Column("region", "char"), Column("note", "text")), (0,))
 FORMAT = DebeziumFormat("eu", 1_700_000_000_123)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.errors import BinlogGoneError
-from changefeed.stages.plan import lag_bytes
+from changefeed.runs.plan import lag_bytes
 from changefeed.window import BinlogFile, Slice, Window, whole_file_slices
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"

@@ -14,7 +14,7 @@ from changefeed.airflow.params import given_params, seek_params
 from changefeed.airflow.tasks import checkpoint_store_of, failing_at_once
 from changefeed.checkpoint import Checkpoint
 from changefeed.errors import CheckpointError
-from changefeed.pipeline_file import load_pipeline
+from changefeed.pipelines.file import load_pipeline
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ def admin_dag(pipelines: list[str]) -> DAG:
 
 def show_seek() -> dict[str, Any] | None:
     """Find the place and log what going there means; None, which skips the rest, when it shall not be done."""
-    from changefeed.stages.seek import plan_seek
+    from changefeed.upkeep.seek import plan_seek
 
     def planned() -> dict[str, Any] | None:
         given = given_params(seek_params([]))
@@ -66,7 +66,7 @@ def show_seek() -> dict[str, Any] | None:
 
 def apply_seek(planned: dict[str, Any]) -> dict[str, Any]:
     """Move the checkpoint, unless a run of the pipeline is under way or it moved since it was looked at."""
-    from changefeed.stages.seek import plan_seek, seek
+    from changefeed.upkeep.seek import plan_seek, seek
 
     context = get_current_context()
 

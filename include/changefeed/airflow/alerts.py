@@ -11,8 +11,8 @@ from typing import Any
 from airflow.sdk import BaseNotifier, get_current_context
 
 from changefeed.errors import SettingsError
-from changefeed.pipeline import NotifierSettings, Pipeline
-from changefeed.pipeline_file import load_pipeline
+from changefeed.pipelines.file import load_pipeline
+from changefeed.pipelines.pipeline import NotifierSettings, Pipeline
 
 _log = logging.getLogger(__name__)
 

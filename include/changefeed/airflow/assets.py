@@ -12,7 +12,7 @@ from typing import Any
 from airflow.sdk import Asset, AssetAlias, get_current_context
 
 from changefeed.manifest import Manifest
-from changefeed.pipeline import Pipeline
+from changefeed.pipelines.pipeline import Pipeline
 
 
 def pipeline_alias(pipeline: str) -> AssetAlias:

@@ -16,8 +16,8 @@ from changefeed.airflow.ingest_operator import JobOperator
 from changefeed.airflow.params import backfill_params, given_params
 from changefeed.airflow.summary import table_lines, window_lines
 from changefeed.airflow.tasks import failing_at_once
-from changefeed.backfill import BackfillRequest, backfill_identity
-from changefeed.pipeline_file import load_pipeline
+from changefeed.pipelines.file import load_pipeline
+from changefeed.upkeep.backfill_request import BackfillRequest, backfill_identity
 from changefeed.window import Window
 
 _log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ def backfill_dag(pipelines: list[str], project: Path) -> DAG:
 
 def plan_range() -> dict[str, Any]:
     """Find the range and show what is in it. Fails at once where it is not there."""
-    from changefeed.stages.backfill import plan_backfill
+    from changefeed.upkeep.backfill import plan_backfill
 
     known = backfill_params([])
 
@@ -95,7 +95,7 @@ def plan_range() -> dict[str, Any]:
 
 def finish_range(planned: dict[str, Any]) -> dict[str, Any]:
     """Check that the backfill is sealed, and say what it published."""
-    from changefeed.stages.backfill import finished_backfill
+    from changefeed.upkeep.backfill import finished_backfill
 
     pipeline = load_pipeline(planned["request"]["pipeline"])
     window = Window.from_json(planned["window"])

@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 
 from changefeed.connection import from_environment, variable_of
 from changefeed.errors import SettingsError
-from changefeed.pipeline import Pipeline
+from changefeed.pipelines.pipeline import Pipeline
 
 _PASSED_ON = (
     "PATH",

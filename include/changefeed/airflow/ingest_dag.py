@@ -16,7 +16,7 @@ from changefeed.airflow.assets import pipeline_alias
 from changefeed.airflow.ingest_operator import IngestOperator
 from changefeed.airflow.params import ingest_params
 from changefeed.airflow.tasks import commit_window, plan_window
-from changefeed.pipeline import Pipeline
+from changefeed.pipelines.pipeline import Pipeline
 
 _START = pendulum.datetime(2026, 1, 1, tz="UTC")
 

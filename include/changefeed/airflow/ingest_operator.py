@@ -20,8 +20,8 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from changefeed.airflow.connections import job_environment
 from changefeed.airflow.metrics import measured_retry
 from changefeed.airflow.tasks import commit_sealed
-from changefeed.pipeline import Pipeline
-from changefeed.pipeline_file import load_pipeline
+from changefeed.pipelines.file import load_pipeline
+from changefeed.pipelines.pipeline import Pipeline
 from changefeed.spark.conf import JOB_CONF, SMALL_BYTES, SMALL_JOB_CONF
 
 TERMINAL_EXIT_CODE = 2

@@ -14,13 +14,13 @@ from changefeed.airflow.connections import airflow_lookup
 from changefeed.airflow.metrics import measured_position, measured_windows
 from changefeed.airflow.params import given_params, ingest_params
 from changefeed.airflow.summary import window_lines
-from changefeed.airflow.variable_store import VariableCheckpointStore
 from changefeed.checkpoint import Checkpoint, CheckpointStore
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.errors import AccountingError, CheckpointError, TerminalError
 from changefeed.manifest import Manifest
-from changefeed.pipeline import Pipeline
-from changefeed.pipeline_file import load_pipeline
+from changefeed.pipelines.file import load_pipeline
+from changefeed.pipelines.pipeline import Pipeline
+from changefeed.state.variable_store import VariableCheckpointStore
 from changefeed.window import Window
 
 _log = logging.getLogger(__name__)
@@ -33,9 +33,9 @@ def plan_window(name: str) -> dict[str, Any] | None:
 
     It is one window, or several of a long backlog. The run's parameters bound them.
     """
-    from changefeed.stages.catch_up import Bounds, cut_windows
-    from changefeed.stages.plan import plan
-    from changefeed.stages.retention import retention_or_none
+    from changefeed.runs.catch_up import Bounds, cut_windows
+    from changefeed.runs.plan import plan
+    from changefeed.upkeep.retention import retention_or_none
 
     pipeline = load_pipeline(name)
     given = failing_at_once(lambda: given_params(ingest_params()))
@@ -66,7 +66,7 @@ def plan_window(name: str) -> dict[str, Any] | None:
 
 def commit_window(name: str, planned: dict[str, Any]) -> dict[str, Any]:
     """Move the checkpoint to the head of the last sealed window; returns rows by table and op."""
-    from changefeed.stages.catch_up import commit_windows
+    from changefeed.runs.catch_up import commit_windows
 
     pipeline = load_pipeline(name)
     windows, expected = _frozen(planned)
@@ -89,7 +89,7 @@ def commit_window(name: str, planned: dict[str, Any]) -> dict[str, Any]:
 
 def commit_sealed(name: str, planned: dict[str, Any]) -> None:
     """After a failed job: commit the windows that it had sealed before. What cannot be committed stays."""
-    from changefeed.stages.catch_up import commit_windows
+    from changefeed.runs.catch_up import commit_windows
 
     pipeline = load_pipeline(name)
     windows, expected = _frozen(planned)
@@ -115,7 +115,7 @@ def _told(pipeline: Pipeline, manifests: list[Manifest]) -> None:
 
 def checkpoint_store_of(pipeline: Pipeline) -> CheckpointStore:
     """The pipeline's store, with Variables as a task reaches them."""
-    from changefeed.stages.stores import checkpoint_store
+    from changefeed.state.stores import checkpoint_store
 
     return checkpoint_store(pipeline, airflow_lookup, VariableCheckpointStore())
 

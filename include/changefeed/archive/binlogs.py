@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import fsspec
 
-from changefeed.binlog.framing import ENCRYPTED_MAGIC, HEADER_SIZE, MAGIC, as_dumped
-from changefeed.binlog.place import Place
+from changefeed.binlog.events.framing import ENCRYPTED_MAGIC, HEADER_SIZE, MAGIC, as_dumped
+from changefeed.binlog.search.finder import Place
 from changefeed.coordinates import FIRST_POSITION, BinlogCoordinates
 from changefeed.errors import BinlogFormatError, BinlogGoneError, SettingsError
 from changefeed.window import BinlogFile

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from changefeed.binlog import layout
-from changefeed.binlog.gtids import TAGGED, GtidRuns
-from changefeed.binlog.memory import Words
+from changefeed.binlog.events.gtids import TAGGED, GtidRuns
+from changefeed.binlog.kernel import layout
+from changefeed.binlog.kernel.memory import Words
 from changefeed.reader import SliceReport, Statement
 
 

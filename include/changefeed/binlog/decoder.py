@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator
 
 from changefeed.binlog.groups import Arena
 from changefeed.binlog.output import Output
-from changefeed.binlog.programs import Programs
+from changefeed.binlog.programs.programs import Programs
 from changefeed.binlog.slice_decoder import SliceDecoder
 from changefeed.block import Block
-from changefeed.column_rules import ALL_SHOWN, ColumnRules
 from changefeed.formats.template import Format
+from changefeed.pipelines.column_rules import ALL_SHOWN, ColumnRules
 from changefeed.reader import Router, SchemaLookup, SliceReport, Statement
 from changefeed.window import Slice
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from changefeed.binlog import layout
-from changefeed.binlog.framing import DamagedEvent
-from changefeed.binlog.gtids import TAGGED, Gtid
-from changefeed.binlog.memory import Bytes, Words
-from changefeed.binlog.program_memory import escaped
+from changefeed.binlog.events.framing import DamagedEvent
+from changefeed.binlog.events.gtids import TAGGED, Gtid
+from changefeed.binlog.kernel import layout
+from changefeed.binlog.kernel.memory import Bytes, Words
+from changefeed.binlog.programs.program_memory import escaped
 
 
 class EventTexts:

@@ -13,13 +13,13 @@ from typing import BinaryIO
 import orjson
 
 from changefeed.binlog.decoder import KernelDecoder
-from changefeed.binlog.framing import ENCRYPTED_MAGIC, HEADER, HEADER_SIZE, MAGIC, EventType, as_dumped, name_of
+from changefeed.binlog.events.framing import ENCRYPTED_MAGIC, HEADER, HEADER_SIZE, MAGIC, EventType, as_dumped, name_of
 from changefeed.block import Block
 from changefeed.coordinates import FIRST_POSITION
 from changefeed.errors import BinlogFormatError, SettingsError
 from changefeed.formats.template import Format, Op, Template, ValueStyle
 from changefeed.reader import Route, SchemaLookup, SliceReport, Statement
-from changefeed.schema import TableSchema
+from changefeed.table_schema import TableSchema
 from changefeed.window import Slice
 
 _CHUNK = 1 << 20

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from changefeed.binlog.framing import HEADER
-from changefeed.binlog.memory import Bytes
+from changefeed.binlog.events.framing import HEADER
+from changefeed.binlog.kernel.memory import Bytes
 
 _START_BYTES = 2 << 20
 

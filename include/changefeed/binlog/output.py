@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from changefeed.binlog.memory import Bytes, Ends, Words
+from changefeed.binlog.kernel.memory import Bytes, Ends, Words
 
 _BYTES = 4 << 20
 _MAX_BYTES = (1 << 32) - 1

@@ -6,12 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from changefeed.binlog import layout, payload, rewrite
 from changefeed.binlog.accounts import Accounts
-from changefeed.binlog.compiled import python_of
 from changefeed.binlog.event_texts import EventTexts
-from changefeed.binlog.faults import NO_TABLE_MAP, TEXTS
-from changefeed.binlog.framing import (
+from changefeed.binlog.events import payload, rewrite
+from changefeed.binlog.events.framing import (
     ARTIFICIAL_FLAG,
     CHECKSUM_SIZE,
     HEADER_SIZE,
@@ -22,17 +20,20 @@ from changefeed.binlog.framing import (
     FormatDescription,
     name_of,
 )
+from changefeed.binlog.events.gtids import Gtid, read_tagged
+from changefeed.binlog.events.query_event import Query, StatementKind
+from changefeed.binlog.events.table_map import TableMap
 from changefeed.binlog.groups import Arena, Grouper
-from changefeed.binlog.gtids import Gtid, read_tagged
 from changefeed.binlog.input import Input
-from changefeed.binlog.kernel import advance as kernel_advance
-from changefeed.binlog.kernel import walk
+from changefeed.binlog.kernel import layout
+from changefeed.binlog.kernel.compiled import python_of
+from changefeed.binlog.kernel.faults import NO_TABLE_MAP, TEXTS
+from changefeed.binlog.kernel.table_index import TableIndex
+from changefeed.binlog.kernel.transactions import end_transaction as kernel_end_transaction
+from changefeed.binlog.kernel.walk import advance as kernel_advance
+from changefeed.binlog.kernel.walk import walk
 from changefeed.binlog.output import Output
-from changefeed.binlog.programs import Programs
-from changefeed.binlog.statements import Query, StatementKind
-from changefeed.binlog.table_index import TableIndex
-from changefeed.binlog.table_map import TableMap
-from changefeed.binlog.transactions import end_transaction as kernel_end_transaction
+from changefeed.binlog.programs.programs import Programs
 from changefeed.block import Block
 from changefeed.coordinates import FIRST_POSITION
 from changefeed.errors import BinlogFormatError, ChangefeedError, SchemaError

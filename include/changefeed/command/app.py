@@ -7,13 +7,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from changefeed.airflow.variable_store import MetadataVariables, VariableCheckpointStore
 from changefeed.checkpoint import CheckpointStore
 from changefeed.connection import from_environment
 from changefeed.errors import SettingsError
-from changefeed.pipeline import Pipeline
-from changefeed.pipeline_file import load_pipeline, load_pipelines
-from changefeed.stages.stores import checkpoint_store
+from changefeed.pipelines.file import load_pipeline, load_pipelines
+from changefeed.pipelines.pipeline import Pipeline
+from changefeed.state.stores import checkpoint_store
+from changefeed.state.variable_store import MetadataVariables, VariableCheckpointStore
 
 EXIT_ERROR = 1
 EXIT_NOTHING_NEW = 3

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from changefeed.command.app import AsJson, PipelineName, app, out, store_of
 from changefeed.connection import from_environment
-from changefeed.pipeline_file import load_pipeline
+from changefeed.pipelines.file import load_pipeline
 
 
 @app.command()
@@ -20,7 +20,7 @@ def windows(
     as_json: AsJson = False,
 ) -> None:
     """Show the last sealed windows: their manifests, as the commit log keeps them."""
-    from changefeed.stages.windows import windows as windows_of
+    from changefeed.runs.windows import windows as windows_of
 
     found = windows_of(load_pipeline(name), from_environment, limit)
     if as_json:
@@ -45,7 +45,7 @@ def windows(
 @app.command()
 def recover(name: PipelineName) -> None:
     """Rebuild a lost or outdated checkpoint from the commit log's latest sealed window."""
-    from changefeed.stages.recover import recover as recover_checkpoint
+    from changefeed.upkeep.recover import recover as recover_checkpoint
 
     pipeline = load_pipeline(name)
     done = recover_checkpoint(pipeline, from_environment, store_of(pipeline))
@@ -59,7 +59,7 @@ def recover(name: PipelineName) -> None:
 @app.command()
 def prune(name: PipelineName) -> None:
     """Forget what the commit log knows of tables that are gone. Their topics stay."""
-    from changefeed.stages.prune import prune as prune_log
+    from changefeed.upkeep.prune import prune as prune_log
 
     pipeline = load_pipeline(name)
     done = prune_log(pipeline, from_environment, store_of(pipeline))

@@ -12,11 +12,11 @@ from typing import Annotated
 import orjson
 import typer
 
-from changefeed.column_rules import ALL_SHOWN, ColumnRules
 from changefeed.command.app import app
 from changefeed.errors import BinlogFormatError, SettingsError
 from changefeed.formats.debezium import DebeziumFormat
-from changefeed.pipeline import TableSettings
+from changefeed.pipelines.column_rules import ALL_SHOWN, ColumnRules
+from changefeed.pipelines.pipeline import TableSettings
 from changefeed.window import Slice
 
 FORMATS = ("debezium-json",)
@@ -103,7 +103,7 @@ def _explained_source(pipeline_name: str, table: str) -> str | None:
     from changefeed.mysql import source
     from changefeed.mysql.dump import DumpStream
     from changefeed.mysql.session import Session
-    from changefeed.pipeline_file import load_pipeline
+    from changefeed.pipelines.file import load_pipeline
 
     pipeline = load_pipeline(pipeline_name)
     settings = pipeline.source
@@ -129,7 +129,7 @@ def _explained(
     columns: ColumnRules,
 ) -> str | None:
     from changefeed.binlog.decoder import KernelDecoder
-    from changefeed.binlog.explain import explain as program_of
+    from changefeed.binlog.programs.explain import explain as program_of
     from changefeed.reader import Route
 
     decoder = KernelDecoder(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import sys
 
-from changefeed.command import commits, files, runs, schemas
+from changefeed.command import commits, files, runs
+from changefeed.command import schema as schemas
 from changefeed.command.app import EXIT_ERROR, app
 from changefeed.errors import ChangefeedError
 

@@ -21,13 +21,13 @@ from changefeed.command.app import (
 )
 from changefeed.connection import from_environment
 from changefeed.errors import SettingsError
-from changefeed.pipeline_file import load_pipeline
+from changefeed.pipelines.file import load_pipeline
 
 
 @app.command()
 def check(name: AnyPipeline = None) -> None:
     """Check pipelines: their YAML, the source's settings and rights, names of topics, Kafka."""
-    from changefeed.stages.check import check as check_pipeline
+    from changefeed.upkeep.check import check as check_pipeline
 
     for pipeline in chosen(name):
         for line in check_pipeline(pipeline, from_environment):
@@ -37,7 +37,7 @@ def check(name: AnyPipeline = None) -> None:
 @app.command()
 def plan(name: PipelineName, as_json: AsJson = False) -> None:
     """Show the window that a run would publish now. Stores nothing. Exits 3 when nothing is new."""
-    from changefeed.stages.plan import plan as plan_window
+    from changefeed.runs.plan import plan as plan_window
 
     pipeline = load_pipeline(name)
     planned = plan_window(pipeline, from_environment, store_of(pipeline), keep_first_checkpoint=False)
@@ -55,8 +55,8 @@ def plan(name: PipelineName, as_json: AsJson = False) -> None:
 @app.command()
 def run(name: PipelineName) -> None:
     """Publish one window with the pipeline's own Spark and commit it. Exits 3 when nothing is new."""
-    from changefeed.stages.commit import commit
-    from changefeed.stages.plan import plan as plan_window
+    from changefeed.runs.commit import commit
+    from changefeed.runs.plan import plan as plan_window
 
     pipeline = load_pipeline(name)
     store = store_of(pipeline)
@@ -79,7 +79,7 @@ def run(name: PipelineName) -> None:
 @app.command()
 def status(name: AnyPipeline = None, as_json: AsJson = False) -> None:
     """Show checkpoint, head and lag of pipelines. Exits 1 when one is in error."""
-    from changefeed.stages.status import status as status_of
+    from changefeed.upkeep.status import status as status_of
 
     found = [status_of(pipeline, from_environment, store_of(pipeline)) for pipeline in chosen(name)]
     if as_json:
@@ -110,7 +110,7 @@ def tail(
     from changefeed.kafka.connection import KafkaConnection
     from changefeed.kafka.tail import records
     from changefeed.mysql.session import Session
-    from changefeed.stages.topics import table_topics
+    from changefeed.runs.topics import table_topics
 
     pipeline = load_pipeline(name)
     with Session(MysqlConnection.from_uri(from_environment(pipeline.source.connection))) as session:

@@ -1,9 +1,9 @@
 """What a statement does to which tables."""
 
+from changefeed.ddl.ddl_statement import DdlStatement, Kind, read_statement
 from changefeed.ddl.names import TableName
 from changefeed.ddl.schemas import Schemas
 from changefeed.ddl.session import Flavour, Server, SessionContext
-from changefeed.ddl.statement import DdlStatement, Kind, read_statement
 from changefeed.ddl.table import Table, UnknownTable
 from changefeed.ddl.timeline import HistoryEntry, SchemaTimeline
 

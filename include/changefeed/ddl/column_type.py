@@ -12,7 +12,7 @@ from changefeed.ddl.charsets import charset_of, max_bytes, resolve
 from changefeed.ddl.cursor import Cursor
 from changefeed.ddl.scanner import TokenKind
 from changefeed.ddl.session import Server, SessionContext
-from changefeed.schema import Column
+from changefeed.table_schema import Column
 
 
 @dataclass(frozen=True)

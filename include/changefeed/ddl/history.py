@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from changefeed.coordinates import BinlogCoordinates
+from changefeed.ddl.ddl_statement import DdlStatement, read_statement
 from changefeed.ddl.schemas import Schemas
 from changefeed.ddl.session import Server, SessionContext
-from changefeed.ddl.statement import DdlStatement, read_statement
 from changefeed.ddl.table import Table
 from changefeed.ddl.timeline import SchemaTimeline
 from changefeed.errors import SchemaError

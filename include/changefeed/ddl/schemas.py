@@ -21,9 +21,9 @@ from changefeed.ddl.changes import (
     TableToPartition,
     UnreadChange,
 )
+from changefeed.ddl.ddl_statement import DdlStatement, read_statement
 from changefeed.ddl.names import TableName
 from changefeed.ddl.session import Server, SessionContext
-from changefeed.ddl.statement import DdlStatement, read_statement
 from changefeed.ddl.table import (
     ContradictionError,
     Surroundings,
@@ -33,7 +33,7 @@ from changefeed.ddl.table import (
     created_table,
 )
 from changefeed.errors import SchemaError
-from changefeed.schema import Column, TableSchema
+from changefeed.table_schema import Column, TableSchema
 
 Entry = Table | UnknownTable
 

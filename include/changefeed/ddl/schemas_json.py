@@ -10,7 +10,7 @@ from changefeed.ddl.schemas import Entry, Schemas
 from changefeed.ddl.session import Flavour, Server
 from changefeed.ddl.table import Table, UnknownTable
 from changefeed.errors import CheckpointError
-from changefeed.schema import Column, TableSchema
+from changefeed.table_schema import Column, TableSchema
 
 Json = dict[str, Any]
 

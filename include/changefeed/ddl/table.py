@@ -25,7 +25,7 @@ from changefeed.ddl.column_type import TEXTUAL, blob_of, textual_column
 from changefeed.ddl.names import TableName
 from changefeed.ddl.session import Server, SessionContext
 from changefeed.ddl.table_options import CharsetOptions
-from changefeed.schema import Column, TableSchema
+from changefeed.table_schema import Column, TableSchema
 
 _BLOB_BYTES = {"tinytext": (1 << 8) - 1, "text": (1 << 16) - 1, "mediumtext": (1 << 24) - 1}
 

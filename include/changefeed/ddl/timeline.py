@@ -9,10 +9,10 @@ from functools import cached_property
 from typing import Any
 
 from changefeed.coordinates import BinlogCoordinates
+from changefeed.ddl.ddl_statement import DdlStatement, Kind
 from changefeed.ddl.names import TableName
 from changefeed.ddl.schemas import Entry, Schemas
 from changefeed.ddl.schemas_json import entry_from_json, entry_to_json, schemas_from_json, schemas_to_json
-from changefeed.ddl.statement import DdlStatement, Kind
 from changefeed.ddl.table import Table
 from changefeed.reader import SchemaLookup
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from changefeed.formats.template import Op, Slot, Template, ValueStyle
-from changefeed.schema import TableSchema
+from changefeed.table_schema import TableSchema
 
 SEPARATOR = "\x1e"
 """ASCII's record separator: JSON text never holds it unescaped."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from changefeed import __version__
 from changefeed.formats.template import Op, Slot, Template, ValueStyle
-from changefeed.pipeline import Pipeline
-from changefeed.schema import TableSchema
+from changefeed.pipelines.pipeline import Pipeline
+from changefeed.table_schema import TableSchema
 
 
 @dataclass(frozen=True)

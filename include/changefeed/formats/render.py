@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import orjson
 
 from changefeed.formats.template import Format, Op, Slot, Template
-from changefeed.schema import TableSchema
+from changefeed.table_schema import TableSchema
 
 Image = Mapping[str, object]
 """A row image: column name -> a value that JSON knows, as the format's ValueStyle writes it."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, Protocol
 
-from changefeed.schema import TableSchema
+from changefeed.table_schema import TableSchema
 
 Op = Literal["c", "u", "d"]
 

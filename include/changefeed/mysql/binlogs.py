@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-from changefeed.binlog.place import Place
+from changefeed.binlog.search.finder import Place
 from changefeed.coordinates import FIRST_POSITION
 from changefeed.errors import BinlogGoneError
 from changefeed.gtid import GtidSet

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from changefeed.errors import SourceError
 from changefeed.mysql.session import Row, Session
-from changefeed.schema import Column, TableSchema
+from changefeed.table_schema import Column, TableSchema
 
 SYSTEM_DATABASES = ("mysql", "sys", "information_schema", "performance_schema")
 

@@ -10,8 +10,8 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
-from changefeed.binlog.framing import HEADER, HEADER_SIZE, EventType, name_of
-from changefeed.binlog.packets import PacketSplitter
+from changefeed.binlog.events.framing import HEADER, HEADER_SIZE, EventType, name_of
+from changefeed.binlog.kernel.packets import PacketSplitter
 from changefeed.coordinates import FIRST_POSITION
 from changefeed.errors import BinlogFormatError, BinlogGoneError, ChangefeedError, SourceError, SourceUnavailableError
 from changefeed.mysql.session import Session, translated

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from changefeed.connection import ConnectionLookup
 from changefeed.manifest import Manifest
-from changefeed.pipeline import Pipeline
+from changefeed.pipelines.pipeline import Pipeline
 from changefeed.spark.ingest import ingest
 from changefeed.window import Window
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from changefeed.binlog.decoder import KernelDecoder
-from changefeed.binlog.scout import numbered, scout
+from changefeed.binlog.search.scout import numbered, scout
 from changefeed.block import Block
 from changefeed.connection import MysqlConnection, from_environment
 from changefeed.coordinates import FIRST_POSITION, BinlogCoordinates
@@ -30,7 +30,7 @@ from changefeed.mysql import source
 from changefeed.mysql.catalog import catalog_lookup
 from changefeed.mysql.dump import DumpStream
 from changefeed.mysql.session import Session
-from changefeed.pipeline import SourceSettings, TableSettings
+from changefeed.pipelines.pipeline import SourceSettings, TableSettings
 from changefeed.reader import Route
 from changefeed.window import Slice, Window, whole_file_slices
 

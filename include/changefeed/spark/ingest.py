@@ -25,8 +25,11 @@ from changefeed.kafka.topics import commit_log_topic, ensure_topics, topic_limit
 from changefeed.manifest import Manifest, TopicPartitionReceipt, account
 from changefeed.mysql import source
 from changefeed.mysql.session import Session
-from changefeed.pipeline import Pipeline
+from changefeed.pipelines.pipeline import Pipeline
 from changefeed.reader import SliceReport
+from changefeed.runs.failover import marks_of
+from changefeed.runs.schema_history import history_for, save_history
+from changefeed.runs.topics import table_topics, wanted_topics
 from changefeed.spark import frame
 from changefeed.spark.conf import BATCH_CONF
 from changefeed.spark.decode import decode_batches
@@ -35,10 +38,7 @@ from changefeed.spark.progress import MessageCount, shown
 from changefeed.spark.publish import decode_and_publish_batches, publish_batches
 from changefeed.spark.session import cores
 from changefeed.spark.slices import Cutting, cut, slice_frame
-from changefeed.spark.statements import UnscoutedError
-from changefeed.stages.failover import marks_of
-from changefeed.stages.schema_history import history_for, save_history
-from changefeed.stages.topics import table_topics, wanted_topics
+from changefeed.spark.statement_follower import UnscoutedError
 from changefeed.window import Slice, Window, whole_file_slices
 
 _log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from changefeed.formats.debezium import DebeziumFormat
 from changefeed.formats.template import Format
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.topics import TopicLimits, topic_name
-from changefeed.pipeline import Pipeline
+from changefeed.pipelines.pipeline import Pipeline
 from changefeed.reader import Route
 from changefeed.window import Window
 

@@ -18,10 +18,10 @@ from changefeed.kafka.topics import TopicLimits, commit_log_topic, dead_letter_t
 from changefeed.kafka.transactions import PublishSettings
 from changefeed.manifest import TopicPartitionReceipt
 from changefeed.reader import SliceReport
+from changefeed.runs.topics import table_topic_settings
 from changefeed.spark import frame
 from changefeed.spark.decode import read_slices
 from changefeed.spark.job import IngestJob
-from changefeed.stages.topics import table_topic_settings
 
 
 def publisher(job: IngestJob, task: int, limits: Mapping[str, TopicLimits]) -> Publisher:

@@ -8,14 +8,14 @@ from dataclasses import replace
 from changefeed.archive.binlogs import ArchivedBinlogs
 from changefeed.binlog.decoder import KernelDecoder
 from changefeed.block import Block
-from changefeed.ddl.statement import Kind, read_statement
+from changefeed.ddl.ddl_statement import Kind, read_statement
 from changefeed.mysql.catalog import catalog_lookup
 from changefeed.mysql.dump import DumpStream
 from changefeed.mysql.reference import ReferenceReader
 from changefeed.mysql.session import Session
 from changefeed.reader import SliceReader, SliceReport
 from changefeed.spark.job import IngestJob
-from changefeed.spark.statements import StatementFollower, refuse
+from changefeed.spark.statement_follower import StatementFollower, refuse
 from changefeed.window import Slice
 
 

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from changefeed.errors import SettingsError, SparkUnavailableError
-from changefeed.pipeline import Pipeline
+from changefeed.pipelines.pipeline import Pipeline
 from changefeed.spark.conf import JOB_CONF
 
 INCLUDE = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from changefeed.binlog.scout import Scouting, numbered, scout
+from changefeed.binlog.search.scout import Scouting, numbered, scout
 from changefeed.errors import ChangefeedError
 from changefeed.reader import Statement
 from changefeed.spark import frame

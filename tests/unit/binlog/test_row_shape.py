@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from changefeed.binlog.row_shape import fit
-from changefeed.binlog.table_map import MapColumn
+from changefeed.binlog.events.table_map import MapColumn
+from changefeed.binlog.programs.row_shape import fit
 from changefeed.errors import SchemaError
-from changefeed.schema import Column, TableSchema
+from changefeed.table_schema import Column, TableSchema
 
 
 def row(type: int, meta: int, *, unsigned: bool | None = None) -> MapColumn:

@@ -7,7 +7,7 @@ import pytest
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.ddl import Schemas, SchemaTimeline, Server, SessionContext, Table, TableName, read_statement
 from changefeed.errors import CheckpointError, SchemaError
-from changefeed.schema import Column, TableSchema
+from changefeed.table_schema import Column, TableSchema
 
 SHOP = SessionContext("shop")
 

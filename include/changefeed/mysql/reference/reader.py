@@ -18,7 +18,7 @@ from changefeed.mysql.reference.tables import schema_of
 from changefeed.mysql.reference.values import check_style, json_value
 from changefeed.partition import partition_of
 from changefeed.reader import Route, Router, SchemaLookup, SliceReport, Statement
-from changefeed.schema import TableSchema
+from changefeed.table_schema import TableSchema
 from changefeed.window import Slice
 
 BLOCK_BYTES = 1_000_000

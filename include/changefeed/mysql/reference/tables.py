@@ -8,7 +8,7 @@ from pymysqlreplication.constants import FIELD_TYPE
 
 from changefeed.errors import SchemaError
 from changefeed.reader import SchemaLookup
-from changefeed.schema import Column, TableSchema
+from changefeed.table_schema import Column, TableSchema
 
 
 def schema_of(table_map: Any, schemas: SchemaLookup) -> TableSchema:

@@ -1,0 +1,1 @@
+"""What stands in a binlog: its frame, its types of events, GTIDs, charsets."""

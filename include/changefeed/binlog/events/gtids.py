@@ -1,0 +1,146 @@
+"""GTIDs as they stand in events, and sets of them.
+
+Sources: https://dev.mysql.com/doc/refman/9.7/en/replication-gtids-concepts.html,
+https://mariadb.com/kb/en/gtid/, `gtids/gtids.h` and `serialization/` of MySQL for the tagged form.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from changefeed.binlog.events.framing import DamagedEvent, EventType, Fields
+
+_MYSQL = re.compile(
+    r"(?P<uuid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?::(?P<tag>[a-z_][a-z0-9_]{0,31}))?:(?P<number>\d+)\Z"
+)
+_MARIADB = re.compile(r"(\d+)-(\d+)-(\d+)\Z")
+
+MYSQL, MARIADB, TAGGED = 1, 2, 3
+
+
+@dataclass(frozen=True)
+class Gtid:
+    """One GTID: its text, and the words that the kernel keeps of it (kind, a, b, number)."""
+
+    text: str
+    kind: int
+    a: int
+    b: int
+    number: int
+    prefix: str
+
+    @classmethod
+    def parse(cls, text: str) -> Gtid:
+        """Read `uuid:n`, `uuid:tag:n` or MariaDB's `domain-server-n`; ValueError for anything else."""
+        if found := _MARIADB.match(text):
+            domain, server, number = (int(part) for part in found.groups())
+            return cls(text, MARIADB, domain, server, number, f"{domain}-{server}")
+        found = _MYSQL.match(text.lower())
+        if not found:
+            raise ValueError(f"{text!r} is no GTID: wanted uuid:n, uuid:tag:n or domain-server-n")
+        number = int(found["number"])
+        if found["tag"]:
+            return cls(text, TAGGED, 0, 0, number, f"{found['uuid']}:{found['tag']}")
+        a, b = struct.unpack("<qq", uuid.UUID(found["uuid"]).bytes)
+        return cls(text, MYSQL, a, b, number, found["uuid"])
+
+
+def read_tagged(body: bytes) -> Gtid | None:
+    """A GTID_TAGGED event's GTID; None for an automatic one without a number.
+
+    Body: MySQL's own serialization: version, size, last field that must be understood, then fields: id, value. Numbers
+    are of variable length (the count of trailing one bits of the first byte says how many bytes follow). Fields: 0
+    flags, 1 the uuid's 16 bytes, each a number, 2 the GTID's number (signed: zigzag), 3 tag, a counted string.
+    """
+    fields = Fields(body)
+    _unsigned(fields)
+    _unsigned(fields)
+    _unsigned(fields)
+    source = tag = None
+    number = 0
+    for _ in range(4):
+        match _unsigned(fields):
+            case 0:
+                _unsigned(fields)
+            case 1:
+                source = uuid.UUID(bytes=bytes(_unsigned(fields) & 0xFF for _ in range(16)))
+            case 2:
+                packed = _unsigned(fields)
+                number = (packed >> 1) ^ -(packed & 1)
+            case 3:
+                tag = fields.take(_unsigned(fields)).decode("ascii", "replace")
+                break
+            case other:
+                raise DamagedEvent(f"GTID_TAGGED holds field {other} where its GTID should be")
+    if source is None or tag is None:
+        raise DamagedEvent("GTID_TAGGED holds no uuid or no tag")
+    if number <= 0:
+        return None
+    return Gtid.parse(f"{source}:{tag}:{number}" if tag else f"{source}:{number}")
+
+
+def gtid_of(kind: int, server_id: int, body: bytes) -> str:
+    """The GTID of an event that opens a transaction, '' for an anonymous one; ``body`` is without its checksum."""
+    if kind == EventType.GTID and len(body) >= 25:
+        return f"{uuid.UUID(bytes=body[1:17])}:{int.from_bytes(body[17:25], 'little')}"
+    if kind == EventType.MARIADB_GTID and len(body) >= 12:
+        sequence, domain = int.from_bytes(body[:8], "little"), int.from_bytes(body[8:12], "little")
+        return f"{domain}-{server_id}-{sequence}"
+    if kind == EventType.GTID_TAGGED:
+        found = read_tagged(body)
+        return found.text if found else ""
+    return ""
+
+
+def _unsigned(fields: Fields) -> int:
+    first = fields.number(1)
+    more = 0
+    while more < 8 and first >> more & 1:
+        more += 1
+    if more == 8:
+        return fields.number(8)
+    rest = fields.number(more)
+    return first >> (more + 1) | rest << (7 - more)
+
+
+class GtidRuns:
+    """GTIDs of the transactions that a slice ended, as runs of numbers that follow each other."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, list[tuple[int, int]]] = {}
+        self._last: dict[int, str] = {}
+
+    def add(self, kind: int, a: int, b: int, first: int, last: int, tagged: str = "") -> None:
+        """Add a run as the kernel's words; ``tagged`` is the `uuid:tag` of a GTID that Python keeps."""
+        if kind == MARIADB:
+            self._last[a] = f"{a}-{b}-{last}"
+            return
+        prefix = tagged if kind == TAGGED else str(uuid.UUID(bytes=struct.pack("<qq", a, b)))
+        self._runs.setdefault(prefix, []).append((first, last))
+
+    def text(self) -> str:
+        """MySQL's form of a set (`uuid:1-5:7,uuid:tag:1`), or MariaDB's last GTID of each domain."""
+        if self._last:
+            return ",".join(self._last[domain] for domain in sorted(self._last))
+        by_source: dict[str, list[str]] = {}
+        for prefix in sorted(self._runs):
+            source, _, tag = prefix.partition(":")
+            parts = by_source.setdefault(source, [])
+            if tag:
+                parts.append(tag)
+            parts += (str(first) if first == last else f"{first}-{last}" for first, last in _joined(self._runs[prefix]))
+        return ",".join(":".join([source, *parts]) for source, parts in by_source.items())
+
+
+def _joined(runs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    joined: list[tuple[int, int]] = []
+    for first, last in sorted(runs):
+        if joined and first <= joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], last))
+        else:
+            joined.append((first, last))
+    return joined

@@ -1,0 +1,183 @@
+"""Rows events that are turned into plain ones before the kernel reads them.
+
+Three kinds: PARTIAL_UPDATE_ROWS, whose after images hold changes to JSON documents rather than documents; MariaDB's
+compressed rows events; and rows of MariaDB tables with COMPRESSED columns, whose values are unpacked one by one.
+
+Sources: `Rows_log_event` in `sql/log_event.cc` (value_options), https://mariadb.com/kb/en/storage-engine-independent-column-compression/
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+
+from changefeed.binlog.events import partial_json
+from changefeed.binlog.events.framing import HEADER, HEADER_SIZE, DamagedEvent, EventType, Fields
+from changefeed.binlog.events.query_event import inflate
+from changefeed.binlog.events.table_map import ColumnType, TableMap
+from changefeed.binlog.kernel import layout
+from changefeed.binlog.kernel.memory import Words
+
+COMPRESSED_TYPES = {
+    EventType.MARIADB_WRITE_ROWS_COMPRESSED_V1: EventType.WRITE_ROWS_V1,
+    EventType.MARIADB_UPDATE_ROWS_COMPRESSED_V1: EventType.UPDATE_ROWS_V1,
+    EventType.MARIADB_DELETE_ROWS_COMPRESSED_V1: EventType.DELETE_ROWS_V1,
+    EventType.MARIADB_WRITE_ROWS_COMPRESSED: EventType.WRITE_ROWS,
+    EventType.MARIADB_UPDATE_ROWS_COMPRESSED: EventType.UPDATE_ROWS,
+    EventType.MARIADB_DELETE_ROWS_COMPRESSED: EventType.DELETE_ROWS,
+}
+TYPES = frozenset({EventType.PARTIAL_UPDATE_ROWS, *COMPRESSED_TYPES})
+
+_VERSION_2 = frozenset({EventType.WRITE_ROWS, EventType.UPDATE_ROWS, EventType.DELETE_ROWS})
+_PACKED = frozenset({ColumnType.MARIADB_BLOB_COMPRESSED, ColumnType.MARIADB_VARCHAR_COMPRESSED})
+_MAX_VALUE = 1 << 30
+
+
+def is_needed(table_map: TableMap) -> bool:
+    """Whether the table has MariaDB COMPRESSED columns."""
+    return any(column.type in _PACKED for column in table_map.columns)
+
+
+def table_id_of(body: bytes) -> int:
+    """The table that a rows event is of."""
+    return Fields(body).number(6)
+
+
+def header_of(event: bytes, kind: int, body_size: int) -> bytes:
+    """The header of a plain event of type ``kind`` that stands in place of ``event``."""
+    seconds, _, server_id, _, _, flags = HEADER.unpack_from(event)
+    return HEADER.pack(seconds, kind, server_id, HEADER_SIZE + body_size, 0, flags)
+
+
+def inflated(event: bytes, body: bytes, kind: int) -> bytes:
+    """A MariaDB compressed rows event as the plain one: its images are what was compressed, after the bitmaps."""
+    plain = COMPRESSED_TYPES[EventType(kind)]
+    fields = Fields(body)
+    _post_header(fields, plain in _VERSION_2)
+    columns = fields.packed()
+    fields.take((columns + 7) // 8 * (2 if plain in (EventType.UPDATE_ROWS, EventType.UPDATE_ROWS_V1) else 1))
+    rewritten = body[: fields.at] + inflate(body[fields.at :])
+    return header_of(event, plain, len(rewritten)) + rewritten
+
+
+def _post_header(fields: Fields, version2: bool) -> None:
+    fields.take(8)
+    if version2:
+        extra = fields.number(2)
+        if extra < 2:
+            raise DamagedEvent("a rows event's extra data is shorter than its own length")
+        fields.take(extra - 2)
+
+
+class Images:
+    """Copies the row images of one event, with some of their values changed on the way."""
+
+    def __init__(self, words: Words, table: int, types: list[int]) -> None:
+        self.columns = int(words[table + layout.TABLE_COLUMNS])
+        self._types = types
+        at = int(words[table + layout.TABLE_SPECS])
+        self._sizes = [
+            (int(words[at + layout.SPEC * place]), int(words[at + layout.SPEC * place + layout.SPEC_PREFIX]))
+            for place in range(self.columns)
+        ]
+        self.json = [place for place, kind in enumerate(types) if kind == ColumnType.JSON]
+
+    def unpacked(self, event: bytes, body: bytes, kind: int) -> bytes:
+        """A rows event with its COMPRESSED values unpacked."""
+        fields = Fields(body)
+        _post_header(fields, kind in _VERSION_2)
+        bitmaps = self._bitmaps(fields, kind in (EventType.UPDATE_ROWS, EventType.UPDATE_ROWS_V1))
+        out = bytearray(body[: fields.at])
+
+        def value(place: int, data: bytes) -> bytes:
+            return unpack_value(data) if self._types[place] in _PACKED else data
+
+        while fields.left:
+            for bitmap in bitmaps:
+                self._copy(fields, bitmap, out, {}, value)
+        return header_of(event, kind, len(out)) + bytes(out)
+
+    def whole(self, event: bytes, body: bytes) -> bytes:
+        """A PARTIAL_UPDATE_ROWS event as UPDATE_ROWS: each partial document rebuilt from the before image's.
+
+        Before each after image stand value_options (packed; bit 0: partial JSON) and then, for each JSON column of the
+        table, a bit that says whether its value is a list of changes.
+        """
+        fields = Fields(body)
+        _post_header(fields, True)
+        before_bitmap, after_bitmap = self._bitmaps(fields, True)
+        out = bytearray(body[: fields.at])
+        while fields.left:
+            before: dict[int, bytes] = {}
+            self._copy(fields, before_bitmap, out, before, lambda _place, data: data)
+            partial: set[int] = set()
+            if fields.packed() & 1:
+                bits = fields.take((len(self.json) + 7) // 8)
+                partial = {place for bit, place in enumerate(self.json) if bits[bit >> 3] >> (bit & 7) & 1}
+
+            def value(place: int, data: bytes, partial: set[int] = partial, before: dict[int, bytes] = before) -> bytes:
+                if place not in partial:
+                    return data
+                if place not in before:
+                    raise DamagedEvent("a JSON column is updated in part, and its before image is not in the event")
+                return partial_json.apply(before[place], data)
+
+            self._copy(fields, after_bitmap, out, {}, value)
+        return header_of(event, EventType.UPDATE_ROWS, len(out)) + bytes(out)
+
+    def _bitmaps(self, fields: Fields, update: bool) -> list[bytes]:
+        if fields.packed() != self.columns:
+            raise DamagedEvent("a rows event has another number of columns than its TABLE_MAP")
+        size = (self.columns + 7) // 8
+        return [fields.take(size) for _ in range(2 if update else 1)]
+
+    def _copy(
+        self,
+        fields: Fields,
+        bitmap: bytes,
+        out: bytearray,
+        seen: dict[int, bytes],
+        change: Callable[[int, bytes], bytes],
+    ) -> None:
+        present = [place for place in range(self.columns) if bitmap[place >> 3] >> (place & 7) & 1]
+        if not present:
+            raise DamagedEvent("a row image has no columns")
+        nulls = fields.take((len(present) + 7) // 8)
+        out += nulls
+        for bit, place in enumerate(present):
+            if nulls[bit >> 3] >> (bit & 7) & 1:
+                continue
+            fixed, prefix = self._sizes[place]
+            data = fields.take(fields.number(prefix) if prefix else fixed)
+            seen[place] = data
+            data = change(place, data)
+            if prefix:
+                if len(data) >> (8 * prefix):
+                    raise DamagedEvent("a value is longer than its column's length prefix allows")
+                out += len(data).to_bytes(prefix, "little")
+            out += data
+
+
+def unpack_value(data: bytes) -> bytes:
+    """A value of a COMPRESSED column: nothing, or u8 and data.
+
+    The byte: 0 for data as it is; else in bits 4-7 the method (8 zlib), in bit 3 whether the stream is raw, in bits
+    0-2 how many bytes give the size, big-endian.
+    """
+    if not data or data[0] == 0:
+        return data[1:]
+    head = data[0]
+    if head >> 4 != 8:
+        raise DamagedEvent(f"a COMPRESSED column's value is of method {head >> 4}: wanted 8 (zlib)")
+    width = head & 7
+    size = int.from_bytes(data[1 : 1 + width], "big")
+    if size > _MAX_VALUE:
+        raise DamagedEvent(f"a COMPRESSED column's value says that it holds {size} bytes")
+    unpack = zlib.decompressobj(-zlib.MAX_WBITS if head & 8 else zlib.MAX_WBITS)
+    try:
+        plain = unpack.decompress(data[1 + width :], size + 1)
+    except zlib.error as error:
+        raise DamagedEvent(f"a COMPRESSED column's value cannot be unpacked: {error}") from error
+    if len(plain) != size:
+        raise DamagedEvent("a COMPRESSED column's value does not hold what it says")
+    return plain

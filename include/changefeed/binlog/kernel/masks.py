@@ -1,0 +1,80 @@
+"""Masks that need a value's text: written where the record grows, and then what the mask makes of it over it."""
+
+from __future__ import annotations
+
+from changefeed.binlog.kernel import layout
+from changefeed.binlog.kernel.compiled import inline
+from changefeed.binlog.kernel.faults import FULL
+from changefeed.binlog.kernel.memory import Bytes, Words, copy, put8, u8
+from changefeed.binlog.kernel.sha256 import PADDING, put_sha256
+
+_QUOTE, _BACKSLASH, _U = 34, 92, 117
+
+
+@inline
+def put_masked(
+    out: Bytes, begin: int, end: int, room: int, words: Words, mask: int, literals: Bytes, scratch: Words
+) -> int:
+    """Put what the mask at ``words[mask]`` makes of the value ``out[begin:end]`` in its place; the new end, or FULL."""
+    if words[mask] == layout.MASK_FIRST:
+        return _cut(out, begin, end, words[mask + 1])
+    salt_size = words[mask + 2]
+    if end + salt_size + (end - begin) + PADDING + 128 > room:
+        return FULL
+    message = end + 66  # behind the digest, which may be longer than the value
+    copy(out, message, literals, words[mask + 1], salt_size)
+    message_end = _put_unquoted(out, message + salt_size, begin, end)
+    put8(out, begin, _QUOTE)
+    at = put_sha256(out, begin + 1, message, message_end, scratch)
+    put8(out, at, _QUOTE)
+    return at + 1
+
+
+@inline
+def _cut(out: Bytes, begin: int, end: int, count: int) -> int:
+    """End the JSON string ``out[begin:end]`` after ``count`` characters; an escape is one of them."""
+    at = begin + 1
+    while count > 0 and at < end - 1:
+        if u8(out, at) == _BACKSLASH:
+            at += 6 if u8(out, at + 1) == _U else 2
+        else:
+            at += 1
+            while u8(out, at) & 0xC0 == 0x80:
+                at += 1
+        count -= 1
+    put8(out, at, _QUOTE)
+    return at + 1
+
+
+@inline
+def _put_unquoted(out: Bytes, at: int, begin: int, end: int) -> int:
+    """Write the text that the JSON string ``out[begin:end]`` stands for; anything else as it is."""
+    if u8(out, begin) != _QUOTE:
+        copy(out, at, out, begin, end - begin)
+        return at + end - begin
+    begin += 1
+    end -= 1
+    while begin < end:
+        byte = u8(out, begin)
+        begin += 1
+        if byte == _BACKSLASH:
+            byte = u8(out, begin)
+            begin += 1
+            if byte == _U:  # only characters below 32 are written so
+                byte = u8(out, begin + 2) - 48 << 4
+                low = u8(out, begin + 3)
+                byte += low - 48 if low < 58 else low - 87
+                begin += 4
+            elif byte == 98:
+                byte = 8
+            elif byte == 116:
+                byte = 9
+            elif byte == 110:
+                byte = 10
+            elif byte == 102:
+                byte = 12
+            elif byte == 114:
+                byte = 13
+        put8(out, at, byte)
+        at += 1
+    return at

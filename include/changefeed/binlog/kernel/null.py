@@ -1,0 +1,12 @@
+"""JSON's null."""
+
+from __future__ import annotations
+
+from changefeed.binlog.kernel.compiled import inline
+from changefeed.binlog.kernel.memory import Bytes, put32
+
+
+@inline
+def put_null(out: Bytes, at: int) -> int:
+    put32(out, at, 0x6C6C756E)
+    return at + 4

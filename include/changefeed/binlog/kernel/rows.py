@@ -1,0 +1,372 @@
+"""Row images of a rows event: where each column's value stands, and a row's messages written by its program."""
+
+from __future__ import annotations
+
+from changefeed.binlog.kernel import layout
+from changefeed.binlog.kernel.compiled import inline
+from changefeed.binlog.kernel.crc32 import crc32
+from changefeed.binlog.kernel.faults import FULL, ROW_BYTES, SHORT
+from changefeed.binlog.kernel.masks import put_masked
+from changefeed.binlog.kernel.memory import STEP, Bytes, Ends, Words, copy, copy_short, little_endian, put8, u8
+from changefeed.binlog.kernel.murmur2 import partition_of
+from changefeed.binlog.kernel.null import put_null
+from changefeed.binlog.kernel.numbers import put_number
+from changefeed.binlog.kernel.span import length
+from changefeed.binlog.kernel.values import put_value
+
+_ROOM = 256
+
+
+@inline
+def count_bits(data: Bytes, at: int, bits: int) -> int:
+    """How many of the first ``bits`` bits are set."""
+    count = 0
+    for index in range(bits):
+        count += (u8(data, at + (index >> 3)) >> (index & 7)) & 1
+    return count
+
+
+@inline
+def read_image(
+    data: Bytes,
+    at: int,
+    end: int,
+    present: int,
+    all_present: bool,
+    columns: int,
+    values: int,
+    words: Words,
+    specs: int,
+    scratch: Words,
+    image: int,
+) -> int:
+    """Note where the values of the image at ``at`` stand; its end, or a fault.
+
+    ``present`` is where the event's bitmap of columns stands, ``values`` how many are set in it. An image: a bit for
+    each present column (1: NULL), then the values of the others.
+    """
+    nulls = at
+    at += (values + 7) >> 3
+    if at > end:
+        return ROW_BYTES
+    bit = 0
+    spec = specs
+    for column in range(columns):
+        if not all_present and (u8(data, present + (column >> 3)) >> (column & 7)) & 1 == 0:
+            scratch[image + column] = layout.ABSENT
+        else:
+            if (u8(data, nulls + (bit >> 3)) >> (bit & 7)) & 1:
+                scratch[image + column] = layout.NULL
+            else:
+                prefix = words[spec + layout.SPEC_PREFIX]
+                size = words[spec + layout.SPEC_FIXED]
+                if prefix > 0:
+                    if at + prefix > end:
+                        return SHORT
+                    size = little_endian(data, at, prefix)
+                    at += prefix
+                if size > end - at:
+                    return SHORT
+                scratch[image + column] = at
+                scratch[image + layout.MAX_COLUMNS + column] = size
+                at += size
+            bit += 1
+        spec += layout.SPEC
+    return at
+
+
+@inline
+def complete_image(columns: int, scratch: Words) -> None:
+    """Give the after image what it leaves out: a column that is only in the before image did not change."""
+    for column in range(columns):
+        if scratch[layout.IMAGE + column] == layout.ABSENT:
+            scratch[layout.IMAGE + column] = scratch[column]
+            scratch[layout.IMAGE + layout.MAX_COLUMNS + column] = scratch[layout.MAX_COLUMNS + column]
+
+
+@inline
+def key_changed(data: Bytes, words: Words, key_columns: int, scratch: Words) -> bool:
+    """Whether a column of the primary key has other bytes in the after image."""
+    for index in range(words[key_columns]):
+        column = words[key_columns + 1 + index]
+        before = scratch[column]
+        after = scratch[layout.IMAGE + column]
+        if before < 0 or after < 0:
+            if before != after and after != layout.ABSENT:
+                return True
+            continue
+        size = scratch[layout.MAX_COLUMNS + column]
+        if size != scratch[layout.IMAGE + layout.MAX_COLUMNS + column]:
+            return True
+        for byte in range(size):
+            if u8(data, before + byte) != u8(data, after + byte):
+                return True
+    return False
+
+
+@inline
+def _put_object(
+    out: Bytes,
+    at: int,
+    data: Bytes,
+    image: int,
+    columns: int,
+    words: Words,
+    specs: int,
+    literals: Bytes,
+    scratch: Words,
+    bytes_scratch: Bytes,
+) -> int:
+    """Write an image as a JSON object of the columns listed at ``words[columns]``, without those that are absent."""
+    room = length(out)
+    put8(out, at, 123)
+    at += 1
+    first = 1
+    for index in range(words[columns]):
+        column = words[columns + 1 + index]
+        start = scratch[image + column]
+        if start == layout.ABSENT:
+            continue
+        spec = specs + column * layout.SPEC
+        size = words[spec + layout.SPEC_NAME_SIZE] - first
+        if at + size + _ROOM > room:
+            return FULL
+        copy_short(out, at, literals, words[spec + layout.SPEC_NAME] + first, size)
+        at += size
+        first = 0
+        if start == layout.NULL:
+            at = put_null(out, at)
+        else:
+            value = at
+            at = put_value(
+                out,
+                at,
+                room,
+                data,
+                start,
+                scratch[image + layout.MAX_COLUMNS + column],
+                words,
+                spec,
+                literals,
+                scratch,
+                bytes_scratch,
+            )
+            if at >= 0 and words[spec + layout.SPEC_MASK] >= 0:
+                at = put_masked(out, value, at, room, words, words[spec + layout.SPEC_MASK], literals, scratch)
+            if at < 0:
+                return at
+    if at + 1 > room:
+        return FULL
+    put8(out, at, 125)
+    return at + 1
+
+
+@inline
+def run_program(
+    out: Bytes,
+    at: int,
+    program: int,
+    key_image: int,
+    table: int,
+    data: Bytes,
+    state: Words,
+    server_id: int,
+    seconds: int,
+    row: int,
+    words: Words,
+    literals: Bytes,
+    texts: Bytes,
+    query: Bytes,
+    scratch: Words,
+    bytes_scratch: Bytes,
+) -> int:
+    """Write what the program at ``words[program]`` says of the row whose images are in ``scratch``."""
+    room = length(out)
+    specs = words[table + layout.TABLE_SPECS]
+    op = program + 1
+    stop = op + words[program] * layout.OP
+    while op < stop:
+        code = words[op]
+        a = words[op + 1]
+        b = words[op + 2]
+        op += layout.OP
+        if at + _ROOM > room:
+            return FULL
+        if code == layout.OP_LITERAL:
+            if at + b + STEP > room:
+                return FULL
+            copy_short(out, at, literals, a, b)
+            at += b
+        elif code == layout.OP_OBJECT:
+            image = key_image if a == 2 else a * layout.IMAGE
+            at = _put_object(out, at, data, image, b, words, specs, literals, scratch, bytes_scratch)
+            if at < 0:
+                return at
+        elif code == layout.OP_SAME:
+            written = scratch[layout.SAME + 2 * a + 1]
+            if written >= 0:
+                if at + written > room:
+                    return FULL
+                copy(out, at, out, scratch[layout.SAME + 2 * a], written)
+                at += written
+                op = program + 1 + b * layout.OP
+            else:
+                scratch[layout.SAME + 2 * a] = at
+        elif code == layout.OP_SAME_END:
+            scratch[layout.SAME + 2 * a + 1] = at - scratch[layout.SAME + 2 * a]
+        elif code == layout.OP_ROW:
+            at = put_number(out, at, row)
+        elif code == layout.OP_POSITION:
+            at = put_number(out, at, state[layout.POSITION])
+        elif code == layout.OP_FILE:
+            size = state[layout.FILE_SIZE]
+            if at + size > room:
+                return FULL
+            copy(out, at, texts, state[layout.FILE_AT], size)
+            at += size
+        elif code == layout.OP_GTID:
+            size = state[layout.GTID_SIZE]
+            if size == 0:
+                at = put_null(out, at)
+            else:
+                put8(out, at, 34)
+                copy(out, at + 1, texts, layout.GTID_TEXT, size)
+                put8(out, at + 1 + size, 34)
+                at += size + 2
+        elif code == layout.OP_SERVER_ID:
+            at = put_number(out, at, server_id)
+        elif code == layout.OP_TS:
+            at = put_number(out, at, seconds)
+        elif code == layout.OP_QUERY or code == layout.OP_XID:
+            size = state[layout.QUERY_SIZE] if code == layout.OP_QUERY else state[layout.XID_SIZE]
+            if size == 0:
+                at = put_null(out, at)
+            else:
+                if at + size > room:
+                    return FULL
+                if code == layout.OP_QUERY:
+                    copy(out, at, query, 0, size)
+                else:
+                    copy(out, at, texts, layout.XID_TEXT, size)
+                at += size
+    return at
+
+
+@inline
+def put_message(
+    out: Bytes,
+    table: int,
+    step: int,
+    op: int,
+    image: int,
+    id_size: int,
+    data: Bytes,
+    state: Words,
+    server_id: int,
+    seconds: int,
+    row: int,
+    words: Words,
+    literals: Bytes,
+    texts: Bytes,
+    query: Bytes,
+    scratch: Words,
+    bytes_scratch: Bytes,
+    positions: Words,
+    sequences: Words,
+    groups: Words,
+    ends: Ends,
+    nulls: Bytes,
+) -> int:
+    """Write one message of a row: key, value, event id, GTID. 0, FULL or a fault.
+
+    A null key has no partition of its own: such messages are spread by the CRC-32 of their event id, the same at each
+    retry (`changefeed.partition` is the same in plain Python).
+
+    ``op`` chooses the value's program (0 c, 1 u, 2 d, 3 none: a tombstone), ``image`` is the one that the key is of.
+    """
+    number = state[layout.MESSAGES]
+    if number >= length(positions):
+        return FULL
+    room = length(out)
+    begin = state[layout.OUT]
+    at = begin
+    null = 0
+    program = words[table + layout.TABLE_KEY]
+    if program >= 0:
+        at = run_program(
+            out,
+            at,
+            program,
+            image,
+            table,
+            data,
+            state,
+            server_id,
+            seconds,
+            row,
+            words,
+            literals,
+            texts,
+            query,
+            scratch,
+            bytes_scratch,
+        )
+        if at < 0:
+            return at
+    else:
+        null = 1
+    key_end = at
+    if op < 3:
+        program = words[table + layout.TABLE_VALUES + op]
+        at = run_program(
+            out,
+            at,
+            program,
+            image,
+            table,
+            data,
+            state,
+            server_id,
+            seconds,
+            row,
+            words,
+            literals,
+            texts,
+            query,
+            scratch,
+            bytes_scratch,
+        )
+        if at < 0:
+            return at
+    else:
+        null |= 2
+    value_end = at
+    gtid_size = state[layout.GTID_SIZE]
+    if at + id_size + gtid_size + 64 > room:
+        return FULL
+    copy_short(out, at, texts, layout.ID_TEXT, id_size)
+    at = put_number(out, at + id_size, row)
+    row_end = at
+    if step > 0:
+        put8(out, at, 47)
+        put8(out, at + 1, 48 + step)
+        at += 2
+    id_end = at
+    copy_short(out, at, texts, layout.GTID_TEXT, gtid_size)
+    at += gtid_size
+    partitions = words[table + layout.TABLE_PARTITIONS]
+    if null & 1:
+        partition = crc32(out, value_end, row_end) % partitions
+    else:
+        partition = partition_of(out, begin, key_end, partitions)
+    positions[number] = state[layout.POSITION]
+    sequences[number] = row << 2 | step
+    groups[number] = words[table + layout.TABLE_GROUP] + partition
+    ends[4 * number] = key_end
+    ends[4 * number + 1] = value_end
+    ends[4 * number + 2] = id_end
+    ends[4 * number + 3] = at
+    nulls[number] = null
+    state[layout.OUT] = at
+    state[layout.MESSAGES] = number + 1
+    return 0

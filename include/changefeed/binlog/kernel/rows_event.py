@@ -1,0 +1,196 @@
+"""Rows events: each of an event's rows turned into its messages."""
+
+from __future__ import annotations
+
+from changefeed.binlog.kernel import layout
+from changefeed.binlog.kernel.compiled import inline
+from changefeed.binlog.kernel.faults import COLUMN_COUNT, FULL, NO_TABLE_MAP, ROW_BYTES
+from changefeed.binlog.kernel.memory import Bytes, Ends, Words, copy, little_endian, put8, u8, u16, u32
+from changefeed.binlog.kernel.numbers import put_number
+from changefeed.binlog.kernel.rows import complete_image, count_bits, key_changed, put_message, read_image
+from changefeed.binlog.kernel.table_index import find_entry
+
+_DUMMY_TABLE = 0xFFFFFF
+
+
+@inline
+def put_rows(
+    data: Bytes,
+    at: int,
+    body: int,
+    end: int,
+    kind: int,
+    state: Words,
+    words: Words,
+    literals: Bytes,
+    index: Words,
+    texts: Bytes,
+    query: Bytes,
+    scratch: Words,
+    bytes_scratch: Bytes,
+    counts: Words,
+    out: Bytes,
+    positions: Words,
+    sequences: Words,
+    groups: Words,
+    ends: Ends,
+    nulls: Bytes,
+) -> int:
+    """A WRITE (0), UPDATE (1) or DELETE (2) rows event of version 1 or 2: 0, a code or a fault.
+
+    Body: table id u48, flags u16 (bit 0: end of statement); in version 2 the size of extra data u16, itself included,
+    and that data; number of columns (packed), a bitmap of those that the images hold (of an update one for each
+    image), then the rows: an image, or two.
+    """
+    version2 = kind >= 30
+    operation = (kind - 30) if version2 else (kind - 23)
+    header = 10 if version2 else 8
+    if end - body < header + 1:
+        return ROW_BYTES
+    table_id = little_endian(data, body, 6)
+    flags = u16(data, body + 6)
+    here = body + 8
+    if version2:
+        extra = u16(data, here)
+        if extra < 2 or extra > end - here:
+            return ROW_BYTES
+        here += extra
+    if table_id == _DUMMY_TABLE and flags & 1:
+        state[layout.GENERATION] += 1  # ends a statement whose rows were all left out by a filter of the server
+        return 0
+    slot = find_entry(index, state[layout.INDEX_MASK], table_id)
+    if index[slot + layout.ENTRY_ID] == 0 or index[slot + layout.ENTRY_GENERATION] != state[layout.GENERATION]:
+        state[layout.NO_TABLE] = table_id
+        return NO_TABLE_MAP
+    table = index[slot + layout.ENTRY_TABLE]
+    if words[table + layout.TABLE_REWRITE] == 1 and state[layout.INNER] < 2:
+        return layout.REWRITE
+    if here >= end:
+        return ROW_BYTES
+    columns = u8(data, here)
+    here += 1
+    if columns == 252:
+        if here + 2 > end:
+            return ROW_BYTES
+        columns = u16(data, here)
+        here += 2
+    if columns != words[table + layout.TABLE_COLUMNS]:
+        return COLUMN_COUNT
+    bitmap = (columns + 7) >> 3
+    present = here
+    here += bitmap
+    present_after = present
+    if operation == 1:
+        present_after = here
+        here += bitmap
+    if here > end:
+        return ROW_BYTES
+    values = count_bits(data, present, columns)
+    values_after = values if operation != 1 else count_bits(data, present_after, columns)
+    captured = words[table + layout.TABLE_CAPTURED] == 1
+    seconds = u32(data, at)
+    server_id = u32(data, at + 5)
+    id_size = state[layout.NAMES_SIZE]
+    copy(texts, layout.ID_TEXT, texts, layout.NAMES, id_size)
+    id_end = put_number(texts, layout.ID_TEXT + id_size, state[layout.POSITION])
+    put8(texts, id_end, 47)
+    id_size = id_end + 1 - layout.ID_TEXT
+    for same in range(layout.MAX_SAME):
+        scratch[layout.SAME + 2 * same + 1] = -1
+    if state[layout.ROW_AT] > 0:
+        here = body + state[layout.ROW_AT]
+    elif state[layout.INNER] == 0:
+        state[layout.ROW] = 0
+    specs = words[table + layout.TABLE_SPECS]
+    key_columns = words[table + layout.TABLE_KEY_COLUMNS]
+    keyed = words[table + layout.TABLE_KEY] >= 0
+    tombstones = keyed and words[table + layout.TABLE_TOMBSTONES] == 1
+    counter = words[table + layout.TABLE_COUNTER]
+    while here < end:
+        row_begin = here
+        first_image = 0 if operation != 0 else layout.IMAGE
+        here = read_image(
+            data, here, end, present, values == columns, columns, values, words, specs, scratch, first_image
+        )
+        if here < 0:
+            return here
+        changed = False
+        if operation == 1:
+            here = read_image(
+                data,
+                here,
+                end,
+                present_after,
+                values_after == columns,
+                columns,
+                values_after,
+                words,
+                specs,
+                scratch,
+                layout.IMAGE,
+            )
+            if here < 0:
+                return here
+            if captured:
+                changed = key_changed(data, words, key_columns, scratch)
+                if values_after != columns:
+                    complete_image(columns, scratch)
+        if here == row_begin:
+            return ROW_BYTES  # an image without any column would never end
+        row = state[layout.ROW]
+        if captured:
+            out_before = state[layout.OUT]
+            messages_before = state[layout.MESSAGES]
+            for step in range(3):
+                if step == 1 and not (tombstones and (operation == 2 or changed)):
+                    continue
+                if step == 2 and not changed:
+                    break
+                message_op = operation
+                image = 0 if operation == 2 else layout.IMAGE
+                if step == 1:
+                    message_op = 3
+                    image = 0
+                elif step == 2:
+                    message_op = 0
+                elif changed:
+                    message_op = 2
+                    image = 0
+                fault = put_message(
+                    out,
+                    table,
+                    step,
+                    message_op,
+                    image,
+                    id_size,
+                    data,
+                    state,
+                    server_id,
+                    seconds,
+                    row,
+                    words,
+                    literals,
+                    texts,
+                    query,
+                    scratch,
+                    bytes_scratch,
+                    positions,
+                    sequences,
+                    groups,
+                    ends,
+                    nulls,
+                )
+                if fault < 0:
+                    state[layout.OUT] = out_before
+                    state[layout.MESSAGES] = messages_before
+                    state[layout.ROW_AT] = row_begin - body
+                    return layout.ROOM if fault == FULL else fault
+            counts[3 * counter + operation] += 1
+        else:
+            state[layout.SKIPPED_ROWS] += 1
+        state[layout.ROW] = row + 1
+    state[layout.ROW_AT] = 0
+    if flags & 1:
+        state[layout.GENERATION] += 1
+        state[layout.QUERY_SIZE] = 0
+    return 0

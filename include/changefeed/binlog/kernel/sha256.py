@@ -1,0 +1,103 @@
+"""SHA-256, for masks: FIPS 180-4 over bytes that stand in a buffer with room behind them for its padding."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from changefeed.binlog.kernel import layout
+from changefeed.binlog.kernel.compiled import inline
+from changefeed.binlog.kernel.encoding import put_hex
+from changefeed.binlog.kernel.memory import Bytes, Words, big_endian, put8
+
+PADDING = 72
+"""Bytes behind the message that are written over, at most."""
+
+_MASK = 0xFFFFFFFF
+_PRIMES = [number for number in range(2, 312) if all(number % by for by in range(2, math.isqrt(number) + 1))]
+
+
+def _cube_root(number: int) -> int:
+    low, high = 0, 1 << 40
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if middle**3 <= number else (low, middle)
+    return low
+
+
+_START = np.array([math.isqrt(prime << 64) & _MASK for prime in _PRIMES[:8]], np.int64)
+_ROUNDS = np.array([_cube_root(prime << 96) & _MASK for prime in _PRIMES], np.int64)
+
+
+@inline
+def _rotated(word: int, count: int) -> int:
+    return (word >> count | word << (32 - count)) & _MASK
+
+
+@inline
+def put_sha256(out: Bytes, at: int, message: int, end: int, scratch: Words) -> int:
+    """Write the digest of ``out[message:end]`` at ``at`` as 64 hex digits; spoils PADDING bytes behind ``end``."""
+    bits = (end - message) * 8
+    put8(out, end, 0x80)
+    end += 1
+    while (end - message) & 63 != 56:
+        put8(out, end, 0)
+        end += 1
+    for shift in range(56, -8, -8):
+        put8(out, end, bits >> shift & 255)
+        end += 1
+    state = layout.SHA256
+    words = state + 8
+    for index in range(8):
+        scratch[state + index] = _START[index]
+    while message < end:
+        for index in range(16):
+            scratch[words + index] = big_endian(out, message + 4 * index, 4)
+        for index in range(words + 16, words + 64):
+            early = scratch[index - 15]
+            late = scratch[index - 2]
+            early = _rotated(early, 7) ^ _rotated(early, 18) ^ early >> 3
+            late = _rotated(late, 17) ^ _rotated(late, 19) ^ late >> 10
+            scratch[index] = (scratch[index - 16] + early + scratch[index - 7] + late) & _MASK
+        _compress(scratch, state, words)
+        message += 64
+    for index in range(8):
+        for shift in range(24, -8, -8):
+            put8(out, message, scratch[state + index] >> shift & 255)
+            at = put_hex(out, at, out, message, message + 1)
+    return at
+
+
+@inline
+def _compress(scratch: Words, state: int, words: int) -> None:
+    a = scratch[state]
+    b = scratch[state + 1]
+    c = scratch[state + 2]
+    d = scratch[state + 3]
+    e = scratch[state + 4]
+    f = scratch[state + 5]
+    g = scratch[state + 6]
+    h = scratch[state + 7]
+    for index in range(64):
+        mixed = _rotated(e, 6) ^ _rotated(e, 11) ^ _rotated(e, 25)
+        chosen = (e & f) ^ ((e ^ _MASK) & g)
+        first = (h + mixed + chosen + _ROUNDS[index] + scratch[words + index]) & _MASK
+        mixed = _rotated(a, 2) ^ _rotated(a, 13) ^ _rotated(a, 22)
+        second = mixed + ((a & b) ^ (a & c) ^ (b & c))
+        h = g
+        g = f
+        f = e
+        e = (d + first) & _MASK
+        d = c
+        c = b
+        b = a
+        a = (first + second) & _MASK
+    scratch[state] = (scratch[state] + a) & _MASK
+    scratch[state + 1] = (scratch[state + 1] + b) & _MASK
+    scratch[state + 2] = (scratch[state + 2] + c) & _MASK
+    scratch[state + 3] = (scratch[state + 3] + d) & _MASK
+    scratch[state + 4] = (scratch[state + 4] + e) & _MASK
+    scratch[state + 5] = (scratch[state + 5] + f) & _MASK
+    scratch[state + 6] = (scratch[state + 6] + g) & _MASK
+    scratch[state + 7] = (scratch[state + 7] + h) & _MASK

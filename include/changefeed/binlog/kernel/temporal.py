@@ -1,0 +1,246 @@
+"""Dates and times, from their packed fields to ISO 8601 text or to numbers since 1970.
+
+Source: https://dev.mysql.com/doc/dev/mysql-server/latest/ (my_time.cc: TIME_from_longlong_*_packed) and
+https://dev.mysql.com/doc/internals/en/date-and-time-data-type-representation.html
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from changefeed.binlog.kernel import layout
+from changefeed.binlog.kernel.compiled import inline
+from changefeed.binlog.kernel.faults import TEMPORAL_RANGE
+from changefeed.binlog.kernel.memory import Bytes, big_endian, i64, little_endian, put8, put16, u32
+from changefeed.binlog.kernel.null import put_null
+from changefeed.binlog.kernel.numbers import put_number, put_padded, put_signed, put_two
+
+_POWERS = np.array([1000000, 100000, 10000, 1000, 100, 10, 1], np.int64)
+_MILLION = 1000000
+
+
+@inline
+def put_date(out: Bytes, at: int, year: int, month: int, day: int) -> int:
+    """Write `YYYY-MM-DD`; ten bytes."""
+    at = put_padded(out, at, year, 4)
+    put8(out, at, 45)
+    at = put_two(out, at + 1, month)
+    put8(out, at, 45)
+    return put_two(out, at + 1, day)
+
+
+@inline
+def put_clock(out: Bytes, at: int, hour: int, minute: int, second: int, micros: int, digits: int) -> int:
+    """Write `HH:MM:SS`, hours with more digits where they need them, and ``digits`` of the fraction."""
+    at = put_number(out, at, hour) if hour >= 100 else put_two(out, at, hour)
+    put8(out, at, 58)
+    at = put_two(out, at + 1, minute)
+    put8(out, at, 58)
+    at = put_two(out, at + 1, second)
+    if digits > 0:
+        put8(out, at, 46)
+        at = put_padded(out, at + 1, micros // _POWERS[digits], digits)
+    return at
+
+
+@inline
+def days_since_1970(year: int, month: int, day: int) -> int:
+    """Days of the proleptic Gregorian calendar (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms")."""
+    if month <= 2:
+        year -= 1
+    era = year // 400
+    of_era = year - era * 400
+    of_year = (153 * (month - 3 if month > 2 else month + 9) + 2) // 5 + day - 1
+    return era * 146097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719468
+
+
+@inline
+def put_timestamp(out: Bytes, at: int, seconds: int, micros: int, digits: int, separator: int) -> int:
+    """Write seconds since 1970 as date and time in UTC, without a zone."""
+    days = seconds // 86400
+    clock = seconds - days * 86400
+    shifted = days + 719468
+    era = shifted // 146097
+    of_era = shifted - era * 146097
+    year_of_era = (of_era - of_era // 1460 + of_era // 36524 - of_era // 146096) // 365
+    of_year = of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    shifted_month = (5 * of_year + 2) // 153
+    day = of_year - (153 * shifted_month + 2) // 5 + 1
+    month = shifted_month + 3 if shifted_month < 10 else shifted_month - 9
+    year = year_of_era + era * 400 + (1 if month <= 2 else 0)
+    at = put_date(out, at, year, month, day)
+    put8(out, at, separator)
+    return put_clock(out, at + 1, clock // 3600, clock // 60 % 60, clock % 60, micros, digits)
+
+
+@inline
+def _fraction(data: Bytes, at: int, width: int) -> int:
+    """Microseconds of a fraction in ``width`` bytes big-endian, each byte two digits."""
+    value = big_endian(data, at, width)
+    if width == 1:
+        return value * 10000
+    if width == 2:
+        return value * 100
+    return value
+
+
+@inline
+def _put_micros(out: Bytes, at: int, days: int, micros_of_day: int, digits: int) -> int:
+    """Milliseconds since 1970 for a precision to 3, else microseconds."""
+    micros = days * 86400 * _MILLION + micros_of_day
+    return put_signed(out, at, micros // 1000 if digits <= 3 else micros)
+
+
+@inline
+def _put_day(out: Bytes, at: int, packed: int, epoch: int) -> int:
+    day = packed & 31
+    month = (packed >> 5) & 15
+    year = packed >> 9
+    if month > 12 or year > 9999:
+        return TEMPORAL_RANGE
+    if epoch:
+        if day == 0 or month == 0:
+            return put_null(out, at)
+        return put_signed(out, at, days_since_1970(year, month, day))
+    put8(out, at, 34)
+    at = put_date(out, at + 1, year, month, day)
+    put8(out, at, 34)
+    return at + 1
+
+
+@inline
+def _put_datetime(
+    out: Bytes,
+    at: int,
+    months: int,
+    day: int,
+    hour: int,
+    minute: int,
+    second: int,
+    micros: int,
+    digits: int,
+    epoch: int,
+) -> int:
+    year = months // 13
+    month = months % 13
+    if year > 9999 or hour > 23 or minute > 59 or second > 59 or micros >= _MILLION:
+        return TEMPORAL_RANGE
+    if epoch:
+        if day == 0 or month == 0:
+            return put_null(out, at)
+        clock = ((hour * 60 + minute) * 60 + second) * _MILLION + micros
+        return _put_micros(out, at, days_since_1970(year, month, day), clock, digits)
+    put8(out, at, 34)
+    at = put_date(out, at + 1, year, month, day)
+    put8(out, at, 84)
+    at = put_clock(out, at + 1, hour, minute, second, micros, digits)
+    put8(out, at, 34)
+    return at + 1
+
+
+@inline
+def _put_time(
+    out: Bytes, at: int, negative: bool, hour: int, minute: int, second: int, micros: int, digits: int, epoch: int
+) -> int:
+    if minute > 59 or second > 59 or micros >= _MILLION:
+        return TEMPORAL_RANGE
+    if epoch:
+        total = ((hour * 60 + minute) * 60 + second) * _MILLION + micros
+        if digits <= 3:
+            total = total // 1000
+        return put_signed(out, at, -total if negative else total)
+    put8(out, at, 34)
+    at += 1
+    if negative:
+        put8(out, at, 45)
+        at += 1
+    at = put_clock(out, at, hour, minute, second, micros, digits)
+    put8(out, at, 34)
+    return at + 1
+
+
+@inline
+def _put_time2(out: Bytes, at: int, data: Bytes, start: int, digits: int, width: int, epoch: int) -> int:
+    packed = big_endian(data, start, 3 + width)
+    # The sign's offset; what is below it is negative, as two's complement of fields and fraction together.
+    packed -= 0x800000 << (8 * width)
+    negative = packed < 0
+    if negative:
+        packed = -packed
+    fraction = packed & ((1 << (8 * width)) - 1)
+    micros = fraction
+    if width == 1:
+        micros = fraction * 10000
+    elif width == 2:
+        micros = fraction * 100
+    fields = packed >> (8 * width)
+    return _put_time(out, at, negative, (fields >> 12) & 1023, (fields >> 6) & 63, fields & 63, micros, digits, epoch)
+
+
+@inline
+def _put_timestamp_value(out: Bytes, at: int, seconds: int, micros: int, digits: int, epoch: int) -> int:
+    if micros >= _MILLION:
+        return TEMPORAL_RANGE
+    if epoch:
+        if seconds == 0:
+            return put_null(out, at)
+        return _put_micros(out, at, 0, seconds * _MILLION + micros, digits)
+    put8(out, at, 34)
+    at += 1
+    if seconds == 0:  # the zero timestamp: no TIMESTAMP is 1970-01-01 00:00:00
+        at = put_date(out, at, 0, 0, 0)
+        put8(out, at, 84)
+        at = put_clock(out, at + 1, 0, 0, 0, micros, digits)
+    else:
+        at = put_timestamp(out, at, seconds, micros, digits, 84)
+    put16(out, at, 0x225A)
+    return at + 2
+
+
+@inline
+def put_temporal(out: Bytes, at: int, data: Bytes, start: int, kind: int, digits: int, width: int, epoch: int) -> int:
+    """Write the value at ``start``, of a ``kind`` of `layout` from DATE to TIMESTAMP_OLD; the new end, or a fault.
+
+    ``digits`` of its fraction stand in ``width`` bytes; ``epoch`` is 1 for numbers since 1970, 0 for text.
+    """
+    if kind == layout.DATETIME2:
+        fields = big_endian(data, start, 5) & 0x7FFFFFFFFF
+        micros = _fraction(data, start + 5, width)
+        return _put_datetime(
+            out,
+            at,
+            fields >> 22,
+            (fields >> 17) & 31,
+            (fields >> 12) & 31,
+            (fields >> 6) & 63,
+            fields & 63,
+            micros,
+            digits,
+            epoch,
+        )
+    if kind == layout.TIMESTAMP2:
+        micros = _fraction(data, start + 4, width)
+        return _put_timestamp_value(out, at, big_endian(data, start, 4), micros, digits, epoch)
+    if kind == layout.TIME2:
+        return _put_time2(out, at, data, start, digits, width, epoch)
+    if kind == layout.DATE:
+        return _put_day(out, at, little_endian(data, start, 3), epoch)
+    if kind == layout.TIMESTAMP_OLD:
+        return _put_timestamp_value(out, at, u32(data, start), 0, 0, epoch)
+    if kind == layout.TIME_OLD:
+        value = little_endian(data, start, 3)
+        if value >= 0x800000:
+            value -= 0x1000000
+        negative = value < 0
+        if negative:
+            value = -value
+        return _put_time(out, at, negative, value // 10000, value // 100 % 100, value % 100, 0, 0, epoch)
+    value = i64(data, start)  # DATETIME_OLD
+    if value < 0:
+        return TEMPORAL_RANGE
+    day = value // _MILLION
+    clock = value % _MILLION
+    if day // 100 % 100 > 12:
+        return TEMPORAL_RANGE
+    months = day // 10000 * 13 + day // 100 % 100
+    return _put_datetime(out, at, months, day % 100, clock // 10000, clock // 100 % 100, clock % 100, 0, 0, epoch)

@@ -1,0 +1,127 @@
+"""Where transactions begin and end: GTID events, BEGIN and COMMIT, and the list of GTIDs that a slice has seen."""
+
+from __future__ import annotations
+
+from changefeed.binlog.kernel import layout
+from changefeed.binlog.kernel.compiled import inline
+from changefeed.binlog.kernel.faults import EVENT_SIZE
+from changefeed.binlog.kernel.memory import Bytes, Words, i64, put8, u8, u16, u32
+from changefeed.binlog.kernel.numbers import put_number
+
+ANONYMOUS_GTID, MARIADB_GTID = 34, 162
+_HEX = b"0123456789abcdef"
+
+
+@inline
+def take_gtid(data: Bytes, body: int, end: int, state: Words, texts: Bytes, kind: int) -> int:
+    """Take note of the transaction's GTID.
+
+    MySQL: flags u8, uuid [16], number i64. MariaDB: number u64, domain u32, flags u8.
+    """
+    if end - body < (13 if kind == MARIADB_GTID else 25):
+        return EVENT_SIZE
+    if state[layout.IN_TRANSACTION] == 1:
+        return layout.EVENT  # Python says what is wrong
+    at = layout.GTID_TEXT
+    state[layout.IN_TRANSACTION] = 2
+    if kind == ANONYMOUS_GTID:
+        state[layout.GTID_SIZE] = 0
+        state[layout.GTID_KIND] = 0
+        return 0
+    if kind == MARIADB_GTID:
+        number = i64(data, body)
+        domain = u32(data, body + 8)
+        server = u32(data, body - 14)
+        if number < 0:
+            return EVENT_SIZE
+        at = put_number(texts, at, domain)
+        put8(texts, at, 45)
+        at = put_number(texts, at + 1, server)
+        put8(texts, at, 45)
+        at = put_number(texts, at + 1, number)
+        state[layout.GTID_KIND] = 2
+        state[layout.GTID_A] = domain
+        state[layout.GTID_B] = server
+        state[layout.GTID_NUMBER] = number
+        # Bit 0: a statement of its own, without BEGIN and COMMIT. Otherwise this event is the BEGIN.
+        if u8(data, body + 12) & 1 == 0:
+            state[layout.IN_TRANSACTION] = 1
+    else:
+        number = i64(data, body + 17)
+        if number <= 0:
+            return EVENT_SIZE
+        for index in range(16):
+            if index == 4 or index == 6 or index == 8 or index == 10:
+                put8(texts, at, 45)
+                at += 1
+            byte = u8(data, body + 1 + index)
+            put8(texts, at, _HEX[byte >> 4])
+            put8(texts, at + 1, _HEX[byte & 15])
+            at += 2
+        put8(texts, at, 58)
+        at = put_number(texts, at + 1, number)
+        state[layout.GTID_KIND] = 1
+        state[layout.GTID_A] = i64(data, body + 1)
+        state[layout.GTID_B] = i64(data, body + 9)
+        state[layout.GTID_NUMBER] = number
+    state[layout.GTID_SIZE] = at - layout.GTID_TEXT
+    return 0
+
+
+@inline
+def end_transaction(state: Words, runs: Words) -> None:
+    """Count a transaction and add its GTID to the list, as one more of a run where it follows one."""
+    state[layout.TRANSACTIONS] += 1
+    kind = state[layout.GTID_KIND]
+    number = state[layout.GTID_NUMBER]
+    used = state[layout.RUNS]
+    if kind != 0:
+        found = False
+        for back in range(1, 5):
+            at = (used - back) * layout.RUN
+            if (
+                at >= 0
+                and runs[at] == kind
+                and runs[at + 1] == state[layout.GTID_A]
+                and runs[at + 2] == state[layout.GTID_B]
+                and runs[at + 4] + 1 == number
+            ):
+                runs[at + 4] = number
+                found = True
+                break
+        if not found:
+            at = used * layout.RUN
+            runs[at] = kind
+            runs[at + 1] = state[layout.GTID_A]
+            runs[at + 2] = state[layout.GTID_B]
+            runs[at + 3] = number
+            runs[at + 4] = number
+            state[layout.RUNS] = used + 1
+    state[layout.IN_TRANSACTION] = 0
+    state[layout.GTID_KIND] = 0
+    state[layout.GTID_SIZE] = 0
+    state[layout.QUERY_SIZE] = 0
+    state[layout.XID_SIZE] = 0
+    state[layout.GENERATION] += 1
+
+
+@inline
+def take_begin_or_commit(data: Bytes, body: int, end: int, state: Words, runs: Words) -> int:
+    """Take the QUERY events BEGIN and COMMIT; EVENT for another.
+
+    Body: thread u32, seconds u32, size of the database's name u8, error u16, size of the variables u16, variables,
+    database, 0, statement.
+    """
+    if end - body < 13:
+        return layout.EVENT
+    at = body + 13 + u16(data, body + 11) + u8(data, body + 8) + 1
+    if end - at == 5:
+        if u32(data, at) == 0x49474542 and u8(data, at + 4) == 0x4E:  # BEGIN
+            if state[layout.IN_TRANSACTION] == 1:
+                return layout.EVENT
+            state[layout.IN_TRANSACTION] = 1
+            return 0
+    elif end - at == 6 and u32(data, at) == 0x4D4D4F43 and u16(data, at + 4) == 0x5449:  # COMMIT
+        end_transaction(state, runs)
+        return 0
+    return layout.EVENT

@@ -1,0 +1,290 @@
+"""One column value as JSON text: the branch of the kernel for each kind of column."""
+
+# ruff: noqa: SIM108 - a kernel reads more easily as branches
+from __future__ import annotations
+
+from changefeed.binlog.kernel import layout
+from changefeed.binlog.kernel.addresses import put_address
+from changefeed.binlog.kernel.compiled import inline
+from changefeed.binlog.kernel.decimals import put_decimal, put_decimal_bytes
+from changefeed.binlog.kernel.encoding import put_base64, put_hex
+from changefeed.binlog.kernel.faults import FULL, LABEL, SHORT, VECTOR_WIDTH
+from changefeed.binlog.kernel.json_binary import put_json
+from changefeed.binlog.kernel.memory import (
+    Bytes,
+    Words,
+    big_endian,
+    copy,
+    copy_short,
+    i64,
+    little_endian,
+    put8,
+    put16,
+    put32,
+    u8,
+    u32,
+    wrap,
+)
+from changefeed.binlog.kernel.numbers import put_float32, put_float64, put_number, put_unsigned
+from changefeed.binlog.kernel.span import part
+from changefeed.binlog.kernel.temporal import put_temporal
+from changefeed.binlog.kernel.text import is_utf8, put_table, put_utf8, put_utf16, put_utf32
+
+ROOM_FOR_VALUE = 512
+"""Bytes that any value of a fixed size fits in; the others look after themselves."""
+
+
+@inline
+def _put_binary(
+    out: Bytes, at: int, room: int, data: Bytes, start: int, size: int, padded: int, hexed: int, scratch: Bytes
+) -> int:
+    whole = max(size, padded)
+    if at + 8 + whole * 2 > room:
+        return FULL
+    put8(out, at, 34)
+    at += 1
+    end = start + size
+    if whole > size and size + whole <= 2048:
+        copy(scratch, 0, data, start, size)
+        for index in range(size, whole):
+            put8(scratch, index, 0)
+        at = put_hex(out, at, scratch, 0, whole) if hexed else put_base64(out, at, scratch, 0, whole)
+    elif hexed:
+        at = put_hex(out, at, data, start, end)
+    else:
+        at = put_base64(out, at, data, start, end)
+    put8(out, at, 34)
+    return at + 1
+
+
+@inline
+def _put_text(
+    out: Bytes, at: int, room: int, data: Bytes, start: int, end: int, words: Words, kind: int, a: int, b: int
+) -> int:
+    put8(out, at, 34)
+    at += 1
+    if kind == layout.UTF8:
+        at = put_utf8(out, at, room, data, start, end, 1)
+    elif kind == layout.CODE_TABLE:
+        at = put_table(out, at, room, data, start, end, words, a, b)
+    elif kind == layout.UTF16:
+        at = put_utf16(out, at, room, data, start, end, a)
+    else:
+        at = put_utf32(out, at, room, data, start, end)
+    if at < 0:
+        return at
+    if at + 1 > room:
+        return FULL
+    put8(out, at, 34)
+    return at + 1
+
+
+@inline
+def _put_label(out: Bytes, at: int, room: int, words: Words, literals: Bytes, pair: int) -> int:
+    size = int(words[pair + 1])
+    if at + size + 16 > room:
+        return FULL
+    copy_short(out, at, literals, words[pair], size)
+    return at + size
+
+
+@inline
+def _put_labels(
+    out: Bytes, at: int, room: int, value: int, kind: int, words: Words, literals: Bytes, pairs: int, count: int
+) -> int:
+    put8(out, at, 34)
+    at += 1
+    if kind == layout.ENUM:
+        if value > count or value < 0:
+            return LABEL
+        if value > 0:
+            at = _put_label(out, at, room, words, literals, pairs + 2 * (value - 1))
+    else:
+        if count < 64 and (value >> count) != 0:
+            return LABEL
+        first = True
+        for index in range(count):
+            if (value >> index) & 1:
+                if not first:
+                    put8(out, at, 44)
+                    at += 1
+                first = False
+                at = _put_label(out, at, room, words, literals, pairs + 2 * index)
+                if at < 0:
+                    return at
+    if at < 0:
+        return at
+    put8(out, at, 34)
+    return at + 1
+
+
+@inline
+def _put_geometry(out: Bytes, at: int, room: int, data: Bytes, start: int, end: int, hexed: int) -> int:
+    if end - start < 4:
+        return SHORT
+    if at + 64 + 2 * (end - start) > room:
+        return FULL
+    put32(out, at, 0x7273227B)  # {"sr
+    put32(out, at + 4, 0x3A226469)  # id":
+    at = put_number(out, at + 8, u32(data, start))
+    put32(out, at, 0x6B77222C)  # ,"wk
+    put32(out, at + 4, 0x223A2262)  # b":"
+    at += 8
+    if hexed:
+        at = put_hex(out, at, data, start + 4, end)
+    else:
+        at = put_base64(out, at, data, start + 4, end)
+    put16(out, at, 0x7D22)
+    return at + 2
+
+
+@inline
+def _put_vector(out: Bytes, at: int, room: int, data: Bytes, start: int, end: int) -> int:
+    if (end - start) % 4 != 0:
+        return VECTOR_WIDTH
+    put8(out, at, 91)
+    at += 1
+    begin = start
+    while start < end:
+        if at + 64 > room:
+            return FULL
+        if start > begin:
+            put8(out, at, 44)
+            at += 1
+        at = put_float32(out, at, u32(data, start))
+        start += 4
+    put8(out, at, 93)
+    return at + 1
+
+
+@inline
+def _put_numeric(out: Bytes, at: int, data: Bytes, start: int, kind: int, width: int) -> int:
+    if kind == layout.DOUBLE:
+        return put_float64(out, at, i64(data, start))
+    if kind == layout.FLOAT:
+        return put_float32(out, at, u32(data, start))
+    if kind == layout.UNSIGNED_TEXT:
+        put8(out, at, 34)
+        at = put_unsigned(out, at + 1, i64(data, start))
+        put8(out, at, 34)
+        return at + 1
+    if kind == layout.BIT:
+        value = big_endian(data, start, width)
+    elif kind == layout.YEAR:
+        value = u8(data, start)
+        if value > 0:
+            value += 1900
+    else:
+        value = little_endian(data, start, width)
+        if kind == layout.SIGNED:
+            unused = 64 - 8 * width
+            value = wrap(value << unused) >> unused
+            if value < 0:
+                put8(out, at, 45)
+                at += 1
+                value = wrap(-value)
+    return put_unsigned(out, at, value)
+
+
+@inline
+def _put_decimals(
+    out: Bytes, at: int, data: Bytes, start: int, kind: int, a: int, b: int, scratch: Words, bytes_scratch: Bytes
+) -> int:
+    if kind == layout.DECIMAL_NUMBER:
+        return put_decimal(out, at, data, start, a, b)
+    put8(out, at, 34)
+    at += 1
+    if kind == layout.DECIMAL_TEXT:
+        at = put_decimal(out, at, data, start, a, b)
+    else:
+        limbs = part(scratch, layout.LIMBS, layout.LIMBS + 16)
+        at = put_decimal_bytes(out, at, data, start, a, b, bytes_scratch, limbs)
+    if at < 0:
+        return at
+    put8(out, at, 34)
+    return at + 1
+
+
+@inline
+def _put_string(
+    out: Bytes,
+    at: int,
+    room: int,
+    data: Bytes,
+    start: int,
+    size: int,
+    kind: int,
+    a: int,
+    b: int,
+    words: Words,
+    bytes_scratch: Bytes,
+) -> int:
+    end = start + size
+    if kind == layout.BASE64 or kind == layout.HEX:
+        return _put_binary(out, at, room, data, start, size, a, int(kind == layout.HEX), bytes_scratch)
+    if kind == layout.UTF8 and a == 1 and not is_utf8(data, start, end):
+        return _put_binary(out, at, room, data, start, size, 0, b, bytes_scratch)
+    return _put_text(out, at, room, data, start, end, words, kind, a, b)
+
+
+@inline
+def _put_other(
+    out: Bytes,
+    at: int,
+    room: int,
+    data: Bytes,
+    start: int,
+    size: int,
+    kind: int,
+    a: int,
+    b: int,
+    literals: Bytes,
+    bytes_scratch: Bytes,
+) -> int:
+    if kind == layout.GEOMETRY:
+        return _put_geometry(out, at, room, data, start, start + size, a)
+    if kind == layout.VECTOR:
+        return _put_vector(out, at, room, data, start, start + size)
+    if kind == layout.CONSTANT:
+        if at + b > room:
+            return FULL
+        copy(out, at, literals, a, b)
+        return at + int(b)
+    return put_address(out, at, data, start, size, kind, bytes_scratch)
+
+
+@inline
+def put_value(
+    out: Bytes,
+    at: int,
+    room: int,
+    data: Bytes,
+    start: int,
+    size: int,
+    words: Words,
+    spec: int,
+    literals: Bytes,
+    scratch: Words,
+    bytes_scratch: Bytes,
+) -> int:
+    """Write the value ``data[start:start + size]`` of the column at ``words[spec]``; the new end, FULL or a fault."""
+    if at + ROOM_FOR_VALUE > room:
+        return FULL
+    kind = words[spec + layout.SPEC_KIND]
+    a = words[spec + layout.SPEC_A]
+    b = words[spec + layout.SPEC_B]
+    if kind <= layout.BIT:
+        return _put_numeric(out, at, data, start, kind, a)
+    if kind <= layout.DECIMAL_BYTES:
+        return _put_decimals(out, at, data, start, kind, a, b, scratch, bytes_scratch)
+    if kind <= layout.TIMESTAMP_OLD:
+        return put_temporal(out, at, data, start, kind, a, b, words[spec + layout.SPEC_D])
+    if kind <= layout.HEX:
+        return _put_string(out, at, room, data, start, size, kind, a, b, words, bytes_scratch)
+    if kind <= layout.SET:
+        value = little_endian(data, start, a)
+        return _put_labels(out, at, room, value, kind, words, literals, b, words[spec + layout.SPEC_C])
+    if kind == layout.JSON:
+        stack = part(scratch, layout.STACK, layout.LIMBS)
+        return put_json(out, at, room, data, start, start + size, 2 if a else 1, a != 0, stack)
+    return _put_other(out, at, room, data, start, size, kind, a, b, literals, bytes_scratch)

@@ -1,0 +1,277 @@
+"""Column codecs: for each column type its wire layout, and how a value becomes text.
+
+Each codec is one small function that turns a `BoundColumn` into a `Spec`; a type is added here and, where its text is
+new, as one branch of `values.put_value`.
+
+Sources: https://dev.mysql.com/doc/refman/9.7/en/storage-requirements.html,
+https://dev.mysql.com/doc/dev/mysql-server/latest/classmysql_1_1binlog_1_1event_1_1Table__map__event.html (the table of
+column types and their metadata), https://mariadb.com/kb/en/rows_event_v1v2-rows_compressed_event_v1/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from changefeed.binlog.events import charsets
+from changefeed.binlog.events.framing import DamagedEvent
+from changefeed.binlog.events.table_map import ColumnType
+from changefeed.binlog.kernel import layout
+from changefeed.binlog.kernel.decimals import decimal_size
+from changefeed.binlog.programs.program_memory import ProgramMemory
+from changefeed.formats.template import ValueStyle
+
+
+@dataclass(frozen=True)
+class BoundColumn:
+    """A column of a table map together with what the schema says of it.
+
+    ``charset`` is "binary" for bytes, `charsets.UNKNOWN` where nobody knows; so are ``labels`` None.
+    ``data_type`` is that of the schema, or "".
+    """
+
+    name: str
+    type: int
+    meta: int
+    unsigned: bool
+    charset: str
+    labels: tuple[str, ...] | None
+    data_type: str
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Size on the wire (``fixed`` bytes, or a length of ``prefix`` bytes before it), kind and parameters."""
+
+    kind: int
+    fixed: int = 0
+    prefix: int = 0
+    a: int = 0
+    b: int = 0
+    c: int = 0
+    d: int = 0
+
+
+Codec = Callable[[BoundColumn, ValueStyle, ProgramMemory], Spec]
+
+
+def _integer(width: int) -> Codec:
+    """TINYINT 1, SMALLINT 2, MEDIUMINT 3, INT 4, BIGINT 8 bytes, little-endian.
+
+    Manual: https://dev.mysql.com/doc/refman/9.7/en/integer-types.html
+    """
+
+    def codec(column: BoundColumn, style: ValueStyle, _: ProgramMemory) -> Spec:
+        if not column.unsigned:
+            return Spec(layout.SIGNED, fixed=width, a=width)
+        if width == 8 and style.bigint_unsigned == "string":
+            return Spec(layout.UNSIGNED_TEXT, fixed=8, a=8)
+        return Spec(layout.UNSIGNED, fixed=width, a=width)
+
+    return codec
+
+
+def _float(_column: BoundColumn, _style: ValueStyle, _memory: ProgramMemory) -> Spec:
+    """IEEE single, 4 bytes little-endian. Manual: https://dev.mysql.com/doc/refman/9.7/en/floating-point-types.html"""
+    return Spec(layout.FLOAT, fixed=4)
+
+
+def _double(_column: BoundColumn, _style: ValueStyle, _memory: ProgramMemory) -> Spec:
+    """IEEE double, 8 bytes little-endian. Manual: https://dev.mysql.com/doc/refman/9.7/en/floating-point-types.html"""
+    return Spec(layout.DOUBLE, fixed=8)
+
+
+def _decimal(column: BoundColumn, style: ValueStyle, _: ProgramMemory) -> Spec:
+    """See `decimals`. Manual: https://dev.mysql.com/doc/refman/9.7/en/fixed-point-types.html"""
+    precision, scale = column.meta >> 8, column.meta & 0xFF
+    kinds = {"string": layout.DECIMAL_TEXT, "double": layout.DECIMAL_NUMBER, "precise": layout.DECIMAL_BYTES}
+    return Spec(kinds[style.decimal], fixed=decimal_size(precision, scale), a=precision, b=scale)
+
+
+def _year(_column: BoundColumn, _style: ValueStyle, _memory: ProgramMemory) -> Spec:
+    """One byte: 0 for year 0, else years since 1900. Manual: https://dev.mysql.com/doc/refman/9.7/en/year.html"""
+    return Spec(layout.YEAR, fixed=1)
+
+
+def _bit(column: BoundColumn, _style: ValueStyle, _memory: ProgramMemory) -> Spec:
+    """1 to 8 bytes, big-endian. Manual: https://dev.mysql.com/doc/refman/9.7/en/bit-type.html"""
+    width = (column.meta + 7) // 8
+    return Spec(layout.BIT, fixed=width, a=width)
+
+
+def _date(_column: BoundColumn, style: ValueStyle, _memory: ProgramMemory) -> Spec:
+    """Three bytes little-endian: day in 5 bits, month in 4, year in 15.
+
+    Manual: https://dev.mysql.com/doc/refman/9.7/en/datetime.html
+    """
+    return Spec(layout.DATE, fixed=3, d=int(style.temporal == "epoch"))
+
+
+def _temporal(kind: int, size: int) -> Codec:
+    """DATETIME 5, TIMESTAMP 4, TIME 3 bytes big-endian, then the fraction: 1 byte for 1-2 digits, 2 for 3-4, 3 for 5-6.
+
+    DATETIME: sign 1 bit (set), year * 13 + month 17, day 5, hour 5, minute 6, second 6. TIME: sign 1 (set for 0 and
+    more), unused 1, hour 10, minute 6, second 6; negative ones are the two's complement of the whole with its
+    fraction. TIMESTAMP: seconds since 1970.
+
+    Manual: https://dev.mysql.com/doc/refman/9.7/en/fractional-seconds.html, `my_time.cc`
+    """
+
+    def codec(column: BoundColumn, style: ValueStyle, _: ProgramMemory) -> Spec:
+        if column.meta > 6:
+            raise DamagedEvent(f"column {column.name!r} has {column.meta} digits of fractional seconds, more than 6")
+        width = (column.meta + 1) // 2
+        return Spec(kind, fixed=size + width, a=column.meta, b=width, d=int(style.temporal == "epoch"))
+
+    return codec
+
+
+def _old_temporal(kind: int, size: int) -> Codec:
+    """Formats of before MySQL 5.6, which ALTER TABLE leaves in place: decimal digits in a little-endian number.
+
+    TIME hhmmss in 3 bytes, DATETIME yyyymmddhhmmss in 8, TIMESTAMP seconds since 1970 in 4.
+    Manual: https://dev.mysql.com/doc/refman/5.7/en/storage-requirements.html
+    """
+
+    def codec(_column: BoundColumn, style: ValueStyle, _memory: ProgramMemory) -> Spec:
+        return Spec(kind, fixed=size, d=int(style.temporal == "epoch"))
+
+    return codec
+
+
+def text_kind(charset: str, memory: ProgramMemory) -> tuple[int, int, int]:
+    """Kind and its two parameters for text of ``charset``."""
+    if charset in charsets.PASSED:
+        return layout.UTF8, 0, 0
+    if charset in ("ucs2", "utf16", "utf16le"):
+        return layout.UTF16, int(charset == "utf16le"), 0
+    if charset == "utf32":
+        return layout.UTF32, 0, 0
+    return layout.CODE_TABLE, memory.code_table(charset), int(charsets.is_ascii_like(charset))
+
+
+def _bytes_or_text(column: BoundColumn, prefix: int, pad: int, style: ValueStyle, memory: ProgramMemory) -> Spec:
+    if column.charset == "binary":
+        kind = layout.HEX if style.binary == "hex" else layout.BASE64
+        return Spec(kind, prefix=prefix, a=pad)
+    if column.charset == charsets.UNKNOWN:
+        return Spec(layout.UTF8, prefix=prefix, a=1, b=int(style.binary == "hex"))
+    kind, a, b = text_kind(column.charset, memory)
+    return Spec(kind, prefix=prefix, a=a, b=b)
+
+
+def _varchar(column: BoundColumn, style: ValueStyle, memory: ProgramMemory) -> Spec:
+    """A length in 1 byte where the column has at most 255 bytes, else 2; then the text's bytes.
+
+    Manual: https://dev.mysql.com/doc/refman/9.7/en/char.html
+    """
+    return _bytes_or_text(column, 2 if column.meta > 255 else 1, 0, style, memory)
+
+
+def _char(column: BoundColumn, style: ValueStyle, memory: ProgramMemory) -> Spec:
+    """As VARCHAR, without trailing spaces; BINARY without trailing zero bytes, which are put back.
+
+    MariaDB's UUID, INET4 and INET6 come as BINARY(16), (4) and (16): only the schema tells them apart.
+    Manual: https://dev.mysql.com/doc/refman/9.7/en/binary-varbinary.html, https://mariadb.com/kb/en/uuid-data-type/
+    """
+    prefix = 2 if column.meta > 255 else 1
+    special = {"uuid": layout.UUID, "inet4": layout.INET4, "inet6": layout.INET6}.get(column.data_type)
+    if special is not None:
+        return Spec(special, prefix=prefix)
+    return _bytes_or_text(column, prefix, column.meta, style, memory)
+
+
+def _blob(column: BoundColumn, style: ValueStyle, memory: ProgramMemory) -> Spec:
+    """A length in 1 to 4 bytes, as the metadata says, then the bytes. TEXT is a BLOB with a charset.
+
+    Manual: https://dev.mysql.com/doc/refman/9.7/en/blob.html
+    """
+    return _bytes_or_text(column, _prefix(column), 0, style, memory)
+
+
+def _prefix(column: BoundColumn) -> int:
+    if not 1 <= column.meta <= 4:
+        raise DamagedEvent(f"column {column.name!r} has lengths of {column.meta} bytes: wanted 1 to 4")
+    return column.meta
+
+
+def _labelled(kind: int) -> Codec:
+    """ENUM: index from 1 in 1 or 2 bytes, 0 for the invalid value. SET: a bit for each label in 1 to 8 bytes.
+
+    Manual: https://dev.mysql.com/doc/refman/9.7/en/enum.html, https://dev.mysql.com/doc/refman/9.7/en/set.html
+    """
+
+    def codec(column: BoundColumn, _: ValueStyle, memory: ProgramMemory) -> Spec:
+        width = column.meta
+        if not 1 <= width <= (2 if kind == layout.ENUM else 8):
+            raise DamagedEvent(f"ENUM or SET column {column.name!r} has values of {width} bytes")
+        if column.labels is None:
+            return Spec(layout.UNSIGNED, fixed=width, a=width)
+        return Spec(kind, fixed=width, a=width, b=memory.labels(column.labels), c=len(column.labels))
+
+    return codec
+
+
+def _json(column: BoundColumn, style: ValueStyle, _: ProgramMemory) -> Spec:
+    """A length as BLOB's, then binary JSON: see `json_binary`.
+
+    Manual: https://dev.mysql.com/doc/refman/9.7/en/json.html
+    """
+    return Spec(layout.JSON, prefix=_prefix(column), a=int(style.json == "text"))
+
+
+def _geometry(column: BoundColumn, style: ValueStyle, _: ProgramMemory) -> Spec:
+    """A length as BLOB's, then the SRID in 4 bytes and well-known binary.
+
+    Manual: https://dev.mysql.com/doc/refman/9.7/en/gis-data-formats.html
+    """
+    return Spec(layout.GEOMETRY, prefix=_prefix(column), a=int(style.binary == "hex"))
+
+
+def _vector(column: BoundColumn, _style: ValueStyle, _memory: ProgramMemory) -> Spec:
+    """A length as BLOB's, then IEEE singles. Manual: https://dev.mysql.com/doc/refman/9.7/en/vector.html"""
+    return Spec(layout.VECTOR, prefix=_prefix(column))
+
+
+CODECS: dict[int, Codec] = {
+    ColumnType.TINY: _integer(1),
+    ColumnType.SHORT: _integer(2),
+    ColumnType.INT24: _integer(3),
+    ColumnType.LONG: _integer(4),
+    ColumnType.LONGLONG: _integer(8),
+    ColumnType.FLOAT: _float,
+    ColumnType.DOUBLE: _double,
+    ColumnType.NEWDECIMAL: _decimal,
+    ColumnType.YEAR: _year,
+    ColumnType.BIT: _bit,
+    ColumnType.DATE: _date,
+    ColumnType.NEWDATE: _date,
+    ColumnType.TIME: _old_temporal(layout.TIME_OLD, 3),
+    ColumnType.DATETIME: _old_temporal(layout.DATETIME_OLD, 8),
+    ColumnType.TIMESTAMP: _old_temporal(layout.TIMESTAMP_OLD, 4),
+    ColumnType.TIME2: _temporal(layout.TIME2, 3),
+    ColumnType.DATETIME2: _temporal(layout.DATETIME2, 5),
+    ColumnType.TIMESTAMP2: _temporal(layout.TIMESTAMP2, 4),
+    ColumnType.VARCHAR: _varchar,
+    ColumnType.VAR_STRING: _varchar,
+    ColumnType.MARIADB_VARCHAR_COMPRESSED: _varchar,  # the event is rewritten first: see mariadb_columns
+    ColumnType.STRING: _char,
+    ColumnType.BLOB: _blob,
+    ColumnType.TINY_BLOB: _blob,
+    ColumnType.MEDIUM_BLOB: _blob,
+    ColumnType.LONG_BLOB: _blob,
+    ColumnType.MARIADB_BLOB_COMPRESSED: _blob,
+    ColumnType.ENUM: _labelled(layout.ENUM),
+    ColumnType.SET: _labelled(layout.SET),
+    ColumnType.JSON: _json,
+    ColumnType.GEOMETRY: _geometry,
+    ColumnType.VECTOR: _vector,
+}
+
+
+def spec_of(column: BoundColumn, style: ValueStyle, memory: ProgramMemory) -> Spec:
+    """The column's codec applied; raises DamagedEvent for a type that has none."""
+    codec = CODECS.get(column.type)
+    if codec is None:
+        raise DamagedEvent(f"column {column.name!r} is of type {column.type}, which servers do not write rows of")
+    return codec(column, style, memory)

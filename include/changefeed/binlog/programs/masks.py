@@ -1,0 +1,43 @@
+"""Masks of columns: what a column rule makes of a value, as words of the row program.
+
+A constant stands in the value's place as a kind of its own, and the value is never written. The other two are
+steps of the kernel: `kernel.masks`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from changefeed.binlog.kernel import layout
+from changefeed.binlog.programs.codecs import BoundColumn, Spec
+from changefeed.binlog.programs.program_memory import ProgramMemory, escaped
+from changefeed.errors import SettingsError
+from changefeed.pipelines.column_rules import Constant, Excluded, FirstCharacters, Sha256, Treatment
+
+_TEXTS = frozenset({layout.UTF8, layout.CODE_TABLE, layout.UTF16, layout.UTF32, layout.ENUM, layout.SET})
+
+
+def masked(
+    spec: Spec, column: BoundColumn, treatment: Treatment | None, memory: ProgramMemory, where: str
+) -> tuple[Spec, int]:
+    """The spec of a column under its treatment, and where its mask's words stand; -1 for none.
+
+    Raises SettingsError, which begins with ``where``, for a cut of a column that is no text.
+    """
+    match treatment:
+        case Constant(text):
+            literal = (f'"{escaped(text)}"' if text is not None else "null").encode()
+            place = memory.place_bytes(literal)
+            return replace(spec, kind=layout.CONSTANT, a=place, b=len(literal), c=0, d=0), -1
+        case FirstCharacters(count):
+            if spec.kind not in _TEXTS:
+                raise SettingsError(
+                    f"{where}.{column.name} is no text, so columns.mask cannot keep its first {count} characters: mask "
+                    "it with `text` or `sha256`, or leave it out"
+                )
+            return spec, memory.place_words([layout.MASK_FIRST, count, 0])
+        case Sha256(salt):
+            data = salt.encode()
+            return spec, memory.place_words([layout.MASK_SHA256, memory.place_bytes(data), len(data)])
+        case Excluded() | None:
+            return spec, -1

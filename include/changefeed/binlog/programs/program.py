@@ -1,0 +1,291 @@
+"""Row programs: what a format says of a table's messages, as ops and literals for the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from changefeed.binlog.events import charsets
+from changefeed.binlog.events.table_map import ColumnType, MapColumn, TableMap
+from changefeed.binlog.kernel import layout
+from changefeed.binlog.programs import codecs, masks
+from changefeed.binlog.programs.program_memory import ProgramMemory, escaped
+from changefeed.binlog.programs.row_shape import fit
+from changefeed.errors import SchemaError
+from changefeed.formats.template import Format, Op, Slot, Template
+from changefeed.pipelines.column_rules import ColumnRules, Excluded
+from changefeed.reader import Route
+from changefeed.table_schema import Column, TableSchema
+
+_OPS: tuple[Op, ...] = ("c", "u", "d")
+_SLOT_OPS = {
+    Slot.FILE: layout.OP_FILE,
+    Slot.POSITION: layout.OP_POSITION,
+    Slot.ROW: layout.OP_ROW,
+    Slot.GTID: layout.OP_GTID,
+    Slot.SERVER_ID: layout.OP_SERVER_ID,
+    Slot.TS_SECONDS: layout.OP_TS,
+    Slot.QUERY: layout.OP_QUERY,
+    Slot.XID: layout.OP_XID,
+}
+_OF_ROW = frozenset({layout.OP_OBJECT, layout.OP_ROW})
+
+_DATA_TYPES = {
+    ColumnType.TINY: "tinyint",
+    ColumnType.SHORT: "smallint",
+    ColumnType.INT24: "mediumint",
+    ColumnType.LONG: "int",
+    ColumnType.LONGLONG: "bigint",
+    ColumnType.FLOAT: "float",
+    ColumnType.DOUBLE: "double",
+    ColumnType.NEWDECIMAL: "decimal",
+    ColumnType.YEAR: "year",
+    ColumnType.BIT: "bit",
+    ColumnType.DATE: "date",
+    ColumnType.NEWDATE: "date",
+    ColumnType.TIME: "time",
+    ColumnType.TIME2: "time",
+    ColumnType.DATETIME: "datetime",
+    ColumnType.DATETIME2: "datetime",
+    ColumnType.TIMESTAMP: "timestamp",
+    ColumnType.TIMESTAMP2: "timestamp",
+    ColumnType.ENUM: "enum",
+    ColumnType.SET: "set",
+    ColumnType.JSON: "json",
+    ColumnType.GEOMETRY: "geometry",
+    ColumnType.VECTOR: "vector",
+}
+_GEOMETRIES = frozenset(
+    [
+        "geometry",
+        "point",
+        "linestring",
+        "polygon",
+        "multipoint",
+        "multilinestring",
+        "multipolygon",
+        "geometrycollection",
+        "geomcollection",
+    ]
+)
+_ON_WIRE: dict[int, frozenset[str]] = {
+    **{kind: frozenset({name}) for kind, name in _DATA_TYPES.items()},
+    ColumnType.GEOMETRY: _GEOMETRIES,
+    ColumnType.VARCHAR: frozenset({"varchar", "varbinary"}),
+    ColumnType.VAR_STRING: frozenset({"varchar", "varbinary"}),
+    ColumnType.MARIADB_VARCHAR_COMPRESSED: frozenset({"varchar", "varbinary"}),
+    ColumnType.STRING: frozenset({"char", "binary", "uuid", "inet4", "inet6"}),
+    # MariaDB: JSON is LONGTEXT, VECTOR is VARBINARY.
+    ColumnType.BLOB: frozenset(
+        {"tinyblob", "blob", "mediumblob", "longblob", "tinytext", "text", "mediumtext", "longtext", "json"}
+    ),
+    ColumnType.MARIADB_BLOB_COMPRESSED: frozenset(
+        {"tinyblob", "blob", "mediumblob", "longblob", "tinytext", "text", "mediumtext", "longtext"}
+    ),
+}
+
+
+@dataclass(frozen=True)
+class BoundTable:
+    """A table map with all that is known of its columns."""
+
+    schema: TableSchema
+    columns: tuple[codecs.BoundColumn, ...]
+
+
+def bind(table_map: TableMap, schema: TableSchema | None, *, is_mariadb: bool = False) -> BoundTable:
+    """Join a table map and the schema at its position.
+
+    The table map's own words count first; ``schema`` fills what it left out. Without names from either, columns are
+    `@1`, `@2` ... as mysqlbinlog calls them, integers signed, text UTF-8. Raises SchemaError when the schema is needed
+    and has other columns.
+    """
+    if schema is not None and not table_map.has_names:
+        schema = fit(schema, table_map.columns, is_mariadb=is_mariadb)
+    elif schema is not None and not _matches(table_map, schema):
+        schema = None  # FULL metadata speaks for itself
+    columns = []
+    shown = []
+    for place, column in enumerate(table_map.columns):
+        known = schema.columns[place] if schema is not None else None
+        bound = _bind_column(place, column, known)
+        columns.append(bound)
+        shown.append(
+            Column(
+                bound.name,
+                bound.data_type or _data_type(column, bound.charset),
+                bound.unsigned,
+                known.collation if known is not None else None,
+                bound.labels or (),
+                known.srid if known is not None else None,
+            )
+        )
+    key = table_map.primary_key
+    if key is None:
+        # FULL metadata without a key's field means that the table has none.
+        key = () if table_map.has_names or schema is None else schema.primary_key
+    return BoundTable(TableSchema(table_map.database, table_map.table, tuple(shown), key), tuple(columns))
+
+
+def _bind_column(place: int, column: MapColumn, known: Column | None) -> codecs.BoundColumn:
+    unsigned = column.unsigned
+    if unsigned is None:
+        unsigned = known.unsigned if known is not None else False
+    charset = charsets.charset_of(column.collation) if column.collation is not None else None
+    if column.collation is not None and charset is None:
+        raise SchemaError(
+            f"column {column.name or place + 1!r} has collation {column.collation}, which neither MySQL 9.7 nor "
+            "MariaDB 11.4 lists: its text cannot be read"
+        )
+    if charset is None:
+        if known is not None:
+            charset = charsets.charset_of_name(known.collation) if known.collation else "binary"
+        else:
+            charset = charsets.UNKNOWN
+    labels: tuple[str, ...] | None = None
+    if column.labels is not None:
+        decode = charsets.decoder_of(charset)
+        labels = tuple(decode(label) for label in column.labels)
+    elif known is not None and known.labels:
+        labels = known.labels
+    name = column.name or (known.name if known is not None else f"@{place + 1}")
+    data_type = known.data_type if known is not None else ""
+    return codecs.BoundColumn(name, column.type, column.meta, unsigned, charset, labels, data_type)
+
+
+def _matches(table_map: TableMap, schema: TableSchema) -> bool:
+    if len(schema.columns) != len(table_map.columns):
+        return False
+    for mapped, column in zip(table_map.columns, schema.columns, strict=True):
+        if mapped.name is not None and mapped.name != column.name:
+            return False
+        wire = _ON_WIRE.get(mapped.type)
+        if wire is not None and column.data_type not in wire and column.data_type != "vector":
+            return False
+    return True
+
+
+def _data_type(column: MapColumn, charset: str) -> str:
+    name = _DATA_TYPES.get(ColumnType(column.type))
+    if name is not None:
+        return name
+    binary = charset == "binary"
+    if column.type == ColumnType.STRING:
+        return "binary" if binary else "char"
+    if column.type in (ColumnType.BLOB, ColumnType.MARIADB_BLOB_COMPRESSED):
+        size = {1: "tiny", 2: "", 3: "medium", 4: "long"}.get(column.meta, "")
+        return size + ("blob" if binary else "text")
+    return "varbinary" if binary else "varchar"
+
+
+class ProgramBuilder:
+    """Turns tables into programs in a ProgramMemory."""
+
+    def __init__(self, memory: ProgramMemory, format: Format, rules: ColumnRules) -> None:
+        self._memory = memory
+        self._format = format
+        self._rules = rules
+        self._same = 0
+
+    def table(self, table: BoundTable, route: Route | None, group: int, counter: int, rewrite: bool) -> int:
+        """Place a table's specs and programs; returns where its header stands.
+
+        ``route`` is None for a table whose rows are only counted; ``group`` and ``counter`` are the numbers of its
+        topic's first group and of its row counters; ``rewrite`` marks tables with COMPRESSED columns. Raises
+        SettingsError for a column rule that this table cannot have.
+        """
+        treatments = self._rules.of(table.schema) if route is not None else {}
+        shown = [place for place in range(len(table.columns)) if treatments.get(place) != Excluded()]
+        where = f"{self._rules.file}: {table.schema.database}.{table.schema.table}"
+        specs: list[int] = []
+        for number, column in enumerate(table.columns):
+            plain = codecs.spec_of(column, self._format.style, self._memory)
+            spec, mask = masks.masked(plain, column, treatments.get(number), self._memory, where)
+            name = f',"{escaped(column.name)}":'.encode()
+            place = self._memory.place_bytes(name)
+            specs += (spec.fixed, spec.prefix, spec.kind, spec.a, spec.b, spec.c, spec.d, place, len(name), mask)
+        header = [0] * layout.TABLE
+        header[layout.TABLE_COLUMNS] = len(table.columns)
+        header[layout.TABLE_SPECS] = self._memory.place_words(specs)
+        header[layout.TABLE_KEY] = -1
+        header[layout.TABLE_COUNTER] = counter
+        header[layout.TABLE_REWRITE] = int(rewrite)
+        # Where messages have no key, a change of the primary key is an update as any other.
+        key = list(table.schema.primary_key) if self._format.key(table.schema) is not None else []
+        header[layout.TABLE_KEY_COLUMNS] = self._memory.place_words([len(key), *key])
+        if route is not None:
+            self._same = 0
+            header[layout.TABLE_CAPTURED] = 1
+            key_template = self._format.key(table.schema)
+            if key_template is not None:
+                header[layout.TABLE_KEY] = self._program(key_template, "u", table, shown)
+            for index, op in enumerate(_OPS):
+                template = self._format.value(table.schema, op)
+                header[layout.TABLE_VALUES + index] = self._program(template, op, table, shown)
+            header[layout.TABLE_GROUP] = group
+            header[layout.TABLE_PARTITIONS] = route.partitions
+            header[layout.TABLE_TOMBSTONES] = int(self._format.tombstones)
+        return self._memory.place_words(header)
+
+    def _program(self, template: Template, op: Op, table: BoundTable, shown: Sequence[int]) -> int:
+        ops = self._marked(self._ops(template, op, table, shown))
+        return self._memory.place_words([len(ops), *(word for parts in ops for word in parts)])
+
+    def _ops(self, template: Template, op: Op, table: BoundTable, shown: Sequence[int]) -> list[tuple[int, int, int]]:
+        ops: list[tuple[int, int, int]] = []
+        literal = ""
+
+        def place_literal() -> None:
+            nonlocal literal
+            if literal:
+                data = literal.encode()
+                ops.append((layout.OP_LITERAL, self._memory.place_bytes(data), len(data)))
+                literal = ""
+
+        absent = {"c": {Slot.BEFORE}, "d": {Slot.AFTER}}.get(op, set())
+        if self._rules.rules:
+            absent.add(Slot.QUERY)  # a statement's text has the values that rules hide
+        for part in template:
+            if not isinstance(part, Slot):
+                literal += part
+            elif part in absent:
+                literal += "null"
+            else:
+                place_literal()
+                if part is Slot.BEFORE:
+                    ops.append((layout.OP_OBJECT, 0, self._columns(shown)))
+                elif part is Slot.AFTER:
+                    ops.append((layout.OP_OBJECT, 1, self._columns(shown)))
+                elif part is Slot.KEY:
+                    ops.append((layout.OP_OBJECT, 2, self._columns(table.schema.primary_key)))
+                else:
+                    ops.append((_SLOT_OPS[part], 0, 0))
+        place_literal()
+        return ops
+
+    def _columns(self, places: Sequence[int]) -> int:
+        return self._memory.place_words([len(places), *places])
+
+    def _marked(self, ops: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+        """Put marks around stretches of ops that write the same for all rows of an event: the kernel copies those."""
+        marked: list[tuple[int, int, int]] = []
+        at = 0
+        while at < len(ops):
+            end = at
+            while end < len(ops) and ops[end][0] not in _OF_ROW:
+                end += 1
+            worth = any(op[0] != layout.OP_LITERAL for op in ops[at:end])
+            if worth and self._same < layout.MAX_SAME:
+                number = self._same
+                self._same += 1
+                behind = len(marked) + (end - at) + 2
+                marked.append((layout.OP_SAME, number, behind))
+                marked += ops[at:end]
+                marked.append((layout.OP_SAME_END, number, 0))
+            else:
+                marked += ops[at:end]
+            if end < len(ops):
+                marked.append(ops[end])
+                end += 1
+            at = end
+        return marked

@@ -1,0 +1,75 @@
+"""Where all row programs of a decoder live: one array of words and one of bytes, which one kernel call reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import orjson
+
+from changefeed.binlog.events import charsets
+from changefeed.binlog.kernel.memory import STEP, Bytes, Words
+
+
+class ProgramMemory:
+    """Append-only; what was placed never moves within the arrays, but the arrays are replaced as they grow."""
+
+    def __init__(self) -> None:
+        self.words: Words = np.zeros(4096, np.int64)
+        self.bytes: Bytes = np.zeros(65536, np.uint8)
+        self._words_used = 0
+        self._bytes_used = 0
+        self._literals: dict[bytes, int] = {}
+        self._tables: dict[str, int] = {}
+        self._labels: dict[tuple[str, ...], int] = {}
+
+    def place_words(self, values: Sequence[int]) -> int:
+        """Append words; returns where they stand."""
+        at = self._words_used
+        end = at + len(values)
+        if end > len(self.words):
+            grown = np.zeros(max(2 * len(self.words), end), np.int64)
+            grown[:at] = self.words[:at]
+            self.words = grown
+        self.words[at:end] = values
+        self._words_used = end
+        return at
+
+    def place_bytes(self, data: bytes) -> int:
+        """Append bytes, or find the same ones; returns where they stand."""
+        known = self._literals.get(data)
+        if known is not None:
+            return known
+        at = self._bytes_used
+        end = at + len(data)
+        if end + STEP > len(self.bytes):
+            grown = np.zeros(max(2 * len(self.bytes), end + STEP), np.uint8)
+            grown[:at] = self.bytes[:at]
+            self.bytes = grown
+        self.bytes[at:end] = np.frombuffer(data, np.uint8)
+        self._bytes_used = end
+        self._literals[data] = at
+        return at
+
+    def labels(self, labels: tuple[str, ...]) -> int:
+        """Place ENUM or SET labels as the insides of JSON strings: a word for each one's place, one for its size."""
+        known = self._labels.get(labels)
+        if known is None:
+            words: list[int] = []
+            for label in labels:
+                text = escaped(label).encode()
+                words += (self.place_bytes(text), len(text))
+            known = self._labels[labels] = self.place_words(words)
+        return known
+
+    def code_table(self, charset: str) -> int:
+        """Place a charset's table of code points."""
+        known = self._tables.get(charset)
+        if known is None:
+            known = self._tables[charset] = self.place_words(charsets.code_table(charset))
+        return known
+
+
+def escaped(text: str) -> str:
+    """``text`` as the inside of a JSON string, spelled as the kernel spells it."""
+    return orjson.dumps(text.encode("utf-8", "replace").decode()).decode()[1:-1]

@@ -1,0 +1,67 @@
+"""The row programs that a decoder has built, and what they are built from."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from changefeed.binlog.events import rewrite
+from changefeed.binlog.events.table_map import TableMap
+from changefeed.binlog.programs.program import BoundTable, ProgramBuilder, bind
+from changefeed.binlog.programs.program_memory import ProgramMemory
+from changefeed.binlog.programs.topics import Topics
+from changefeed.errors import SchemaError
+from changefeed.formats.template import Format
+from changefeed.pipelines.column_rules import ColumnRules
+from changefeed.reader import Router, SchemaLookup
+
+
+class Programs:
+    """Programs by table map, kept from slice to slice; those of table maps without names only until `forget`."""
+
+    def __init__(self, router: Router, schema_lookup: SchemaLookup, format: Format, columns: ColumnRules) -> None:
+        self.router = router
+        self.schema_lookup = schema_lookup
+        self.columns = columns
+        self.memory = ProgramMemory()
+        self.topics = Topics()
+        self.counters: dict[str, int] = {}
+        """By "database.table" the number of its row counters."""
+        self.types: dict[int, list[int]] = {}
+        """Column types by program."""
+        self.bound: dict[str, tuple[BoundTable, int]] = {}
+        """By "database.table" what was bound last, and its program."""
+        self._builder = ProgramBuilder(self.memory, format, columns)
+        self._named: dict[bytes, int] = {}
+        self._nameless: dict[bytes, int] = {}
+
+    def of(self, table_map: TableMap, body: bytes, *, is_mariadb: bool) -> int:
+        """Where the program's header stands for a table map of these bytes; it is built where there is none.
+
+        Raises SchemaError where the table's columns are not known, SettingsError for a column rule that it cannot have.
+        """
+        known = self._named if table_map.has_names else self._nameless
+        table = known.get(body)
+        if table is None:
+            table = known[body] = self._build(table_map, is_mariadb)
+        return table
+
+    def forget(self) -> None:
+        """A table map without names may mean other columns from here on, even if its bytes are the same."""
+        self._nameless.clear()
+
+    def _build(self, table_map: TableMap, is_mariadb: bool) -> int:
+        database, name = table_map.database, table_map.table
+        route = self.router(database, name)
+        schema = None
+        if route is not None and not table_map.has_names:
+            schema = self.schema_lookup(database, name)
+        elif route is not None and is_mariadb:  # whose metadata leaves out which BINARY is a UUID or an INET
+            with suppress(SchemaError):  # FULL metadata speaks for itself
+                schema = self.schema_lookup(database, name)
+        table = bind(table_map, schema, is_mariadb=is_mariadb)
+        group = self.topics.group_of(route.topic, route.partitions) if route is not None else 0
+        counter = self.counters.setdefault(f"{database}.{name}", len(self.counters))
+        place = self._builder.table(table, route, group, counter, rewrite.is_needed(table_map))
+        self.types[place] = [column.type for column in table_map.columns]
+        self.bound[f"{database}.{name}"] = (table, place)
+        return place

@@ -1,0 +1,311 @@
+"""Finding a place in a binlog: by coordinates, GTID set, time or size. Every place found is a commit boundary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol
+
+from changefeed.binlog.search.boundaries import Boundary, boundaries
+from changefeed.coordinates import FIRST_POSITION, BinlogCoordinates
+from changefeed.errors import BinlogGoneError, SettingsError
+from changefeed.gtid import GtidSet
+from changefeed.window import BinlogFile
+
+
+@dataclass(frozen=True)
+class Place:
+    """A commit boundary, and the GTIDs of everything before it ('' where the source has none)."""
+
+    coordinates: BinlogCoordinates
+    gtids: str = ""
+
+    def __str__(self) -> str:
+        return str(self.coordinates)
+
+
+class Binlogs(Protocol):
+    """Binlog files that can be read: those of a server, or archived ones."""
+
+    def files(self) -> Sequence[BinlogFile]:
+        """The files, oldest first; the last may grow. Raises BinlogGoneError where there are none."""
+        ...
+
+    def end(self) -> Place:
+        """The end of the last file."""
+        ...
+
+    def chunks(self, file: str, start: int, end: int) -> Iterable[bytes]:
+        """The events of ``file`` from ``start`` on, its FORMAT_DESCRIPTION first, as `boundaries` takes them."""
+        ...
+
+    def previous_gtids(self, file: str) -> str:
+        """GTIDs of everything before ``file``."""
+        ...
+
+
+@dataclass(frozen=True)
+class Finder:
+    """Searches ``binlogs``; files that need not be read are passed over."""
+
+    binlogs: Binlogs
+
+    def earliest(self) -> Place:
+        return self.begin_of(self.binlogs.files()[0].name)
+
+    def latest(self) -> Place:
+        return self.binlogs.end()
+
+    def begin_of(self, file: str) -> Place:
+        """The first position of a file."""
+        self._file(file)
+        return Place(BinlogCoordinates(file, FIRST_POSITION), self.binlogs.previous_gtids(file))
+
+    def end_of(self, file: str) -> Place:
+        """Where a file is complete: the begin of the next one, or the end of the binlog."""
+        names = [one.name for one in self.binlogs.files()]
+        place = names.index(self._file(file).name)
+        return self.begin_of(names[place + 1]) if place + 1 < len(names) else self.latest()
+
+    def at(self, coordinates: BinlogCoordinates) -> Place:
+        """The place at ``coordinates``.
+
+        Raises BinlogGoneError for a file that is not there, SettingsError where they are no commit boundary: then
+        the message names the nearest ones.
+        """
+        file = self._file(coordinates.file)
+        if coordinates.position == FIRST_POSITION:
+            return self.begin_of(file.name)
+        size = self._size(file)
+        if coordinates.position > size:
+            raise SettingsError(f"{coordinates} is past the end of its file: {file.name} ends at {size}")
+        before = FIRST_POSITION
+        gtids = _Gtids(self.binlogs.previous_gtids(file.name))
+        for boundary in self._boundaries(file.name, size):
+            if boundary.position == coordinates.position:
+                return Place(coordinates, gtids.text())
+            if boundary.position > coordinates.position:
+                raise SettingsError(
+                    f"{coordinates} is inside a transaction or an event: a checkpoint stands between two transactions. "
+                    f"The nearest are {file.name}:{before} and {file.name}:{boundary.position}."
+                )
+            before = boundary.position
+            gtids.add(boundary.gtid)
+        if coordinates.position != size:
+            raise SettingsError(
+                f"{coordinates} is inside a transaction or an event: a checkpoint stands between two transactions. "
+                f"The nearest are {file.name}:{before} and {file.name}:{size}."
+            )
+        return Place(coordinates, gtids.text())
+
+    def after_gtids(self, wanted: GtidSet) -> Place:
+        """The first place whose next transaction is not in ``wanted``: where a follower that has them resumes.
+
+        Raises BinlogGoneError when transactions that ``wanted`` lacks are older than the oldest file.
+        """
+        files = self.binlogs.files()
+        chosen: BinlogFile | None = None
+        for file in reversed(files):
+            if wanted.contains(GtidSet.parse(self.binlogs.previous_gtids(file.name))):
+                chosen = file
+                break
+        if chosen is None:
+            missing = GtidSet.parse(self.binlogs.previous_gtids(files[0].name)).subtract(wanted)
+            raise BinlogGoneError(
+                f"transactions {missing} are in no file any more (the oldest is {files[0].name}), and the GTID set "
+                f"{wanted} lacks them: changes would be lost. Take a snapshot, or seek to earliest to accept it."
+            )
+        size = self._size(chosen)
+        gtids = _Gtids(self.binlogs.previous_gtids(chosen.name))
+        for boundary in self._boundaries(chosen.name, size):
+            if boundary.gtid and not wanted.contains(GtidSet.parse(boundary.gtid)):
+                return Place(BinlogCoordinates(chosen.name, boundary.position), gtids.text())
+            gtids.add(boundary.gtid)
+        return self.end_of(chosen.name)
+
+    def around_gtids(self, wanted: GtidSet) -> tuple[Place, Place]:
+        """The shortest range that holds all transactions of ``wanted``; raises BinlogGoneError where some are gone."""
+        first: Place | None = None
+        last: Place | None = None
+        found = _Gtids("")
+        ended = False  # the transaction before this boundary is the last wanted one so far
+        for place, boundary in self._walk():
+            if ended:
+                last, ended = place, False
+            if boundary.gtid and wanted.contains(GtidSet.parse(boundary.gtid)):
+                first = first or place
+                found.add(boundary.gtid)
+                ended = True
+        missing = wanted.subtract(GtidSet.parse(found.text()))
+        if first is None or missing:
+            files = self.binlogs.files()
+            raise BinlogGoneError(
+                f"transactions {missing} are not in the binlog files that are there, {files[0].name} to "
+                f"{files[-1].name}: they were purged, or never written by this server."
+            )
+        return first, self.latest() if ended or last is None else last
+
+    def at_time(self, ts_seconds: int) -> Place:
+        """Before the first transaction that was written at ``ts_seconds`` or later; the end where there is none.
+
+        Raises BinlogGoneError when the oldest file begins later: what was asked for is not there.
+        """
+        files = self.binlogs.files()
+        begun = self._begun(files[0].name)
+        if begun > ts_seconds:
+            raise BinlogGoneError(
+                f"the oldest binlog file, {files[0].name}, begins at {begun} (Unix time), after {ts_seconds}: what was "
+                "written between is not there any more. Files that are there: "
+                f"{files[0].name} to {files[-1].name}."
+            )
+        chosen = files[0]
+        for file in reversed(files[1:]):
+            if self._begun(file.name) <= ts_seconds:
+                chosen = file
+                break
+        for place, boundary in self._walk(chosen.name):
+            if boundary.opens and boundary.ts_seconds >= ts_seconds:
+                return place
+        return self.latest()
+
+    def within(self, start: Place, head: Place, size_bytes: int) -> Place:
+        """The last commit boundary that is at most ``size_bytes`` after ``start`` and not after ``head``.
+
+        Where the first transaction alone is larger, its end: a window always moves.
+        """
+        best: Place | None = None
+        gone = 0
+        files = {BinlogCoordinates(file.name, 0).number: file for file in self.binlogs.files()}
+        for number in range(start.coordinates.number, head.coordinates.number + 1):
+            file = self._numbered(files, number)
+            begin = start if number == start.coordinates.number else self.begin_of(file.name)
+            is_last = number == head.coordinates.number
+            end = head.coordinates.position if is_last else file.size_bytes
+            rest = end - begin.coordinates.position
+            if gone + rest <= size_bytes:
+                gone += rest
+                best = head if is_last else self.begin_of(self._numbered(files, number + 1).name)
+                continue
+            for place, boundary in self._walk_from(begin, end):
+                behind = gone + boundary.position - begin.coordinates.position
+                if behind > size_bytes and best is not None:
+                    return best
+                if place != start and behind > 0:
+                    if behind > size_bytes:
+                        return place
+                    best = place
+            gone += rest
+            best_at_end = head if is_last else self.begin_of(self._numbered(files, number + 1).name)
+            if best is None:
+                return best_at_end
+            return best
+        return best or head
+
+    def file_ends(self, start: Place, head: Place) -> list[Place]:
+        """The ends of files between two places, and ``head``: they are commit boundaries and cost no reading."""
+        names = [
+            file.name
+            for file in self.binlogs.files()
+            if start.coordinates.number < BinlogCoordinates(file.name, 0).number <= head.coordinates.number
+        ]
+        ends = [self.begin_of(name) for name in names]
+        return [place for place in ends if place.coordinates != head.coordinates] + [head]
+
+    def first_seconds(self, place: Place | BinlogCoordinates) -> int | None:
+        """When the first event after a place was written (Unix time), or None at the end."""
+        at = place.coordinates if isinstance(place, Place) else place
+        size = self._size(self._file(at.file))
+        for boundary in boundaries(self.binlogs.chunks(at.file, at.position, size), at.file, at.position, size):
+            if boundary.opens:
+                return boundary.ts_seconds
+        return None
+
+    def begun_seconds(self, file: str) -> int:
+        """When a file was begun (Unix time)."""
+        return self._begun(file)
+
+    # --- walking
+
+    def _walk(self, first_file: str | None = None) -> Iterator[tuple[Place, Boundary]]:
+        names = [file.name for file in self.binlogs.files()]
+        for name in names[names.index(first_file) if first_file else 0 :]:
+            yield from self._walk_from(self.begin_of(name), self._size(self._file(name)))
+
+    def _walk_from(self, begin: Place, end: int) -> Iterator[tuple[Place, Boundary]]:
+        gtids = _Gtids(begin.gtids)
+        at = begin.coordinates
+        for boundary in boundaries(self.binlogs.chunks(at.file, at.position, end), at.file, at.position, end):
+            yield Place(BinlogCoordinates(at.file, boundary.position), gtids.text()), boundary
+            gtids.add(boundary.gtid)
+
+    def _boundaries(self, file: str, end: int) -> Iterator[Boundary]:
+        return boundaries(self.binlogs.chunks(file, FIRST_POSITION, end), file, FIRST_POSITION, end)
+
+    def _begun(self, file: str) -> int:
+        size = self._size(self._file(file))
+        for boundary in self._boundaries(file, size):
+            return boundary.ts_seconds
+        return 0
+
+    def _size(self, file: BinlogFile) -> int:
+        end = self.binlogs.end().coordinates
+        return end.position if end.file == file.name else file.size_bytes
+
+    def _file(self, name: str) -> BinlogFile:
+        files = self.binlogs.files()
+        for file in files:
+            if file.name == name:
+                return file
+        raise BinlogGoneError(
+            f"binlog {name!r} is not there: there are {files[0].name} to {files[-1].name}. Choose files of these, or "
+            "name a folder with archived files."
+        )
+
+    def _numbered(self, files: dict[int, BinlogFile], number: int) -> BinlogFile:
+        if number not in files:
+            names = [file.name for file in files.values()]
+            raise BinlogGoneError(f"binlog number {number} is not there: there are {names[0]} to {names[-1]}")
+        return files[number]
+
+
+class _Gtids:
+    """A GTID set that grows by one transaction at a time, without parsing the whole set each time."""
+
+    def __init__(self, text: str) -> None:
+        self._base = GtidSet.parse(text)
+        self._runs: dict[str, list[list[int]]] = {}
+        self._mariadb: list[str] = []
+
+    def add(self, gtid: str) -> None:
+        source, colon, number = gtid.rpartition(":")
+        if not colon:
+            self._mariadb[:] = [one for one in self._mariadb if one.split("-")[0] != gtid.split("-")[0]]
+            self._mariadb += [gtid] if gtid else []
+            return
+        runs = self._runs.setdefault(source, [])
+        if runs and runs[-1][1] + 1 == int(number):
+            runs[-1][1] += 1
+        else:
+            runs.append([int(number), int(number)])
+
+    def text(self) -> str:
+        added = [
+            f"{source}:{':'.join(f'{first}-{last}' for first, last in runs)}" for source, runs in self._runs.items()
+        ]
+        return str(self._base.union(GtidSet.parse(",".join([*added, *self._mariadb]))))
+
+
+def bytes_between(files: Sequence[BinlogFile], start: BinlogCoordinates, end: BinlogCoordinates) -> int:
+    """Bytes of binlog from ``start`` to ``end``; negative when ``end`` is before ``start``."""
+    if end < start:
+        return -bytes_between(files, end, start)
+    sizes = {BinlogCoordinates(file.name, 0).number: file.size_bytes for file in files}
+    whole = sum(sizes.get(number, 0) for number in range(start.number, end.number))
+    return whole + end.position - start.position
+
+
+def gaps(files: Sequence[BinlogFile]) -> list[str]:
+    """Names of the files after which one is missing."""
+    numbers = [(file.name, BinlogCoordinates(file.name, 0).number) for file in files]
+    return [name for (name, number), (_, following) in pairwise(numbers) if following != number + 1]

@@ -1,0 +1,64 @@
+"""Command about schemas: what a pipeline knows of its tables, and learning them again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from changefeed.command.app import AsJson, PipelineName, app, out
+from changefeed.connection import MysqlConnection, from_environment, kafka_parts
+from changefeed.errors import SchemaError, SettingsError
+from changefeed.pipelines.file import load_pipeline
+
+
+@app.command()
+def schema(
+    name: PipelineName,
+    as_json: AsJson = False,
+    relearn: Annotated[list[str] | None, typer.Option(help="Learn this DATABASE.TABLE from the server again.")] = None,
+) -> None:
+    """Show the tables of a pipeline as its schema history has them at the head of the source's binlog."""
+    from changefeed.ddl import Table, TableName
+    from changefeed.kafka.connection import KafkaConnection
+    from changefeed.mysql.session import Session
+    from changefeed.runs import schema_history
+
+    pipeline = load_pipeline(name)
+    kafka = KafkaConnection(*kafka_parts(from_environment(pipeline.kafka.connection)))
+    with Session(MysqlConnection.from_uri(from_environment(pipeline.source.connection))) as session:
+        if relearn:
+            bad = [one for one in relearn if one.count(".") != 1]
+            if bad:
+                raise SettingsError(f"{bad[0]!r} is no DATABASE.TABLE")
+            names = [TableName(*one.split(".")) for one in relearn]
+            history = schema_history.relearn(pipeline, kafka, session, names)
+        else:
+            found = schema_history.load_history(pipeline, kafka)
+            if found is None:
+                raise SchemaError(f"pipeline {name!r} has no schema history yet: its first run learns all tables")
+            history = schema_history.current(session, found, pipeline.source.server_id_range[-1])
+    tables = schema_history.captured(pipeline, history)
+    if as_json:
+        print(
+            json.dumps(
+                [
+                    asdict(entry.schema)
+                    if isinstance(entry, Table)
+                    else {"database": one.database, "table": one.table, "problem": entry.problem}
+                    for one, entry in tables
+                ]
+            )
+        )
+        return
+    for one, entry in tables:
+        if not isinstance(entry, Table):
+            out.print(f"{one}: not known: {entry.problem}")
+            continue
+        key = ", ".join(entry.schema.columns[place].name for place in entry.schema.primary_key) or "none"
+        out.print(f"{one} (primary key: {key})")
+        for column in entry.schema.columns:
+            extra = " unsigned" * column.unsigned + (f" {column.collation}" if column.collation else "")
+            out.print(f"  {column.name} {column.data_type}{extra} {list(column.labels) or ''}".rstrip())

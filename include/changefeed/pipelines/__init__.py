@@ -1,0 +1,1 @@
+"""What a pipeline is set to: its YAML, checked, and the folder that holds it."""

@@ -1,0 +1,84 @@
+"""Which columns a pipeline leaves out of its records or masks, and how."""
+
+from __future__ import annotations
+
+import fnmatch
+from dataclasses import dataclass
+
+from changefeed.errors import SettingsError
+from changefeed.table_schema import TableSchema
+
+
+@dataclass(frozen=True)
+class Excluded:
+    """The column is left out."""
+
+
+@dataclass(frozen=True)
+class Constant:
+    """Each value is ``text``, or null where that is None."""
+
+    text: str | None
+
+
+@dataclass(frozen=True)
+class FirstCharacters:
+    """Text is cut to its first ``count`` characters; columns that are no text are refused."""
+
+    count: int
+
+
+@dataclass(frozen=True)
+class Sha256:
+    """The SHA-256 of ``salt`` and the value's text, in hexadecimal: the same for the same value."""
+
+    salt: str
+
+
+Treatment = Excluded | Constant | FirstCharacters | Sha256
+"""What happens to a column's values. NULL stays null under each mask."""
+
+
+@dataclass(frozen=True)
+class ColumnRule:
+    """``pattern`` is of DATABASE.TABLE.COLUMN, ``setting`` the key of the YAML that it stands under."""
+
+    pattern: str
+    treatment: Treatment
+    setting: str
+
+    def covers(self, database: str, table: str, column: str) -> bool:
+        """Whether the column matches, in whatever case: column names have none in MySQL."""
+        return fnmatch.fnmatchcase(f"{database}.{table}.{column}".lower(), self.pattern.lower())
+
+
+@dataclass(frozen=True)
+class ColumnRules:
+    """A pipeline's rules; of two for one column the first counts. ``file`` is what messages call their place."""
+
+    rules: tuple[ColumnRule, ...] = ()
+    file: str = ""
+
+    def of(self, table: TableSchema) -> dict[int, Treatment]:
+        """The treatments of a table's columns, by position.
+
+        Raises SettingsError where a rule covers a column of the primary key: a record without its key, or with one
+        that several rows share, would be lost in a compacted topic.
+        """
+        found: dict[int, Treatment] = {}
+        for place, column in enumerate(table.columns):
+            rule = next((one for one in self.rules if one.covers(table.database, table.table, column.name)), None)
+            if rule is None:
+                continue
+            if place in table.primary_key:
+                raise SettingsError(
+                    f"{self.file}: {rule.pattern!r} in {rule.setting} covers {table.database}.{table.table}."
+                    f"{column.name}, which belongs to the primary key: it may not be left out or masked, because it "
+                    "is the records' key. Write a pattern that does not match it, or leave the table out."
+                )
+            found[place] = rule.treatment
+        return found
+
+
+ALL_SHOWN = ColumnRules()
+"""No rules: each column as it is."""

@@ -1,0 +1,155 @@
+"""Reading a pipelines folder: YAML -> `Pipeline`, with the place of each mistake."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from changefeed.errors import SettingsError
+from changefeed.pipelines.pipeline import Pipeline
+
+Place = tuple[str | int, ...]
+
+
+def pipelines_folder() -> Path:
+    """The folder of pipelines: CHANGEFEED_PIPELINES, or `include/pipelines` beside the package."""
+    named = os.environ.get("CHANGEFEED_PIPELINES")
+    return Path(named) if named else Path(__file__).parents[2] / "pipelines"
+
+
+def load_pipeline(name: str, folder: Path | None = None) -> Pipeline:
+    """The pipeline of that name; raises SettingsError for one that is wrong or does not exist.
+
+    Only its own file is validated: another pipeline's mistake does not stop this one.
+    """
+    folder = folder or pipelines_folder()
+    paths = [path for path in pipeline_files(folder) if _named(path) == name]
+    if len(paths) > 1:
+        raise SettingsError(_two_of_one_name(name, paths))
+    if not paths:
+        names = sorted(filter(None, (_named(path) for path in pipeline_files(folder))))
+        raise SettingsError(
+            f"no pipeline {name!r} in {str(folder)!r}, which has {', '.join(names) or 'none'}{_nearest(name, names)}"
+        )
+    return read_pipeline(paths[0])
+
+
+def load_pipelines(folder: Path | None = None) -> tuple[dict[str, Pipeline], dict[Path, SettingsError]]:
+    """All pipelines by name, and by file the error of each that is wrong. Two of one name are both wrong."""
+    pipelines: dict[str, Pipeline] = {}
+    errors: dict[Path, SettingsError] = {}
+    origin: dict[str, list[Path]] = {}
+    for path in pipeline_files(folder or pipelines_folder()):
+        try:
+            pipeline = read_pipeline(path)
+        except SettingsError as error:
+            errors[path] = error
+            continue
+        pipelines[pipeline.name] = pipeline
+        origin.setdefault(pipeline.name, []).append(path)
+    for name, paths in origin.items():
+        if len(paths) > 1:
+            del pipelines[name]
+            errors |= {path: SettingsError(_two_of_one_name(name, paths)) for path in paths}
+    return pipelines, errors
+
+
+def pipeline_files(folder: Path) -> list[Path]:
+    return sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")])
+
+
+def read_pipeline(path: Path) -> Pipeline:
+    """One file; raises SettingsError with file, line, key and the nearest valid key."""
+    try:
+        text = path.read_text()
+        root = yaml.compose(text, Loader=yaml.CSafeLoader)
+        values = yaml.load(text, Loader=yaml.CSafeLoader)
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path.name}: cannot be read: {error}") from error
+    except yaml.YAMLError as error:
+        raise SettingsError(f"{path.name}: is no YAML: {' '.join(str(error).split())}") from error
+    if twice := list(_repeated(root)):
+        raise SettingsError(
+            "\n".join(f"{path.name}, line {line}: key {key!r} stands here again" for key, line in twice)
+        )
+    if not isinstance(values, dict):
+        raise SettingsError(f"{path.name}: wanted a mapping with name, source and kafka, found {type(values).__name__}")
+    try:
+        return Pipeline.model_validate(values).of_file(path.name)
+    except ValidationError as error:
+        lines = [_told(path, root, details) for details in error.errors()]
+        raise SettingsError("\n".join(lines)) from None
+
+
+def _told(path: Path, root: yaml.Node | None, details: ErrorDetails) -> str:
+    place: Place = details["loc"]
+    key = ".".join(str(part) for part in place) or "(the whole file)"
+    where = f"{path.name}, line {_line_of(root, place)}"
+    if details["type"] == "extra_forbidden":
+        known = _keys_at(place[:-1])
+        return f"{where}: unknown key {key!r}{_nearest(str(place[-1]), known)}; valid keys: {', '.join(known)}"
+    if details["type"] == "missing":
+        return f"{where}: key {key!r} is missing"
+    message = details["msg"].removeprefix("Value error, ")
+    return f"{where}: {key!r} is {str(details['input'])[:100]!r}: {message[:1].lower()}{message[1:]}"
+
+
+def _line_of(node: yaml.Node | None, place: Place) -> int:
+    """The line, from 1, of the deepest node that ``place`` leads to."""
+    line = node.start_mark.line + 1 if node else 1
+    for part in place:
+        if isinstance(node, yaml.MappingNode):
+            entry = next(((key, value) for key, value in node.value if key.value == str(part)), None)
+            if entry is None:
+                break
+            line, node = entry[0].start_mark.line + 1, entry[1]
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+            node = node.value[part]
+            line = node.start_mark.line + 1
+        else:
+            break
+    return line
+
+
+def _repeated(node: yaml.Node | None) -> Iterator[tuple[str, int]]:
+    """Keys that an earlier line of their mapping has already: YAML would let the last one win in silence."""
+    if isinstance(node, yaml.MappingNode):
+        known = set()
+        for key, value in node.value:
+            if key.value in known:
+                yield str(key.value), key.start_mark.line + 1
+            known.add(key.value)
+            yield from _repeated(value)
+
+
+def _keys_at(place: Place) -> list[str]:
+    model: Any = Pipeline
+    for part in place:
+        inside = get_args(model)  # of a list or a mapping; the part is then an index or a key of its own
+        model = inside[-1] if inside else model.model_fields[str(part)].annotation
+    return list(model.model_fields)
+
+
+def _nearest(word: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(word, known, n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def _named(path: Path) -> str | None:
+    try:
+        values = yaml.load(path.read_text(), Loader=yaml.CSafeLoader)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return path.stem
+    return str(values["name"]) if isinstance(values, Mapping) and "name" in values else path.stem
+
+
+def _two_of_one_name(name: str, paths: list[Path]) -> str:
+    files = " and ".join(path.name for path in paths)
+    return f"{files}: both are pipeline {name!r}; a name is a checkpoint's key, so each needs its own"

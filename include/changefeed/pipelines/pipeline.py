@@ -1,0 +1,278 @@
+"""One pipeline: a source, a Kafka cluster, a set of tables, and where its checkpoint is kept."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from typing import Annotated, Any, Literal, TypeVar
+
+from croniter import croniter
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
+
+from changefeed.pipelines.column_rules import (
+    ColumnRule,
+    ColumnRules,
+    Constant,
+    Excluded,
+    FirstCharacters,
+    Sha256,
+    Treatment,
+)
+
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$")]
+Positive = Annotated[int, Field(gt=0)]
+Patterns = TypeVar("Patterns", list[str], dict[str, Any])
+_PRESETS = ("@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
+
+
+class Section(BaseModel):
+    """A part of a pipeline's YAML: nothing unknown passes, nothing changes after reading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class SourceSettings(Section):
+    connection: str
+    """Connection id of the MySQL or MariaDB server."""
+    server_ids: str = "64000-64063"
+    """Range of server_ids that the pipeline's readers use; no other replica of the source may use them."""
+
+    @field_validator("server_ids")
+    @classmethod
+    def _is_range(cls, text: str) -> str:
+        found = re.fullmatch(r"(\d+)-(\d+)", text)
+        if not found or not 0 < int(found[1]) <= int(found[2]) < 2**32:
+            raise ValueError("wanted a range of server_ids such as 64000-64063")
+        return text
+
+    @property
+    def server_id_range(self) -> range:
+        first, last = self.server_ids.split("-")
+        return range(int(first), int(last) + 1)
+
+
+class KafkaSettings(Section):
+    connection: str
+    """Connection id of the Kafka cluster."""
+    transaction_rows: Positive = 200_000
+    """A Kafka transaction is closed after so many records, or after `transaction_seconds`."""
+    transaction_seconds: Positive = 20
+    transaction_timeout_seconds: Positive = 120
+    """The broker aborts a transaction whose producer stands still for so long; it allows 15 minutes by default."""
+    compression: Literal["lz4", "zstd", "snappy", "gzip", "none"] = "lz4"
+    on_bad_record: Literal["fail", "dead_letter"] = "fail"
+    lease_seconds: Positive = 15
+    """A run that gave no sign of life for so long counts as dead, and the next one takes over."""
+
+    @model_validator(mode="after")
+    def _closes_before_the_broker_aborts(self) -> KafkaSettings:
+        if self.transaction_seconds >= self.transaction_timeout_seconds:
+            raise ValueError(
+                f"transaction_seconds, {self.transaction_seconds}, must be less than transaction_timeout_seconds, "
+                f"{self.transaction_timeout_seconds}: the broker aborts a transaction that is open for longer"
+            )
+        return self
+
+
+class TableSettings(Section):
+    include: list[str] = Field(default=["*.*"], min_length=1)
+    """Patterns of "database.table", with * and ? as in a shell."""
+    exclude: list[str] = []
+
+    @field_validator("include", "exclude")
+    @classmethod
+    def _have_a_dot(cls, patterns: list[str]) -> list[str]:
+        for pattern in patterns:
+            if "." not in pattern:
+                raise ValueError(f"{pattern!r} names no database: wanted DATABASE.TABLE, as in shop.* or *.orders")
+        return patterns
+
+    def matches(self, database: str, table: str) -> bool:
+        name = f"{database}.{table}"
+        return any(fnmatch.fnmatchcase(name, pattern) for pattern in self.include) and not any(
+            fnmatch.fnmatchcase(name, pattern) for pattern in self.exclude
+        )
+
+
+class MaskSettings(Section):
+    """What stands in place of a column's values: exactly one of these."""
+
+    text: str | None = None
+    """This text; or `text: null`."""
+    characters: Annotated[int, Field(ge=0)] | None = None
+    """The first so many characters of a text column."""
+    sha256: str | None = None
+    """The SHA-256 of this salt and the value's text, in hexadecimal."""
+
+    @model_validator(mode="after")
+    def _is_one(self) -> MaskSettings:
+        if len(self.model_fields_set) != 1 or (
+            self.treatment == Constant(None) and "text" not in self.model_fields_set
+        ):
+            raise ValueError("wanted one of text (or text: null), characters, sha256 (its salt)")
+        return self
+
+    @property
+    def treatment(self) -> Treatment:
+        if self.characters is not None:
+            return FirstCharacters(self.characters)
+        return Constant(self.text) if self.sha256 is None else Sha256(self.sha256)
+
+
+class ColumnSettings(Section):
+    exclude: list[str] = []
+    """Patterns of "database.table.column": these columns are left out of all records."""
+    mask: dict[str, MaskSettings] = {}
+    """By such a pattern, what stands in place of the values."""
+
+    @field_validator("exclude", "mask")
+    @classmethod
+    def _name_a_column(cls, patterns: Patterns) -> Patterns:
+        for pattern in patterns:
+            if pattern.count(".") < 2:
+                raise ValueError(f"{pattern!r} names no column: wanted DATABASE.TABLE.COLUMN, as in shop.*.email")
+        return patterns
+
+
+class ValueSettings(Section):
+    """How values are written: what `formats.template.ValueStyle` is made of."""
+
+    decimal: Literal["string", "double", "precise"] = "string"
+    """Text with all digits, a JSON number, or Connect's bytes in base64."""
+    temporal: Literal["iso", "epoch"] = "iso"
+    """ISO 8601 text, or numbers since 1970: days, milliseconds, or microseconds for a precision over 3."""
+    binary: Literal["base64", "hex"] = "base64"
+    bigint_unsigned: Literal["number", "string"] = "number"
+    documents: Literal["text", "inline"] = "text"
+    """JSON columns: a JSON string of the document's text, or the document itself."""
+
+
+class TopicSettings(Section):
+    template: str = "{database}.{table}"
+    partitions: Positive = 3
+    replication_factor: Positive = 1
+    configs: dict[str, str] = {}
+
+    @field_validator("template")
+    @classmethod
+    def _has_table(cls, template: str) -> str:
+        unknown = set(re.findall(r"{(\w*)}", template)) - {"pipeline", "database", "table"}
+        if "{table}" not in template or unknown:
+            raise ValueError("wanted a template with {table}, and {database} or {pipeline} where they are needed")
+        return template
+
+
+class CheckpointSettings(Section):
+    store: Literal["variable", "table"] = "variable"
+    """An Airflow Variable, or a table of a database that SQLAlchemy knows."""
+    connection: str | None = None
+    """Connection id of the state table's database."""
+
+    @model_validator(mode="after")
+    def _table_needs_connection(self) -> CheckpointSettings:
+        if (self.store == "table") != (self.connection is not None):
+            raise ValueError(
+                "`connection` names the state table's database: give it with `store: table`, and only then"
+            )
+        return self
+
+
+class SparkSettings(Section):
+    connection: str = "spark_default"
+    """Airflow's connection id of the Spark cluster."""
+    master: str = "local[*]"
+    """Master of runs without Airflow."""
+    connect: Annotated[str, Field(pattern=r"^sc://.+")] | None = None
+    """URL of a Spark Connect server that is up already: runs use it instead of spark-submit."""
+    slice_bytes: Positive = 64 * 1024 * 1024
+    conf: dict[str, str] = {}
+
+
+class NotifierSettings(Section):
+    """An Airflow notifier: its class, and the arguments it is made with, which may be templates."""
+
+    notifier: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*\.[A-Za-z_]\w*$")]
+    arguments: dict[str, str | int | float | bool | list[str]] = {}
+
+
+class AlertSettings(Section):
+    """What the notifiers are told of. A failed window and dead letters always are."""
+
+    headroom_hours: Annotated[float, Field(gt=0)] | None = None
+    """The server purges the binlog that the checkpoint stands in, in less than so many hours."""
+    lag_bytes: Positive | None = None
+    lag_seconds: Positive | None = None
+    notify: list[NotifierSettings] = []
+
+
+class Pipeline(Section):
+    """What a file of `include/pipelines/` says."""
+
+    name: Name
+    source: SourceSettings
+    kafka: KafkaSettings
+    tables: TableSettings = TableSettings()
+    topics: TopicSettings = TopicSettings()
+    format: Literal["debezium-json"] = "debezium-json"
+    columns: ColumnSettings = ColumnSettings()
+    values: ValueSettings = ValueSettings()
+    tombstones: bool = True
+    """Whether a delete is followed by a record with its key and no value, for compacted topics."""
+    checkpoint: CheckpointSettings = CheckpointSettings()
+    publish_ddl: Literal["topic", "inline", "off"] = "topic"
+    """Schema changes go to the pipeline's schema-change topic; inline: also to the topics of the tables they touch."""
+    statements: Literal["fail", "publish", "skip"] = "fail"
+    """What a change in statement format does, whose rows the binlog does not hold: stop the run, go as a statement
+    record to the topics of the tables it writes, or be left out."""
+    start: str = "earliest"
+    """Where the first window starts: earliest, latest, or FILE:POSITION."""
+    reader: Literal["kernel", "reference"] = "kernel"
+    """What decodes rows: the kernel, or mysql-replication, which is slow and knows fewer types."""
+    schedule: str | None = "*/5 * * * *"
+    """Cron expression or preset (@daily) of the DAG, or null for runs by hand only."""
+    retries: Annotated[int, Field(ge=0)] = 2
+    retry_delay_seconds: Positive = 30
+    window_bytes: Positive = 2 * 1024**3
+    """A backlog larger than this is published as several windows of one run, cut at ends of binlog files."""
+    windows_per_run: Positive = 20
+    """How many windows a run takes at most; the next run goes on."""
+    pool: str = "default_pool"
+    """Airflow pool of the task that publishes; one of one slot keeps a pipeline's DAGs apart."""
+    deadline_minutes: Positive | None = None
+    """A run that is not done so long after it was queued is told to the notifiers."""
+    alerts: AlertSettings = AlertSettings()
+    owner: str = "changefeed"
+    tags: list[str] = []
+    spark: SparkSettings = SparkSettings()
+    _file: str = PrivateAttr(default="")
+
+    def of_file(self, file: str) -> Pipeline:
+        """This pipeline, which messages about its settings place in ``file``."""
+        self._file = file
+        return self
+
+    @property
+    def column_rules(self) -> ColumnRules:
+        left_out = [ColumnRule(pattern, Excluded(), "columns.exclude") for pattern in self.columns.exclude]
+        masked = [ColumnRule(pattern, mask.treatment, "columns.mask") for pattern, mask in self.columns.mask.items()]
+        return ColumnRules((*left_out, *masked), self._file or f"pipeline {self.name!r}")
+
+    @field_validator("start")
+    @classmethod
+    def _is_start(cls, text: str) -> str:
+        if text not in ("earliest", "latest") and not re.fullmatch(r".+\.\d{6,}:\d+", text):
+            raise ValueError("wanted earliest, latest, or FILE:POSITION such as binlog.000012:4")
+        return text
+
+    @field_validator("schedule")
+    @classmethod
+    def _is_schedule(cls, text: str | None) -> str | None:
+        if text is None or text in _PRESETS or (not text.startswith("@") and croniter.is_valid(text)):
+            return text
+        raise ValueError(f"wanted a cron expression such as '*/5 * * * *', or one of {', '.join(_PRESETS)}, or null")
+
+    @model_validator(mode="after")
+    def _reference_is_plain(self) -> Pipeline:
+        if self.reader == "reference" and (self.columns != ColumnSettings() or self.values != ValueSettings()):
+            raise ValueError("`reader: reference` knows neither `columns` nor `values`: leave them out, or the reader")
+        return self

@@ -1,0 +1,106 @@
+"""Failover: the position found again by GTID set on another server, and what the old one's window had published."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import asdict
+from typing import Any
+
+from changefeed.binlog.search.finder import Finder, Place
+from changefeed.checkpoint import Checkpoint
+from changefeed.errors import AccountingError, BinlogGoneError
+from changefeed.failover import Failover, Mark, source_and_number
+from changefeed.gtid import GtidSet
+from changefeed.kafka.commit_log import CommitLog, CommitLogState
+from changefeed.kafka.progress import Progress, TopicPartition
+from changefeed.mysql.binlogs import ServerBinlogs
+from changefeed.mysql.session import Session
+from changefeed.mysql.source import Head
+from changefeed.window import Window
+
+_log = logging.getLogger(__name__)
+
+
+def found_again(checkpoint: Checkpoint, session: Session, uuid: str, head: Head, server_id: int) -> Place:
+    """Where the server behind ``session`` has the first transaction that ``checkpoint`` lacks.
+
+    Raises BinlogGoneError where that cannot be told, or where the new server lacks what was published.
+    """
+    what = (
+        f"checkpoint {checkpoint.coordinates} of pipeline {checkpoint.pipeline!r} belongs to server "
+        f"{checkpoint.server_uuid}, found server {uuid}"
+    )
+    if not checkpoint.gtids or not head.gtids:
+        raise BinlogGoneError(
+            f"{what}: the same coordinates mean other changes there, and without GTIDs the position cannot be found "
+            "again. Point the connection at the old server, or seek the pipeline to where it should resume on the new "
+            "one; with gtid_mode=ON a failover needs neither."
+        )
+    lost = GtidSet.parse(checkpoint.gtids).subtract(GtidSet.parse(head.gtids))
+    if lost:
+        raise BinlogGoneError(
+            f"{what}, which lacks transactions {lost} that are in Kafka already: the new server is behind, or they "
+            "were lost in the failover. If it is a replica that catches up, run again later. If they are lost, take a "
+            "snapshot and seek: consumers have changes that the source does not have any more."
+        )
+    place = Finder(ServerBinlogs(session, server_id)).after_gtids(GtidSet.parse(checkpoint.gtids))
+    _log.warning("%s: the position was found again by GTID set at %s there", what, place)
+    return place
+
+
+def marks_of(window: Window, state: CommitLogState, log: CommitLog) -> tuple[Mark, ...]:
+    """How far the old server's unfinished windows gave each topic-partition; () where none was begun.
+
+    Called behind the fence. What is found is kept in the commit log, as the progress records it comes from are
+    overwritten by those of the new server. Raises AccountingError where it cannot be told exactly; then nothing is
+    published.
+    """
+    failover = window.failover
+    if failover is None:
+        return ()
+    key = (failover.window, failover.from_uuid, window.server_uuid)
+    if key in state.failovers:
+        return tuple(Mark(**values) for values in state.failovers[key])
+    ahead = {place: one for place, one in state.progress.items() if one.window > failover.window}
+    if ahead:
+        _check_exact(window, failover, ahead, state)
+    marks = tuple(Mark(topic, partition, one.gtid, one.gtid_messages) for (topic, partition), one in ahead.items())
+    log.note_failover(key, [asdict(mark) for mark in marks])
+    if marks:
+        _log.warning(
+            "window %d was begun on server %s: %d topic-partitions had got a part of it, which is skipped by GTID",
+            failover.window + 1,
+            failover.from_uuid,
+            len(marks),
+        )
+    return marks
+
+
+def _check_exact(
+    window: Window, failover: Failover, ahead: dict[TopicPartition, Progress], state: CommitLogState
+) -> None:
+    """Raises AccountingError unless the GTIDs alone tell what the old server's windows have published."""
+    published = GtidSet.parse(failover.published)
+    begun: list[dict[str, Any]] = [*state.begun.values(), *(seal["window"] for seal in state.seals.values())]
+    old = [one for one in begun if one["number"] > failover.window and one["server_uuid"] == failover.from_uuid]
+    given = {one.gtid for one in ahead.values()}
+    ends = GtidSet().union(*(GtidSet.parse(str(one["head_gtids"])) for one in old), *map(GtidSet.parse, given))
+    sources = {source for source, _ in ends.subtract(published).intervals}
+    missing = ends.subtract(published).subtract(GtidSet.parse(window.head_gtids))
+    lost = [gtid for gtid in given if gtid and not GtidSet.parse(window.head_gtids).contains(GtidSet.parse(gtid))]
+    reason = None
+    if {one.source for one in ahead.values()} != {failover.from_uuid}:
+        reason = "a third server had begun a window too"
+    elif "" in given or not old or any(source_and_number(gtid)[0] not in sources for gtid in given):
+        reason = "its transactions have no GTIDs, or its commit log does not say where it was to end"
+    elif len(sources) > 1:
+        reason = f"its transactions are of several sources ({', '.join(sorted(sources))}), which have no common order"
+    elif lost:
+        reason = f"the new server lacks {', '.join(sorted(lost))} (of {missing}), which are in Kafka already"
+    if reason:
+        raise AccountingError(
+            f"window {failover.window + 1} of pipeline {window.pipeline!r} was published in part from server "
+            f"{failover.from_uuid}, and cannot be ended on server {window.server_uuid} exactly once: {reason}. Nothing "
+            "was published. Point the connection at the old server again and run, or seek the pipeline to where it "
+            "should resume, which may repeat changes."
+        )

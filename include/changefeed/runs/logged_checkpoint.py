@@ -1,0 +1,47 @@
+"""The checkpoint that the commit log stands for, to tell a lost one from one that never was."""
+
+from __future__ import annotations
+
+import time
+
+from changefeed.checkpoint import Checkpoint
+from changefeed.connection import ConnectionLookup, kafka_parts
+from changefeed.coordinates import BinlogCoordinates
+from changefeed.errors import CheckpointError
+from changefeed.kafka.commit_log import CommitLog, CommitLogState
+from changefeed.kafka.connection import KafkaConnection
+from changefeed.kafka.topics import commit_log_topic
+from changefeed.manifest import Manifest
+from changefeed.pipelines.pipeline import Pipeline
+from changefeed.seek import SeekRecord
+
+
+def latest_checkpoint(pipeline: Pipeline, state: CommitLogState) -> tuple[Checkpoint, str] | None:
+    """The checkpoint that the log's latest seal or seek stands for, and which it is; None for an empty log."""
+    sealed, sought = max(state.seals, default=0), max(state.seeks, default=0)
+    now = int(time.time() * 1000)
+    if sealed > sought:
+        manifest = Manifest.from_json(state.seals[sealed])
+        return Checkpoint.after(manifest.window, now, manifest.gtids), f"the seal of window {sealed}"
+    if not sought:
+        return None
+    record = SeekRecord.from_json(state.seeks[sought])
+    if not record.server_uuid:
+        raise CheckpointError(f"the latest record is a seek to {record.to} that does not name its server: seek there.")
+    to = BinlogCoordinates.parse(record.to)
+    return Checkpoint(pipeline.name, sought, record.server_uuid, to, record.to_gtids, now), f"the seek to {record.to}"
+
+
+def lost_checkpoint(pipeline: Pipeline, lookup: ConnectionLookup) -> str | None:
+    """What the commit log says of a pipeline whose store has no checkpoint; None where it has never published."""
+    kafka = KafkaConnection(*kafka_parts(lookup(pipeline.kafka.connection)))
+    log = CommitLog(kafka, commit_log_topic(pipeline.name), pipeline.name)
+    state = log.read() if log.exists() else CommitLogState()
+    latest = latest_checkpoint(pipeline, state)
+    if latest is None:
+        return None
+    checkpoint, origin = latest
+    return (
+        f"pipeline {pipeline.name!r} has no checkpoint, and its commit log has {origin} at {checkpoint.coordinates}: "
+        f"the checkpoint was lost. `changefeed recover {pipeline.name}` rebuilds it; a seek begins elsewhere."
+    )

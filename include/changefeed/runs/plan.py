@@ -1,0 +1,182 @@
+"""plan: preflight the source and freeze the window that this run will publish."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+
+from changefeed import fault_point
+from changefeed.binlog.search.boundaries import boundaries
+from changefeed.binlog.search.finder import Finder, Place
+from changefeed.checkpoint import Checkpoint, CheckpointStore
+from changefeed.connection import ConnectionLookup, MysqlConnection, kafka_parts
+from changefeed.coordinates import BinlogCoordinates
+from changefeed.errors import BinlogFormatError, BinlogGoneError, CheckpointError, SourceError
+from changefeed.failover import Failover
+from changefeed.gtid import GtidSet
+from changefeed.kafka.connection import KafkaConnection
+from changefeed.mysql import source
+from changefeed.mysql.binlogs import ServerBinlogs
+from changefeed.mysql.preflight import preflight
+from changefeed.mysql.session import Session
+from changefeed.pipelines.pipeline import Pipeline
+from changefeed.runs.failover import found_again
+from changefeed.runs.logged_checkpoint import lost_checkpoint
+from changefeed.runs.schema_history import restore_history
+from changefeed.runs.windows import commit_log_state
+from changefeed.window import BinlogFile, Window
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The frozen window, and the checkpoint that it starts from: what `commit` compares with."""
+
+    window: Window
+    expected: Checkpoint
+    lag_bytes: int
+
+
+def plan(
+    pipeline: Pipeline, lookup: ConnectionLookup, store: CheckpointStore, *, keep_first_checkpoint: bool = True
+) -> Plan:
+    """Freeze ``[checkpoint, head)``; an empty window means that nothing is new.
+
+    A pipeline without a checkpoint gets its first one here, at its `start`, so that also a start at `latest` is a
+    place that the next run goes on from; a dry run leaves it out of the store.
+
+    On another server than the checkpoint's the position is found again by GTID set (`runs.failover`).
+
+    Raises SourceError or BinlogGoneError where the source cannot serve the window, or executed transactions that are
+    not in its binlog; CheckpointError where the checkpoint was lost and the commit log knows one;
+    StaleCheckpointError where another run moved the checkpoint meanwhile.
+    """
+    began = time.monotonic()
+    mysql = MysqlConnection.from_uri(lookup(pipeline.source.connection))
+    with Session(mysql) as session:
+        preflight(session)
+        uuid = source.server_uuid(session)
+        head = source.head(session)
+        files = source.binlog_files(session)
+        checkpoint = store.load(pipeline.name)
+        if checkpoint is None:
+            if lost := lost_checkpoint(pipeline, lookup):
+                raise CheckpointError(lost)
+            checkpoint = _first_checkpoint(pipeline, session, uuid, head)
+            if keep_first_checkpoint:
+                store.advance(None, checkpoint)
+            _log.info("pipeline %s: first checkpoint at %s", pipeline.name, checkpoint.coordinates)
+        elif keep_first_checkpoint:
+            restore_history(pipeline, KafkaConnection(*kafka_parts(lookup(pipeline.kafka.connection))), store)
+        start, number, failover = Place(checkpoint.coordinates, checkpoint.gtids), checkpoint.window + 1, None
+        if uuid != checkpoint.server_uuid:
+            start = found_again(checkpoint, session, uuid, head, pipeline.source.server_id_range[-1])
+            # A new number: progress of the old server's unfinished window has its own, and other coordinates.
+            number = max(checkpoint.window, commit_log_state(pipeline, lookup).latest_number) + 1
+            failover = Failover(checkpoint.server_uuid, checkpoint.window, checkpoint.gtids)
+        else:
+            check_same_history(checkpoint, uuid, head.coordinates, files)
+            check_same_transactions(checkpoint, head, session, pipeline.source.server_id_range[-1])
+    window = Window(
+        pipeline=pipeline.name,
+        number=number,
+        server_uuid=uuid,
+        start=start.coordinates,
+        head=head.coordinates,
+        start_gtids=start.gtids,
+        head_gtids=head.gtids,
+        frozen_at_ms=int(time.time() * 1000),
+        plan_seconds=round(time.monotonic() - began, 3),
+        failover=failover,
+    )
+    fault_point.reached("after_plan")
+    return Plan(window, checkpoint, lag_bytes(start.coordinates, head.coordinates, files))
+
+
+def check_same_history(checkpoint: Checkpoint, uuid: str, head: BinlogCoordinates, files: list[BinlogFile]) -> None:
+    """Raises BinlogGoneError when the server's binlog is not the one that ``checkpoint`` stands in."""
+    what = f"to resume pipeline {checkpoint.pipeline!r}"
+    if uuid != checkpoint.server_uuid:
+        raise BinlogGoneError(
+            f"checkpoint {checkpoint.coordinates} of pipeline {checkpoint.pipeline!r} belongs to server "
+            f"{checkpoint.server_uuid}, found server {uuid}: the same coordinates mean other changes there. Point the "
+            "connection at the old server, or seek the pipeline to where it should resume on the new one."
+        )
+    if head.base != checkpoint.coordinates.base:
+        raise BinlogGoneError(
+            f"binlogs are named {head.base!r} now, and {checkpoint.coordinates} was wanted {what}: log_bin was "
+            "changed. Seek the pipeline to where it should resume."
+        )
+    source.check_present(checkpoint.coordinates, files, what)
+    if not head.has_reached(checkpoint.coordinates):
+        raise BinlogGoneError(
+            f"the server's binlog ends at {head}, before {checkpoint.coordinates} needed {what}: it was reset, or "
+            "restored to an older point. Take a snapshot and seek."
+        )
+
+
+def check_same_transactions(checkpoint: Checkpoint, head: source.Head, session: Session, server_id: int) -> None:
+    """Raises BinlogGoneError when the server lacks transactions that lie before ``checkpoint``, or has others there:
+    then its coordinates look plausible and mean something else. Without GTIDs that is told by where events begin."""
+    known = GtidSet.parse(checkpoint.gtids)
+    file = checkpoint.coordinates.file
+    binlogs = ServerBinlogs(session, server_id)
+    found = _other_sets(known, head, file, binlogs) if head.gtids or known else ""
+    if not found and checkpoint.coordinates != head.coordinates:
+        found = _other_transactions(checkpoint.coordinates, known, binlogs)
+    if found:
+        raise BinlogGoneError(
+            f"the checkpoint of pipeline {checkpoint.pipeline!r} stands at {checkpoint.coordinates} behind "
+            f"transactions {str(known) or '(without GTIDs)'}, and the binlog of this server is another one: {found}. "
+            "It was renumbered (RESET BINARY LOGS AND GTIDS), or the server was restored to an older point. Take a "
+            "snapshot and seek, or seek to where the pipeline should resume."
+        )
+    if unlogged := binlogs.unlogged.subtract(known):
+        raise BinlogGoneError(
+            f"{session.connection}: transactions {unlogged} were executed after the checkpoint "
+            f"{checkpoint.coordinates} of pipeline {checkpoint.pipeline!r}, and the server does not log them: their "
+            "changes are in none of its binlogs. On a replica set log_replica_updates=ON, or read from its source; "
+            "then take a snapshot, and seek to where the pipeline should resume."
+        )
+
+
+def _other_sets(known: GtidSet, head: source.Head, file: str, binlogs: ServerBinlogs) -> str:
+    """How the server's GTID sets show that another binlog is there, '' where they do not."""
+    if lost := known.subtract(GtidSet.parse(head.gtids)):
+        return f"it lacks {lost}"
+    foreign = GtidSet.parse(binlogs.logged_before(file)).subtract(known)
+    return f"{file!r} begins after {foreign}, which are not in it" if foreign else ""
+
+
+def _other_transactions(at: BinlogCoordinates, known: GtidSet, binlogs: ServerBinlogs) -> str:
+    """How what follows the checkpoint shows that another binlog is there, '' where it does not: after a reset the
+    server gives the same GTIDs again, so the sets alone may look right."""
+    (size,) = [file.size_bytes for file in binlogs.files() if file.name == at.file]
+    try:
+        for boundary in boundaries(binlogs.chunks(at.file, at.position, size), at.file, at.position, size):
+            if boundary.position != at.position:
+                return f"{at} is not between two transactions"
+            if boundary.gtid and known.contains(GtidSet.parse(boundary.gtid)):
+                return f"transaction {boundary.gtid} begins at {at}, and is one of them"
+            return ""
+    except (BinlogFormatError, SourceError) as error:
+        return f"nothing can be read at {at} ({error})"
+    return "" if at.position >= size else f"no transaction begins at {at}"
+
+
+def lag_bytes(start: BinlogCoordinates, head: BinlogCoordinates, files: list[BinlogFile]) -> int:
+    """Bytes of binlog between two coordinates."""
+    between = sum(
+        file.size_bytes for file in files if start.number <= BinlogCoordinates(file.name, 0).number < head.number
+    )
+    return between + head.position - start.position
+
+
+def _first_checkpoint(pipeline: Pipeline, session: Session, uuid: str, head: source.Head) -> Checkpoint:
+    coordinates = source.start_coordinates(session, pipeline.start, head)
+    gtids = ""
+    if head.gtids:  # those before the place are looked up: the server's own word is of a moment before the head
+        gtids = Finder(ServerBinlogs(session, pipeline.source.server_id_range[-1])).at(coordinates).gtids
+    return Checkpoint(pipeline.name, 0, uuid, coordinates, gtids, int(time.time() * 1000))

@@ -1,0 +1,233 @@
+"""A pipeline's schema history: learned from the server with proof of its place, kept in Kafka and the state store."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from changefeed.binlog.search.scout import scout
+from changefeed.checkpoint import CheckpointStore
+from changefeed.coordinates import BinlogCoordinates
+from changefeed.ddl.changes import CreateDatabase, CreateTable, CreateTableLike
+from changefeed.ddl.ddl_statement import Kind
+from changefeed.ddl.history import SchemaHistory, read_logged
+from changefeed.ddl.names import TableName
+from changefeed.ddl.schemas import Schemas
+from changefeed.ddl.table import Table, UnknownTable
+from changefeed.ddl.timeline import SchemaTimeline
+from changefeed.errors import ChangefeedError, RetryableError, SchemaError
+from changefeed.kafka.connection import KafkaConnection
+from changefeed.kafka.schema_log import SchemaLog, schema_history_settings, schema_history_topic
+from changefeed.kafka.topics import ensure_topics
+from changefeed.mysql import source
+from changefeed.mysql.dump import DumpStream
+from changefeed.mysql.server_schemas import collation_names, current_schemas, server_of
+from changefeed.mysql.session import Session
+from changefeed.pipelines.pipeline import Pipeline
+from changefeed.reader import SliceReport, Statement
+from changefeed.window import Window, whole_file_slices
+
+_log = logging.getLogger(__name__)
+_TRIES = 5
+
+
+def history_for(
+    pipeline: Pipeline, kafka: KafkaConnection, session: Session, window: Window, *, archive: str | None = None
+) -> SchemaHistory | None:
+    """The history that ``window`` is read with: the one kept, or learned anew where that does not reach its start.
+
+    None where it cannot be had and the binlog need not be read with it: of archived files that the kept history does
+    not cover, and of a source with FULL metadata, where nothing may stop on it.
+    """
+    try:
+        kept = load_history(pipeline, kafka)
+        if kept is not None and kept.covers(window.server_uuid, window.start):
+            return kept
+        if archive is not None:
+            return None
+        ids = pipeline.source.server_id_range
+        return learned(session, window.server_uuid, window.start, ids[-1])
+    except ChangefeedError as error:
+        if session.variable("binlog_row_metadata") != "FULL" or isinstance(error, RetryableError):
+            raise
+        _log.warning("the schema history is not kept up: %s", error)
+        return None
+
+
+def load_history(pipeline: Pipeline, kafka: KafkaConnection) -> SchemaHistory | None:
+    """The history that the schema topic keeps; None before the first window."""
+    values = SchemaLog(kafka, schema_history_topic(pipeline.name), pipeline.name).load()
+    return None if values is None else SchemaHistory.from_json(values)
+
+
+def captured(pipeline: Pipeline, history: SchemaHistory) -> list[tuple[TableName, Table | UnknownTable]]:
+    """The latest tables that the pipeline captures, by name."""
+    return sorted(
+        (name, entry) for name, entry in history.timeline.latest.tables.items() if pipeline.tables.matches(*name)
+    )
+
+
+def save_history(
+    pipeline: Pipeline,
+    kafka: KafkaConnection,
+    history: SchemaHistory,
+    window: Window,
+    reports: Iterable[SliceReport],
+) -> None:
+    """Move ``history`` through the window's statements, and keep it."""
+    for report in sorted(reports, key=lambda report: report.slice):
+        for statement in report.statements:
+            history = history.advance(statement)
+    history = history.reached(window.head)
+    SchemaLog(kafka, schema_history_topic(pipeline.name), pipeline.name).save(history.to_json())
+
+
+def copy_history(pipeline: Pipeline, kafka: KafkaConnection, store: CheckpointStore) -> None:
+    """Keep a copy of the history in the state store; it changes only with definitions, so mostly nothing is written."""
+    history = load_history(pipeline, kafka)
+    if history is not None:
+        text = history.to_text()
+        if text != store.load_schemas(pipeline.name):
+            store.save_schemas(pipeline.name, text)
+
+
+def restore_history(pipeline: Pipeline, kafka: KafkaConnection, store: CheckpointStore) -> bool:
+    """Bring the state store's copy back into a schema topic that has none; return whether that was so."""
+    if load_history(pipeline, kafka) is not None:
+        return False
+    text = store.load_schemas(pipeline.name)
+    if text is None:
+        return False
+    topic = schema_history_topic(pipeline.name)
+    ensure_topics(kafka, {topic: schema_history_settings(pipeline.topics.replication_factor)})
+    SchemaLog(kafka, topic, pipeline.name).save(json.loads(text))
+    _log.warning("pipeline %s: its schema topic had no history; the state store's copy was brought back", pipeline.name)
+    return True
+
+
+def current(session: Session, history: SchemaHistory, server_id: int) -> SchemaHistory:
+    """``history`` moved to the source's head, by the statements that no window has reached yet."""
+    head = source.head(session).coordinates
+    if not history.covers(source.server_uuid(session), history.until):
+        return history
+    for statement in statements(session, history.server_uuid, history.until, head, server_id):
+        history = history.advance(statement)
+    return history
+
+
+def relearn(pipeline: Pipeline, kafka: KafkaConnection, session: Session, names: Iterable[TableName]) -> SchemaHistory:
+    """Learn tables again from the server, for rows from the history's end on, and keep that.
+
+    Raises SchemaError when there is no history yet, or no such table.
+    """
+    history = load_history(pipeline, kafka)
+    if history is None:
+        raise SchemaError(f"pipeline {pipeline.name!r} has no schema history yet: its first run learns all tables")
+    schemas = current_schemas(session)
+    for name in names:
+        entry = schemas.tables.get(name)
+        if not isinstance(entry, Table):
+            raise SchemaError(f"the server has no table {name} to learn")
+        history = history.relearned(entry)
+    SchemaLog(kafka, schema_history_topic(pipeline.name), pipeline.name).save(history.to_json())
+    return history
+
+
+def learned(session: Session, server_uuid: str, start: BinlogCoordinates, server_id: int) -> SchemaHistory:
+    """The history from ``start`` to the head, learned from `information_schema`.
+
+    What that says is right at the head, if no definition was logged while it was read: that is looked up in the binlog,
+    and read again otherwise. Between ``start`` and there each statement of the binlog is looked at: a table that none
+    touched was always as it is now. One that was created there did not exist before; one that was altered is not known
+    before its last definition, so rows of it without column names stop the run with a SchemaError that says so.
+
+    ``server_id`` is for the dump connections. Raises SchemaError when definitions do not cease while it reads.
+    """
+    collations = collation_names(session)
+    server = server_of(session)
+    for _ in range(_TRIES):
+        before = source.head(session).coordinates
+        schemas = current_schemas(session)
+        head = source.head(session).coordinates
+        during = [
+            read_logged(one, server, collations) for one in statements(session, server_uuid, before, head, server_id)
+        ]
+        if not any(one.kind in (Kind.DEFINITION, Kind.TRUNCATE) for one in during):
+            break
+    else:
+        raise SchemaError(
+            f"the schemas of {session.connection} changed {_TRIES} times while they were read from information_schema, "
+            "so that their place in the binlog cannot be told. Run again when fewer definitions are executed."
+        )
+    logged = list(statements(session, server_uuid, start, before, server_id))
+    history = _followed(
+        SchemaHistory(server_uuid, start, start, SchemaTimeline(schemas), collations), logged, frozenset()
+    )
+    wrong = frozenset(_doubtful(history, schemas, logged))
+    if wrong:
+        history = _followed(replace(history, timeline=SchemaTimeline(schemas)), logged, wrong)
+    history = replace(history, until=before)
+    for name, entry in schemas.tables.items():
+        if isinstance(entry, Table) and history.timeline.latest.tables.get(name) != entry:
+            history = history.relearned(entry)
+    return replace(history, until=start)
+
+
+def _followed(history: SchemaHistory, logged: list[Statement], unknown: frozenset[TableName]) -> SchemaHistory:
+    """``history``, whose timeline has the schemas of now, taken back before ``logged`` and moved through them."""
+    initial = _initial(history.timeline.initial, logged, history, unknown)
+    history = replace(history, timeline=SchemaTimeline(initial))
+    for statement in logged:
+        history = history.advance(statement)
+    return history
+
+
+def _doubtful(history: SchemaHistory, now: Schemas, logged: list[Statement]) -> Iterator[TableName]:
+    """Tables taken as made by a CREATE TABLE IF NOT EXISTS that must have been there before: the end does not fit."""
+    for statement in logged:
+        change = history.read(statement).change
+        if isinstance(change, CreateTable | CreateTableLike) and change.if_not_exists:
+            entry = now.tables.get(change.name)
+            if entry is not None and history.timeline.latest.tables.get(change.name) != entry:
+                yield change.name
+
+
+def statements(
+    session: Session, server_uuid: str, start: BinlogCoordinates, end: BinlogCoordinates, server_id: int
+) -> Iterator[Statement]:
+    """The statements that are logged between two places, found by the scout."""
+    if start == end:
+        return
+    window = Window("schemas", 1, server_uuid, start, end, "", "", 0)
+    for piece in whole_file_slices(window, source.binlog_files(session)):
+        dump = DumpStream(
+            Session(session.connection), file=piece.file, start=piece.start, end=piece.end, server_id=server_id
+        )
+        yield from scout(dump, piece, 1 << 62).statements
+
+
+def _initial(
+    schemas: Schemas, logged: list[Statement], history: SchemaHistory, unknown: frozenset[TableName]
+) -> Schemas:
+    """The schemas before the first of ``logged``: those of now, without what the statements made or changed."""
+    tables = dict(schemas.tables)
+    databases = dict(schemas.databases)
+    seen: set[TableName] = set()
+    for statement in logged:
+        read = history.read(statement)
+        if read.kind is not Kind.DEFINITION:
+            continue
+        if isinstance(read.change, CreateDatabase):
+            databases.pop(read.change.name, None)
+        for name in read.tables:
+            if name in seen:
+                continue
+            seen.add(name)
+            tables.pop(name, None)
+            made = isinstance(read.change, CreateTable | CreateTableLike) and read.change.name == name
+            if not made or name in unknown:
+                at = f"{statement.file}:{statement.position}"
+                tables[name] = UnknownTable(name, f"it was changed at {at}, before its columns were learned")
+    return replace(schemas, tables=tables, databases=databases)

@@ -1,0 +1,173 @@
+"""Statements of a slice on their way through decoding: they move the schemas forward, and become records."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from changefeed.block import Block, Message, Step, pack, sequence_of
+from changefeed.coordinates import BinlogCoordinates
+from changefeed.ddl.ddl_statement import DdlStatement, Kind
+from changefeed.ddl.history import read_logged
+from changefeed.ddl.names import TableName
+from changefeed.ddl.schemas import Schemas
+from changefeed.ddl.table import Table
+from changefeed.errors import SchemaError, SourceError
+from changefeed.formats import statement_records as records
+from changefeed.kafka.schema_log import schema_changes_topic
+from changefeed.reader import Statement
+from changefeed.spark.job import IngestJob
+from changefeed.table_schema import TableSchema
+from changefeed.window import Slice
+
+
+class UnscoutedError(SchemaError):
+    """Rows without column names in a window that was taken for one with FULL metadata: its DDL must be scouted."""
+
+
+class StatementFollower:
+    """Follows the statements of one slice; the decoder asks it for schemas, and hands it each statement.
+
+    `taken` gives the blocks that statements made, which belong behind all rows before them.
+    """
+
+    def __init__(self, job: IngestJob, piece: Slice) -> None:
+        self._job, self._piece = job, piece
+        self._history = job.history
+        self._schemas = job.history.at(BinlogCoordinates(piece.file, piece.start)) if job.history else Schemas()
+        self._blocks: list[Block] = []
+        self._at_position: Counter[int] = Counter()
+
+    # --- what the decoder asks
+
+    def lookup(self, database: str, table: str) -> TableSchema | None:
+        """A `SchemaLookup` for rows without column names; raises SchemaError where they are not known."""
+        if not self._job.statements_scouted:
+            raise UnscoutedError(f"rows of {database}.{table} have no column names")
+        found = self._schemas.lookup(database, table)
+        if found is None:
+            raise SchemaError(
+                f"the binlog has rows of {database}.{table} without column names (binlog_row_metadata is not FULL), "
+                "and no such table is known there. Learn it from the server with `changefeed schema "
+                f"{self._job.pipeline.name} --relearn {database}.{table}`, leave it out of the pipeline, or set "
+                "binlog_row_metadata=FULL."
+            )
+        return found
+
+    def take(self, statement: Statement) -> None:
+        """Follow ``statement``; raises SourceError for a change in statement format, if the pipeline stops at those."""
+        read = self._read(statement)
+        before, self._schemas = self._schemas, self._schemas.apply(read)
+        match read.kind:
+            case Kind.ROWS:
+                self._rows(statement, read)
+            case Kind.TRUNCATE:
+                self._definition(statement, read, before)
+                for name in self._captured(read.tables):
+                    value = records.truncate(*self._envelope, statement, *name)
+                    self._to_table(statement, name, value)
+            case Kind.DEFINITION:
+                self._definition(statement, read, before)
+
+    def taken(self) -> Iterator[Block]:
+        """The blocks made since the last call, in binlog order."""
+        blocks, self._blocks = self._blocks, []
+        yield from blocks
+
+    # --- records
+
+    @property
+    def _envelope(self) -> tuple[str, int]:
+        return self._job.pipeline.name, self._job.window.frozen_at_ms
+
+    def _read(self, statement: Statement) -> DdlStatement:
+        collations = self._history.collations if self._history else {}
+        return read_logged(statement, self._schemas.server, collations)
+
+    def _rows(self, statement: Statement, read: DdlStatement) -> None:
+        match self._job.pipeline.statements:
+            case "fail":
+                refuse(statement)
+            case "publish":
+                captured = self._captured(read.tables)
+                value = records.statement_record(
+                    *self._envelope,
+                    statement,
+                    [(name.database, name.table) for name in read.tables],
+                    # A statement's text has the values that column rules hide.
+                    hide_sql=bool(self._job.pipeline.column_rules.rules),
+                )
+                for name in captured:
+                    self._to_table(statement, name, value)
+
+    def _definition(self, statement: Statement, read: DdlStatement, before: Schemas) -> None:
+        where = self._job.pipeline.publish_ddl
+        touched = self._captured(read.tables)
+        if where == "off" or not (touched or (not read.tables and self._captures_database(read))):
+            return
+        changes = [(name.database, name.table, _columns(self._schemas, name)) for name in touched]
+        kind = "TRUNCATE" if read.kind is Kind.TRUNCATE else _verb(statement.sql)
+        value = records.schema_change(*self._envelope, statement, kind, changes)
+        self._add(statement, schema_changes_topic(self._job.pipeline.name), [0], value)
+        if where == "inline":
+            gone = {name for name in touched if name not in self._schemas.tables and name not in before.tables}
+            for name in touched:
+                if name not in gone:
+                    self._to_table(statement, name, value)
+
+    def _to_table(self, statement: Statement, name: TableName, value: bytes) -> None:
+        """To every partition of the table's topic: it stands before and after rows of each."""
+        route = self._job.route(name.database, name.table)
+        if route is not None:
+            self._add(statement, route.topic, range(route.partitions), value)
+
+    def _add(self, statement: Statement, topic: str, partitions: Iterable[int], value: bytes) -> None:
+        row = self._at_position[statement.position]
+        self._at_position[statement.position] += 1
+        for partition in partitions:
+            event_id = f"{self._job.window.server_uuid}/{statement.file}:{statement.position}/{row}/{topic}/{partition}"
+            message = Message(
+                statement.position,
+                sequence_of(row, Step.CHANGE),
+                None,
+                value,
+                event_id.encode(),
+                statement.gtid.encode(),
+                records.event_header(statement),
+            )
+            payload = pack([message])
+            self._blocks.append(Block(topic, partition, self._piece.file, self._piece.number, 0, payload))
+
+    # --- what the pipeline captures
+
+    def _captured(self, names: Iterable[TableName]) -> list[TableName]:
+        tables = self._job.pipeline.tables
+        return [name for name in names if tables.matches(name.database, name.table)]
+
+    def _captures_database(self, read: DdlStatement) -> bool:
+        """Whether a statement about a database is about one that the pipeline's patterns name."""
+        name = str(getattr(read.change, "name", ""))
+        patterns = (pattern.partition(".")[0] for pattern in self._job.pipeline.tables.include)
+        return bool(name) and any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def refuse(statement: Statement) -> None:
+    """Raises SourceError: this statement changed rows, and no event holds them."""
+    raise SourceError(
+        f"a change in statement format at {statement.file}:{statement.position} (GTID {statement.gtid!r}, database "
+        f"{statement.database!r}): {statement.sql[:120]!r}. The binlog does not hold its rows, so they cannot be "
+        "published, and the window is not sealed. A session ran with binlog_format=STATEMENT or MIXED: SET GLOBAL "
+        "binlog_format = 'ROW', and look for programs that set it. `statements: publish` in the pipeline publishes "
+        "such statements as records of their own; `statements: skip` leaves them out."
+    )
+
+
+def _columns(schemas: Schemas, name: TableName) -> TableSchema | None:
+    entry = schemas.entry(*name)
+    return entry.schema if isinstance(entry, Table) else None
+
+
+def _verb(sql: str) -> str:
+    words = sql.split(None, 1)
+    return words[0].upper() if words else ""

@@ -1,0 +1,121 @@
+"""A backfill: a part of the binlog published again, beside the pipeline's own windows."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError, model_validator
+
+from changefeed.coordinates import BinlogCoordinates
+from changefeed.errors import SettingsError
+from changefeed.gtid import GtidSet
+from changefeed.pipelines.pipeline import Pipeline, Section, TableSettings
+from changefeed.seek import seconds_of
+
+_SUFFIX = r"^(\.[a-zA-Z0-9._-]{1,60})?$"
+
+
+class BackfillRequest(Section):
+    """What a person asks for: a range in one of four forms, the tables, and where the messages go."""
+
+    pipeline: str
+    from_file: str | None = None
+    to_file: str | None = None
+    """First and last binlog file, both included."""
+    from_coordinates: str | None = None
+    to_coordinates: str | None = None
+    """FILE:POSITION, the second one not included."""
+    gtids: str | None = None
+    """A GTID set: the shortest range that holds all its transactions."""
+    from_time: str | None = None
+    to_time: str | None = None
+    """ISO 8601, the second one not included."""
+    tables: list[str] = Field(default=[])
+    """Patterns of "database.table" among those that the pipeline captures; all where there are none."""
+    suffix: Annotated[str, Field(pattern=_SUFFIX)] = ".replay"
+    """What the topics' names end in; nothing means the live topics."""
+    archive: str | None = None
+    """Folder or URL of archived files; without one, the server is read."""
+
+    @model_validator(mode="after")
+    def _one_range(self) -> BackfillRequest:
+        given = [
+            form
+            for form, values in (
+                ("from_file, to_file", (self.from_file, self.to_file)),
+                ("from_coordinates, to_coordinates", (self.from_coordinates, self.to_coordinates)),
+                ("gtids", (self.gtids,)),
+                ("from_time, to_time", (self.from_time, self.to_time)),
+            )
+            if any(values)
+        ]
+        if len(given) != 1:
+            found = " and ".join(given) if given else "none"
+            raise ValueError(f"wanted one range (files, coordinates, gtids or times), found {found}")
+        if self.to_file and not self.from_file:
+            raise ValueError("to_file needs from_file")
+        if self.from_file:
+            for name in filter(None, (self.from_file, self.to_file)):
+                BinlogCoordinates(name, 4)
+        for text in filter(None, (self.from_coordinates, self.to_coordinates)):
+            BinlogCoordinates.parse(text)
+        if bool(self.from_coordinates) != bool(self.to_coordinates):
+            raise ValueError("wanted both from_coordinates and to_coordinates")
+        if self.gtids:
+            GtidSet.parse(self.gtids)
+        if (self.to_time is not None) and self.from_time is None:
+            raise ValueError("to_time needs from_time")
+        times = [seconds_of(text) for text in filter(None, (self.from_time, self.to_time))]
+        if len(times) == 2 and times[0] >= times[1]:
+            raise ValueError(f"from_time {self.from_time} is not before to_time {self.to_time}")
+        for pattern in self.tables:
+            if "." not in pattern:
+                raise ValueError(f"{pattern!r} names no database: wanted DATABASE.TABLE, as in shop.* or *.orders")
+        return self
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> BackfillRequest:
+        """From a form's values, of which None and '' are not given. Raises SettingsError, a line a mistake."""
+        given = {name: value for name, value in values.items() if value not in (None, "") or name == "suffix"}
+        try:
+            return cls.model_validate({**given, "suffix": given.get("suffix") or ""})
+        except ValidationError as error:
+            lines = []
+            for details in error.errors():
+                key = ".".join(str(part) for part in details["loc"])
+                message = details["msg"].removeprefix("Value error, ")
+                known = f"; valid: {', '.join(cls.model_fields)}" if details["type"] == "extra_forbidden" else ""
+                lines.append(f"backfill: {key + ': ' if key else ''}{message}{known}")
+            raise SettingsError("\n".join(lines)) from None
+
+
+class NarrowedTables(TableSettings):
+    """Tables that match these patterns and those of ``within`` as well."""
+
+    within: TableSettings
+
+    def matches(self, database: str, table: str) -> bool:
+        return super().matches(database, table) and self.within.matches(database, table)
+
+    def takes_any_of(self, tables: list[tuple[str, str]]) -> bool:
+        return any(self.matches(*table) for table in tables)
+
+
+def backfill_pipeline(pipeline: Pipeline, request: BackfillRequest) -> Pipeline:
+    """The pipeline that a backfill runs as: fewer tables, other topics."""
+    tables = NarrowedTables(include=request.tables or ["*.*"], within=pipeline.tables)
+    topics = pipeline.topics.model_copy(update={"template": pipeline.topics.template + request.suffix})
+    return pipeline.model_copy(update={"tables": tables, "topics": topics})
+
+
+def backfill_identity(pipeline: str, run: str) -> str:
+    """Whose progress a backfill's is: its own for each run, and the same for a retry of that run."""
+    return f"{pipeline}.backfill.{re.sub(r'[^a-zA-Z0-9_-]+', '_', run)}"
+
+
+def without_matches(patterns: list[str], tables: list[tuple[str, str]]) -> list[str]:
+    """The patterns that no table matches."""
+    names = [f"{database}.{table}" for database, table in tables]
+    return [pattern for pattern in patterns if not fnmatch.filter(names, pattern)]

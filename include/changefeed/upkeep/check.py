@@ -1,0 +1,40 @@
+"""check: everything that can be known to be wrong before a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from changefeed.connection import ConnectionLookup, MysqlConnection, kafka_parts
+from changefeed.kafka.connection import KafkaConnection
+from changefeed.mysql import source
+from changefeed.mysql.catalog import table_schema
+from changefeed.mysql.preflight import preflight
+from changefeed.mysql.session import Session
+from changefeed.pipelines.pipeline import Pipeline
+from changefeed.runs.topics import captured_tables, table_topics
+
+
+def check(pipeline: Pipeline, lookup: ConnectionLookup) -> Iterator[str]:
+    """Yield a line for each thing found right; raises the error of the first that is wrong."""
+    with Session(MysqlConnection.from_uri(lookup(pipeline.source.connection))) as session:
+        preflight(session)
+        yield f"source {session.connection}: {session.version}, head {source.head(session).coordinates}"
+        topics = table_topics(pipeline, session)
+        yield f"{len(topics)} tables: {', '.join(f'{database}.{table}' for database, table in topics) or 'none yet'}"
+        yield from _column_rules(pipeline, session)
+    kafka = KafkaConnection(*kafka_parts(lookup(pipeline.kafka.connection)))
+    kafka.reach()
+    yield f"Kafka {kafka.bootstrap}: reachable"
+
+
+def _column_rules(pipeline: Pipeline, session: Session) -> Iterator[str]:
+    """What the pipeline's column rules do to the tables that are there now."""
+    rules = pipeline.column_rules
+    if not rules.rules:
+        return
+    tables = [schema for name in captured_tables(pipeline, session) if (schema := table_schema(session, *name))]
+    found = {f"{one.database}.{one.table}.{one.columns[place].name}" for one in tables for place in rules.of(one)}
+    yield f"{len(found)} columns left out or masked: {', '.join(sorted(found)) or 'none'}"
+    for rule in rules.rules:
+        if not any(rule.covers(one.database, one.table, column.name) for one in tables for column in one.columns):
+            yield f"{rule.pattern!r} in {rule.setting} matches no column of these tables: is it spelled right?"

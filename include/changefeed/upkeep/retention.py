@@ -1,0 +1,61 @@
+"""How old the oldest unpublished change is, and how long the server keeps the binlog that the checkpoint stands in."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from changefeed.binlog.search.finder import Finder
+from changefeed.connection import ConnectionLookup, MysqlConnection
+from changefeed.coordinates import BinlogCoordinates
+from changefeed.errors import ChangefeedError
+from changefeed.mysql.binlogs import ServerBinlogs
+from changefeed.mysql.session import Session
+from changefeed.pipelines.pipeline import Pipeline
+
+
+@dataclass(frozen=True)
+class Retention:
+    """``lag_seconds`` is 0 at the head. ``headroom_seconds`` is None where the server purges nothing by itself."""
+
+    lag_seconds: float | None
+    headroom_seconds: float | None
+
+
+def retention(pipeline: Pipeline, checkpoint: BinlogCoordinates, lookup: ConnectionLookup) -> Retention:
+    """Read both from the source. Raises what `Session` raises; BinlogGoneError for a checkpoint that is purged."""
+    with Session(MysqlConnection.from_uri(lookup(pipeline.source.connection))) as session:
+        finder = Finder(ServerBinlogs(session, pipeline.source.server_id_range[-1]))
+        return Retention(_lag_seconds(finder, checkpoint), _headroom_seconds(finder, checkpoint, session))
+
+
+def retention_or_none(pipeline: Pipeline, checkpoint: BinlogCoordinates, lookup: ConnectionLookup) -> Retention:
+    """As `retention`; what cannot be read is None: a figure must not stop a run."""
+    try:
+        return retention(pipeline, checkpoint, lookup)
+    except ChangefeedError:
+        return Retention(None, None)
+
+
+def _lag_seconds(finder: Finder, checkpoint: BinlogCoordinates) -> float:
+    if finder.latest().coordinates == checkpoint:
+        return 0.0
+    written = finder.first_seconds(checkpoint)
+    return 0.0 if written is None else max(0.0, time.time() - written)
+
+
+def _headroom_seconds(finder: Finder, checkpoint: BinlogCoordinates, session: Session) -> float | None:
+    """A file is purged `binlog_expire_logs_seconds` after it was closed; the next file was begun then."""
+    if session.variable("binlog_expire_logs_auto_purge") == "OFF":
+        return None
+    keeps = float(session.variable("binlog_expire_logs_seconds") or 0)
+    if not keeps:
+        keeps = 86_400 * float(session.variable("expire_logs_days") or 0)
+    if not keeps:
+        return None
+    following = [
+        file.name for file in finder.binlogs.files() if BinlogCoordinates(file.name, 0).number == checkpoint.number + 1
+    ]
+    if not following:
+        return keeps  # still open: it counts from when it is closed
+    return max(0.0, finder.begun_seconds(following[0]) + keeps - time.time())

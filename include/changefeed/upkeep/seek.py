@@ -1,0 +1,168 @@
+"""seek: move a checkpoint to another place, forwards or back, and keep a record of it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from changefeed.binlog.search.finder import Finder, Place, bytes_between
+from changefeed.checkpoint import Checkpoint, CheckpointStore
+from changefeed.connection import ConnectionLookup, MysqlConnection, kafka_parts
+from changefeed.errors import CheckpointError, SettingsError
+from changefeed.kafka.commit_log import CommitLog
+from changefeed.kafka.connection import KafkaConnection
+from changefeed.kafka.fencing import fence
+from changefeed.kafka.lease import Lease
+from changefeed.kafka.topics import commit_log_settings, commit_log_topic, ensure_topics
+from changefeed.mysql import source
+from changefeed.mysql.binlogs import ServerBinlogs
+from changefeed.mysql.session import Session
+from changefeed.pipelines.pipeline import Pipeline
+from changefeed.seek import SeekRecord, SeekTarget
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class SeekPlan:
+    """What a seek would do. ``files`` are those that are skipped or repeated, whole or in part."""
+
+    pipeline: str
+    asked: str
+    before: Checkpoint | None
+    to: Place
+    server_uuid: str
+    skipped_bytes: int
+    repeated_bytes: int
+    files: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "pipeline": self.pipeline,
+            "asked": self.asked,
+            "from": str(self.before.coordinates) if self.before else None,
+            "to": str(self.to.coordinates),
+            "to_gtids": self.to.gtids,
+            "skipped_bytes": self.skipped_bytes,
+            "repeated_bytes": self.repeated_bytes,
+            "files": list(self.files),
+            "effect": self.effect,
+        }
+
+    @property
+    def effect(self) -> str:
+        """What happens, in one sentence."""
+        where = f"in {self.files[0]} to {self.files[-1]}" if self.files else ""
+        if self.repeated_bytes:
+            return f"{self.repeated_bytes:,} bytes of binlog {where} will be published again: consumers see them twice"
+        if self.skipped_bytes:
+            return f"{self.skipped_bytes:,} bytes of binlog {where} will never be published by this pipeline"
+        if self.before and self.before.server_uuid != self.server_uuid:
+            return "the checkpoint moves to another server, whose binlog cannot be compared with the old one's"
+        return "nothing is skipped or repeated"
+
+
+def plan_seek(pipeline: Pipeline, target: str, lookup: ConnectionLookup, store: CheckpointStore) -> SeekPlan:
+    """Find ``target`` in the source's binlog and say what going there skips or repeats. Changes nothing.
+
+    Raises SettingsError for a target that is none or is no commit boundary, BinlogGoneError for one that the server
+    does not have any more, naming what it has.
+    """
+    wanted = SeekTarget.parse(target)
+    before = _current(pipeline, store)
+    with Session(MysqlConnection.from_uri(lookup(pipeline.source.connection))) as session:
+        uuid = source.server_uuid(session)
+        binlogs = ServerBinlogs(session, pipeline.source.server_id_range[-1])
+        to = _found(Finder(binlogs), wanted)
+        files = list(binlogs.files())
+    skipped = repeated = 0
+    names: tuple[str, ...] = ()
+    if before and before.server_uuid == uuid and before.coordinates.base == to.coordinates.base:
+        distance = bytes_between(files, before.coordinates, to.coordinates)
+        skipped, repeated = max(0, distance), max(0, -distance)
+        low, high = sorted((before.coordinates, to.coordinates))
+        if distance:
+            names = tuple(file.name for file in files if low.number <= _number(file.name) <= high.number)
+    return SeekPlan(pipeline.name, target, before, to, uuid, skipped, repeated, names)
+
+
+def seek(
+    pipeline: Pipeline, planned: SeekPlan, lookup: ConnectionLookup, store: CheckpointStore, *, who: str, why: str
+) -> SeekRecord:
+    """Do what ``planned`` says, if the checkpoint is still where it was then.
+
+    While a run is alive it is refused. Every earlier attempt is fenced, then the record is written, then the progress
+    of what shall be repeated is forgotten, and last the checkpoint moves. A seek that dies in between is done again;
+    until then the pipeline goes on from its old checkpoint, and may repeat what an unfinished window had published.
+
+    Raises PipelineBusyError while a run is alive, StaleCheckpointError when the checkpoint moved since the plan,
+    SettingsError without a reason.
+    """
+    if not why.strip():
+        raise SettingsError("a seek needs a reason: it is what the next person reads in the record")
+    if store.load(pipeline.name) != planned.before:
+        from changefeed.checkpoint import stale
+
+        raise stale(pipeline.name, planned.before, store.load(pipeline.name))
+    kafka = KafkaConnection(*kafka_parts(lookup(pipeline.kafka.connection)))
+    topic = commit_log_topic(pipeline.name)
+    ensure_topics(kafka, {topic: commit_log_settings(pipeline.topics.replication_factor)})
+    with Lease(kafka, topic, pipeline.name, pipeline.kafka.lease_seconds) as lease:
+        fence(kafka, pipeline.name, 1, topic, lease.attempt)
+        log = CommitLog(kafka, topic, pipeline.name)
+        state = log.read()
+        number = max(planned.before.window if planned.before else 0, state.latest_number) + 1
+        record = SeekRecord(
+            number=number,
+            at_ms=int(time.time() * 1000),
+            who=who,
+            why=why,
+            asked=planned.asked,
+            before=str(planned.before.coordinates) if planned.before else None,
+            before_gtids=planned.before.gtids if planned.before else "",
+            to=str(planned.to.coordinates),
+            to_gtids=planned.to.gtids,
+            skipped_bytes=planned.skipped_bytes,
+            repeated_bytes=planned.repeated_bytes,
+            server_uuid=planned.server_uuid,
+        )
+        log.note_seek(number, record.to_json())
+        same = planned.before is not None and planned.before.server_uuid == planned.server_uuid
+        if not same or not planned.skipped_bytes:
+            log.forget({name for name, _ in state.progress}, state)
+        to = Checkpoint(
+            pipeline.name, number, planned.server_uuid, planned.to.coordinates, planned.to.gtids, record.at_ms
+        )
+        store.replace(planned.before, to)
+    _log.info("pipeline %s: %s sought from %s to %s: %s", pipeline.name, who, record.before, record.to, planned.effect)
+    return record
+
+
+def seeks(pipeline: Pipeline, lookup: ConnectionLookup) -> list[SeekRecord]:
+    """The pipeline's seeks, latest first; raises TopicError before its first run, when it has no commit log."""
+    kafka = KafkaConnection(*kafka_parts(lookup(pipeline.kafka.connection)))
+    found = CommitLog(kafka, commit_log_topic(pipeline.name), pipeline.name).read().seeks
+    return [SeekRecord.from_json(found[number]) for number in sorted(found, reverse=True)]
+
+
+def _current(pipeline: Pipeline, store: CheckpointStore) -> Checkpoint | None:
+    try:
+        return store.load(pipeline.name)
+    except CheckpointError as error:
+        raise CheckpointError(f"{error} (a seek compares with the checkpoint that is there)") from error
+
+
+def _found(finder: Finder, target: SeekTarget) -> Place:
+    if target.coordinates is not None:
+        return finder.at(target.coordinates)
+    if target.gtids is not None:
+        return finder.after_gtids(target.gtids)
+    if target.ts_seconds is not None:
+        return finder.at_time(target.ts_seconds)
+    return finder.earliest() if target.kind == "earliest" else finder.latest()
+
+
+def _number(file: str) -> int:
+    return int(file.rpartition(".")[2])

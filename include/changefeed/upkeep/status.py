@@ -1,0 +1,82 @@
+"""Where a pipeline stands: its checkpoint against the head of its source."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from changefeed.checkpoint import Checkpoint, CheckpointStore
+from changefeed.connection import ConnectionLookup, MysqlConnection
+from changefeed.coordinates import BinlogCoordinates
+from changefeed.errors import ChangefeedError
+from changefeed.mysql import source
+from changefeed.mysql.session import Session
+from changefeed.pipelines.pipeline import Pipeline
+from changefeed.runs.logged_checkpoint import lost_checkpoint
+from changefeed.runs.plan import check_same_history, lag_bytes
+
+
+@dataclass(frozen=True)
+class Status:
+    """``state`` is new (no checkpoint yet), current, behind, or error; then ``error`` says what is wrong."""
+
+    pipeline: str
+    state: str
+    window: int = 0
+    checkpoint: str | None = None
+    gtids: str = ""
+    server_uuid: str | None = None
+    committed_at_ms: int | None = None
+    head: str | None = None
+    lag_bytes: int | None = None
+    error: str | None = None
+
+    def to_json(self) -> dict[str, str | int | None]:
+        return asdict(self)
+
+
+def status(pipeline: Pipeline, lookup: ConnectionLookup, store: CheckpointStore) -> Status:
+    """The pipeline's status; what cannot be read becomes its ``error`` instead of an exception."""
+    checkpoint = None
+    head = None
+    try:
+        checkpoint = store.load(pipeline.name)
+        with Session(MysqlConnection.from_uri(lookup(pipeline.source.connection))) as session:
+            uuid = source.server_uuid(session)
+            head = source.head(session).coordinates
+            files = source.binlog_files(session)
+        if checkpoint is None:
+            lost = lost_checkpoint(pipeline, lookup)
+            return Status(pipeline.name, "error" if lost else "new", server_uuid=uuid, head=str(head), error=lost)
+        if uuid != checkpoint.server_uuid and checkpoint.gtids:
+            return _after_failover(checkpoint, head)
+        check_same_history(checkpoint, uuid, head, files)
+        lag = lag_bytes(checkpoint.coordinates, head, files)
+        state, error = ("behind" if lag else "current"), None
+    except ChangefeedError as problem:
+        lag, state, error = None, "error", f"{type(problem).__name__}: {problem}"
+    return Status(
+        pipeline=pipeline.name,
+        state=state,
+        window=checkpoint.window if checkpoint else 0,
+        checkpoint=str(checkpoint.coordinates) if checkpoint else None,
+        gtids=checkpoint.gtids if checkpoint else "",
+        server_uuid=checkpoint.server_uuid if checkpoint else None,
+        committed_at_ms=checkpoint.committed_at_ms if checkpoint else None,
+        head=str(head) if head else None,
+        lag_bytes=lag,
+        error=error,
+    )
+
+
+def _after_failover(checkpoint: Checkpoint, head: BinlogCoordinates) -> Status:
+    """The next run finds the position again by GTID set; how many bytes that leaves is not known before."""
+    return Status(
+        pipeline=checkpoint.pipeline,
+        state="behind",
+        window=checkpoint.window,
+        checkpoint=str(checkpoint.coordinates),
+        gtids=checkpoint.gtids,
+        server_uuid=checkpoint.server_uuid,
+        committed_at_ms=checkpoint.committed_at_ms,
+        head=str(head),
+    )

@@ -1,0 +1,53 @@
+"""Which columns a pipeline's rules cover, and which they may not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from changefeed.errors import SettingsError
+from changefeed.pipelines.column_rules import ColumnRules, Constant, Excluded, FirstCharacters, Sha256
+from changefeed.pipelines.file import read_pipeline
+from changefeed.table_schema import Column, TableSchema
+
+PEOPLE = TableSchema("shop", "people", (Column("id", "int"), Column("Email", "text"), Column("phone", "text")), (0,))
+
+
+def rules(folder: Path, columns: str) -> ColumnRules:
+    path = folder / "crm.yaml"
+    path.write_text(f"name: shop\nsource: {{connection: s}}\nkafka: {{connection: k}}\ncolumns: {columns}\n")
+    return read_pipeline(path).column_rules
+
+
+def test_a_pipeline_without_rules_shows_all(tmp_path: Path) -> None:
+    assert rules(tmp_path, "{}").of(PEOPLE) == {}
+
+
+@pytest.mark.parametrize("pattern", ["shop.people.email", "*.*.EMAIL", "shop.p*.e*", "SHOP.people.Email"])
+def test_patterns_match_in_whatever_case(tmp_path: Path, pattern: str) -> None:
+    assert rules(tmp_path, f"{{exclude: ['{pattern}']}}").of(PEOPLE) == {1: Excluded()}
+
+
+@pytest.mark.parametrize("pattern", ["shop.people.e", "shop.peopl.email", "crm.*.email", "*.*.mail"])
+def test_patterns_match_whole_names(tmp_path: Path, pattern: str) -> None:
+    assert rules(tmp_path, f"{{exclude: ['{pattern}']}}").of(PEOPLE) == {}
+
+
+def test_each_mask_is_what_the_yaml_says_and_the_first_of_two_counts(tmp_path: Path) -> None:
+    found = rules(
+        tmp_path, "{mask: {'*.*.email': {sha256: salt}, '*.*.*e*': {characters: 3}, '*.people.id2': {text: x}}}"
+    )
+    assert found.of(TableSchema("shop", "people", PEOPLE.columns, ())) == {1: Sha256("salt"), 2: FirstCharacters(3)}
+    assert rules(tmp_path, "{mask: {'*.*.email': {text: null}}}").of(PEOPLE) == {1: Constant(None)}
+
+
+def test_what_is_left_out_is_not_masked_too(tmp_path: Path) -> None:
+    assert rules(tmp_path, "{mask: {'*.*.email': {text: x}}, exclude: ['*.*.email']}").of(PEOPLE) == {1: Excluded()}
+
+
+def test_a_column_of_the_key_is_refused_with_file_setting_and_column(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError) as caught:
+        rules(tmp_path, "{mask: {'shop.*.id': {text: x}}}").of(PEOPLE)
+    for words in ("crm.yaml", "columns.mask", "'shop.*.id'", "shop.people.id", "primary key"):
+        assert words in str(caught.value)

@@ -1,0 +1,178 @@
+"""A pipeline's YAML is right, or the message says file, line, key and what was meant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from changefeed.errors import SettingsError
+from changefeed.pipelines.file import load_pipeline, load_pipelines, pipelines_folder, read_pipeline
+
+GOOD = """\
+name: {name}
+source:
+  connection: mysql_shop
+kafka:
+  connection: kafka_shop
+"""
+
+
+def write(folder: Path, name: str, text: str = "", **places: str) -> Path:
+    path = folder / f"{name}.yaml"
+    path.write_text(GOOD.format(name=name) + text.format(**places) if places else GOOD.format(name=name) + text)
+    return path
+
+
+def refusal(folder: Path, text: str) -> str:
+    with pytest.raises(SettingsError) as caught:
+        read_pipeline(write(folder, "shop", text))
+    return str(caught.value)
+
+
+def test_a_file_of_five_lines_is_a_pipeline(tmp_path: Path) -> None:
+    pipeline = read_pipeline(write(tmp_path, "shop"))
+    assert (pipeline.name, pipeline.topics.template, pipeline.topics.partitions) == ("shop", "{database}.{table}", 3)
+    assert (pipeline.checkpoint.store, pipeline.start, pipeline.retries) == ("variable", "earliest", 2)
+
+
+def test_the_pipelines_that_we_ship_are_right() -> None:
+    pipelines, errors = load_pipelines(Path(__file__).parents[3] / "include" / "pipelines")
+    assert not errors
+    assert "shop" in pipelines
+
+
+def test_the_folder_is_the_one_that_the_environment_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHANGEFEED_PIPELINES", str(tmp_path))
+    assert pipelines_folder() == tmp_path
+    monkeypatch.delenv("CHANGEFEED_PIPELINES")
+    assert pipelines_folder() == Path(__file__).parents[3] / "include" / "pipelines"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("topics:\n  partitons: 3\n", ["shop.yaml, line 7", "'topics.partitons'", "did you mean 'partitions'"]),
+        ("shedule: '@daily'\n", ["shop.yaml, line 6", "'shedule'", "did you mean 'schedule'"]),
+        ("zebra: 1\n", ["shop.yaml, line 6", "'zebra'", "valid keys: name, source, kafka"]),
+        ("topics:\n  partitions: '3'\n", ["shop.yaml, line 7", "'topics.partitions' is '3'", "valid integer"]),
+        ("topics:\n  partitions: 0\n", ["shop.yaml, line 7", "'topics.partitions' is '0'", "greater than 0"]),
+        ("topics:\n\n  configs:\n    retention.ms: 5\n", ["shop.yaml, line 9", "retention.ms", "valid string"]),
+        ("topics:\n  template: '{{tabel}}'\n", ["shop.yaml, line 7", "topics.template", "{table}"]),
+        ("tombstones: 'yes'\n", ["shop.yaml, line 6", "'tombstones' is 'yes'", "valid boolean"]),
+        ("retries: true\n", ["shop.yaml, line 6", "'retries' is 'True'", "valid integer"]),
+        ("tables:\n  include: shop.*\n", ["shop.yaml, line 7", "'tables.include'", "valid list"]),
+        ("tables:\n  include: ['a.*', orders]\n", ["shop.yaml, line 7", "'orders' names no database"]),
+        ("tables: {include: []}\n", ["shop.yaml, line 6", "'tables.include'", "at least 1"]),
+        ("start: 12\n", ["shop.yaml, line 6", "'start' is '12'"]),
+        ("start: first\n", ["shop.yaml, line 6", "'start' is 'first'", "earliest, latest, or FILE:POSITION"]),
+        ("checkpoint:\n  store: tabel\n", ["shop.yaml, line 7", "'checkpoint.store'", "'variable' or 'table'"]),
+        ("checkpoint: {store: table}\n", ["shop.yaml, line 6", "'checkpoint'", "names the state table's database"]),
+        ("reader: [kernel]\n", ["shop.yaml, line 6", "'reader'"]),
+        ("columns:\n  exclude: [shop.email]\n", ["shop.yaml, line 7", "'shop.email' names no column"]),
+        ("columns:\n  mask: {a.b: {text: x}}\n", ["shop.yaml, line 7", "'a.b' names no column"]),
+        ("columns:\n  mask:\n    a.b.c: {}\n", ["shop.yaml, line 8", "wanted one of text"]),
+        ("columns:\n  mask:\n    a.b.c: {text: x, sha256: y}\n", ["shop.yaml, line 8", "wanted one of text"]),
+        ("columns:\n  mask:\n    a.b.c: {sha256: null}\n", ["shop.yaml, line 8", "wanted one of text"]),
+        ("columns:\n  mask:\n    a.b.c: {characters: -1}\n", ["shop.yaml, line 8", "greater than or equal to 0"]),
+        ("columns:\n  mask:\n    a.b.c:\n      tekst: x\n", ["shop.yaml, line 9", "did you mean 'text'"]),
+        ("values:\n  decimal: float\n", ["shop.yaml, line 7", "'string', 'double' or 'precise'"]),
+        ("reader: reference\nvalues: {binary: hex}\n", ["shop.yaml", "neither `columns` nor `values`"]),
+        ("alerts:\n  notify:\n    - notifer: a.b\n", ["shop.yaml, line 8", "did you mean 'notifier'"]),
+    ],
+)
+def test_a_mistake_is_told_with_file_line_key_and_what_is_wanted(tmp_path: Path, text: str, words: list[str]) -> None:
+    told = refusal(tmp_path, text)
+    assert [word for word in words if word not in told] == [], told
+
+
+def test_each_mistake_of_a_file_is_told(tmp_path: Path) -> None:
+    told = refusal(tmp_path, "retires: 3\ntopics:\n  partitions: many\n")
+    assert len(told.splitlines()) == 2
+    assert "did you mean 'retries'" in told
+    assert "'topics.partitions' is 'many'" in told
+
+
+def test_a_missing_key_is_named(tmp_path: Path) -> None:
+    (tmp_path / "shop.yaml").write_text("name: shop\nkafka: {connection: kafka_shop}\n")
+    with pytest.raises(SettingsError, match=r"shop\.yaml, line 1: key 'source' is missing"):
+        read_pipeline(tmp_path / "shop.yaml")
+
+
+@pytest.mark.parametrize("text", ["", "- name: shop\n", "shop\n", "name: [\n", "name: \t@\n", "\x00"])
+def test_what_is_no_mapping_is_refused_with_the_files_name(tmp_path: Path, text: str) -> None:
+    (tmp_path / "shop.yaml").write_text(text)
+    with pytest.raises(SettingsError, match=r"shop\.yaml"):
+        read_pipeline(tmp_path / "shop.yaml")
+
+
+def test_bytes_that_are_no_text_are_refused_with_the_files_name(tmp_path: Path) -> None:
+    (tmp_path / "shop.yaml").write_bytes(b"name: \xff\xfe")
+    with pytest.raises(SettingsError, match=r"shop\.yaml"):
+        read_pipeline(tmp_path / "shop.yaml")
+
+
+def test_a_key_that_stands_twice_is_refused(tmp_path: Path) -> None:
+    told = refusal(tmp_path, "retries: 1\nretries: 5\n")
+    assert "shop.yaml" in told
+    assert "retries" in told
+    assert "line 7" in told
+
+
+@pytest.mark.parametrize("schedule", ["* * * *", "every day", "61 * * * *", "@dayly"])
+def test_a_schedule_that_is_none_is_refused_before_airflow_sees_it(tmp_path: Path, schedule: str) -> None:
+    told = refusal(tmp_path, f"schedule: '{schedule}'\n")
+    assert "shop.yaml, line 6: 'schedule'" in told
+
+
+@pytest.mark.parametrize("schedule", ["null", "'@daily'", "'@once'", "'*/5 8-18 * * mon-fri'", "'@continuous'"])
+def test_a_schedule_that_airflow_takes_is_taken(tmp_path: Path, schedule: str) -> None:
+    assert read_pipeline(write(tmp_path, "shop", f"schedule: {schedule}\n"))
+
+
+def test_a_wrong_file_leaves_the_others_alone(tmp_path: Path) -> None:
+    write(tmp_path, "one")
+    bad = write(tmp_path, "two", "topcs: {}\n")
+    (tmp_path / "three.yml").write_text("[")
+    write(tmp_path, "four")
+    pipelines, errors = load_pipelines(tmp_path)
+    assert sorted(pipelines) == ["four", "one"]
+    assert set(errors) == {bad, tmp_path / "three.yml"}
+    assert load_pipeline("four", tmp_path) == pipelines["four"]
+    with pytest.raises(SettingsError, match="did you mean 'topics'"):
+        load_pipeline("two", tmp_path)
+
+
+def test_two_pipelines_of_one_name_are_both_refused_and_the_rest_is_not(tmp_path: Path) -> None:
+    write(tmp_path, "shop")
+    (tmp_path / "copy.yaml").write_text(GOOD.format(name="shop"))
+    write(tmp_path, "other")
+    pipelines, errors = load_pipelines(tmp_path)
+    assert list(pipelines) == ["other"]
+    assert {path.name for path in errors} == {"shop.yaml", "copy.yaml"}
+    assert all("copy.yaml and shop.yaml" in str(error) and "'shop'" in str(error) for error in errors.values())
+    with pytest.raises(SettingsError, match=r"copy\.yaml and shop\.yaml"):
+        load_pipeline("shop", tmp_path)
+
+
+def test_a_pipeline_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
+    write(tmp_path, "shop")
+    with pytest.raises(SettingsError, match=r"no pipeline 'shpo'.*which has shop \(did you mean 'shop'\?\)"):
+        load_pipeline("shpo", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("database", "table", "taken"),
+    [
+        ("shop", "orders", True),
+        ("shop", "orders_old", False),
+        ("shop", "Orders_old", True),
+        ("shopping", "orders", False),
+        ("crm", "customers", True),
+        ("crm", "customer", False),
+        ("a", "b", False),
+    ],
+)
+def test_tables_are_taken_by_pattern_unless_left_out(tmp_path: Path, database: str, table: str, taken: bool) -> None:
+    text = "tables:\n  include: ['shop.*', '*.customers']\n  exclude: ['*.orders_*']\n"
+    assert read_pipeline(write(tmp_path, "shop", text)).tables.matches(database, table) is taken
