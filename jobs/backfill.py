@@ -1,4 +1,4 @@
-"""Publish a backfill's window. Arguments: the request, the window and the identity, as JSON.
+"""Publish a backfill's window. Arguments: the request, the window and the identity; the first two as JSON.
 
 Run by spark-submit, or by Python itself where the pipeline names a Spark Connect server.
 
@@ -10,44 +10,32 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import sys
+from collections.abc import Iterator
 
 from changefeed.connection import from_environment
-from changefeed.errors import ChangefeedError, TerminalError
 from changefeed.pipelines.file import load_pipeline
 from changefeed.spark.ingest import ingest
 from changefeed.spark.session import session
+from changefeed.spark.submitted import submitted
 from changefeed.upkeep.backfill_request import BackfillRequest, backfill_pipeline
 from changefeed.window import Window
 
+ARGUMENTS = argparse.ArgumentParser(description=__doc__)
+ARGUMENTS.add_argument("request")
+ARGUMENTS.add_argument("window")
+ARGUMENTS.add_argument("identity", help="whose progress it is: the backfill's own")
 
-def main() -> int:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("request")
-    arguments.add_argument("window")
-    arguments.add_argument("identity")
-    given = arguments.parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stdout)
-    logging.getLogger("kafka").setLevel(logging.ERROR)
-    try:
-        request = BackfillRequest.of(json.loads(given.request))
-        pipeline = backfill_pipeline(load_pipeline(request.pipeline), request)
-        with session(pipeline, submitted=True) as spark:
-            manifest = ingest(
-                spark,
-                pipeline,
-                Window.from_json(json.loads(given.window)),
-                from_environment,
-                identity=given.identity,
-                archive=request.archive,
-            )
-    except ChangefeedError as error:
-        print(f"ERROR {type(error).__name__}: {error}", flush=True)
-        return 2 if isinstance(error, TerminalError) else 1
-    print(f"sealed backfill: {manifest.row_count} rows in {manifest.message_count} messages", flush=True)
-    return 0
+
+def publish(given: argparse.Namespace) -> Iterator[str]:
+    """Publish the window to the backfill's topics; one line when it is sealed."""
+    request = BackfillRequest.of(json.loads(given.request))
+    pipeline = backfill_pipeline(load_pipeline(request.pipeline), request)
+    window = Window.from_json(json.loads(given.window))
+    with session(pipeline, submitted=True) as spark:
+        manifest = ingest(spark, pipeline, window, from_environment, identity=given.identity, archive=request.archive)
+    yield f"sealed backfill: {manifest.row_count} rows in {manifest.message_count} messages"
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(submitted(ARGUMENTS, publish))

@@ -109,7 +109,8 @@ def whole_file_slices(window: Window, files: Sequence[BinlogFile]) -> Iterator[S
             have = f"{files[0].name} to {files[-1].name}" if files else "none"
             raise BinlogGoneError(
                 f"binlog number {file_number} of window {window.start} to {window.head} is not on the server, which "
-                f"has {have}: it was purged after the window was frozen. Take a snapshot or read archived files."
+                f"has {have}: it was purged after the window was frozen. Publish archived files with a backfill, if "
+                "there are any, then seek behind them; and raise binlog_expire_logs_seconds."
             )
         start = window.start.position if file_number == window.start.number else FIRST_POSITION
         end = window.head.position if file_number == window.head.number else file.size_bytes

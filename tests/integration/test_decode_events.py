@@ -59,7 +59,7 @@ def plain(mysql_server: MysqlServer, unique_name: str) -> tuple[str, bytes]:
 def test_an_incident_stops_with_its_place_and_what_to_do(plain: tuple[str, bytes]) -> None:
     database, data = plain
     broken = data + event(INCIDENT, b"\x01\0\x04lost")
-    with pytest.raises(BinlogFormatError, match=rf"b\.000001:{len(data)}, INCIDENT .*incident 1 \(lost\).*snapshot"):
+    with pytest.raises(BinlogFormatError, match=rf"b\.000001:{len(data)}, INCIDENT .*incident 1 \(lost\).*dump"):
         decode_bytes(broken, "b.000001", database)
 
 

@@ -23,8 +23,7 @@ from changefeed.airflow.tasks import commit_sealed
 from changefeed.pipelines.file import load_pipeline
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.spark.conf import JOB_CONF, SMALL_BYTES, SMALL_JOB_CONF
-
-TERMINAL_EXIT_CODE = 2
+from changefeed.spark.submitted import EXIT_TERMINAL
 
 
 class CleanSparkSubmitHook(SparkSubmitHook):
@@ -89,7 +88,7 @@ class JobOperator(SparkSubmitOperator):
         try:
             return super().execute(context)
         except AirflowException as error:
-            if isinstance(self._hook, CleanSparkSubmitHook) and self._hook.exit_code == TERMINAL_EXIT_CODE:
+            if isinstance(self._hook, CleanSparkSubmitHook) and self._hook.exit_code == EXIT_TERMINAL:
                 raise AirflowFailException(f"a retry cannot help, see the log above: {error}") from error
             raise
 
@@ -97,7 +96,7 @@ class JobOperator(SparkSubmitOperator):
         self._python = SubprocessHook()
         command = [sys.executable, str(self.application), *map(str, self.application_args or ())]
         exit_code = self._python.run_command(command, env=self._environment(pipeline)).exit_code
-        if exit_code == TERMINAL_EXIT_CODE:
+        if exit_code == EXIT_TERMINAL:
             raise AirflowFailException("a retry cannot help, see the log above")
         if exit_code:
             raise AirflowException(f"the job ended with exit code {exit_code}, see the log above")

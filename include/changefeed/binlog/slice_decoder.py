@@ -393,6 +393,6 @@ class SliceDecoder:
         number = int.from_bytes(body[:2], "little")
         text = body[3 : 3 + body[2]].decode("utf-8", "replace") if len(body) > 2 else ""
         return (
-            f"the server reports incident {number} ({text}): changes may be missing from its binlog. Take a snapshot "
-            "of the tables, then seek behind this event"
+            f"the server reports incident {number} ({text}): changes may be missing from its binlog. Compare the "
+            "tables with what consumers have, or load them anew from a dump, then seek behind this event"
         )

@@ -118,6 +118,7 @@ class DumpStream:
         if code == _FATAL_READ and ("find" in words.lower() or "purged" in words.lower()):
             return BinlogGoneError(
                 f"{where} was asked for, and the server does not have it ({code}: {words}). The changes in it are "
-                "lost to this pipeline unless the file was archived: take a snapshot, or run a backfill from there."
+                "lost to this pipeline unless the file was archived: publish it with a backfill of the archived files "
+                "(`archive`), then seek behind it."
             )
         return SourceError(f"{where} was asked for, and the server refused with error {code}: {words}")

@@ -63,13 +63,14 @@ def check_present(coordinates: BinlogCoordinates, files: list[BinlogFile], purpo
         found = f"{files[0].name} to {files[-1].name}" if files else "none"
         raise BinlogGoneError(
             f"binlog {coordinates.file!r}, needed {purpose} from {coordinates}, is not on the server (it has {found}). "
-            "Changes between may be lost to this pipeline: read "
-            "archived files, or take a snapshot and seek; and raise binlog_expire_logs_seconds."
+            "Changes between may be lost to this pipeline: publish archived files with a backfill, if there are any, "
+            "then seek to earliest; and raise binlog_expire_logs_seconds."
         )
     if coordinates.position > size:
         raise BinlogGoneError(
             f"binlog {coordinates.file!r}, needed {purpose} from {coordinates}, ends at {size}: the server was reset "
-            "or restored to an older point. What it wrote since has other coordinates: take a snapshot and seek."
+            "or restored to an older point. What it wrote since has other coordinates: seek to where the pipeline "
+            "should resume."
         )
 
 

@@ -80,13 +80,11 @@ def commit_windows(
     expected: Checkpoint,
     lookup: ConnectionLookup,
     store: CheckpointStore,
-    *,
-    all_of_them: bool = False,
 ) -> list[Manifest]:
     """Move the checkpoint through the sealed ones of ``windows``, in order; return their manifests.
 
-    Those that are committed already are passed over. Raises AccountingError when not even the first is sealed, or,
-    with ``all_of_them``, when one is not; StaleCheckpointError when the checkpoint is somewhere else.
+    Those that are committed already are passed over. Raises AccountingError when not even the first is sealed,
+    StaleCheckpointError when the checkpoint is somewhere else.
     """
     manifests: list[Manifest] = []
     stands = store.load(pipeline.name)
@@ -98,7 +96,7 @@ def commit_windows(
         try:
             manifests.append(commit(pipeline, Plan(window, expected, 0), lookup, store))
         except AccountingError:
-            if all_of_them or not manifests:
+            if not manifests:
                 raise
             break
         stands = store.load(pipeline.name)

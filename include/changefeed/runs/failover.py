@@ -40,8 +40,9 @@ def found_again(checkpoint: Checkpoint, session: Session, uuid: str, head: Head,
     if lost:
         raise BinlogGoneError(
             f"{what}, which lacks transactions {lost} that are in Kafka already: the new server is behind, or they "
-            "were lost in the failover. If it is a replica that catches up, run again later. If they are lost, take a "
-            "snapshot and seek: consumers have changes that the source does not have any more."
+            "were lost in the failover. If it is a replica that catches up, run again later. If they are lost, "
+            "consumers have changes that the source does not have any more: mend that there, and seek the pipeline to "
+            "where it should resume."
         )
     place = Finder(ServerBinlogs(session, server_id)).after_gtids(GtidSet.parse(checkpoint.gtids))
     _log.warning("%s: the position was found again by GTID set at %s there", what, place)

@@ -113,7 +113,7 @@ def check_same_history(checkpoint: Checkpoint, uuid: str, head: BinlogCoordinate
     if not head.has_reached(checkpoint.coordinates):
         raise BinlogGoneError(
             f"the server's binlog ends at {head}, before {checkpoint.coordinates} needed {what}: it was reset, or "
-            "restored to an older point. Take a snapshot and seek."
+            "restored to an older point. Seek the pipeline to where it should resume."
         )
 
 
@@ -130,15 +130,15 @@ def check_same_transactions(checkpoint: Checkpoint, head: source.Head, session: 
         raise BinlogGoneError(
             f"the checkpoint of pipeline {checkpoint.pipeline!r} stands at {checkpoint.coordinates} behind "
             f"transactions {str(known) or '(without GTIDs)'}, and the binlog of this server is another one: {found}. "
-            "It was renumbered (RESET BINARY LOGS AND GTIDS), or the server was restored to an older point. Take a "
-            "snapshot and seek, or seek to where the pipeline should resume."
+            "It was renumbered (RESET BINARY LOGS AND GTIDS), or the server was restored to an older point. "
+            "Seek the pipeline to where it should resume."
         )
     if unlogged := binlogs.unlogged.subtract(known):
         raise BinlogGoneError(
             f"{session.connection}: transactions {unlogged} were executed after the checkpoint "
             f"{checkpoint.coordinates} of pipeline {checkpoint.pipeline!r}, and the server does not log them: their "
             "changes are in none of its binlogs. On a replica set log_replica_updates=ON, or read from its source; "
-            "then take a snapshot, and seek to where the pipeline should resume."
+            "then seek to where the pipeline should resume. What was not logged reaches consumers by a dump only."
         )
 
 

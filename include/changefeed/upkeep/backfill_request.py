@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import re
 from typing import Annotated, Any
 
@@ -99,9 +98,6 @@ class NarrowedTables(TableSettings):
     def matches(self, database: str, table: str) -> bool:
         return super().matches(database, table) and self.within.matches(database, table)
 
-    def takes_any_of(self, tables: list[tuple[str, str]]) -> bool:
-        return any(self.matches(*table) for table in tables)
-
 
 def backfill_pipeline(pipeline: Pipeline, request: BackfillRequest) -> Pipeline:
     """The pipeline that a backfill runs as: fewer tables, other topics."""
@@ -113,9 +109,3 @@ def backfill_pipeline(pipeline: Pipeline, request: BackfillRequest) -> Pipeline:
 def backfill_identity(pipeline: str, run: str) -> str:
     """Whose progress a backfill's is: its own for each run, and the same for a retry of that run."""
     return f"{pipeline}.backfill.{re.sub(r'[^a-zA-Z0-9_-]+', '_', run)}"
-
-
-def without_matches(patterns: list[str], tables: list[tuple[str, str]]) -> list[str]:
-    """The patterns that no table matches."""
-    names = [f"{database}.{table}" for database, table in tables]
-    return [pattern for pattern in patterns if not fnmatch.filter(names, pattern)]

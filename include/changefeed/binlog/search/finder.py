@@ -114,7 +114,8 @@ class Finder:
             missing = GtidSet.parse(self.binlogs.previous_gtids(files[0].name)).subtract(wanted)
             raise BinlogGoneError(
                 f"transactions {missing} are in no file any more (the oldest is {files[0].name}), and the GTID set "
-                f"{wanted} lacks them: changes would be lost. Take a snapshot, or seek to earliest to accept it."
+                f"{wanted} lacks them: changes would be lost. Publish them with a backfill of archived files, if "
+                "there are any; seek to earliest to go on without them."
             )
         size = self._size(chosen)
         gtids = _Gtids(self.binlogs.previous_gtids(chosen.name))
