@@ -21,7 +21,7 @@ from changefeed.binlog.events.framing import (
     name_of,
 )
 from changefeed.binlog.events.gtids import Gtid, read_tagged
-from changefeed.binlog.events.query_event import Query, StatementKind
+from changefeed.binlog.events.query_event import Query, TransactionStep
 from changefeed.binlog.events.table_map import TableMap
 from changefeed.binlog.groups import Arena, Grouper
 from changefeed.binlog.input import Input
@@ -339,23 +339,23 @@ class SliceDecoder:
             compressed=kind == EventType.MARIADB_QUERY_COMPRESSED,
             load=kind == EventType.EXECUTE_LOAD_QUERY,
         )
-        what = query.kind
+        step = query.step
         inside = state[layout.IN_TRANSACTION] == 1
-        if what is StatementKind.BEGIN:
+        if step is TransactionStep.BEGIN:
             if inside and not self._is_mariadb():
                 raise DamagedEvent("a transaction begins inside another one")
             state[layout.IN_TRANSACTION] = 1
-        elif what is StatementKind.XA_START:
+        elif step is TransactionStep.XA_START:
             state[layout.IN_TRANSACTION] = 1
             self._texts.set_xid(query.sql)
-        elif what is StatementKind.COMMIT:
+        elif step is TransactionStep.COMMIT:
             end_transaction(state, self._accounts.runs)
-        elif what not in (StatementKind.SAVEPOINT, StatementKind.XA_END):
+        elif step not in (TransactionStep.SAVEPOINT, TransactionStep.XA_END):
             if self._on_statement is not None:  # which may put something of its own behind the rows before it
                 yield from self._flush()
                 yield from self._grouper.finish()
             self._report_statement(source, query)
-            if not inside or what is StatementKind.ROLLBACK:
+            if not inside or step is TransactionStep.ROLLBACK:
                 end_transaction(state, self._accounts.runs)
 
     def _report_statement(self, source: Input, query: Query) -> None:

@@ -13,7 +13,7 @@ from changefeed.ddl.schemas import Schemas
 from changefeed.ddl.session import Server, SessionContext
 from changefeed.ddl.table import Table
 from changefeed.ddl.timeline import SchemaTimeline
-from changefeed.errors import SchemaError
+from changefeed.errors import BinlogFormatError, SchemaError
 from changefeed.reader import Statement
 
 KEPT_ENTRIES = 1000
@@ -21,10 +21,18 @@ KEPT_ENTRIES = 1000
 
 
 def read_logged(statement: Statement, server: Server, collations: Mapping[int, str]) -> DdlStatement:
-    """A statement of the binlog, read as its server ran it. ``collations`` are names by id."""
-    session = SessionContext.from_status_variables(
-        statement.database, bytes.fromhex(statement.variables), collations.get
-    )
+    """A statement of the binlog, read as its server ran it. ``collations`` are names by id.
+
+    Raises BinlogFormatError where the status variables of its event are damaged.
+    """
+    try:
+        session = SessionContext.from_status_variables(
+            statement.database, bytes.fromhex(statement.variables), collations.get
+        )
+    except ValueError as error:
+        raise BinlogFormatError(
+            f"the statement at {statement.file}:{statement.position} has damaged status variables: {error}"
+        ) from error
     return read_statement(statement.sql, session, server)
 
 

@@ -21,7 +21,7 @@ from changefeed.ddl.changes import (
     TableToPartition,
     UnreadChange,
 )
-from changefeed.ddl.ddl_statement import DdlStatement, read_statement
+from changefeed.ddl.ddl_statement import DdlStatement
 from changefeed.ddl.names import TableName
 from changefeed.ddl.session import Server, SessionContext
 from changefeed.ddl.table import (
@@ -83,16 +83,6 @@ class Schemas:
             )
         return entry.schema if entry else None
 
-    # --- learning from the server
-
-    def with_database(self, name: str, collation: str) -> Schemas:
-        """As the server lists it in `information_schema.schemata`."""
-        return replace(self, databases={**self.databases, self.server.table_name(name): collation})
-
-    def with_table(self, table: Table) -> Schemas:
-        """As the server lists it in `information_schema.tables` and `.columns`; takes the place of what was known."""
-        return self._with({self._name(table.schema.database, table.schema.table): table})
-
     # --- moving forward
 
     def apply(self, statement: DdlStatement) -> Schemas:
@@ -101,10 +91,6 @@ class Schemas:
         Raises nothing: a table whose definition cannot be followed becomes an UnknownTable that says why.
         """
         return self if statement.change is None else self._changed(statement.change, statement)
-
-    def apply_sql(self, sql: str, session: SessionContext | None = None) -> Schemas:
-        """`apply` of the statement that is read from ``sql`` for this server."""
-        return self.apply(read_statement(sql, session, self.server))
 
     def _changed(self, change: Change, statement: DdlStatement) -> Schemas:
         session = statement.session

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from changefeed.status_variables import StatusVariable, status_variables
+
 
 class Flavour(StrEnum):
     """Whose grammar a statement is in."""
@@ -48,9 +50,6 @@ _ANSI_QUOTES = 4
 _ORACLE = 512
 _NO_BACKSLASH_ESCAPES = 1 << 20
 
-_SIZES = {0: 4, 3: 4, 7: 2, 8: 2, 9: 8, 10: 4, 13: 3, 14: 8, 15: 8, 16: 1, 17: 8, 19: 1, 20: 1, 128: 3, 129: 8, 130: 1}
-"""Status variables of a fixed size that say nothing about a definition."""
-
 CollationName = Callable[[int], str | None]
 """A collation's id -> its name, as `information_schema.collations` has it."""
 
@@ -73,63 +72,27 @@ class SessionContext:
 
     @classmethod
     def from_status_variables(cls, database: str, variables: bytes, collation_name: CollationName) -> SessionContext:
-        """Read the status variables of a QUERY event; those after one of a kind not known are left unread.
-
-        Source: https://dev.mysql.com/doc/dev/mysql-server/latest/classmysql_1_1binlog_1_1event_1_1Query__event.html
-        ("Status variables"); MariaDB's `log_event.h` for 128 and above.
-        """
-        mode = 0
-        collation_server: str | None = None
-        defaults: list[tuple[str, str]] = []
-
-        def number(start: int, size: int) -> int:
-            return int.from_bytes(variables[start : start + size], "little")
-
-        def default(collation: str | None) -> None:
-            if collation is not None:
-                defaults.append((collation.partition("_")[0], collation))
-
-        at = 0
-        while at < len(variables):
-            code = variables[at]
-            at += 1
-            if code == 1:  # sql_mode
-                mode = number(at, 8)
-                at += 8
-            elif code == 4:  # character_set_client, collation_connection, collation_server
-                collation_server = collation_name(number(at + 4, 2))
-                at += 6
-            elif code == 18:  # default_collation_for_utf8mb4
-                if (collation := collation_name(number(at, 2))) != "utf8mb4_0900_ai_ci":
-                    default(collation)
-                at += 2
-            elif code == 131:  # MariaDB's character_set_collations: count, then (charset's id, collation's id)
-                count = number(at, 1)
-                for place in range(count):
-                    default(collation_name(number(at + 1 + place * 4 + 2, 2)))
-                at += 1 + count * 4
-            elif code in (5, 6):  # time zone, catalog
-                at += 1 + number(at, 1)
-            elif code == 2:
-                at += 2 + number(at, 1)
-            elif code == 11:  # invoker: user, host
-                at += 1 + number(at, 1)
-                at += 1 + number(at, 1)
-            elif code == 12:  # databases that the statement touches
-                count = number(at, 1)
-                at += 1
-                for _ in range(count if count < 254 else 0):
-                    at = variables.index(0, at) + 1
-            elif code in _SIZES:
-                at += _SIZES[code]
-            else:
-                break
+        """The session that these variables of a QUERY event describe; raises ValueError where they are cut short."""
+        values = dict(status_variables(variables))
+        mode = _number(values.get(StatusVariable.SQL_MODE, b""))
+        charsets = values.get(StatusVariable.CHARSET)
+        pairs = values.get(StatusVariable.CHARACTER_SET_COLLATIONS, b"")
+        defaults = [collation_name(_number(pairs[at + 2 : at + 4])) for at in range(0, len(pairs), 4)]
+        for_utf8mb4 = values.get(StatusVariable.DEFAULT_COLLATION_FOR_UTF8MB4)
+        if for_utf8mb4 is not None and (collation := collation_name(_number(for_utf8mb4))) != "utf8mb4_0900_ai_ci":
+            defaults.append(collation)
         return cls(
             database=database,
             ansi_quotes=bool(mode & _ANSI_QUOTES),
             no_backslash_escapes=bool(mode & _NO_BACKSLASH_ESCAPES),
             real_as_float=bool(mode & _REAL_AS_FLOAT),
             oracle=bool(mode & _ORACLE),
-            collation_server=collation_server,
-            default_collations=tuple(defaults),
+            collation_server=collation_name(_number(charsets[4:6])) if charsets is not None else None,
+            default_collations=tuple(
+                (collation.partition("_")[0], collation) for collation in defaults if collation is not None
+            ),
         )
+
+
+def _number(value: bytes) -> int:
+    return int.from_bytes(value, "little")

@@ -14,7 +14,6 @@ from changefeed.ddl.names import TableName
 from changefeed.ddl.schemas import Entry, Schemas
 from changefeed.ddl.schemas_json import entry_from_json, entry_to_json, schemas_from_json, schemas_to_json
 from changefeed.ddl.table import Table
-from changefeed.reader import SchemaLookup
 
 RELEARNED = "relearned"
 """Kind of an entry that no statement made: somebody had a table learned from the server again."""
@@ -97,14 +96,6 @@ class SchemaTimeline:
     def at(self, coordinates: BinlogCoordinates) -> Schemas:
         """The schemas for an event that begins at ``coordinates``."""
         return self._states[bisect_left(self.entries, coordinates, key=lambda entry: entry.coordinates)]
-
-    def lookup(self, coordinates: BinlogCoordinates) -> SchemaLookup:
-        """A `SchemaLookup` for events at ``coordinates``; it raises SchemaError where columns are not known."""
-        return self.at(coordinates).lookup
-
-    def between(self, start: BinlogCoordinates, end: BinlogCoordinates) -> tuple[HistoryEntry, ...]:
-        """Entries whose statements stand in ``[start, end)``: those of a window, or of a slice."""
-        return tuple(entry for entry in self.entries if start <= entry.coordinates < end)
 
     def advance(self, coordinates: BinlogCoordinates, statement: DdlStatement) -> SchemaTimeline:
         """The timeline with a statement of the binlog that begins at ``coordinates``.

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from changefeed.ddl import SessionContext
 
 NAMES = {8: "latin1_swedish_ci", 9: "latin2_general_ci", 45: "utf8mb4_general_ci", 255: "utf8mb4_0900_ai_ci"}
@@ -37,3 +39,8 @@ def test_status_variables_of_mariadb() -> None:
 
 def test_what_comes_after_an_unknown_variable_is_left_unread() -> None:
     assert read(b"\x04\xff\0\xff\0\x08\0\xfe\x01\x02").collation_server == "latin1_swedish_ci"
+
+
+def test_variables_that_are_cut_short_are_an_error() -> None:
+    with pytest.raises(ValueError, match="variable 4 ends at 7 of 3 bytes"):
+        read(b"\x04\xff\0")

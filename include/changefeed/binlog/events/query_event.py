@@ -12,17 +12,13 @@ from enum import Enum
 
 from changefeed.binlog.events import charsets
 from changefeed.binlog.events.framing import DamagedEvent, Fields
-
-_CHARSET_CODE = 4
-"""Status variable: character_set_client, collation_connection, collation_server, each u16."""
-_SIZES = {0: 4, 1: 8, 3: 4, 4: 6, 7: 2, 8: 2, 9: 8, 10: 4, 13: 3, 16: 1, 17: 8, 18: 2, 19: 1, 20: 1, 128: 3, 129: 8}
-"""Status variables of a fixed size; 128 and 129 are MariaDB's. Those with text are handled by name below."""
+from changefeed.status_variables import StatusVariable, status_variables
 
 MAX_STATEMENT = 1 << 30
 
 
-class StatementKind(Enum):
-    """What a statement means to a reader of rows."""
+class TransactionStep(Enum):
+    """What a statement does that frames a transaction; `ddl.Kind` says what the others do."""
 
     BEGIN = "begin"
     COMMIT = "commit"
@@ -32,30 +28,9 @@ class StatementKind(Enum):
     XA_END = "xa end"
     XA_COMMIT = "xa commit"
     XA_ROLLBACK = "xa rollback"
-    CHANGE = "change"
-    """INSERT, UPDATE, DELETE, REPLACE, LOAD DATA ...: rows changed in statement format, which no event holds."""
-    DEFINITION = "definition"
-    """Anything else: DDL, GRANT, FLUSH ..."""
 
 
 _FIRST_WORDS = re.compile(r"(?:\s|/\*.*?\*/|--[^\n]*\n|#[^\n]*\n)*(?P<first>\w+)(?:\s+(?P<second>\w+))?", re.DOTALL)
-_CHANGES = frozenset(
-    {
-        "insert",
-        "update",
-        "delete",
-        "replace",
-        "load",
-        "call",
-        "with",
-        "do",
-        "select",
-        "set",
-        "values",
-        "table",
-        "import",
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -68,8 +43,9 @@ class Query:
     """Status variables: sql_mode, charsets and the like of the session."""
 
     @property
-    def kind(self) -> StatementKind:
-        return kind_of(self.sql)
+    def step(self) -> TransactionStep | None:
+        """What the statement does to a transaction; None for any other statement."""
+        return transaction_step(self.sql)
 
     @classmethod
     def parse(cls, body: bytes, *, compressed: bool = False, load: bool = False) -> Query:
@@ -94,30 +70,29 @@ class Query:
         return cls(database, charsets.decoder_of(charset)(text), variables)
 
 
-def kind_of(sql: str) -> StatementKind:
-    """The kind of a statement, by its first words."""
-    found = _FIRST_WORDS.match(sql)
-    if not found:
-        return StatementKind.DEFINITION
-    first, second = found["first"].lower(), (found["second"] or "").lower()
-    match first, second:
+def transaction_step(sql: str) -> TransactionStep | None:
+    """What a statement does to a transaction, by its first words."""
+    words = _FIRST_WORDS.match(sql)
+    if not words:
+        return None
+    match words["first"].lower(), (words["second"] or "").lower():
         case ("begin", _) | ("start", "transaction"):
-            return StatementKind.BEGIN
+            return TransactionStep.BEGIN
         case ("commit", _):
-            return StatementKind.COMMIT
+            return TransactionStep.COMMIT
         case ("rollback", "to") | ("savepoint", _) | ("release", "savepoint"):
-            return StatementKind.SAVEPOINT
+            return TransactionStep.SAVEPOINT
         case ("rollback", _):
-            return StatementKind.ROLLBACK
+            return TransactionStep.ROLLBACK
         case ("xa", "start" | "begin"):
-            return StatementKind.XA_START
+            return TransactionStep.XA_START
         case ("xa", "end" | "prepare"):
-            return StatementKind.XA_END
+            return TransactionStep.XA_END
         case ("xa", "commit"):
-            return StatementKind.XA_COMMIT
+            return TransactionStep.XA_COMMIT
         case ("xa", "rollback"):
-            return StatementKind.XA_ROLLBACK
-    return StatementKind.CHANGE if first in _CHANGES else StatementKind.DEFINITION
+            return TransactionStep.XA_ROLLBACK
+    return None
 
 
 def inflate(data: bytes) -> bytes:
@@ -146,24 +121,12 @@ def inflate(data: bytes) -> bytes:
 
 
 def _charset_of(variables: bytes) -> str:
-    """The client's charset, from the status variables; UTF-8 where they do not say, or are of a kind not known."""
-    fields = Fields(variables)
-    while fields.left:
-        code = fields.number(1)
-        if code == _CHARSET_CODE:
-            charset = charsets.charset_of(fields.number(2))
-            return "utf8mb4" if charset in (None, "binary") else str(charset)
-        if code in (5, 6):
-            fields.take(fields.number(1))
-        elif code == 2:
-            fields.take(fields.number(1) + 1)
-        elif code == 11:
-            fields.take(fields.number(1))
-            fields.take(fields.number(1))
-        elif code == 131:  # MariaDB's character_set_collations: pairs of u16
-            fields.take(4 * fields.number(1))
-        elif code in _SIZES:
-            fields.take(_SIZES[code])
-        else:
-            break
+    """The client's charset, from the status variables; UTF-8 where they do not say."""
+    try:
+        for code, value in status_variables(variables):
+            if code == StatusVariable.CHARSET:
+                charset = charsets.charset_of(int.from_bytes(value[:2], "little"))
+                return "utf8mb4" if charset in (None, "binary") else str(charset)
+    except ValueError as error:
+        raise DamagedEvent(f"a QUERY event cannot be read: {error}") from error
     return "utf8mb4"

@@ -23,7 +23,7 @@ from changefeed.binlog.events.framing import (
     whole_events,
 )
 from changefeed.binlog.events.gtids import gtid_of
-from changefeed.binlog.events.query_event import Query, StatementKind
+from changefeed.binlog.events.query_event import Query, TransactionStep
 from changefeed.errors import BinlogFormatError
 from changefeed.reader import Statement
 from changefeed.window import Slice
@@ -31,18 +31,6 @@ from changefeed.window import Slice
 _STMT_END = 0x01
 _NOT_BEGIN = 0x01 | 0x40 | 0x80
 """MariaDB's GTID flags: standalone, prepared XA, completed XA."""
-_FRAMING = frozenset(
-    {
-        StatementKind.BEGIN,
-        StatementKind.COMMIT,
-        StatementKind.ROLLBACK,
-        StatementKind.SAVEPOINT,
-        StatementKind.XA_START,
-        StatementKind.XA_END,
-        StatementKind.XA_COMMIT,
-        StatementKind.XA_ROLLBACK,
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -128,14 +116,14 @@ class _Scout:
         seconds, kind, server_id, size, _, flags = HEADER.unpack_from(event)
         body = bytes(event[HEADER_SIZE : size - self._checksum])
         query = Query.parse(body, compressed=kind == EventType.MARIADB_QUERY_COMPRESSED)
-        what = query.kind
-        if what is StatementKind.BEGIN:
+        step = query.step
+        if step is TransactionStep.BEGIN:
             if not self._opened:  # a server too old to write a GTID event before each transaction
                 self._cut("")
             self._cuttable = True
-        elif what in (StatementKind.COMMIT, StatementKind.ROLLBACK):
+        elif step in (TransactionStep.COMMIT, TransactionStep.ROLLBACK):
             self._opened = self._cuttable = False
-        elif what not in _FRAMING:
+        elif step is None:
             self._statements.append(
                 Statement(
                     self._piece.file,
