@@ -48,10 +48,8 @@ class GtidSet:
 
     @classmethod
     def _of(cls, found: dict[str, list[Interval]], servers: dict[str, int]) -> GtidSet:
-        merged = ((source, _merge(intervals)) for source, intervals in sorted(found.items()))
-        return cls(
-            tuple((source, intervals) for source, intervals in merged if intervals), tuple(sorted(servers.items()))
-        )
+        by_source = tuple((source, merged(intervals)) for source, intervals in sorted(found.items()) if intervals)
+        return cls(by_source, tuple(sorted(servers.items())))
 
     def union(self, *others: GtidSet) -> GtidSet:
         found: dict[str, list[Interval]] = {}
@@ -108,14 +106,15 @@ def _parse_mysql(part: str, whole: str, found: dict[str, list[Interval]]) -> Non
         raise SettingsError(f"{part!r} in {whole[:200]!r} ends in a tag: wanted its transactions, as in UUID:TAG:N-M")
 
 
-def _merge(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
-    merged: list[Interval] = []
+def merged(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
+    """The same numbers as few intervals, in order."""
+    joined: list[Interval] = []
     for first, last in sorted(intervals):
-        if merged and first <= merged[-1][1] + 1:
-            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
+        if joined and first <= joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], max(last, joined[-1][1]))
         else:
-            merged.append((first, last))
-    return tuple(merged)
+            joined.append((first, last))
+    return tuple(joined)
 
 
 def _without(intervals: Iterable[Interval], removed: Iterable[Interval]) -> list[Interval]:

@@ -9,13 +9,11 @@ from urllib.parse import urlsplit
 
 import fsspec
 
-from changefeed.binlog.events.framing import ENCRYPTED_MAGIC, HEADER_SIZE, MAGIC, as_dumped
+from changefeed.binlog.events.file_frame import check_magic, dumped_chunks
 from changefeed.binlog.search.finder import Place
-from changefeed.coordinates import FIRST_POSITION, BinlogCoordinates
-from changefeed.errors import BinlogFormatError, BinlogGoneError, SettingsError
+from changefeed.coordinates import BinlogCoordinates
+from changefeed.errors import BinlogGoneError, SettingsError
 from changefeed.window import BinlogFile
-
-_CHUNK_BYTES = 1 << 20
 
 
 class ArchivedBinlogs:
@@ -43,20 +41,8 @@ class ArchivedBinlogs:
         """The file's FORMAT_DESCRIPTION, then its bytes in ``[start, end)``."""
         path = next(path for one, path in self._found if one.name == file)
         with self._filesystem.open(path, "rb") as stream:
-            _check_magic(stream.read(4), file)
-            header = stream.read(HEADER_SIZE)
-            size = int.from_bytes(header[9:13], "little")
-            description = as_dumped(header + stream.read(size - HEADER_SIZE), in_range=start == FIRST_POSITION)
-            yield description
-            begin = start + len(description) if start == FIRST_POSITION else start
-            stream.seek(begin)
-            left = end - begin
-            while left > 0:
-                chunk = stream.read(min(_CHUNK_BYTES, left))
-                if not chunk:
-                    raise BinlogFormatError(f"archived binlog {file!r} ends at {end - left}, and {end} was wanted")
-                left -= len(chunk)
-                yield chunk
+            check_magic(stream, file)
+            yield from dumped_chunks(stream, file, start, end)
 
     @cached_property
     def _filesystem(self) -> Any:
@@ -98,16 +84,6 @@ class ArchivedBinlogs:
 def _is_binlog_name(name: str) -> bool:
     base, dot, number = name.rpartition(".")
     return bool(base and dot) and number.isdigit() and len(number) >= 6
-
-
-def _check_magic(magic: bytes, file: str) -> None:
-    if magic == ENCRYPTED_MAGIC:
-        raise BinlogFormatError(
-            f"archived binlog {file!r} is encrypted (binlog_encryption): only its server can read it. Fetch it with "
-            "`mysqlbinlog --raw --read-from-remote-server`, which gives plain files."
-        )
-    if magic != MAGIC:
-        raise BinlogFormatError(f"archived file {file!r} is no binlog: it begins with {magic!r}, wanted {MAGIC!r}")
 
 
 def _shown(url: str) -> str:

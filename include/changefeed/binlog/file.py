@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -13,7 +12,7 @@ from typing import BinaryIO
 import orjson
 
 from changefeed.binlog.decoder import KernelDecoder
-from changefeed.binlog.events.framing import ENCRYPTED_MAGIC, HEADER, HEADER_SIZE, MAGIC, EventType, as_dumped, name_of
+from changefeed.binlog.events.file_frame import check_magic, dumped_chunks
 from changefeed.block import Block
 from changefeed.coordinates import FIRST_POSITION
 from changefeed.errors import BinlogFormatError, SettingsError
@@ -95,27 +94,20 @@ class BinlogFileLines:
     def _of(self, file: BinaryIO) -> Iterator[bytes]:
         size = file.seek(0, 2)
         file.seek(0)
-        magic = file.read(4)
-        if magic == ENCRYPTED_MAGIC:
-            raise BinlogFormatError(
-                f"{self.name}: the file is encrypted (binlog_encryption=ON): read it from its server instead"
-            )
-        if magic != MAGIC:
-            raise BinlogFormatError(f"{self.name}: not a binlog: it begins with {magic!r}, and {MAGIC!r} was wanted")
+        check_magic(file, self.name)
         end = min(self._end or size, size)
         if not FIRST_POSITION <= self._start <= end:
             raise SettingsError(f"{self.name}: --from {self._start} is outside of the file, which ends at {end}")
         if end == FIRST_POSITION:
             raise BinlogFormatError(f"{self.name}:{end}: the file ends before its first event")
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            yield from self._decoded(data, end)
+        yield from self._decoded(file, end)
 
-    def _decoded(self, data: mmap.mmap, end: int) -> Iterator[bytes]:
+    def _decoded(self, file: BinaryIO, end: int) -> Iterator[bytes]:
         broken: BinlogFormatError | None = None
         # A first pass that renders nothing finds where the last whole transaction ends.
         probe = self._decoder(None, None).slice(Slice(0, self.name, self._start, end))
         try:
-            for _ in probe.decode(self._chunks(data, end)):
+            for _ in probe.decode(self._chunks(file, end)):
                 pass
         except BinlogFormatError as error:
             broken = error
@@ -127,7 +119,7 @@ class BinlogFileLines:
         if whole > self._start:
             statements: list[Statement] = []
             decoder = self._decoder(statements.append, Route("lines", 1))
-            for item in decoder.decode(self._chunks(data, whole), Slice(0, self.name, self._start, whole)):
+            for item in decoder.decode(self._chunks(file, whole), Slice(0, self.name, self._start, whole)):
                 if isinstance(item, Block):
                     yield from self._merged(item, statements)
                 else:
@@ -145,22 +137,9 @@ class BinlogFileLines:
             on_statement=on_statement,
         )
 
-    def _chunks(self, data: mmap.mmap, end: int) -> Iterator[bytes]:
-        description = self._description(data)
-        in_range = self._start == FIRST_POSITION
-        yield as_dumped(description, in_range=in_range)[: end - FIRST_POSITION if in_range else None]
-        begin = self._start + len(description) if in_range else self._start
-        for at in range(begin, end, _CHUNK):
-            yield data[at : min(at + _CHUNK, end)]
-
-    def _description(self, data: mmap.mmap) -> bytes:
-        where = f"binlog {self.name}:{FIRST_POSITION}"
-        if len(data) < FIRST_POSITION + HEADER_SIZE:
-            raise BinlogFormatError(f"{where}: the file ends inside its first event")
-        _, kind, _, size, _, _ = HEADER.unpack_from(data, FIRST_POSITION)
-        if kind != EventType.FORMAT_DESCRIPTION or size < HEADER_SIZE:
-            raise BinlogFormatError(f"{where}: found {name_of(kind)}, wanted FORMAT_DESCRIPTION: this is no binlog")
-        return data[FIRST_POSITION : FIRST_POSITION + size]
+    def _chunks(self, file: BinaryIO, end: int) -> Iterator[bytes]:
+        file.seek(FIRST_POSITION)
+        return dumped_chunks(file, self.name, self._start, end)
 
     def _merged(self, block: Block, statements: list[Statement]) -> Iterator[bytes]:
         for message in block.messages():

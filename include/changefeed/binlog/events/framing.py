@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
+from changefeed.coordinates import FIRST_POSITION
+
 MAGIC = b"\xfebin"
 ENCRYPTED_MAGIC = b"\xfdbin"
 HEADER_SIZE = 19
@@ -119,6 +121,16 @@ ROWS = frozenset(
 """Types that carry rows."""
 MADE_UP = frozenset({EventType.HEARTBEAT, EventType.HEARTBEAT_V2})
 """Types that a server makes up for its reader; they are in no file."""
+
+
+def stands_in_file(kind: int, next_position: int, flags: int, position: int) -> bool:
+    """Whether an event that a dump sends stands in the file at ``position``, or was made up for the reader.
+
+    A server makes up ROTATE and heartbeats, and a FORMAT_DESCRIPTION that introduces a range further on.
+    """
+    if flags & ARTIFICIAL_FLAG or kind in MADE_UP:
+        return False
+    return kind != EventType.FORMAT_DESCRIPTION or (next_position != 0 and position == FIRST_POSITION)
 
 
 class DamagedEvent(Exception):

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 import struct
 import uuid
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from changefeed.binlog.events.framing import DamagedEvent, EventType, Fields
+from changefeed.gtid import GtidSet, Interval, merged
 
 _MYSQL = re.compile(
     r"(?P<uuid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?::(?P<tag>[a-z_][a-z0-9_]{0,31}))?:(?P<number>\d+)\Z"
@@ -108,10 +108,14 @@ def _unsigned(fields: Fields) -> int:
 
 
 class GtidRuns:
-    """GTIDs of the transactions that a slice ended, as runs of numbers that follow each other."""
+    """A GTID set that grows by one transaction, or a run of them, at a time, and is made into text only when asked.
 
-    def __init__(self) -> None:
-        self._runs: dict[str, list[tuple[int, int]]] = {}
+    ``before`` is the set that it grows from, as text.
+    """
+
+    def __init__(self, before: str = "") -> None:
+        self._before = GtidSet.parse(before)
+        self._runs: dict[str, list[Interval]] = {}
         self._last: dict[int, str] = {}
 
     def add(self, kind: int, a: int, b: int, first: int, last: int, tagged: str = "") -> None:
@@ -122,8 +126,24 @@ class GtidRuns:
         prefix = tagged if kind == TAGGED else str(uuid.UUID(bytes=struct.pack("<qq", a, b)))
         self._runs.setdefault(prefix, []).append((first, last))
 
+    def add_text(self, gtid: str) -> None:
+        """Add one GTID as `gtid_of` gives it; '' adds nothing."""
+        prefix, colon, number = gtid.rpartition(":")
+        if colon:
+            runs = self._runs.setdefault(prefix, [])
+            if runs and runs[-1][1] + 1 == int(number):
+                runs[-1] = (runs[-1][0], int(number))
+            else:
+                runs.append((int(number), int(number)))
+        elif gtid:
+            self._last[int(gtid.partition("-")[0])] = gtid
+
     def text(self) -> str:
         """MySQL's form of a set (`uuid:1-5:7,uuid:tag:1`), or MariaDB's last GTID of each domain."""
+        added = self._added()
+        return str(self._before.union(GtidSet.parse(added))) if self._before else added
+
+    def _added(self) -> str:
         if self._last:
             return ",".join(self._last[domain] for domain in sorted(self._last))
         by_source: dict[str, list[str]] = {}
@@ -132,15 +152,5 @@ class GtidRuns:
             parts = by_source.setdefault(source, [])
             if tag:
                 parts.append(tag)
-            parts += (str(first) if first == last else f"{first}-{last}" for first, last in _joined(self._runs[prefix]))
+            parts += (str(first) if first == last else f"{first}-{last}" for first, last in merged(self._runs[prefix]))
         return ",".join(":".join([source, *parts]) for source, parts in by_source.items())
-
-
-def _joined(runs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    joined: list[tuple[int, int]] = []
-    for first, last in sorted(runs):
-        if joined and first <= joined[-1][1] + 1:
-            joined[-1] = (joined[-1][0], max(joined[-1][1], last))
-        else:
-            joined.append((first, last))
-    return joined

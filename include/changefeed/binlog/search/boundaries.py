@@ -6,15 +6,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from changefeed.binlog.events.framing import (
-    ARTIFICIAL_FLAG,
     CHECKSUM_SIZE,
     HEADER,
     HEADER_SIZE,
-    MADE_UP,
     OPENING,
     DamagedEvent,
     EventType,
     FormatDescription,
+    stands_in_file,
     whole_events,
 )
 from changefeed.binlog.events.gtids import gtid_of
@@ -54,9 +53,7 @@ def boundaries(chunks: Iterable[bytes | bytearray | memoryview], file: str, star
             seconds, kind, server_id, size, next_position, flags = HEADER.unpack_from(event)
             if kind == EventType.FORMAT_DESCRIPTION:
                 checksum = CHECKSUM_SIZE * FormatDescription.parse(bytes(event[HEADER_SIZE:])).checksum
-                if next_position == 0 or position != 4:
-                    continue
-            if flags & ARTIFICIAL_FLAG or kind in MADE_UP:
+            if not stands_in_file(kind, next_position, flags, position):
                 continue
             if position >= end:
                 return

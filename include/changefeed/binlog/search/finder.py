@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Protocol
 
+from changefeed.binlog.events.gtids import GtidRuns
 from changefeed.binlog.search.boundaries import Boundary, boundaries
 from changefeed.coordinates import FIRST_POSITION, BinlogCoordinates
 from changefeed.errors import BinlogGoneError, SettingsError
@@ -81,7 +81,7 @@ class Finder:
         if coordinates.position > size:
             raise SettingsError(f"{coordinates} is past the end of its file: {file.name} ends at {size}")
         before = FIRST_POSITION
-        gtids = _Gtids(self.binlogs.previous_gtids(file.name))
+        gtids = GtidRuns(self.binlogs.previous_gtids(file.name))
         for boundary in self._boundaries(file.name, size):
             if boundary.position == coordinates.position:
                 return Place(coordinates, gtids.text())
@@ -91,7 +91,7 @@ class Finder:
                     f"The nearest are {file.name}:{before} and {file.name}:{boundary.position}."
                 )
             before = boundary.position
-            gtids.add(boundary.gtid)
+            gtids.add_text(boundary.gtid)
         if coordinates.position != size:
             raise SettingsError(
                 f"{coordinates} is inside a transaction or an event: a checkpoint stands between two transactions. "
@@ -118,25 +118,25 @@ class Finder:
                 "there are any; seek to earliest to go on without them."
             )
         size = self._size(chosen)
-        gtids = _Gtids(self.binlogs.previous_gtids(chosen.name))
+        gtids = GtidRuns(self.binlogs.previous_gtids(chosen.name))
         for boundary in self._boundaries(chosen.name, size):
             if boundary.gtid and not wanted.contains(GtidSet.parse(boundary.gtid)):
                 return Place(BinlogCoordinates(chosen.name, boundary.position), gtids.text())
-            gtids.add(boundary.gtid)
+            gtids.add_text(boundary.gtid)
         return self.end_of(chosen.name)
 
     def around_gtids(self, wanted: GtidSet) -> tuple[Place, Place]:
         """The shortest range that holds all transactions of ``wanted``; raises BinlogGoneError where some are gone."""
         first: Place | None = None
         last: Place | None = None
-        found = _Gtids("")
+        found = GtidRuns()
         ended = False  # the transaction before this boundary is the last wanted one so far
         for place, boundary in self._walk():
             if ended:
                 last, ended = place, False
             if boundary.gtid and wanted.contains(GtidSet.parse(boundary.gtid)):
                 first = first or place
-                found.add(boundary.gtid)
+                found.add_text(boundary.gtid)
                 ended = True
         missing = wanted.subtract(GtidSet.parse(found.text()))
         if first is None or missing:
@@ -234,11 +234,11 @@ class Finder:
             yield from self._walk_from(self.begin_of(name), self._size(self._file(name)))
 
     def _walk_from(self, begin: Place, end: int) -> Iterator[tuple[Place, Boundary]]:
-        gtids = _Gtids(begin.gtids)
+        gtids = GtidRuns(begin.gtids)
         at = begin.coordinates
         for boundary in boundaries(self.binlogs.chunks(at.file, at.position, end), at.file, at.position, end):
             yield Place(BinlogCoordinates(at.file, boundary.position), gtids.text()), boundary
-            gtids.add(boundary.gtid)
+            gtids.add_text(boundary.gtid)
 
     def _boundaries(self, file: str, end: int) -> Iterator[Boundary]:
         return boundaries(self.binlogs.chunks(file, FIRST_POSITION, end), file, FIRST_POSITION, end)
@@ -270,33 +270,6 @@ class Finder:
         return files[number]
 
 
-class _Gtids:
-    """A GTID set that grows by one transaction at a time, without parsing the whole set each time."""
-
-    def __init__(self, text: str) -> None:
-        self._base = GtidSet.parse(text)
-        self._runs: dict[str, list[list[int]]] = {}
-        self._mariadb: list[str] = []
-
-    def add(self, gtid: str) -> None:
-        source, colon, number = gtid.rpartition(":")
-        if not colon:
-            self._mariadb[:] = [one for one in self._mariadb if one.split("-")[0] != gtid.split("-")[0]]
-            self._mariadb += [gtid] if gtid else []
-            return
-        runs = self._runs.setdefault(source, [])
-        if runs and runs[-1][1] + 1 == int(number):
-            runs[-1][1] += 1
-        else:
-            runs.append([int(number), int(number)])
-
-    def text(self) -> str:
-        added = [
-            f"{source}:{':'.join(f'{first}-{last}' for first, last in runs)}" for source, runs in self._runs.items()
-        ]
-        return str(self._base.union(GtidSet.parse(",".join([*added, *self._mariadb]))))
-
-
 def bytes_between(files: Sequence[BinlogFile], start: BinlogCoordinates, end: BinlogCoordinates) -> int:
     """Bytes of binlog from ``start`` to ``end``; negative when ``end`` is before ``start``."""
     if end < start:
@@ -304,9 +277,3 @@ def bytes_between(files: Sequence[BinlogFile], start: BinlogCoordinates, end: Bi
     sizes = {BinlogCoordinates(file.name, 0).number: file.size_bytes for file in files}
     whole = sum(sizes.get(number, 0) for number in range(start.number, end.number))
     return whole + end.position - start.position
-
-
-def gaps(files: Sequence[BinlogFile]) -> list[str]:
-    """Names of the files after which one is missing."""
-    numbers = [(file.name, BinlogCoordinates(file.name, 0).number) for file in files]
-    return [name for (name, number), (_, following) in pairwise(numbers) if following != number + 1]

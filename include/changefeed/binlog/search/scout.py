@@ -10,16 +10,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from changefeed.binlog.events.framing import (
-    ARTIFICIAL_FLAG,
     CHECKSUM_SIZE,
     HEADER,
     HEADER_SIZE,
-    MADE_UP,
     OPENING,
     ROWS,
     DamagedEvent,
     EventType,
     FormatDescription,
+    stands_in_file,
     whole_events,
 )
 from changefeed.binlog.events.gtids import gtid_of
@@ -92,9 +91,7 @@ class _Scout:
             _, kind, server_id, _, next_position, flags = HEADER.unpack_from(event)
             if kind == EventType.FORMAT_DESCRIPTION:
                 self._checksum = CHECKSUM_SIZE * FormatDescription.parse(bytes(event[HEADER_SIZE:])).checksum
-            if flags & ARTIFICIAL_FLAG or kind in MADE_UP:
-                continue
-            if kind == EventType.FORMAT_DESCRIPTION and (next_position == 0 or self._position != 4):
+            if not stands_in_file(kind, next_position, flags, self._position):
                 continue
             if self._position >= self._piece.end:
                 return

@@ -1,0 +1,61 @@
+"""A binlog file as its server would send it: its magic number checked, its FORMAT_DESCRIPTION, a range of its bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from changefeed.binlog.events.framing import (
+    ENCRYPTED_MAGIC,
+    HEADER,
+    HEADER_SIZE,
+    MAGIC,
+    EventType,
+    as_dumped,
+    name_of,
+)
+from changefeed.coordinates import FIRST_POSITION
+from changefeed.errors import BinlogFormatError
+
+_CHUNK_BYTES = 1 << 20
+
+
+def check_magic(stream: BinaryIO, name: str) -> None:
+    """Read the first four bytes of ``stream``; raises BinlogFormatError for a file that is encrypted or no binlog."""
+    magic = stream.read(len(MAGIC))
+    if magic == ENCRYPTED_MAGIC:
+        raise BinlogFormatError(
+            f"{name}: the file is encrypted (binlog_encryption=ON): only its server can read it. Fetch it with "
+            "`mysqlbinlog --raw --read-from-remote-server`, which gives plain files."
+        )
+    if magic != MAGIC:
+        raise BinlogFormatError(f"{name}: this is no binlog: it begins with {magic!r}, and {MAGIC!r} was wanted")
+
+
+def dumped_chunks(stream: BinaryIO, name: str, start: int, end: int) -> Iterator[bytes]:
+    """The file's FORMAT_DESCRIPTION, then its bytes in ``[start, end)``, in chunks of about a megabyte.
+
+    ``stream`` stands behind the magic number, and can seek. Raises BinlogFormatError for a file that does not begin
+    with a FORMAT_DESCRIPTION, or that ends before ``end``.
+    """
+    description = _description(stream, f"binlog {name}:{FIRST_POSITION}")
+    in_range = start == FIRST_POSITION
+    yield as_dumped(description, in_range=in_range)[: end - FIRST_POSITION if in_range else None]
+    position = start + len(description) if in_range else start
+    stream.seek(position)
+    while position < end:
+        chunk = stream.read(min(_CHUNK_BYTES, end - position))
+        if not chunk:
+            raise BinlogFormatError(f"binlog {name}: the file ends at {position}, and was wanted up to {end}")
+        position += len(chunk)
+        yield chunk
+
+
+def _description(stream: BinaryIO, where: str) -> bytes:
+    header = stream.read(HEADER_SIZE)
+    if len(header) < HEADER_SIZE:
+        raise BinlogFormatError(f"{where}: the file ends inside its first event")
+    _, kind, _, size, _, _ = HEADER.unpack(header)
+    if kind != EventType.FORMAT_DESCRIPTION or size < HEADER_SIZE:
+        raise BinlogFormatError(f"{where}: found {name_of(kind)}, wanted FORMAT_DESCRIPTION: this is no binlog")
+    return header + stream.read(size - HEADER_SIZE)
