@@ -51,7 +51,7 @@ class SliceReport:
     """What a slice held: the accounts that `commit` adds up.
 
     ``size_bytes`` is the sum of the sizes of all events read; it must equal the slice's own size.
-    ``rows`` counts captured row changes by "database.table" and op (c, u, d), ``skipped_rows`` those left out.
+    ``rows`` counts captured row changes by "database.table" and op (c, u, d, r), ``skipped_rows`` those left out.
     ``gtids`` is a GTID set of the transactions that ended in the slice.
     """
 

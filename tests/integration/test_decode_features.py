@@ -56,12 +56,13 @@ def decoded(
     return decode_bytes((server.data / name).read_bytes(), name, database, lookup)
 
 
-def decode_bytes(data: bytes, name: str, database: str, lookup: Any = none) -> Decoded:
+def decode_bytes(data: bytes, name: str, database: str, lookup: Any = none, **options: Any) -> Decoded:
     decoder = KernelDecoder(
         lambda db, table: Route(f"{db}.{table}", 3) if db == database else None,
         lookup,
         DebeziumFormat("test", 0),
         UUID,
+        **options,
     )
     messages, report = [], None
     for item in decoder.decode([data[FIRST_POSITION:]], Slice(0, name, FIRST_POSITION, len(data))):
@@ -108,6 +109,24 @@ def test_a_change_of_the_primary_key_is_delete_tombstone_and_create(
     ids = [m.event_id.decode() for _, _, m in found.messages[1:4]]
     assert ids == [f"{UUID}/{found.name}:{position}/0{step}" for step in ("", "/1", "/2")]
     assert found.report.rows == {f"{unique_name}.t": {"c": 1, "u": 1, "d": 1}}
+
+
+def test_rows_that_were_read_have_op_r_and_the_name_of_their_snapshot(
+    mysql_server: MysqlServer, unique_name: str
+) -> None:
+    work = run("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1), (2)", "DELETE FROM t WHERE id = 1")
+    inserted = decoded(mysql_server, unique_name, work)
+    data = (mysql_server.data / inserted.name).read_bytes()
+    read = decode_bytes(data, inserted.name, unique_name, snapshot="incremental")
+    assert [(value["op"], value["source"]["snapshot"]) for value in inserted.values] == [
+        ("c", "false"), ("c", "false"), ("d", "false"),
+    ]  # fmt: skip
+    assert [(value["op"], value["source"]["snapshot"]) for value in read.values] == [
+        ("r", "incremental"), ("r", "incremental"), ("d", "false"),
+    ]  # fmt: skip
+    assert [m.key for _, _, m in read.messages] == [m.key for _, _, m in inserted.messages]
+    assert (read.values[0]["before"], read.values[0]["after"]) == (None, {"id": 1})
+    assert read.report.rows == {f"{unique_name}.t": {"r": 2, "d": 1}}
 
 
 def test_partitions_are_those_of_kafkas_own_partitioner(mysql_server: MysqlServer, unique_name: str) -> None:

@@ -11,7 +11,7 @@ from changefeed import __version__
 from changefeed.formats import render
 from changefeed.formats.debezium import DebeziumFormat
 from changefeed.formats.render import RowChange
-from changefeed.formats.template import Op, Slot
+from changefeed.formats.template import OPS, Op, Slot
 from changefeed.table_schema import Column, TableSchema
 
 ORDERS = TableSchema("shop", "orders", (Column("id", "bigint"), Column("region", "char"), Column("note", "text")), (0,))
@@ -47,6 +47,12 @@ AFTER_TEXT = '{"id":7,"region":"n","note":"a \\"quoted\\" \\\\ Zoë 😀\\n"}'
             f'{{"before":{BEFORE_TEXT},"after":null,"source":{SOURCE},"op":"d","ts_ms":1700000000123}}',
             id="delete",
         ),
+        pytest.param(
+            replace(UPDATE, op="r", before=None, snapshot="incremental"),
+            f'{{"before":null,"after":{AFTER_TEXT},"source":{SOURCE.replace("false", "incremental")},"op":"r",'
+            '"ts_ms":1700000000123}',
+            id="read",
+        ),
     ],
 )
 def test_a_change_is_debeziums_envelope(change: RowChange, text: str) -> None:
@@ -68,12 +74,12 @@ def test_names_are_quoted() -> None:
     assert (source["db"], source["table"], source["name"]) == ('sh"op', "or\\ders", 'e"u')
 
 
-@pytest.mark.parametrize(("op", "region"), [("c", "new"), ("u", "new"), ("d", "old")])
+@pytest.mark.parametrize(("op", "region"), [("c", "new"), ("u", "new"), ("d", "old"), ("r", "new")])
 def test_the_key_is_of_the_image_that_the_op_is_about(op: Op, region: str) -> None:
     change = replace(
         UPDATE,
         op=op,
-        before=None if op == "c" else {**BEFORE, "region": "old"},
+        before=None if op in "cr" else {**BEFORE, "region": "old"},
         after=None if op == "d" else {**AFTER, "region": "new"},
     )
     table = replace(ORDERS, primary_key=(1, 0))
@@ -84,7 +90,7 @@ def test_a_table_without_a_primary_key_has_a_null_key() -> None:
     assert render.key(FORMAT, replace(ORDERS, primary_key=()), UPDATE) is None
 
 
-@pytest.mark.parametrize("op", ["c", "u", "d"])
+@pytest.mark.parametrize("op", OPS)
 def test_a_template_is_text_and_slots_that_the_kernel_knows(op: Op) -> None:
     assert all(isinstance(part, str | Slot) for part in FORMAT.value(ORDERS, op))
 

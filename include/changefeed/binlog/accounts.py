@@ -7,6 +7,7 @@ import numpy as np
 from changefeed.binlog.events.gtids import TAGGED, GtidRuns
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.memory import Words
+from changefeed.formats.template import OPS
 from changefeed.reader import SliceReport, Statement
 
 
@@ -14,8 +15,8 @@ class Accounts:
     """One slice's. The kernel counts in ``state`` and ``rows``, and lists GTIDs in ``runs`` until they are drained."""
 
     def __init__(self, state: Words) -> None:
-        self.rows: Words = np.zeros(3 * 64, np.int64)
-        """For each table's counter its c, u and d."""
+        self.rows: Words = np.zeros(layout.OPS * 64, np.int64)
+        """For each table's counter its c, u, d and r."""
         self.runs: Words = np.zeros(layout.RUN * layout.MAX_RUNS, np.int64)
         self.statements: list[Statement] = []
         self._state = state
@@ -23,8 +24,8 @@ class Accounts:
 
     def make_room(self, counters: int) -> None:
         """Room for so many counters of tables."""
-        if len(self.rows) < 3 * counters:
-            self.rows = np.concatenate([self.rows, np.zeros(3 * counters, np.int64)])
+        if len(self.rows) < layout.OPS * counters:
+            self.rows = np.concatenate([self.rows, np.zeros(layout.OPS * counters, np.int64)])
 
     def drain(self, tagged: list[str]) -> None:
         """Take over the kernel's list of GTIDs; ``tagged`` are the prefixes of those that have a tag."""
@@ -43,9 +44,9 @@ class Accounts:
         """The report of slice ``number``; ``counters`` says by table which counter is its."""
         rows: dict[str, dict[str, int]] = {}
         for name, counter in counters.items():
-            counts = self.rows[3 * counter : 3 * counter + 3].tolist()
+            counts = self.rows[layout.OPS * counter : layout.OPS * (counter + 1)].tolist()
             if any(counts):
-                rows[name] = {op: count for op, count in zip("cud", counts, strict=True) if count}
+                rows[name] = {op: count for op, count in zip(OPS, counts, strict=True) if count}
         state = self._state
         return SliceReport(
             slice=number,

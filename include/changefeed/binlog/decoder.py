@@ -9,7 +9,7 @@ from changefeed.binlog.output import Output
 from changefeed.binlog.programs.programs import Programs
 from changefeed.binlog.slice_decoder import SliceDecoder
 from changefeed.block import Block
-from changefeed.formats.template import Format
+from changefeed.formats.template import NO_SNAPSHOT, Format
 from changefeed.pipelines.column_rules import ALL_SHOWN, ColumnRules
 from changefeed.reader import Router, SchemaLookup, SliceReport, Statement
 from changefeed.window import Slice
@@ -23,6 +23,8 @@ class KernelDecoder:
     Not for use by two threads at once. ``router`` and ``schema_lookup`` are asked once for each table map that is new;
     for table maps without names (binlog_row_metadata=MINIMAL) again after each statement, and in each slice.
     ``columns`` are left out of the messages or masked in them; with any of them no message has a statement's text.
+    ``snapshot``, if it is given, says that the rows of WRITE_ROWS events are rows that were read: their op is r, and
+    it is the text of their `Slot.SNAPSHOT`. All others are `false` there.
     ``on_statement`` is called with each statement when the blocks of all earlier rows were yielded and before any later
     row is decoded, so that a caller that follows the schema can move it forward.
     """
@@ -35,10 +37,11 @@ class KernelDecoder:
         server_uuid: str,
         *,
         columns: ColumnRules = ALL_SHOWN,
+        snapshot: str = NO_SNAPSHOT,
         block_bytes: int = BLOCK_BYTES,
         on_statement: Callable[[Statement], None] | None = None,
     ) -> None:
-        self.programs = Programs(router, schema_lookup, format, columns)
+        self.programs = Programs(router, schema_lookup, format, columns, snapshot)
         self.on_statement = on_statement
         self._server_uuid, self._block_bytes = server_uuid, block_bytes
         self._output, self._arena = Output(), Arena()

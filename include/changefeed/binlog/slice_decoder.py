@@ -37,6 +37,7 @@ from changefeed.binlog.programs.programs import Programs
 from changefeed.block import Block
 from changefeed.coordinates import FIRST_POSITION
 from changefeed.errors import BinlogFormatError, ChangefeedError, SchemaError
+from changefeed.formats.template import NO_SNAPSHOT
 from changefeed.reader import SliceReport, Statement
 from changefeed.window import Slice
 
@@ -73,6 +74,7 @@ class SliceDecoder:
         self.state[layout.POSITION] = self.state[layout.COMMITTED] = piece.start
         self.state[layout.LEFT] = piece.size_bytes
         self.state[layout.GENERATION] = 1
+        self.state[layout.READS] = int(programs.snapshot != NO_SNAPSHOT)
         self._index = TableIndex(self.state)
         self._texts = EventTexts(self.state)
         self._accounts = Accounts(self.state)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from changefeed.formats.template import Format, Op, Slot, Template
+from changefeed.formats.template import NO_SNAPSHOT, Format, Op, Slot, Template
 from changefeed.table_schema import TableSchema
 
 Image = Mapping[str, object]
@@ -29,6 +29,7 @@ class RowChange:
     ts_seconds: int
     query: str | None = None
     xid: str | None = None
+    snapshot: str = NO_SNAPSHOT
 
     def key_of(self, table: TableSchema) -> dict[str, object]:
         """The primary key's columns of the image that the op is about; {} for a table without one."""
@@ -76,3 +77,5 @@ def _slot(slot: Slot, table: TableSchema, change: RowChange) -> bytes:
             return orjson.dumps(change.query)
         case Slot.XID:
             return orjson.dumps(change.xid)
+        case Slot.SNAPSHOT:
+            return change.snapshot.encode()

@@ -12,7 +12,13 @@ from typing import Literal, Protocol
 
 from changefeed.table_schema import TableSchema
 
-Op = Literal["c", "u", "d"]
+Op = Literal["c", "u", "d", "r"]
+"""A row was created, updated, deleted; or it was read as it is, by a SELECT."""
+OPS: tuple[Op, ...] = ("c", "u", "d", "r")
+"""All of them, in the order in which the kernel numbers them."""
+
+NO_SNAPSHOT = "false"
+"""What `Slot.SNAPSHOT` says of a change that a binlog holds."""
 
 
 class Slot(StrEnum):
@@ -40,6 +46,9 @@ class Slot(StrEnum):
     """Text of the statement (ROWS_QUERY) as a JSON string, or `null`."""
     XID = "xid"
     """The xid of an XA transaction as a JSON string, as XA RECOVER's CONVERT XID form writes it; else `null`."""
+    SNAPSHOT = "snapshot"
+    """The snapshot that the row was read for, unquoted: `false` for a change out of a binlog, else what its reader
+    calls it (Debezium's words: `true`, `first`, `last`, `incremental`). The same for all rows of one reader."""
 
 
 Template = tuple[str | Slot, ...]

@@ -58,6 +58,12 @@ MASK_FIRST = 1
 MASK_SHA256 = 2
 """Place and size of the salt."""
 
+# --- ops of row changes, by which a table's value programs and a counter's counts are numbered
+CREATE, UPDATE, DELETE, READ = 0, 1, 2, 3
+OPS = 4
+NO_VALUE = OPS
+"""In an op's stead: the message is a tombstone."""
+
 # --- a table's header
 TABLE_COLUMNS = 0
 TABLE_SPECS = 1
@@ -65,16 +71,16 @@ TABLE_CAPTURED = 2
 TABLE_KEY = 3
 """Program of the key; -1 for none."""
 TABLE_VALUES = 4
-"""Programs of the values of c, u, d: three words."""
-TABLE_GROUP = 7
-TABLE_PARTITIONS = 8
-TABLE_TOMBSTONES = 9
-TABLE_KEY_COLUMNS = 10
+"""Programs of the values of c, u, d, r: OPS words."""
+TABLE_GROUP = 8
+TABLE_PARTITIONS = 9
+TABLE_TOMBSTONES = 10
+TABLE_KEY_COLUMNS = 11
 """Where the count and the places of the primary key's columns stand."""
-TABLE_COUNTER = 11
-TABLE_REWRITE = 12
+TABLE_COUNTER = 12
+TABLE_REWRITE = 13
 """1: rows hold MariaDB COMPRESSED columns, and Python rewrites their events first."""
-TABLE = 13
+TABLE = 14
 
 # --- ops of a program, OP words each; the program begins with its number of ops
 OP = 3
@@ -170,6 +176,8 @@ NO_TABLE = 29
 INDEX_MASK = 30
 COMMITTED = 31
 """Position of the last commit boundary that was reached."""
+READS = 32
+"""1: WRITE_ROWS events hold rows that a SELECT read, and their op is READ."""
 STATE_WORDS = 40
 
 # --- what the kernel returns, when it is no fault

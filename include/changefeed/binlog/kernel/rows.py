@@ -282,7 +282,8 @@ def put_message(
     A null key has no partition of its own: such messages are spread by the CRC-32 of their event id, the same at each
     retry (`changefeed.partition` is the same in plain Python).
 
-    ``op`` chooses the value's program (0 c, 1 u, 2 d, 3 none: a tombstone), ``image`` is the one that the key is of.
+    ``op`` chooses the value's program (`layout.CREATE` …, or NO_VALUE for a tombstone), ``image`` is the one that the
+    key is of.
     """
     number = state[layout.MESSAGES]
     if number >= length(positions):
@@ -316,7 +317,7 @@ def put_message(
     else:
         null = 1
     key_end = at
-    if op < 3:
+    if op < layout.OPS:
         program = words[table + layout.TABLE_VALUES + op]
         at = run_program(
             out,

@@ -101,6 +101,9 @@ def put_rows(
         here = body + state[layout.ROW_AT]
     elif state[layout.INNER] == 0:
         state[layout.ROW] = 0
+    op = operation
+    if operation == 0 and state[layout.READS] == 1:
+        op = layout.READ
     specs = words[table + layout.TABLE_SPECS]
     key_columns = words[table + layout.TABLE_KEY_COLUMNS]
     keyed = words[table + layout.TABLE_KEY] >= 0
@@ -146,15 +149,15 @@ def put_rows(
                     continue
                 if step == 2 and not changed:
                     break
-                message_op = operation
+                message_op = op
                 image = 0 if operation == 2 else layout.IMAGE
                 if step == 1:
-                    message_op = 3
+                    message_op = layout.NO_VALUE
                     image = 0
                 elif step == 2:
-                    message_op = 0
+                    message_op = layout.CREATE
                 elif changed:
-                    message_op = 2
+                    message_op = layout.DELETE
                     image = 0
                 fault = put_message(
                     out,
@@ -185,7 +188,7 @@ def put_rows(
                     state[layout.MESSAGES] = messages_before
                     state[layout.ROW_AT] = row_begin - body
                     return layout.ROOM if fault == FULL else fault
-            counts[3 * counter + operation] += 1
+            counts[layout.OPS * counter + op] += 1
         else:
             state[layout.SKIPPED_ROWS] += 1
         state[layout.ROW] = row + 1

@@ -12,12 +12,12 @@ from changefeed.binlog.programs import codecs, masks
 from changefeed.binlog.programs.program_memory import ProgramMemory, escaped
 from changefeed.binlog.programs.row_shape import fit
 from changefeed.errors import SchemaError
-from changefeed.formats.template import Format, Op, Slot, Template
+from changefeed.formats.template import NO_SNAPSHOT, OPS, Format, Op, Slot, Template
 from changefeed.pipelines.column_rules import ColumnRules, Excluded
 from changefeed.reader import Route
 from changefeed.table_schema import Column, TableSchema
 
-_OPS: tuple[Op, ...] = ("c", "u", "d")
+_ABSENT: dict[Op, Slot] = {"c": Slot.BEFORE, "r": Slot.BEFORE, "d": Slot.AFTER}
 _SLOT_OPS = {
     Slot.FILE: layout.OP_FILE,
     Slot.POSITION: layout.OP_POSITION,
@@ -181,10 +181,11 @@ def _data_type(column: MapColumn, charset: str) -> str:
 class ProgramBuilder:
     """Turns tables into programs in a ProgramMemory."""
 
-    def __init__(self, memory: ProgramMemory, format: Format, rules: ColumnRules) -> None:
+    def __init__(self, memory: ProgramMemory, format: Format, rules: ColumnRules, snapshot: str) -> None:
         self._memory = memory
         self._format = format
         self._rules = rules
+        self._snapshot = snapshot
         self._same = 0
 
     def table(self, table: BoundTable, route: Route | None, group: int, counter: int, rewrite: bool) -> int:
@@ -219,7 +220,7 @@ class ProgramBuilder:
             key_template = self._format.key(table.schema)
             if key_template is not None:
                 header[layout.TABLE_KEY] = self._program(key_template, "u", table, shown)
-            for index, op in enumerate(_OPS):
+            for index, op in enumerate(OPS):
                 template = self._format.value(table.schema, op)
                 header[layout.TABLE_VALUES + index] = self._program(template, op, table, shown)
             header[layout.TABLE_GROUP] = group
@@ -242,7 +243,7 @@ class ProgramBuilder:
                 ops.append((layout.OP_LITERAL, self._memory.place_bytes(data), len(data)))
                 literal = ""
 
-        absent = {"c": {Slot.BEFORE}, "d": {Slot.AFTER}}.get(op, set())
+        absent = {_ABSENT[op]} if op in _ABSENT else set()
         if self._rules.rules:
             absent.add(Slot.QUERY)  # a statement's text has the values that rules hide
         for part in template:
@@ -250,6 +251,8 @@ class ProgramBuilder:
                 literal += part
             elif part in absent:
                 literal += "null"
+            elif part is Slot.SNAPSHOT:
+                literal += self._snapshot if op == "r" else NO_SNAPSHOT
             else:
                 place_literal()
                 if part is Slot.BEFORE:

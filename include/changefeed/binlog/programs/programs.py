@@ -18,10 +18,13 @@ from changefeed.reader import Router, SchemaLookup
 class Programs:
     """Programs by table map, kept from slice to slice; those of table maps without names only until `forget`."""
 
-    def __init__(self, router: Router, schema_lookup: SchemaLookup, format: Format, columns: ColumnRules) -> None:
+    def __init__(
+        self, router: Router, schema_lookup: SchemaLookup, format: Format, columns: ColumnRules, snapshot: str
+    ) -> None:
         self.router = router
         self.schema_lookup = schema_lookup
         self.columns = columns
+        self.snapshot = snapshot
         self.memory = ProgramMemory()
         self.topics = Topics()
         self.counters: dict[str, int] = {}
@@ -30,7 +33,7 @@ class Programs:
         """Column types by program."""
         self.bound: dict[str, tuple[BoundTable, int]] = {}
         """By "database.table" what was bound last, and its program."""
-        self._builder = ProgramBuilder(self.memory, format, columns)
+        self._builder = ProgramBuilder(self.memory, format, columns, snapshot)
         self._named: dict[bytes, int] = {}
         self._nameless: dict[bytes, int] = {}
 
