@@ -8,7 +8,6 @@ from typing import Any
 
 from changefeed.airflow.connections import server_lookup
 from changefeed.checkpoint import CheckpointStore
-from changefeed.coordinates import BinlogCoordinates
 from changefeed.errors import ChangefeedError
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.state.variable_store import MetadataVariables, VariableCheckpointStore
@@ -38,19 +37,13 @@ def forget(name: str) -> None:
 
 
 def _position(pipeline: Pipeline) -> dict[str, Any]:
-    from changefeed.upkeep.retention import retention_or_none
-    from changefeed.upkeep.status import status
+    from changefeed.upkeep.position import position
 
     try:
-        found = status(pipeline, server_lookup, store_of(pipeline))
+        answer = position(pipeline, server_lookup, store_of(pipeline)).to_json()
     except ChangefeedError as error:
         return {"state": "error", "error": f"{type(error).__name__}: {error}"}
-    answer: dict[str, Any] = dict(found.to_json())
-    answer.pop("pipeline")
-    answer["lag_seconds"] = answer["retention_headroom_seconds"] = None
-    if found.checkpoint and not found.error:
-        aged = retention_or_none(pipeline, BinlogCoordinates.parse(found.checkpoint), server_lookup)
-        answer["lag_seconds"], answer["retention_headroom_seconds"] = aged.lag_seconds, aged.headroom_seconds
+    del answer["pipeline"]
     return answer
 
 

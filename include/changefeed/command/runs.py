@@ -1,4 +1,4 @@
-"""Commands about a pipeline's runs: check, plan, run, status, tail."""
+"""Commands about a pipeline's runs: check, plan, run, tail."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import json
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from changefeed.command.app import (
-    EXIT_ERROR,
     EXIT_NOTHING_NEW,
     AnyPipeline,
     AsJson,
@@ -74,27 +72,6 @@ def run(name: PipelineName) -> None:
         f"{name}: committed window {manifest.window.number} at {manifest.window.head}: {manifest.row_count:,} rows in "
         f"{manifest.message_count:,} messages, {manifest.size_bytes:,} bytes of binlog"
     )
-
-
-@app.command()
-def status(name: AnyPipeline = None, as_json: AsJson = False) -> None:
-    """Show checkpoint, head and lag of pipelines. Exits 1 when one is in error."""
-    from changefeed.upkeep.status import status as status_of
-
-    found = [status_of(pipeline, from_environment, store_of(pipeline)) for pipeline in chosen(name)]
-    if as_json:
-        out.print_json(json.dumps([one.to_json() for one in found]))
-    else:
-        table = Table("pipeline", "state", "window", "checkpoint", "head", "lag bytes", box=None)
-        for one in found:
-            lag = "" if one.lag_bytes is None else f"{one.lag_bytes:,}"
-            table.add_row(one.pipeline, one.state, str(one.window), one.checkpoint or "", one.head or "", lag)
-        out.print(table)
-        for one in found:
-            if one.error:
-                out.print(f"{one.pipeline}: {one.error}")
-    if any(one.error for one in found):
-        raise typer.Exit(EXIT_ERROR)
 
 
 @app.command()

@@ -64,14 +64,19 @@ class SeekPlan:
         return "nothing is skipped or repeated"
 
 
-def plan_seek(pipeline: Pipeline, target: str, lookup: ConnectionLookup, store: CheckpointStore) -> SeekPlan:
+def plan_seek(
+    pipeline: Pipeline, target: str, lookup: ConnectionLookup, store: CheckpointStore, *, expected: str | None = None
+) -> SeekPlan:
     """Find ``target`` in the source's binlog and say what going there skips or repeats. Changes nothing.
 
-    Raises SettingsError for a target that is none or is no commit boundary, BinlogGoneError for one that the server
-    does not have any more, naming what it has.
+    ``expected`` is where the person who asks saw the checkpoint (FILE:POSITION), None where that does not matter.
+
+    Raises SettingsError for a target that cannot be read or is no commit boundary, BinlogGoneError for one that the
+    server does not have any more, naming what it has; CheckpointError when the checkpoint is not at ``expected``.
     """
     wanted = SeekTarget.parse(target)
     before = _current(pipeline, store)
+    _check_expected(pipeline, before, expected)
     with Session(MysqlConnection.from_uri(lookup(pipeline.source.connection))) as session:
         uuid = source.server_uuid(session)
         binlogs = ServerBinlogs(session, pipeline.source.server_id_range[-1])
@@ -100,8 +105,7 @@ def seek(
     Raises PipelineBusyError while a run is alive, StaleCheckpointError when the checkpoint moved since the plan,
     SettingsError without a reason.
     """
-    if not why.strip():
-        raise SettingsError("a seek needs a reason: it is what the next person reads in the record")
+    check_reason(why)
     if store.load(pipeline.name) != planned.before:
         from changefeed.checkpoint import stale
 
@@ -140,6 +144,12 @@ def seek(
     return record
 
 
+def check_reason(why: str) -> None:
+    """Raises SettingsError where the reason of a seek is empty."""
+    if not why.strip():
+        raise SettingsError("a seek needs a reason (why): it is what the next person reads in the record")
+
+
 def seeks(pipeline: Pipeline, lookup: ConnectionLookup) -> list[SeekRecord]:
     """The pipeline's seeks, latest first; raises TopicError before its first run, when it has no commit log."""
     kafka = KafkaConnection(*kafka_parts(lookup(pipeline.kafka.connection)))
@@ -152,6 +162,15 @@ def _current(pipeline: Pipeline, store: CheckpointStore) -> Checkpoint | None:
         return store.load(pipeline.name)
     except CheckpointError as error:
         raise CheckpointError(f"{error} (a seek compares with the checkpoint that is there)") from error
+
+
+def _check_expected(pipeline: Pipeline, before: Checkpoint | None, expected: str | None) -> None:
+    at = str(before.coordinates) if before else None
+    if expected and expected != at:
+        raise CheckpointError(
+            f"the checkpoint of pipeline {pipeline.name!r} is at {at}, and the seek was asked for when it was at "
+            f"{expected}: a run committed in between. Nothing was changed; look again and seek."
+        )
 
 
 def _found(finder: Finder, target: SeekTarget) -> Place:

@@ -1,0 +1,37 @@
+"""Where a pipeline stands, and how much time that leaves: its status, lag and retention headroom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from changefeed.checkpoint import CheckpointStore
+from changefeed.connection import ConnectionLookup
+from changefeed.coordinates import BinlogCoordinates
+from changefeed.pipelines.pipeline import Pipeline
+from changefeed.upkeep.retention import Retention, retention_or_none
+from changefeed.upkeep.status import Status, status
+
+
+@dataclass(frozen=True)
+class Position:
+    """A pipeline's status with its lag and headroom in seconds, which are None where they cannot be read."""
+
+    status: Status
+    retention: Retention
+
+    def to_json(self) -> dict[str, Any]:
+        """The status, `lag_seconds` and `retention_headroom_seconds`, as the REST API answers them."""
+        return {
+            **self.status.to_json(),
+            "lag_seconds": self.retention.lag_seconds,
+            "retention_headroom_seconds": self.retention.headroom_seconds,
+        }
+
+
+def position(pipeline: Pipeline, lookup: ConnectionLookup, store: CheckpointStore) -> Position:
+    """Read where the pipeline stands; what is wrong is the status's ``error``, and no exception."""
+    stands = status(pipeline, lookup, store)
+    if stands.error or not stands.checkpoint:
+        return Position(stands, Retention(None, None))
+    return Position(stands, retention_or_none(pipeline, BinlogCoordinates.parse(stands.checkpoint), lookup))
