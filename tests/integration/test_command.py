@@ -93,12 +93,36 @@ def test_check_plan_run_status_and_tail_tell_what_was_done(changefeed: Command) 
         "error": None,
     }.items() <= current.items()
 
+    lag = json.loads(changefeed("lag", name, "--json").out)
+    assert (lag["pipeline"], lag["state"], lag["lag_bytes"], lag["lag_seconds"]) == (name, "current", 0, 0)
+    assert lag["retention_headroom_seconds"] > 0
+
     tailed = changefeed("tail", name, "--from-beginning", "--no-follow")
     assert tailed.exit_code == 0, tailed
     lines = [json.loads(line) for line in tailed.out.splitlines()]
     assert sorted(line["headers"]["changefeed.id"] for line in lines) == sorted(event_ids(changefeed.records("t")))
     two = changefeed("tail", name, "--from-beginning", "-n", "2", "--table", f"{database}.t")
     assert (two.exit_code, len(two.out.splitlines())) == (0, 2)
+
+
+def test_a_seek_shows_what_it_repeats_asks_and_leaves_a_record_of_who_and_why(changefeed: Command) -> None:
+    name, first = changefeed.name, changefeed.begin()
+    shown = changefeed("seek", name, "latest", "--plan", "--json")
+    assert shown.exit_code == 0, shown
+    plan = json.loads(shown.out)
+    assert (plan["from"], plan["skipped_bytes"] > 0, plan["repeated_bytes"]) == (str(first.coordinates), True, 0)
+    changefeed("seek", name, "latest").is_refused("SettingsError", "needs a reason")
+    changefeed("seek", name, "latest", "--why", "a test").is_refused("SettingsError", "give --yes")
+    elsewhere = ("seek", name, "latest", "--why", "a test", "--yes", "--expected", "binlog.000999:4")
+    changefeed(*elsewhere).is_refused("CheckpointError", str(first.coordinates), "look again")
+    assert changefeed.checkpoint() == first, "nothing moved so far"
+
+    assert changefeed("seek", name, "latest", "--why", "a test", "--yes").exit_code == 0
+    back = changefeed("seek", name, str(first.coordinates), "--why", "undo", "--yes", "--json")
+    assert json.loads(back.out)["repeated_bytes"] == plan["skipped_bytes"]
+    moved = changefeed.checkpoint()
+    assert moved is not None
+    assert (moved.window, moved.coordinates) == (2, first.coordinates)
 
 
 def test_a_broker_that_is_away_loses_nothing(changefeed: Command) -> None:

@@ -61,7 +61,8 @@ def seek(
     if as_json:
         out.print_json(json.dumps(record.to_json()))
     else:
-        out.print(f"{name}: the checkpoint is at {record.to} now; seek to {record.before} to undo it")
+        undo = f"; seek to {record.before} to undo it" if record.before else ""
+        out.print(f"{name}: the checkpoint is at {record.to} now{undo}")
 
 
 def _confirmed(question: str) -> bool:
