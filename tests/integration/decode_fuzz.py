@@ -19,16 +19,26 @@ from changefeed.binlog.events.framing import HEADER, HEADER_SIZE
 from changefeed.coordinates import FIRST_POSITION
 from changefeed.errors import BinlogFormatError, SchemaError
 from changefeed.formats.debezium import DebeziumFormat
-from changefeed.formats.template import ValueStyle
+from changefeed.formats.style import Encoding, Kind, Style
 from changefeed.pipelines.column_rules import ALL_SHOWN, ColumnRules, Sha256, Treatment
 from changefeed.reader import Route
 from changefeed.table_schema import TableSchema
 from changefeed.window import Slice
 
+_NUMBERS = dict.fromkeys((Kind.DATE, Kind.TIME, Kind.DATETIME, Kind.TIMESTAMP), Encoding.EPOCH)
 _STYLES = (
-    ValueStyle(),
-    ValueStyle("double", "epoch", "hex", "string", "inline"),
-    ValueStyle("precise", "epoch", "base64", "number", "text"),
+    Style(),
+    Style(
+        {
+            **_NUMBERS,
+            Kind.DECIMAL: Encoding.DOUBLE,
+            Kind.BINARY: Encoding.HEX,
+            Kind.GEOMETRY: Encoding.HEX,
+            Kind.BIGINT_UNSIGNED: Encoding.STRING,
+            Kind.JSON: Encoding.INLINE,
+        }
+    ),
+    Style({**_NUMBERS, Kind.DECIMAL: Encoding.PRECISE}),
 )
 
 

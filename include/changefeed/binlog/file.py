@@ -16,7 +16,8 @@ from changefeed.binlog.events.file_frame import check_magic, dumped_chunks
 from changefeed.block import Block
 from changefeed.coordinates import FIRST_POSITION
 from changefeed.errors import BinlogFormatError, SettingsError
-from changefeed.formats.template import Format, Op, Template, ValueStyle
+from changefeed.formats.style import Style
+from changefeed.formats.template import Format, Op, Template
 from changefeed.reader import Route, SchemaLookup, SliceReport, Statement
 from changefeed.table_schema import TableSchema
 from changefeed.window import Slice
@@ -31,7 +32,7 @@ class LineFormat:
     values: Format
 
     @property
-    def style(self) -> ValueStyle:
+    def style(self) -> Style:
         return self.values.style
 
     @property

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from changefeed.formats.template import Op, Slot, Template, ValueStyle
+from changefeed.formats.style import DEFAULT_STYLE, Style
+from changefeed.formats.template import Op, Slot, Template
 from changefeed.table_schema import TableSchema
 
 SEPARATOR = "\x1e"
@@ -15,7 +16,7 @@ SEPARATOR = "\x1e"
 class ColumnsFormat:
     """op, row, timestamp, server_id, before and after, each ended by SEPARATOR but the last."""
 
-    style: ValueStyle = ValueStyle()
+    style: Style = DEFAULT_STYLE
     tombstones: bool = False
 
     def key(self, table: TableSchema) -> Template | None:

@@ -9,7 +9,8 @@ import json
 from dataclasses import dataclass
 
 from changefeed import __version__
-from changefeed.formats.template import Op, Slot, Template, ValueStyle
+from changefeed.formats.style import DEFAULT_STYLE, Encoding, Kind, Style
+from changefeed.formats.template import Op, Slot, Template
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.table_schema import TableSchema
 
@@ -20,14 +21,22 @@ class DebeziumFormat:
 
     server_name: str
     ts_ms: int
-    style: ValueStyle = ValueStyle()
+    style: Style = DEFAULT_STYLE
     tombstones: bool = True
 
     @classmethod
     def of(cls, pipeline: Pipeline, ts_ms: int) -> DebeziumFormat:
         """The format as ``pipeline`` sets it."""
         values = pipeline.values
-        style = ValueStyle(values.decimal, values.temporal, values.binary, values.bigint_unsigned, values.documents)
+        style = Style(
+            {
+                Kind.DECIMAL: Encoding(values.decimal),
+                Kind.BIGINT_UNSIGNED: Encoding(values.bigint_unsigned),
+                **dict.fromkeys((Kind.DATE, Kind.TIME, Kind.DATETIME, Kind.TIMESTAMP), Encoding(values.temporal)),
+                **dict.fromkeys((Kind.BINARY, Kind.GEOMETRY), Encoding(values.binary)),
+                Kind.JSON: Encoding(values.documents),
+            }
+        )
         return cls(pipeline.name, ts_ms, style, pipeline.tombstones)
 
     def key(self, table: TableSchema) -> Template | None:

@@ -1,4 +1,4 @@
-"""What a format says of a message: literal text with slots in it, and how column values are written.
+"""What a format says of a message: literal text with slots in it.
 
 A template is data, so that two engines run the same one: the kernel turns it into ops and literals of a row
 program, and `formats.render` fills it in plain Python for the reference reader.
@@ -6,10 +6,10 @@ program, and `formats.render` fills it in plain Python for the reference reader.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, Protocol
 
+from changefeed.formats.style import Style
 from changefeed.table_schema import TableSchema
 
 Op = Literal["c", "u", "d", "r"]
@@ -55,33 +55,13 @@ Template = tuple[str | Slot, ...]
 """Literal JSON text (UTF-8) and slots, in order."""
 
 
-@dataclass(frozen=True)
-class ValueStyle:
-    """How column values are written as JSON.
-
-    decimal: "string" keeps all digits; "double" is a JSON number; "precise" is Connect's two's complement bytes
-    in base64. temporal: "iso" is ISO 8601 text (zero and partial dates included, TIMESTAMP in UTC with Z, TIME
-    as [-]HHH:MM:SS[.ffffff]); "epoch" are Debezium's adaptive numbers (days; ms for precision 0-3, else µs).
-    binary: text for BINARY, BLOB and the like. bigint_unsigned: "number", or "string" for readers with doubles.
-    json: "text" puts the document's text in a JSON string, "inline" puts the document itself.
-    """
-
-    decimal: Literal["string", "double", "precise"] = "string"
-    temporal: Literal["iso", "epoch"] = "iso"
-    binary: Literal["base64", "hex"] = "base64"
-    bigint_unsigned: Literal["number", "string"] = "number"
-    json: Literal["text", "inline"] = "text"
-
-
 class Format(Protocol):
-    """One wire format.
-
-    BIT is an unsigned number, SET "a,b", ENUM its label ("" for the invalid value 0), YEAR a number, geometry
-    `{"srid":…,"wkb":"base64"}`, VECTOR an array of numbers, MariaDB's UUID and INET4/6 their text.
-    """
+    """One wire format."""
 
     @property
-    def style(self) -> ValueStyle: ...
+    def style(self) -> Style:
+        """How column values are written."""
+        ...
 
     @property
     def tombstones(self) -> bool:

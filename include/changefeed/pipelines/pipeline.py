@@ -135,7 +135,7 @@ class ColumnSettings(Section):
 
 
 class ValueSettings(Section):
-    """How values are written: what `formats.template.ValueStyle` is made of."""
+    """How values are written: what a `formats.style.Style` is made of."""
 
     decimal: Literal["string", "double", "precise"] = "string"
     """Text with all digits, a JSON number, or Connect's bytes in base64."""

@@ -19,7 +19,7 @@ from changefeed.binlog.events.table_map import ColumnType
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.decimals import decimal_size
 from changefeed.binlog.programs.program_memory import ProgramMemory
-from changefeed.formats.template import ValueStyle
+from changefeed.formats.style import Encoding, Kind, Style
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Spec:
     d: int = 0
 
 
-Codec = Callable[[BoundColumn, ValueStyle, ProgramMemory], Spec]
+Codec = Callable[[BoundColumn, Style, ProgramMemory], Spec]
 
 
 def _integer(width: int) -> Codec:
@@ -61,53 +61,59 @@ def _integer(width: int) -> Codec:
     Manual: https://dev.mysql.com/doc/refman/9.7/en/integer-types.html
     """
 
-    def codec(column: BoundColumn, style: ValueStyle, _: ProgramMemory) -> Spec:
+    def codec(column: BoundColumn, style: Style, _: ProgramMemory) -> Spec:
         if not column.unsigned:
             return Spec(layout.SIGNED, fixed=width, a=width)
-        if width == 8 and style.bigint_unsigned == "string":
+        if width == 8 and style[Kind.BIGINT_UNSIGNED] is Encoding.STRING:
             return Spec(layout.UNSIGNED_TEXT, fixed=8, a=8)
         return Spec(layout.UNSIGNED, fixed=width, a=width)
 
     return codec
 
 
-def _float(_column: BoundColumn, _style: ValueStyle, _memory: ProgramMemory) -> Spec:
+def _float(_column: BoundColumn, _style: Style, _memory: ProgramMemory) -> Spec:
     """IEEE single, 4 bytes little-endian. Manual: https://dev.mysql.com/doc/refman/9.7/en/floating-point-types.html"""
     return Spec(layout.FLOAT, fixed=4)
 
 
-def _double(_column: BoundColumn, _style: ValueStyle, _memory: ProgramMemory) -> Spec:
+def _double(_column: BoundColumn, _style: Style, _memory: ProgramMemory) -> Spec:
     """IEEE double, 8 bytes little-endian. Manual: https://dev.mysql.com/doc/refman/9.7/en/floating-point-types.html"""
     return Spec(layout.DOUBLE, fixed=8)
 
 
-def _decimal(column: BoundColumn, style: ValueStyle, _: ProgramMemory) -> Spec:
+_DECIMALS = {
+    Encoding.STRING: layout.DECIMAL_TEXT,
+    Encoding.DOUBLE: layout.DECIMAL_NUMBER,
+    Encoding.PRECISE: layout.DECIMAL_BYTES,
+}
+
+
+def _decimal(column: BoundColumn, style: Style, _: ProgramMemory) -> Spec:
     """See `decimals`. Manual: https://dev.mysql.com/doc/refman/9.7/en/fixed-point-types.html"""
     precision, scale = column.meta >> 8, column.meta & 0xFF
-    kinds = {"string": layout.DECIMAL_TEXT, "double": layout.DECIMAL_NUMBER, "precise": layout.DECIMAL_BYTES}
-    return Spec(kinds[style.decimal], fixed=decimal_size(precision, scale), a=precision, b=scale)
+    return Spec(_DECIMALS[style[Kind.DECIMAL]], fixed=decimal_size(precision, scale), a=precision, b=scale)
 
 
-def _year(_column: BoundColumn, _style: ValueStyle, _memory: ProgramMemory) -> Spec:
+def _year(_column: BoundColumn, _style: Style, _memory: ProgramMemory) -> Spec:
     """One byte: 0 for year 0, else years since 1900. Manual: https://dev.mysql.com/doc/refman/9.7/en/year.html"""
     return Spec(layout.YEAR, fixed=1)
 
 
-def _bit(column: BoundColumn, _style: ValueStyle, _memory: ProgramMemory) -> Spec:
+def _bit(column: BoundColumn, _style: Style, _memory: ProgramMemory) -> Spec:
     """1 to 8 bytes, big-endian. Manual: https://dev.mysql.com/doc/refman/9.7/en/bit-type.html"""
     width = (column.meta + 7) // 8
     return Spec(layout.BIT, fixed=width, a=width)
 
 
-def _date(_column: BoundColumn, style: ValueStyle, _memory: ProgramMemory) -> Spec:
+def _date(_column: BoundColumn, style: Style, _memory: ProgramMemory) -> Spec:
     """Three bytes little-endian: day in 5 bits, month in 4, year in 15.
 
     Manual: https://dev.mysql.com/doc/refman/9.7/en/datetime.html
     """
-    return Spec(layout.DATE, fixed=3, d=int(style.temporal == "epoch"))
+    return Spec(layout.DATE, fixed=3, d=int(style[Kind.DATE] is Encoding.EPOCH))
 
 
-def _temporal(kind: int, size: int) -> Codec:
+def _temporal(kind: int, size: int, of: Kind) -> Codec:
     """DATETIME 5, TIMESTAMP 4, TIME 3 bytes big-endian, then the fraction: 1 byte for 1-2 digits, 2 for 3-4, 3 for 5-6.
 
     DATETIME: sign 1 bit (set), year * 13 + month 17, day 5, hour 5, minute 6, second 6. TIME: sign 1 (set for 0 and
@@ -117,24 +123,24 @@ def _temporal(kind: int, size: int) -> Codec:
     Manual: https://dev.mysql.com/doc/refman/9.7/en/fractional-seconds.html, `my_time.cc`
     """
 
-    def codec(column: BoundColumn, style: ValueStyle, _: ProgramMemory) -> Spec:
+    def codec(column: BoundColumn, style: Style, _: ProgramMemory) -> Spec:
         if column.meta > 6:
             raise DamagedEvent(f"column {column.name!r} has {column.meta} digits of fractional seconds, more than 6")
         width = (column.meta + 1) // 2
-        return Spec(kind, fixed=size + width, a=column.meta, b=width, d=int(style.temporal == "epoch"))
+        return Spec(kind, fixed=size + width, a=column.meta, b=width, d=int(style[of] is Encoding.EPOCH))
 
     return codec
 
 
-def _old_temporal(kind: int, size: int) -> Codec:
+def _old_temporal(kind: int, size: int, of: Kind) -> Codec:
     """Formats of before MySQL 5.6, which ALTER TABLE leaves in place: decimal digits in a little-endian number.
 
     TIME hhmmss in 3 bytes, DATETIME yyyymmddhhmmss in 8, TIMESTAMP seconds since 1970 in 4.
     Manual: https://dev.mysql.com/doc/refman/5.7/en/storage-requirements.html
     """
 
-    def codec(_column: BoundColumn, style: ValueStyle, _memory: ProgramMemory) -> Spec:
-        return Spec(kind, fixed=size, d=int(style.temporal == "epoch"))
+    def codec(_column: BoundColumn, style: Style, _memory: ProgramMemory) -> Spec:
+        return Spec(kind, fixed=size, d=int(style[of] is Encoding.EPOCH))
 
     return codec
 
@@ -150,17 +156,17 @@ def text_kind(charset: str, memory: ProgramMemory) -> tuple[int, int, int]:
     return layout.CODE_TABLE, memory.code_table(charset), int(charsets.is_ascii_like(charset))
 
 
-def _bytes_or_text(column: BoundColumn, prefix: int, pad: int, style: ValueStyle, memory: ProgramMemory) -> Spec:
+def _bytes_or_text(column: BoundColumn, prefix: int, pad: int, style: Style, memory: ProgramMemory) -> Spec:
     if column.charset == "binary":
-        kind = layout.HEX if style.binary == "hex" else layout.BASE64
+        kind = layout.HEX if style[Kind.BINARY] is Encoding.HEX else layout.BASE64
         return Spec(kind, prefix=prefix, a=pad)
     if column.charset == charsets.UNKNOWN:
-        return Spec(layout.UTF8, prefix=prefix, a=1, b=int(style.binary == "hex"))
+        return Spec(layout.UTF8, prefix=prefix, a=1, b=int(style[Kind.BINARY] is Encoding.HEX))
     kind, a, b = text_kind(column.charset, memory)
     return Spec(kind, prefix=prefix, a=a, b=b)
 
 
-def _varchar(column: BoundColumn, style: ValueStyle, memory: ProgramMemory) -> Spec:
+def _varchar(column: BoundColumn, style: Style, memory: ProgramMemory) -> Spec:
     """A length in 1 byte where the column has at most 255 bytes, else 2; then the text's bytes.
 
     Manual: https://dev.mysql.com/doc/refman/9.7/en/char.html
@@ -168,7 +174,7 @@ def _varchar(column: BoundColumn, style: ValueStyle, memory: ProgramMemory) -> S
     return _bytes_or_text(column, 2 if column.meta > 255 else 1, 0, style, memory)
 
 
-def _char(column: BoundColumn, style: ValueStyle, memory: ProgramMemory) -> Spec:
+def _char(column: BoundColumn, style: Style, memory: ProgramMemory) -> Spec:
     """As VARCHAR, without trailing spaces; BINARY without trailing zero bytes, which are put back.
 
     MariaDB's UUID, INET4 and INET6 come as BINARY(16), (4) and (16): only the schema tells them apart.
@@ -181,7 +187,7 @@ def _char(column: BoundColumn, style: ValueStyle, memory: ProgramMemory) -> Spec
     return _bytes_or_text(column, prefix, column.meta, style, memory)
 
 
-def _blob(column: BoundColumn, style: ValueStyle, memory: ProgramMemory) -> Spec:
+def _blob(column: BoundColumn, style: Style, memory: ProgramMemory) -> Spec:
     """A length in 1 to 4 bytes, as the metadata says, then the bytes. TEXT is a BLOB with a charset.
 
     Manual: https://dev.mysql.com/doc/refman/9.7/en/blob.html
@@ -201,7 +207,7 @@ def _labelled(kind: int) -> Codec:
     Manual: https://dev.mysql.com/doc/refman/9.7/en/enum.html, https://dev.mysql.com/doc/refman/9.7/en/set.html
     """
 
-    def codec(column: BoundColumn, _: ValueStyle, memory: ProgramMemory) -> Spec:
+    def codec(column: BoundColumn, _: Style, memory: ProgramMemory) -> Spec:
         width = column.meta
         if not 1 <= width <= (2 if kind == layout.ENUM else 8):
             raise DamagedEvent(f"ENUM or SET column {column.name!r} has values of {width} bytes")
@@ -212,23 +218,23 @@ def _labelled(kind: int) -> Codec:
     return codec
 
 
-def _json(column: BoundColumn, style: ValueStyle, _: ProgramMemory) -> Spec:
+def _json(column: BoundColumn, style: Style, _: ProgramMemory) -> Spec:
     """A length as BLOB's, then binary JSON: see `json_binary`.
 
     Manual: https://dev.mysql.com/doc/refman/9.7/en/json.html
     """
-    return Spec(layout.JSON, prefix=_prefix(column), a=int(style.json == "text"))
+    return Spec(layout.JSON, prefix=_prefix(column), a=int(style[Kind.JSON] is Encoding.TEXT))
 
 
-def _geometry(column: BoundColumn, style: ValueStyle, _: ProgramMemory) -> Spec:
+def _geometry(column: BoundColumn, style: Style, _: ProgramMemory) -> Spec:
     """A length as BLOB's, then the SRID in 4 bytes and well-known binary.
 
     Manual: https://dev.mysql.com/doc/refman/9.7/en/gis-data-formats.html
     """
-    return Spec(layout.GEOMETRY, prefix=_prefix(column), a=int(style.binary == "hex"))
+    return Spec(layout.GEOMETRY, prefix=_prefix(column), a=int(style[Kind.GEOMETRY] is Encoding.HEX))
 
 
-def _vector(column: BoundColumn, _style: ValueStyle, _memory: ProgramMemory) -> Spec:
+def _vector(column: BoundColumn, _style: Style, _memory: ProgramMemory) -> Spec:
     """A length as BLOB's, then IEEE singles. Manual: https://dev.mysql.com/doc/refman/9.7/en/vector.html"""
     return Spec(layout.VECTOR, prefix=_prefix(column))
 
@@ -246,12 +252,12 @@ CODECS: dict[int, Codec] = {
     ColumnType.BIT: _bit,
     ColumnType.DATE: _date,
     ColumnType.NEWDATE: _date,
-    ColumnType.TIME: _old_temporal(layout.TIME_OLD, 3),
-    ColumnType.DATETIME: _old_temporal(layout.DATETIME_OLD, 8),
-    ColumnType.TIMESTAMP: _old_temporal(layout.TIMESTAMP_OLD, 4),
-    ColumnType.TIME2: _temporal(layout.TIME2, 3),
-    ColumnType.DATETIME2: _temporal(layout.DATETIME2, 5),
-    ColumnType.TIMESTAMP2: _temporal(layout.TIMESTAMP2, 4),
+    ColumnType.TIME: _old_temporal(layout.TIME_OLD, 3, Kind.TIME),
+    ColumnType.DATETIME: _old_temporal(layout.DATETIME_OLD, 8, Kind.DATETIME),
+    ColumnType.TIMESTAMP: _old_temporal(layout.TIMESTAMP_OLD, 4, Kind.TIMESTAMP),
+    ColumnType.TIME2: _temporal(layout.TIME2, 3, Kind.TIME),
+    ColumnType.DATETIME2: _temporal(layout.DATETIME2, 5, Kind.DATETIME),
+    ColumnType.TIMESTAMP2: _temporal(layout.TIMESTAMP2, 4, Kind.TIMESTAMP),
     ColumnType.VARCHAR: _varchar,
     ColumnType.VAR_STRING: _varchar,
     ColumnType.MARIADB_VARCHAR_COMPRESSED: _varchar,  # the event is rewritten first: see mariadb_columns
@@ -269,7 +275,7 @@ CODECS: dict[int, Codec] = {
 }
 
 
-def spec_of(column: BoundColumn, style: ValueStyle, memory: ProgramMemory) -> Spec:
+def spec_of(column: BoundColumn, style: Style, memory: ProgramMemory) -> Spec:
     """The column's codec applied; raises DamagedEvent for a type that has none."""
     codec = CODECS.get(column.type)
     if codec is None:

@@ -1,4 +1,4 @@
-"""mysql-replication's Python values -> what JSON says of them, in the default `ValueStyle`."""
+"""mysql-replication's Python values -> what JSON says of them, in the default `Style`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from pymysqlreplication.constants import FIELD_TYPE
 
 from changefeed.errors import SchemaError
-from changefeed.formats.template import ValueStyle
+from changefeed.formats.style import Style
 
 _MICROSECONDS = datetime.timedelta(microseconds=1)
 
@@ -54,9 +54,9 @@ def json_value(value: Any, column: Any) -> object:
     raise SchemaError(f"mysql-replication gave a {type(value).__name__} for column {column.name!r}: not known here")
 
 
-def check_style(style: ValueStyle) -> None:
+def check_style(style: Style) -> None:
     """Raises SchemaError for a style that only the default reader writes."""
-    if style != ValueStyle():
+    if not style.is_default():
         raise SchemaError(f"reader 'reference' writes values in the default style only, and {style} was wanted")
 
 

@@ -1,0 +1,98 @@
+"""How column values are written: for each kind of column the encoding that a format or a pipeline chose for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from changefeed.errors import SettingsError
+
+
+class Kind(StrEnum):
+    """The kinds of columns that can be written in more than one way.
+
+    The others have one encoding: integers, FLOAT, DOUBLE and YEAR are numbers, BIT an unsigned number, text a string,
+    ENUM its label ("" for the invalid value 0), SET "a,b", VECTOR an array of numbers, MariaDB's UUID and INET4/6
+    their text.
+    """
+
+    DECIMAL = "decimal"
+    BIGINT_UNSIGNED = "bigint_unsigned"
+    DATE = "date"
+    TIME = "time"
+    DATETIME = "datetime"
+    TIMESTAMP = "timestamp"
+    BINARY = "binary"
+    """BINARY, VARBINARY, BLOB and the like."""
+    GEOMETRY = "geometry"
+    JSON = "json"
+
+
+class Encoding(StrEnum):
+    """The ways to write a value; `ENCODINGS` says which kind of column has which."""
+
+    STRING = "string"
+    """A string of the number's digits: readers with doubles lose none."""
+    NUMBER = "number"
+    DOUBLE = "double"
+    """A number, which readers take for a double."""
+    PRECISE = "precise"
+    """Kafka Connect's: the unscaled value's two's complement bytes in base64."""
+    ISO = "iso"
+    """ISO 8601 text, zero and partial dates included; TIMESTAMP in UTC with Z, TIME as [-]HHH:MM:SS[.ffffff]."""
+    EPOCH = "epoch"
+    """Debezium's adaptive numbers: days, or milliseconds for a precision of 0 to 3, else microseconds. Zero and partial
+    dates are null."""
+    BASE64 = "base64"
+    """A string; of geometry `{"srid":…,"wkb":"…"}` with it."""
+    HEX = "hex"
+    TEXT = "text"
+    """A string of the document's text."""
+    INLINE = "inline"
+    """The document itself."""
+
+
+_TEMPORAL = (Encoding.ISO, Encoding.EPOCH)
+_BYTES = (Encoding.BASE64, Encoding.HEX)
+
+ENCODINGS: Mapping[Kind, tuple[Encoding, ...]] = {
+    Kind.DECIMAL: (Encoding.STRING, Encoding.DOUBLE, Encoding.PRECISE),
+    Kind.BIGINT_UNSIGNED: (Encoding.NUMBER, Encoding.STRING),
+    Kind.DATE: _TEMPORAL,
+    Kind.TIME: _TEMPORAL,
+    Kind.DATETIME: _TEMPORAL,
+    Kind.TIMESTAMP: _TEMPORAL,
+    Kind.BINARY: _BYTES,
+    Kind.GEOMETRY: _BYTES,
+    Kind.JSON: (Encoding.TEXT, Encoding.INLINE),
+}
+"""What each kind can be written as, its default first."""
+
+
+@dataclass(frozen=True)
+class Style:
+    """The encoding of each kind of column: what ``chosen`` says, else the kind's default.
+
+    ``style[kind]`` gives it. Raises SettingsError for an encoding that the kind does not have.
+    """
+
+    chosen: Mapping[Kind, Encoding] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for kind, encoding in self.chosen.items():
+            if encoding not in ENCODINGS[kind]:
+                raise SettingsError(
+                    f"{kind} columns cannot be written as {str(encoding)!r}: wanted one of {', '.join(ENCODINGS[kind])}"
+                )
+
+    def __getitem__(self, kind: Kind) -> Encoding:
+        return self.chosen.get(kind, ENCODINGS[kind][0])
+
+    def is_default(self) -> bool:
+        """Whether all kinds are written in their default encoding."""
+        return all(self[kind] is encodings[0] for kind, encodings in ENCODINGS.items())
+
+
+DEFAULT_STYLE = Style()
+"""Each kind in its default encoding."""
