@@ -17,40 +17,56 @@ SPEC_MASK = 9
 """Where the column's mask stands; -1 for none."""
 
 # --- kinds of columns: how a value becomes text
-SIGNED = 1
-UNSIGNED = 2
-UNSIGNED_TEXT = 3
-FLOAT = 4
-DOUBLE = 5
-YEAR = 6
-BIT = 7
-DECIMAL_TEXT = 8
-DECIMAL_NUMBER = 9
-DECIMAL_BYTES = 10
-DATE = 11
-TIME2 = 12
-DATETIME2 = 13
-TIMESTAMP2 = 14
-TIME_OLD = 15
-DATETIME_OLD = 16
-TIMESTAMP_OLD = 17
-UTF8 = 18
+# A kind is a number within its group, and `values.put_value` asks for the group first, as the kinds of one share a
+# function that writes them. Groups are larger than every other number here.
+GROUP = -1 << 16
+"""What of a kind is its group."""
+
+NUMBERS = 1 << 16
+SIGNED = NUMBERS + 1
+UNSIGNED = NUMBERS + 2
+UNSIGNED_TEXT = NUMBERS + 3
+YEAR = NUMBERS + 4
+BIT = NUMBERS + 5
+FLOAT = NUMBERS + 6
+DOUBLE = NUMBERS + 7
+
+DECIMALS = 2 << 16
+DECIMAL_TEXT = DECIMALS + 1
+DECIMAL_NUMBER = DECIMALS + 2
+DECIMAL_BYTES = DECIMALS + 3
+
+TEMPORALS = 3 << 16
+DATE = TEMPORALS + 1
+TIME2 = TEMPORALS + 2
+DATETIME2 = TEMPORALS + 3
+TIMESTAMP2 = TEMPORALS + 4
+TIME_OLD = TEMPORALS + 5
+DATETIME_OLD = TEMPORALS + 6
+TIMESTAMP_OLD = TEMPORALS + 7
+
+STRINGS = 4 << 16
+UTF8 = STRINGS + 1
 """a: 1 where nobody knows whether it is text or bytes; b: 1 to write what is not UTF-8 as hex, else as base64."""
-CODE_TABLE = 19
-UTF16 = 20
-UTF32 = 21
-BASE64 = 22
-HEX = 23
-ENUM = 24
-SET = 25
-JSON = 26
-GEOMETRY = 27
-VECTOR = 28
-UUID = 29
-INET4 = 30
-INET6 = 31
-CONSTANT = 32
-"""A masked column: place and size of the literal that stands for each value."""
+CODE_TABLE = STRINGS + 2
+UTF16 = STRINGS + 3
+UTF32 = STRINGS + 4
+BASE64 = STRINGS + 5
+HEX = STRINGS + 6
+
+LABELS = 5 << 16
+ENUM = LABELS + 1
+SET = LABELS + 2
+
+OTHERS = 6 << 16
+JSON = OTHERS + 1
+GEOMETRY = OTHERS + 2
+VECTOR = OTHERS + 3
+UUID = OTHERS + 4
+INET4 = OTHERS + 5
+INET6 = OTHERS + 6
+CONSTANT = OTHERS + 7
+"""A masked column: address and size of the literal that stands for each value."""
 
 # --- a mask: its kind and two parameters
 MASK_FIRST = 1

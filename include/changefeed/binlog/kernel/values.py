@@ -273,15 +273,16 @@ def put_value(
     kind = words[spec + layout.SPEC_KIND]
     a = words[spec + layout.SPEC_A]
     b = words[spec + layout.SPEC_B]
-    if kind <= layout.BIT:
+    group = kind & layout.GROUP
+    if group == layout.NUMBERS:
         return _put_numeric(out, at, data, start, kind, a)
-    if kind <= layout.DECIMAL_BYTES:
+    if group == layout.DECIMALS:
         return _put_decimals(out, at, data, start, kind, a, b, scratch, bytes_scratch)
-    if kind <= layout.TIMESTAMP_OLD:
+    if group == layout.TEMPORALS:
         return put_temporal(out, at, data, start, kind, a, b, words[spec + layout.SPEC_D])
-    if kind <= layout.HEX:
+    if group == layout.STRINGS:
         return _put_string(out, at, room, data, start, size, kind, a, b, words, bytes_scratch)
-    if kind <= layout.SET:
+    if group == layout.LABELS:
         value = little_endian(data, start, a)
         return _put_labels(out, at, room, value, kind, words, literals, b, words[spec + layout.SPEC_C])
     if kind == layout.JSON:

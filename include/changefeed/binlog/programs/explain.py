@@ -9,9 +9,10 @@ from changefeed.binlog.kernel import layout
 from changefeed.binlog.programs.programs import Programs
 from changefeed.pipelines.column_rules import Constant, Excluded, FirstCharacters, Sha256, Treatment
 
-_NAMES = list(vars(layout))
-_KINDS = {  # the constants of `layout` from SIGNED to CONSTANT, in its order
-    int(vars(layout)[name]): name.lower() for name in _NAMES[_NAMES.index("SIGNED") : _NAMES.index("CONSTANT") + 1]
+_KINDS = {  # the constants of `layout` that are kinds: a group, and a number within it
+    value: name.lower()
+    for name, value in vars(layout).items()
+    if isinstance(value, int) and value > ~layout.GROUP and value & ~layout.GROUP
 }
 _OPS = {value: name[3:].lower() for name, value in vars(layout).items() if name.startswith("OP_")}
 _IMAGES = ("before", "after", "key's image")
