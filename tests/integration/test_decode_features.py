@@ -273,7 +273,7 @@ def test_without_full_metadata_names_come_from_the_schema(stock_mysql_server: My
     assert unnamed.values[0]["after"] == {"@1": 2**64 - 1, "@2": 2, "@3": "grün"}
     assert unnamed.messages[0][2].key is None
     other = TableSchema(unique_name, "t", columns[:2], (0,))
-    with pytest.raises(SchemaError, match=r"3 columns, and 2 .*\(bigint.* blob\[2\]\); known is \(id bigint"):
+    with pytest.raises(SchemaError, match=r"3 columns, and 2 .*\(bigint.* text\[2\]\); known is \(id bigint"):
         decode_bytes(data, found.name, unique_name, lambda _database, _table: other)
 
 

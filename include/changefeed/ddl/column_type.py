@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from changefeed.column_types import DATA_TYPES, data_type_named
 from changefeed.ddl.charsets import charset_of, max_bytes, resolve
 from changefeed.ddl.cursor import Cursor
 from changefeed.ddl.scanner import TokenKind
@@ -33,7 +34,7 @@ class ColumnType:
 
     def column(self, name: str, inherited: str, server: Server, session: SessionContext) -> Column:
         """The column of this type; ``inherited`` is the table's default collation."""
-        if self.name not in TEXTUAL:
+        if not is_textual(self.name):
             data_type = blob_of(self.length, self.name) if self.name == "blob" and self.length else self.name
             if data_type == "varbinary" and (self.length or 0) > MAX_ROW:
                 data_type = blob_of(self.length or 0, "blob")
@@ -48,39 +49,6 @@ class ColumnType:
 
 
 MAX_ROW = 65535
-TEXTUAL = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"})
-
-_BYTES = {
-    "char": "binary",
-    "varchar": "varbinary",
-    "tinytext": "tinyblob",
-    "text": "blob",
-    "mediumtext": "mediumblob",
-    "longtext": "longblob",
-}
-_SPELLINGS = {
-    **dict.fromkeys(("INT1", "BOOL", "BOOLEAN"), "tinyint"),
-    "INT2": "smallint",
-    **dict.fromkeys(("INT3", "MIDDLEINT"), "mediumint"),
-    **dict.fromkeys(("INT4", "INTEGER"), "int"),
-    "INT8": "bigint",
-    **dict.fromkeys(("DEC", "NUMERIC", "FIXED"), "decimal"),
-    "FLOAT4": "float",
-    "FLOAT8": "double",
-    "CHARACTER": "char",
-    "VARCHARACTER": "varchar",
-    "GEOMETRYCOLLECTION": "geometrycollection",
-    "GEOMCOLLECTION": "geomcollection",
-}
-_SAME = frozenset(
-    {
-        *("tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "bit", "float", "double"),
-        *("date", "time", "datetime", "timestamp", "year", "char", "varchar", "binary", "varbinary"),
-        *("tinyblob", "blob", "mediumblob", "longblob", "tinytext", "text", "mediumtext", "longtext"),
-        *("enum", "set", "json", "vector", "uuid", "inet4", "inet6", "xmltype"),
-        *("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon"),
-    }
-)
 _ORACLE = {
     "VARCHAR2": "varchar",
     "NUMBER": "decimal",
@@ -100,6 +68,11 @@ def blob_of(size: int, data_type: str) -> str:
     return prefix + data_type
 
 
+def is_textual(data_type: str) -> bool:
+    """Whether columns of ``data_type`` have a collation."""
+    return data_type in DATA_TYPES and DATA_TYPES[data_type].has_collation
+
+
 def textual_column(column: Column, server: Server) -> Column:
     """The column as it is listed: the charset binary makes BINARY of CHAR, and has no collation to list.
 
@@ -107,10 +80,10 @@ def textual_column(column: Column, server: Server) -> Column:
     """
     if column.collation != "binary":
         return column
-    data_type = _BYTES.get(column.data_type)
-    if data_type is None:
+    data_type = DATA_TYPES.get(column.data_type)
+    if data_type is None or data_type.binary is None:
         return column if server.is_mariadb else replace(column, collation=None)
-    return replace(column, data_type=data_type, collation=None)
+    return replace(column, data_type=data_type.binary, collation=None)
 
 
 def read_type(cursor: Cursor) -> ColumnType:
@@ -150,13 +123,14 @@ def _named_type(cursor: Cursor, spellings: dict[str, str]) -> ColumnType:
     if spellings is _ORACLE and keyword == "NUMBER" and not cursor.is_symbol("(", 1):
         cursor.advance()
         return ColumnType("double")
-    name = spellings.get(keyword) or _SPELLINGS.get(keyword) or keyword.lower()
-    if name not in _SAME and name not in ("geometrycollection", "geomcollection"):
+    data_type = data_type_named(spellings.get(keyword, keyword))
+    if data_type is None:
         raise cursor.unreadable("a column's type")
     cursor.advance()
+    name = data_type.name
     if name in ("geometrycollection", "geomcollection"):
         name = "geometrycollection" if cursor.server.is_mariadb else "geomcollection"
-    if name in ("enum", "set"):
+    if data_type.has_labels:
         return ColumnType(name, labels=_labels(cursor))
     if name == "json" and cursor.server.is_mariadb:
         return ColumnType("longtext", charset="utf8mb4", collation="utf8mb4_bin")

@@ -21,7 +21,7 @@ from changefeed.ddl.changes import (
 )
 from changefeed.ddl.charsets import binary_collation, charset_of, max_bytes
 from changefeed.ddl.column_definition import ColumnDefinition
-from changefeed.ddl.column_type import TEXTUAL, blob_of, textual_column
+from changefeed.ddl.column_type import blob_of, is_textual, textual_column
 from changefeed.ddl.names import TableName
 from changefeed.ddl.session import Server, SessionContext
 from changefeed.ddl.table_options import CharsetOptions
@@ -161,7 +161,7 @@ class _Types:
 
     def convert(self, column: Column) -> Column:
         """The column after CONVERT TO CHARACTER SET. A TEXT becomes a larger one if its bytes may no longer suffice."""
-        if not self.converted or column.collation in (None, "binary") or column.data_type not in TEXTUAL:
+        if not self.converted or column.collation in (None, "binary") or not is_textual(column.data_type):
             return column
         data_type, charset, converted = column.data_type, charset_of(column.collation), charset_of(self.converted)
         if column.labels and charset != converted and _WIDE & {charset, converted}:

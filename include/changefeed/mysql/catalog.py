@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from changefeed.column_types import DATA_TYPES
 from changefeed.errors import SourceError
 from changefeed.mysql.session import Row, Session
 from changefeed.table_schema import Column, TableSchema
@@ -64,7 +65,8 @@ def column_of(row: Row) -> Column:
     if name is None or data_type is None or column_type is None:
         raise SourceError(f"information_schema.columns has no name or type in {row!r}")
     srid = int(row[4]) if len(row) > 4 and row[4] is not None else None
-    labels = _labels(column_type) if data_type in ("enum", "set") else ()
+    known = DATA_TYPES.get(data_type.lower())
+    labels = _labels(column_type) if known is not None and known.has_labels else ()
     return Column(name, data_type.lower(), " unsigned" in column_type.lower(), collation, labels, srid)
 
 

@@ -11,12 +11,14 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 
+from changefeed import column_types
 from changefeed.binlog.events import partial_json
 from changefeed.binlog.events.framing import HEADER, HEADER_SIZE, DamagedEvent, EventType, Fields
 from changefeed.binlog.events.query_event import inflate
-from changefeed.binlog.events.table_map import ColumnType, TableMap
+from changefeed.binlog.events.table_map import TableMap
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.memory import Words
+from changefeed.column_types import WIRE_TYPES
 
 COMPRESSED_TYPES = {
     EventType.MARIADB_WRITE_ROWS_COMPRESSED_V1: EventType.WRITE_ROWS_V1,
@@ -29,13 +31,12 @@ COMPRESSED_TYPES = {
 TYPES = frozenset({EventType.PARTIAL_UPDATE_ROWS, *COMPRESSED_TYPES})
 
 _VERSION_2 = frozenset({EventType.WRITE_ROWS, EventType.UPDATE_ROWS, EventType.DELETE_ROWS})
-_PACKED = frozenset({ColumnType.MARIADB_BLOB_COMPRESSED, ColumnType.MARIADB_VARCHAR_COMPRESSED})
 _MAX_VALUE = 1 << 30
 
 
 def is_needed(table_map: TableMap) -> bool:
     """Whether the table has MariaDB COMPRESSED columns."""
-    return any(column.type in _PACKED for column in table_map.columns)
+    return any(column.wire.is_compressed for column in table_map.columns)
 
 
 def table_id_of(body: bytes) -> int:
@@ -80,7 +81,7 @@ class Images:
             (int(words[at + layout.SPEC * place]), int(words[at + layout.SPEC * place + layout.SPEC_PREFIX]))
             for place in range(self.columns)
         ]
-        self.json = [place for place, kind in enumerate(types) if kind == ColumnType.JSON]
+        self.json = [place for place, kind in enumerate(types) if kind == column_types.JSON.number]
 
     def unpacked(self, event: bytes, body: bytes, kind: int) -> bytes:
         """A rows event with its COMPRESSED values unpacked."""
@@ -90,7 +91,7 @@ class Images:
         out = bytearray(body[: fields.at])
 
         def value(place: int, data: bytes) -> bytes:
-            return unpack_value(data) if self._types[place] in _PACKED else data
+            return unpack_value(data) if WIRE_TYPES[self._types[place]].is_compressed else data
 
         while fields.left:
             for bitmap in bitmaps:

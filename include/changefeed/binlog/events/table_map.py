@@ -5,111 +5,19 @@ Source: https://dev.mysql.com/doc/dev/mysql-server/latest/classmysql_1_1binlog_1
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import IntEnum
 
+from changefeed import column_types
 from changefeed.binlog.events.framing import DamagedEvent, Fields
+from changefeed.column_types import WIRE_TYPES, Metadata, WireType
 
 MAX_COLUMNS = 4096
 
-
-class ColumnType(IntEnum):
-    """Types of columns as they stand in a TABLE_MAP. 140, 141 are MariaDB's COMPRESSED columns."""
-
-    DECIMAL = 0
-    TINY = 1
-    SHORT = 2
-    LONG = 3
-    FLOAT = 4
-    DOUBLE = 5
-    NULL = 6
-    TIMESTAMP = 7
-    LONGLONG = 8
-    INT24 = 9
-    DATE = 10
-    TIME = 11
-    DATETIME = 12
-    YEAR = 13
-    NEWDATE = 14
-    VARCHAR = 15
-    BIT = 16
-    TIMESTAMP2 = 17
-    DATETIME2 = 18
-    TIME2 = 19
-    TYPED_ARRAY = 20
-    MARIADB_BLOB_COMPRESSED = 140
-    MARIADB_VARCHAR_COMPRESSED = 141
-    VECTOR = 242
-    JSON = 245
-    NEWDECIMAL = 246
-    ENUM = 247
-    SET = 248
-    TINY_BLOB = 249
-    MEDIUM_BLOB = 250
-    LONG_BLOB = 251
-    BLOB = 252
-    VAR_STRING = 253
-    STRING = 254
-    GEOMETRY = 255
-
-
-_NUMERIC = frozenset(
-    {
-        ColumnType.TINY,
-        ColumnType.SHORT,
-        ColumnType.INT24,
-        ColumnType.LONG,
-        ColumnType.LONGLONG,
-        ColumnType.NEWDECIMAL,
-        ColumnType.FLOAT,
-        ColumnType.DOUBLE,
-        ColumnType.YEAR,
-    }
+_STRINGS = frozenset(
+    wire.number for wire in (column_types.STRING, column_types.VAR_STRING, column_types.ENUM, column_types.SET)
 )
-_CHARACTER = frozenset(
-    {
-        ColumnType.STRING,
-        ColumnType.VAR_STRING,
-        ColumnType.VARCHAR,
-        ColumnType.BLOB,
-        ColumnType.TINY_BLOB,
-        ColumnType.MEDIUM_BLOB,
-        ColumnType.LONG_BLOB,
-        ColumnType.MARIADB_BLOB_COMPRESSED,
-        ColumnType.MARIADB_VARCHAR_COMPRESSED,
-        ColumnType.VECTOR,
-    }
-)
-_MARIADB_CHARACTER = _CHARACTER | {ColumnType.GEOMETRY}
-_ONE_BYTE = frozenset(
-    {
-        ColumnType.FLOAT,
-        ColumnType.DOUBLE,
-        ColumnType.BLOB,
-        ColumnType.TINY_BLOB,
-        ColumnType.MEDIUM_BLOB,
-        ColumnType.LONG_BLOB,
-        ColumnType.MARIADB_BLOB_COMPRESSED,
-        ColumnType.JSON,
-        ColumnType.GEOMETRY,
-        ColumnType.VECTOR,
-        ColumnType.TIMESTAMP2,
-        ColumnType.DATETIME2,
-        ColumnType.TIME2,
-    }
-)
-_TWO_BYTES = frozenset(
-    {
-        ColumnType.VARCHAR,
-        ColumnType.VAR_STRING,
-        ColumnType.MARIADB_VARCHAR_COMPRESSED,
-        ColumnType.STRING,
-        ColumnType.ENUM,
-        ColumnType.SET,
-        ColumnType.NEWDECIMAL,
-        ColumnType.BIT,
-    }
-)
+"""What a STRING may really be: its number stands in the metadata."""
 
 
 @dataclass
@@ -128,6 +36,11 @@ class MapColumn:
     name: str | None = None
     labels: tuple[bytes, ...] | None = None
     visible: bool = True
+
+    @property
+    def wire(self) -> WireType:
+        """The row of its type in the table of types."""
+        return WIRE_TYPES[self.type]
 
 
 @dataclass
@@ -174,56 +87,55 @@ class TableMap:
         while fields.left:
             kind = fields.number(1)
             table_map.metadata.add(kind)
-            _optional(
-                table_map, kind, Fields(fields.take(fields.packed())), _MARIADB_CHARACTER if mariadb else _CHARACTER
-            )
+            _optional(table_map, kind, Fields(fields.take(fields.packed())), mariadb)
         return table_map
 
-    def typed(self, types: frozenset[ColumnType]) -> list[MapColumn]:
-        return [column for column in self.columns if column.type in types]
+    def columns_of(self, counts: Callable[[WireType], bool]) -> list[MapColumn]:
+        """The columns whose types an optional field counts."""
+        return [column for column in self.columns if counts(column.wire)]
 
 
-def _column(type_code: int, metadata: Fields) -> MapColumn:
-    if type_code == ColumnType.TYPED_ARRAY:
-        raise DamagedEvent("a TABLE_MAP has a TYPED_ARRAY column, which servers write for no base table")
-    if type_code in _ONE_BYTE:
-        return MapColumn(type_code, metadata.number(1), False)
-    if type_code not in _TWO_BYTES:
-        try:
-            return MapColumn(ColumnType(type_code), 0, False)
-        except ValueError:
-            raise DamagedEvent(f"a TABLE_MAP has a column of unknown type {type_code}") from None
-    first, second = metadata.take(2)
-    if type_code in (ColumnType.VARCHAR, ColumnType.VAR_STRING, ColumnType.MARIADB_VARCHAR_COMPRESSED):
-        return MapColumn(type_code, first | second << 8, False)
-    if type_code == ColumnType.NEWDECIMAL:
-        if not 1 <= first <= 65 or second > min(first, 38):
-            raise DamagedEvent(f"a TABLE_MAP has a DECIMAL({first},{second})")
-        return MapColumn(type_code, first << 8 | second, False)
-    if type_code == ColumnType.BIT:
-        bits = first + 8 * second
-        if not 1 <= bits <= 64:
-            raise DamagedEvent(f"a TABLE_MAP has a BIT({bits})")
-        return MapColumn(type_code, bits, False)
-    # STRING: the real type, with two inverted bits of a length over 255 hidden in it.
-    real, length = first | 0x30, second | ((first & 0x30) ^ 0x30) << 4
-    if real in (ColumnType.ENUM, ColumnType.SET, ColumnType.STRING, ColumnType.VAR_STRING):
-        return MapColumn(real, length, False)
-    raise DamagedEvent(f"a TABLE_MAP has a STRING column of real type {first}")
+def _column(number: int, metadata: Fields) -> MapColumn:
+    wire = WIRE_TYPES.get(number)
+    if wire is None:
+        raise DamagedEvent(f"a TABLE_MAP has a column of type {number}, which changefeed does not know")
+    meta = metadata.number(wire.metadata.size)
+    first, second = meta & 0xFF, meta >> 8
+    match wire.metadata:
+        case Metadata.DECIMAL:
+            if not 1 <= first <= 65 or second > min(first, 38):
+                raise DamagedEvent(f"a TABLE_MAP has a DECIMAL({first},{second})")
+            meta = first << 8 | second
+        case Metadata.BITS:
+            meta = first + 8 * second
+            if not 1 <= meta <= 64:
+                raise DamagedEvent(f"a TABLE_MAP has a BIT({meta})")
+        case Metadata.STRING:
+            number, meta = first | 0x30, second | ((first & 0x30) ^ 0x30) << 4
+            if number not in _STRINGS:
+                raise DamagedEvent(f"a TABLE_MAP has a STRING column of real type {first}")
+    return MapColumn(number, meta, False)
 
 
-def _optional(table_map: TableMap, kind: int, fields: Fields, character: frozenset[ColumnType]) -> None:
+def _optional(table_map: TableMap, kind: int, fields: Fields, mariadb: bool) -> None:
     """One field of optional metadata; kinds are those of Table_map_event::Optional_metadata_field_type."""
+
+    def has_charset(wire: WireType) -> bool:
+        return wire.has_charset or (mariadb and wire.has_charset_on_mariadb)
+
+    def has_labels(wire: WireType) -> bool:
+        return wire.has_labels
+
     match kind:
         case 1:  # SIGNEDNESS
-            numeric = table_map.typed(_NUMERIC)
+            numeric = table_map.columns_of(lambda wire: wire.has_sign)
             if 8 * fields.left < len(numeric):
                 raise DamagedEvent("TABLE_MAP's signedness is shorter than its numeric columns")
             bits = fields.take(fields.left)
             for index, column in enumerate(numeric):
                 column.unsigned = bool(bits[index >> 3] << (index & 7) & 0x80)
         case 2 | 10:  # DEFAULT_CHARSET, ENUM_AND_SET_DEFAULT_CHARSET
-            columns = table_map.typed(character if kind == 2 else _LABELLED)
+            columns = table_map.columns_of(has_charset if kind == 2 else has_labels)
             default = fields.packed()
             for column in columns:
                 column.collation = default
@@ -231,13 +143,14 @@ def _optional(table_map: TableMap, kind: int, fields: Fields, character: frozens
                 place, collation = fields.packed(), fields.packed()
                 _at(columns, place).collation = collation
         case 3 | 11:  # COLUMN_CHARSET, ENUM_AND_SET_COLUMN_CHARSET
-            for column in table_map.typed(character if kind == 3 else _LABELLED):
+            for column in table_map.columns_of(has_charset if kind == 3 else has_labels):
                 column.collation = fields.packed()
         case 4:  # COLUMN_NAME
             for column in table_map.columns:
                 column.name = fields.take(fields.packed()).decode("utf-8", "replace")
         case 5 | 6:  # SET_STR_VALUE, ENUM_STR_VALUE
-            for column in table_map.typed(frozenset({ColumnType.SET if kind == 5 else ColumnType.ENUM})):
+            labelled = column_types.SET if kind == 5 else column_types.ENUM
+            for column in table_map.columns_of(lambda wire: wire is labelled):
                 count = fields.packed()
                 if count > fields.left:
                     raise DamagedEvent(f"TABLE_MAP says {count} labels in {fields.left} bytes")
@@ -258,9 +171,6 @@ def _optional(table_map: TableMap, kind: int, fields: Fields, character: frozens
                 column.visible = bool(bits[index >> 3] << (index & 7) & 0x80)
         case _:  # geometry types, vector dimensions, and what later servers add: not needed to read a row
             pass
-
-
-_LABELLED = frozenset({ColumnType.ENUM, ColumnType.SET})
 
 
 def _at(columns: list[MapColumn], place: int) -> MapColumn:

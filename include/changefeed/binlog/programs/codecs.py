@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from changefeed import column_types
 from changefeed.binlog.events import charsets
 from changefeed.binlog.events.framing import DamagedEvent
-from changefeed.binlog.events.table_map import ColumnType
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.decimals import decimal_size
 from changefeed.binlog.programs.program_memory import ProgramMemory
@@ -240,38 +240,38 @@ def _vector(column: BoundColumn, _style: Style, _memory: ProgramMemory) -> Spec:
 
 
 CODECS: dict[int, Codec] = {
-    ColumnType.TINY: _integer(1),
-    ColumnType.SHORT: _integer(2),
-    ColumnType.INT24: _integer(3),
-    ColumnType.LONG: _integer(4),
-    ColumnType.LONGLONG: _integer(8),
-    ColumnType.FLOAT: _float,
-    ColumnType.DOUBLE: _double,
-    ColumnType.NEWDECIMAL: _decimal,
-    ColumnType.YEAR: _year,
-    ColumnType.BIT: _bit,
-    ColumnType.DATE: _date,
-    ColumnType.NEWDATE: _date,
-    ColumnType.TIME: _old_temporal(layout.TIME_OLD, 3, Kind.TIME),
-    ColumnType.DATETIME: _old_temporal(layout.DATETIME_OLD, 8, Kind.DATETIME),
-    ColumnType.TIMESTAMP: _old_temporal(layout.TIMESTAMP_OLD, 4, Kind.TIMESTAMP),
-    ColumnType.TIME2: _temporal(layout.TIME2, 3, Kind.TIME),
-    ColumnType.DATETIME2: _temporal(layout.DATETIME2, 5, Kind.DATETIME),
-    ColumnType.TIMESTAMP2: _temporal(layout.TIMESTAMP2, 4, Kind.TIMESTAMP),
-    ColumnType.VARCHAR: _varchar,
-    ColumnType.VAR_STRING: _varchar,
-    ColumnType.MARIADB_VARCHAR_COMPRESSED: _varchar,  # the event is rewritten first: see mariadb_columns
-    ColumnType.STRING: _char,
-    ColumnType.BLOB: _blob,
-    ColumnType.TINY_BLOB: _blob,
-    ColumnType.MEDIUM_BLOB: _blob,
-    ColumnType.LONG_BLOB: _blob,
-    ColumnType.MARIADB_BLOB_COMPRESSED: _blob,
-    ColumnType.ENUM: _labelled(layout.ENUM),
-    ColumnType.SET: _labelled(layout.SET),
-    ColumnType.JSON: _json,
-    ColumnType.GEOMETRY: _geometry,
-    ColumnType.VECTOR: _vector,
+    column_types.TINY.number: _integer(1),
+    column_types.SHORT.number: _integer(2),
+    column_types.INT24.number: _integer(3),
+    column_types.LONG.number: _integer(4),
+    column_types.LONGLONG.number: _integer(8),
+    column_types.FLOAT.number: _float,
+    column_types.DOUBLE.number: _double,
+    column_types.NEWDECIMAL.number: _decimal,
+    column_types.YEAR.number: _year,
+    column_types.BIT.number: _bit,
+    column_types.DATE.number: _date,
+    column_types.NEWDATE.number: _date,
+    column_types.TIME.number: _old_temporal(layout.TIME_OLD, 3, Kind.TIME),
+    column_types.DATETIME.number: _old_temporal(layout.DATETIME_OLD, 8, Kind.DATETIME),
+    column_types.TIMESTAMP.number: _old_temporal(layout.TIMESTAMP_OLD, 4, Kind.TIMESTAMP),
+    column_types.TIME2.number: _temporal(layout.TIME2, 3, Kind.TIME),
+    column_types.DATETIME2.number: _temporal(layout.DATETIME2, 5, Kind.DATETIME),
+    column_types.TIMESTAMP2.number: _temporal(layout.TIMESTAMP2, 4, Kind.TIMESTAMP),
+    column_types.VARCHAR.number: _varchar,
+    column_types.VAR_STRING.number: _varchar,
+    column_types.MARIADB_VARCHAR_COMPRESSED.number: _varchar,  # the event is rewritten first: see `events.rewrite`
+    column_types.STRING.number: _char,
+    column_types.BLOB.number: _blob,
+    column_types.TINY_BLOB.number: _blob,
+    column_types.MEDIUM_BLOB.number: _blob,
+    column_types.LONG_BLOB.number: _blob,
+    column_types.MARIADB_BLOB_COMPRESSED.number: _blob,
+    column_types.ENUM.number: _labelled(layout.ENUM),
+    column_types.SET.number: _labelled(layout.SET),
+    column_types.JSON.number: _json,
+    column_types.GEOMETRY.number: _geometry,
+    column_types.VECTOR.number: _vector,
 }
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from changefeed.binlog.events.table_map import ColumnType
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.programs.programs import Programs
+from changefeed.column_types import WIRE_TYPES
 from changefeed.pipelines.column_rules import Constant, Excluded, FirstCharacters, Sha256, Treatment
 
 _KINDS = {  # the constants of `layout` that are kinds: a group, and a number within it
@@ -37,7 +37,7 @@ def _lines(programs: Programs, table: str) -> Iterator[str]:
         spec = [int(word) for word in words[specs + layout.SPEC * number : specs + layout.SPEC * (number + 1)]]
         size = f"length in {spec[1]}" if spec[layout.SPEC_PREFIX] else f"{spec[0]} bytes"
         parameters = ", ".join(str(word) for word in spec[layout.SPEC_A : layout.SPEC_D + 1])
-        wire = ColumnType(column.type).name
+        wire = WIRE_TYPES[column.type].name
         yield (
             f"  {number:4} {column.name!r}: {wire}, {size} -> {_KINDS[spec[layout.SPEC_KIND]]}({parameters})"
             + (f", charset {column.charset}" if column.charset != "binary" else "")

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from changefeed.binlog.events import charsets
-from changefeed.binlog.events.table_map import ColumnType, MapColumn, TableMap
+from changefeed.binlog.events.table_map import MapColumn, TableMap
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.programs import codecs, masks
 from changefeed.binlog.programs.program_memory import ProgramMemory, escaped
 from changefeed.binlog.programs.row_shape import fit
+from changefeed.column_types import data_type_name, data_types_of
 from changefeed.errors import SchemaError
 from changefeed.formats.template import NO_SNAPSHOT, OPS, Format, Op, Slot, Template
 from changefeed.pipelines.column_rules import ColumnRules, Excluded
@@ -29,60 +30,6 @@ _SLOT_OPS = {
     Slot.XID: layout.OP_XID,
 }
 _OF_ROW = frozenset({layout.OP_OBJECT, layout.OP_ROW})
-
-_DATA_TYPES = {
-    ColumnType.TINY: "tinyint",
-    ColumnType.SHORT: "smallint",
-    ColumnType.INT24: "mediumint",
-    ColumnType.LONG: "int",
-    ColumnType.LONGLONG: "bigint",
-    ColumnType.FLOAT: "float",
-    ColumnType.DOUBLE: "double",
-    ColumnType.NEWDECIMAL: "decimal",
-    ColumnType.YEAR: "year",
-    ColumnType.BIT: "bit",
-    ColumnType.DATE: "date",
-    ColumnType.NEWDATE: "date",
-    ColumnType.TIME: "time",
-    ColumnType.TIME2: "time",
-    ColumnType.DATETIME: "datetime",
-    ColumnType.DATETIME2: "datetime",
-    ColumnType.TIMESTAMP: "timestamp",
-    ColumnType.TIMESTAMP2: "timestamp",
-    ColumnType.ENUM: "enum",
-    ColumnType.SET: "set",
-    ColumnType.JSON: "json",
-    ColumnType.GEOMETRY: "geometry",
-    ColumnType.VECTOR: "vector",
-}
-_GEOMETRIES = frozenset(
-    [
-        "geometry",
-        "point",
-        "linestring",
-        "polygon",
-        "multipoint",
-        "multilinestring",
-        "multipolygon",
-        "geometrycollection",
-        "geomcollection",
-    ]
-)
-_ON_WIRE: dict[int, frozenset[str]] = {
-    **{kind: frozenset({name}) for kind, name in _DATA_TYPES.items()},
-    ColumnType.GEOMETRY: _GEOMETRIES,
-    ColumnType.VARCHAR: frozenset({"varchar", "varbinary"}),
-    ColumnType.VAR_STRING: frozenset({"varchar", "varbinary"}),
-    ColumnType.MARIADB_VARCHAR_COMPRESSED: frozenset({"varchar", "varbinary"}),
-    ColumnType.STRING: frozenset({"char", "binary", "uuid", "inet4", "inet6"}),
-    # MariaDB: JSON is LONGTEXT, VECTOR is VARBINARY.
-    ColumnType.BLOB: frozenset(
-        {"tinyblob", "blob", "mediumblob", "longblob", "tinytext", "text", "mediumtext", "longtext", "json"}
-    ),
-    ColumnType.MARIADB_BLOB_COMPRESSED: frozenset(
-        {"tinyblob", "blob", "mediumblob", "longblob", "tinytext", "text", "mediumtext", "longtext"}
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -113,7 +60,7 @@ def bind(table_map: TableMap, schema: TableSchema | None, *, is_mariadb: bool = 
         shown.append(
             Column(
                 bound.name,
-                bound.data_type or _data_type(column, bound.charset),
+                bound.data_type or data_type_name(column.wire, column.meta, is_binary=bound.charset == "binary"),
                 bound.unsigned,
                 known.collation if known is not None else None,
                 bound.labels or (),
@@ -159,23 +106,10 @@ def _matches(table_map: TableMap, schema: TableSchema) -> bool:
     for mapped, column in zip(table_map.columns, schema.columns, strict=True):
         if mapped.name is not None and mapped.name != column.name:
             return False
-        wire = _ON_WIRE.get(mapped.type)
-        if wire is not None and column.data_type not in wire and column.data_type != "vector":
+        names = [data_type.name for data_type in data_types_of(mapped.wire)]
+        if names and column.data_type not in names:
             return False
     return True
-
-
-def _data_type(column: MapColumn, charset: str) -> str:
-    name = _DATA_TYPES.get(ColumnType(column.type))
-    if name is not None:
-        return name
-    binary = charset == "binary"
-    if column.type == ColumnType.STRING:
-        return "binary" if binary else "char"
-    if column.type in (ColumnType.BLOB, ColumnType.MARIADB_BLOB_COMPRESSED):
-        size = {1: "tiny", 2: "", 3: "medium", 4: "long"}.get(column.meta, "")
-        return size + ("blob" if binary else "text")
-    return "varbinary" if binary else "varchar"
 
 
 class ProgramBuilder:

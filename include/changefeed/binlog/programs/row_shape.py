@@ -9,42 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from changefeed import column_types
+from changefeed.binlog.events.charsets import charset_of
 from changefeed.binlog.events.table_map import MapColumn
+from changefeed.column_types import DATA_TYPES, data_type_name
 from changefeed.errors import SchemaError
 from changefeed.table_schema import Column, TableSchema
 
-_CODES: dict[str, tuple[int, ...]] = {
-    "tinyint": (1,),
-    "smallint": (2,),
-    "int": (3,),
-    "float": (4,),
-    "double": (5,),
-    "bigint": (8,),
-    "mediumint": (9,),
-    "date": (10, 14),
-    "year": (13,),
-    "bit": (16,),
-    "timestamp": (17, 7),
-    "datetime": (18, 12),
-    "time": (19, 11),
-    "vector": (242, 15, 253),  # MariaDB: VARBINARY
-    "json": (245,),
-    "decimal": (246, 0),
-    "enum": (247,),
-    "set": (248,),
-    **dict.fromkeys(("char", "binary", "uuid", "inet4", "inet6"), (254,)),
-    **dict.fromkeys(("varchar", "varbinary"), (15, 253, 141)),
-    **dict.fromkeys(
-        (f"{size}{kind}" for size in ("tiny", "", "medium", "long") for kind in ("blob", "text")), (252, 140)
-    ),
-    **dict.fromkeys(("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring"), (255,)),
-    **dict.fromkeys(("multipolygon", "geomcollection", "geometrycollection"), (255,)),
-}
-_NAMES = {code: name for name, codes in reversed(_CODES.items()) for code in codes} | {252: "blob", 140: "blob"}
-_BLOB_LENGTHS = {"tiny": 1, "medi": 3, "long": 4}
-_FIXED = {"uuid": 16, "inet6": 16, "inet4": 4}
-
-_BIGINT, _TIMESTAMP = 8, 17
+_ROW_TIMESTAMP = (column_types.TIMESTAMP2, 6)
+"""Type and metadata of MariaDB's `row_start` and `row_end`."""
 _ROW_START_END = (Column("row_start", "timestamp"), Column("row_end", "timestamp"))
 
 
@@ -71,35 +44,33 @@ def fit(schema: TableSchema, columns: Sequence[MapColumn], *, is_mariadb: bool =
 
 def _hidden(columns: Sequence[MapColumn]) -> tuple[Column, ...]:
     found: tuple[Column, ...] = ()
-    if [(column.type, column.meta) for column in columns[:2]] == [(_TIMESTAMP, 6)] * 2:
+    if [(column.wire, column.meta) for column in columns[:2]] == [_ROW_TIMESTAMP] * 2:
         found, columns = _ROW_START_END, columns[2:]
-    hashes = range(1, 1 + sum(column.type == _BIGINT for column in columns))
+    hashes = range(1, 1 + sum(column.wire is column_types.LONGLONG for column in columns))
     return found + tuple(Column(f"DB_ROW_HASH_{number}", "bigint", unsigned=True) for number in hashes)
 
 
 def _fits(column: Column, row: MapColumn) -> bool:
-    codes = _CODES.get(column.data_type)
-    if codes is None:  # a type of a later server: nothing is known to be wrong
+    data_type = DATA_TYPES.get(column.data_type)
+    if data_type is None or not data_type.wire:  # a type of a later server: nothing is known to be wrong
         return True
-    if row.type not in codes or (row.unsigned is not None and row.unsigned != column.unsigned and _is_number(row.type)):
+    if row.wire not in data_type.wire:
         return False
-    if column.data_type == "enum":
+    if data_type.is_exact and row.unsigned is not None and row.unsigned != column.unsigned:
+        return False
+    if row.wire is column_types.ENUM:
         return row.meta == (1 if len(column.labels) < 256 else 2)
-    if column.data_type == "set":
+    if row.wire is column_types.SET:
         size = (len(column.labels) + 7) // 8
         return row.meta == (8 if size > 4 else size)
-    if row.type in (252, 140):
-        return row.meta == _BLOB_LENGTHS.get(column.data_type[:4], 2)
-    return column.data_type not in _FIXED or row.meta == _FIXED[column.data_type]
+    return data_type.meta in (None, row.meta)
 
 
 def _shown(row: MapColumn) -> str:
     sign = " unsigned" if row.unsigned else ""
-    return f"{_NAMES.get(row.type, f'type {row.type}')}[{row.meta}]{sign}"
-
-
-def _is_number(code: int) -> bool:
-    return code in (1, 2, 3, 8, 9, 246)
+    is_binary = row.collation is not None and charset_of(row.collation) == "binary"
+    name = data_type_name(row.wire, row.meta, is_binary=is_binary)
+    return f"{name or row.wire.name}[{row.meta}]{sign}"
 
 
 def _contradiction(schema: TableSchema, columns: Sequence[MapColumn], what: str) -> SchemaError:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pymysqlreplication.constants import FIELD_TYPE
-
+from changefeed import column_types
+from changefeed.column_types import WIRE_TYPES
 from changefeed.errors import SchemaError
 from changefeed.reader import SchemaLookup
 from changefeed.table_schema import Column, TableSchema
@@ -38,10 +38,10 @@ def schema_of(table_map: Any, schemas: SchemaLookup) -> TableSchema:
     for column, said, is_unsigned in zip(columns, known.columns, unsigned, strict=True):
         column.name = said.name
         column.unsigned = bool(is_unsigned)
-        column.enum_values = ["", *said.labels] if column.type == FIELD_TYPE.ENUM else None
-        column.set_values = list(said.labels) if column.type == FIELD_TYPE.SET else None
+        column.enum_values = ["", *said.labels] if column.type == column_types.ENUM.number else None
+        column.set_values = list(said.labels) if column.type == column_types.SET.number else None
         if said.collation is not None:
             column.character_set_name = said.collation.partition("_")[0]
-        elif column.type in (FIELD_TYPE.BLOB, FIELD_TYPE.STRING, FIELD_TYPE.VARCHAR, FIELD_TYPE.VAR_STRING):
+        elif WIRE_TYPES[column.type].has_charset:
             column.character_set_name = "binary"
     return known

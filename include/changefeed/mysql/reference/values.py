@@ -9,8 +9,7 @@ import json
 import struct
 from typing import Any
 
-from pymysqlreplication.constants import FIELD_TYPE
-
+from changefeed import column_types
 from changefeed.errors import SchemaError
 from changefeed.formats.style import Style
 
@@ -24,7 +23,7 @@ def json_value(value: Any, column: Any) -> object:
     match value:
         case bool() | int():
             return value
-        case float() if column.type == FIELD_TYPE.FLOAT:
+        case float() if column.type == column_types.FLOAT.number:
             return _shortest_float(value)
         case float():
             return value
@@ -38,18 +37,18 @@ def json_value(value: Any, column: Any) -> object:
             return _time(value, getattr(column, "fsp", 0))
         case set():
             return ",".join(label for label in column.set_values if label in value)
-        case str() if column.type == FIELD_TYPE.BIT:
+        case str() if column.type == column_types.BIT.number:
             return int(value, 2)
         case str():
             return value
-        case bytes() if column.type == FIELD_TYPE.JSON:
+        case bytes() if column.type == column_types.JSON.number:
             return value.decode()
-        case bytes() if column.type == FIELD_TYPE.GEOMETRY:
+        case bytes() if column.type == column_types.GEOMETRY.number:
             (srid,) = struct.unpack_from("<I", value)
             return {"srid": srid, "wkb": base64.b64encode(value[4:]).decode()}
         case bytes():
             return base64.b64encode(value).decode()
-        case dict() | list() if column.type == FIELD_TYPE.JSON:
+        case dict() | list() if column.type == column_types.JSON.number:
             return json.dumps(_texts(value), ensure_ascii=False)
     raise SchemaError(f"mysql-replication gave a {type(value).__name__} for column {column.name!r}: not known here")
 
@@ -70,7 +69,7 @@ def _shortest_float(value: float) -> float:
 
 
 def _moment(value: datetime.datetime, column: Any) -> str:
-    zone = "Z" if column.type in (FIELD_TYPE.TIMESTAMP, FIELD_TYPE.TIMESTAMP2) else ""
+    zone = "Z" if column.type in (column_types.TIMESTAMP.number, column_types.TIMESTAMP2.number) else ""
     return f"{value:%Y-%m-%dT%H:%M:%S}".rjust(19, "0") + _fraction(value.microsecond, getattr(column, "fsp", 0)) + zone
 
 
