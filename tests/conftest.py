@@ -44,14 +44,14 @@ def session_folder() -> Iterator[Path]:
 def mysql_server(session_folder: Path) -> Iterator[MysqlServer]:
     """MySQL 9.7 with binlog_row_metadata=FULL."""
     options = {"binlog_row_metadata": "FULL"}
-    with started(MysqlServer(session_folder / "mysql", options=options, owner=ProcessId.own())) as server:
+    with started(MysqlServer(session_folder / "mysql", options=options, owner=ProcessId.own(), quick=True)) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def stock_mysql_server(session_folder: Path) -> Iterator[MysqlServer]:
     """MySQL 9.7 with binlog_row_metadata=MINIMAL, its default."""
-    with started(MysqlServer(session_folder / "stock-mysql", owner=ProcessId.own())) as server:
+    with started(MysqlServer(session_folder / "stock-mysql", owner=ProcessId.own(), quick=True)) as server:
         yield server
 
 
@@ -59,21 +59,23 @@ def stock_mysql_server(session_folder: Path) -> Iterator[MysqlServer]:
 def mariadb_server(session_folder: Path) -> Iterator[MariadbServer]:
     """MariaDB 11.4 with binlog_row_metadata=FULL."""
     options = {"binlog_row_metadata": "FULL"}
-    with started(MariadbServer(session_folder / "mariadb", options=options, owner=ProcessId.own())) as server:
+    with started(
+        MariadbServer(session_folder / "mariadb", options=options, owner=ProcessId.own(), quick=True)
+    ) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def stock_mariadb_server(session_folder: Path) -> Iterator[MariadbServer]:
     """MariaDB 11.4 with binlog_row_metadata=NO_LOG, its default."""
-    with started(MariadbServer(session_folder / "stock-mariadb", owner=ProcessId.own())) as server:
+    with started(MariadbServer(session_folder / "stock-mariadb", owner=ProcessId.own(), quick=True)) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def kafka_broker(session_folder: Path) -> Iterator[KafkaBroker]:
     """A Kafka broker that creates no topic by itself."""
-    with started(KafkaBroker(session_folder / "kafka", owner=ProcessId.own())) as broker:
+    with started(KafkaBroker(session_folder / "kafka", owner=ProcessId.own(), quick=True)) as broker:
         yield broker
 
 

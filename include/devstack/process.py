@@ -162,7 +162,7 @@ class Server(Protocol):
     """What the devstack starts and stops."""
 
     def start(self) -> None: ...
-    def stop(self) -> None: ...
+    def stop(self, grace: float = ...) -> None: ...
 
 
 S = TypeVar("S", bound=Server)
@@ -170,12 +170,12 @@ S = TypeVar("S", bound=Server)
 
 @contextmanager
 def started(server: S) -> Iterator[S]:
-    """``server``, up and answering; stopped at the end, whatever happens."""
+    """``server``, up and answering; killed at the end, whatever happens: nobody needs its data then."""
     server.start()
     try:
         yield server
     finally:
-        server.stop()
+        server.stop(grace=0)
 
 
 def end(process: ProcessId, grace: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import secrets
@@ -9,7 +10,7 @@ import shutil
 import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,6 +19,7 @@ import pymysql
 from devstack.errors import ServerError
 from devstack.home import Home
 from devstack.identity import ProcessId
+from devstack.installation import install_once
 from devstack.port import LOCALHOST, free_port
 from devstack.process import TAIL_LINES, ServerProcess
 
@@ -27,6 +29,9 @@ Options = Mapping[str, str | int]
 """Server options as in a `my.cnf`: `{"binlog_row_metadata": "FULL"}`."""
 
 START_SECONDS = 90.0
+
+_OF_ONE_SERVER = ("auto.cnf", "binlog.*", "#innodb_temp", "ibtmp1")
+"""Files of a data directory that no copy may have: the server's UUID, its binlog, and what each start makes anew."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,9 @@ class SqlServer(ABC):
     The first `start` creates the data; another object for the same directory, also in another process,
     finds the same data, port and passwords, and whether the server runs. *options* go into the server's
     settings and win over devstack's. *owner* is the process without which the server is an orphan (for
-    tests: the test session); None means that it outlives everybody until it is stopped.
+    tests: the test session); None means that it outlives everybody until it is stopped. The data of a
+    *quick* server, for tests, are a copy of a template, made once: all quick servers have the same
+    passwords, and one second each is enough to start them.
 
     `start` raises FetchError if the software cannot be fetched and ServerError, with the end of the log, if
     the server does not come up.
@@ -63,9 +70,11 @@ class SqlServer(ABC):
         options: Options | None = None,
         home: Home | None = None,
         owner: ProcessId | None = None,
+        quick: bool = False,
     ) -> None:
         self.directory = directory.absolute()
         self.home = home or Home.default()
+        self._quick = quick
         self.options: dict[str, str | int] = dict(options or {})
         self._process = ServerProcess(
             f"{self.product} in {self.directory}",
@@ -218,14 +227,7 @@ class SqlServer(ABC):
         shutil.rmtree(self.data, ignore_errors=True)  # of a creation that did not complete
         self.directory.mkdir(parents=True, exist_ok=True)
         self.directory.chmod(0o700)
-        account = Account(free_port(), secrets.token_urlsafe(18), secrets.token_urlsafe(18))
-        accounts = self.directory / "accounts.sql"
-        accounts.write_text(self._accounts_sql(account))
-        self._write_settings(port=account.port)
-        try:
-            self._create_data(accounts)
-        finally:
-            accounts.unlink()
+        account = self._copied_data() if self._quick else self._new_data()
         client: dict[str, str | int] = {
             "user": "root",
             "password": account.root_password,
@@ -238,6 +240,32 @@ class SqlServer(ABC):
         partial = self._account_file.with_suffix(".partial")
         partial.write_text(json.dumps(asdict(account)))
         partial.replace(self._account_file)
+
+    def _new_data(self) -> Account:
+        account = Account(free_port(), secrets.token_urlsafe(18), secrets.token_urlsafe(18))
+        accounts = self.directory / "accounts.sql"
+        accounts.write_text(self._accounts_sql(account))
+        self._write_settings(port=account.port)
+        try:
+            self._create_data(accounts)
+        finally:
+            accounts.unlink()
+        return account
+
+    def _copied_data(self) -> Account:
+        template = type(self)(install_once(self.home, self._template_name(), self._make_template), home=self.home)
+        shutil.copytree(template.data, self.data, ignore=shutil.ignore_patterns(*_OF_ONE_SERVER))
+        return replace(template._account(), port=free_port())
+
+    def _template_name(self) -> str:
+        # A template is as old as the statements and settings that it was made with.
+        made_with = self._accounts_sql(Account(0, "", "")), sorted(self._settings().items())
+        return f"{self.product.lower()}-data-{hashlib.sha256(repr(made_with).encode()).hexdigest()[:12]}"
+
+    def _make_template(self, target: Path) -> None:
+        template = type(self)(target, home=self.home, owner=ProcessId.own())
+        template.start()  # the first start makes TLS keys, which takes longest
+        template.stop()
 
     def _write_settings(self, port: int | None = None) -> None:
         settings: dict[str, str | int] = {

@@ -22,8 +22,10 @@ def pair(tmp_path: Path) -> Iterator[tuple[MysqlServer, MysqlServer]]:
     """A source and its follower."""
     options = {"binlog_row_metadata": "FULL"}
     with (
-        started(MysqlServer(tmp_path / "a", options=options, owner=ProcessId.own())) as source,
-        started(MysqlServer(tmp_path / "b", options={**options, "server_id": 2}, owner=ProcessId.own())) as follower,
+        started(MysqlServer(tmp_path / "a", options=options, owner=ProcessId.own(), quick=True)) as source,
+        started(
+            MysqlServer(tmp_path / "b", options={**options, "server_id": 2}, owner=ProcessId.own(), quick=True)
+        ) as follower,
     ):
         replicate(source, follower)
         yield source, follower

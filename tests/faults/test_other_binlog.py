@@ -25,7 +25,7 @@ def own(
 ) -> Iterator[Feed]:
     """A feed on a server of its own, whose binlog has no other test's events; a parameter is its options."""
     options = {"binlog_row_metadata": "FULL", **getattr(request, "param", {})}
-    with started(MysqlServer(tmp_path / "own", options=options, owner=ProcessId.own())) as server:
+    with started(MysqlServer(tmp_path / "own", options=options, owner=ProcessId.own(), quick=True)) as server:
         yield Feed(unique_name, server, kafka_broker, tmp_path, runner)
 
 
@@ -108,7 +108,7 @@ def test_another_server_without_gtids_is_refused(own: Feed) -> None:
 def test_a_replica_that_does_not_log_what_it_applies_is_refused(own: Feed, tmp_path: Path) -> None:
     """Its GTID set moves and no event comes: changes would be lost in silence."""
     options = {"binlog_row_metadata": "FULL", "server_id": 2, "log_replica_updates": "OFF"}
-    with started(MysqlServer(tmp_path / "replica", options=options, owner=ProcessId.own())) as replica:
+    with started(MysqlServer(tmp_path / "replica", options=options, owner=ProcessId.own(), quick=True)) as replica:
         source, own.mysql = own.mysql, replica
         own.run()
         replicate(source, replica)

@@ -37,7 +37,7 @@ def changefeed(
 @pytest.fixture(scope="module")
 def spare_server(session_folder: Path) -> Iterator[MysqlServer]:
     """A server whose settings and binlogs may be changed."""
-    with started(MysqlServer(session_folder / "spare-mysql", owner=ProcessId.own())) as server:
+    with started(MysqlServer(session_folder / "spare-mysql", owner=ProcessId.own(), quick=True)) as server:
         yield server
 
 

@@ -43,6 +43,7 @@ def guarded_broker(session_folder: Path) -> Iterator[KafkaBroker]:
             "allow.everyone.if.no.acl.found": "true",
         },
         owner=ProcessId.own(),
+        quick=True,
     )
     with started(broker):
         yield broker

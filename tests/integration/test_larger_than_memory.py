@@ -55,7 +55,7 @@ def test_a_window_larger_than_the_heap_arrives_whole(
 ) -> None:
     """Random bytes, 490 MB of them, 655 MB as messages: nothing on the way can make them smaller."""
     options = {"binlog_row_metadata": "FULL", "sync_binlog": 0, "innodb_flush_log_at_trx_commit": 0}
-    with started(MysqlServer(tmp_path / "mysql", options=options, owner=ProcessId.own())) as server:
+    with started(MysqlServer(tmp_path / "mysql", options=options, owner=ProcessId.own(), quick=True)) as server:
         server.execute(f"CREATE DATABASE {unique_name}")
         changefeed = Command(tmp_path, unique_name, unique_name, server, kafka_broker, server_id)
         changefeed.write(spark=f"{{master: 'local[2]', conf: {{spark.driver.memory: {HEAP_MB}m}}}}")
