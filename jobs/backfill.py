@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 
 from changefeed.connection import from_environment
+from changefeed.endpoints.endpoints import Endpoints
 from changefeed.pipelines.file import load_pipeline
 from changefeed.spark.ingest import ingest
 from changefeed.spark.session import session
@@ -30,10 +31,10 @@ ARGUMENTS.add_argument("identity", help="whose progress it is: the backfill's ow
 def publish(given: argparse.Namespace) -> Iterator[str]:
     """Publish the window to the backfill's topics; one line when it is sealed."""
     request = BackfillRequest.of(json.loads(given.request))
-    pipeline = backfill_pipeline(load_pipeline(request.pipeline), request)
+    endpoints = Endpoints(backfill_pipeline(load_pipeline(request.pipeline), request), from_environment)
     window = Window.from_json(json.loads(given.window))
-    with session(pipeline, submitted=True) as spark:
-        manifest = ingest(spark, pipeline, window, from_environment, identity=given.identity, archive=request.archive)
+    with session(endpoints.pipeline, submitted=True) as spark:
+        manifest = ingest(spark, endpoints, window, identity=given.identity, archive=request.archive)
     yield f"sealed backfill: {manifest.row_count} rows in {manifest.message_count} messages"
 
 

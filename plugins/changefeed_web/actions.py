@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from changefeed.airflow.admin_dag import DAG_ID as ADMIN
 from changefeed.airflow.backfill_dag import DAG_ID as BACKFILL
-from changefeed.airflow.connections import server_lookup
+from changefeed.airflow.connections import server_endpoints
 from changefeed.airflow.ingest_dag import ingest_dag_id
 from changefeed_web import position
 from changefeed_web.access import GetUserDep, audited, must
@@ -50,7 +50,7 @@ def plan_seek(name: str, body: SeekBody, user: GetUserDep) -> dict[str, Any]:
 
     must(user, "GET", name)
     pipeline = pipeline_of(name)
-    return planned(pipeline, body.to, server_lookup, position.store_of(pipeline)).to_json()
+    return planned(server_endpoints(pipeline), body.to, position.store_of(pipeline)).to_json()
 
 
 @router.post("/pipelines/{name}/seek", status_code=202)
@@ -75,7 +75,7 @@ def plan_backfill(name: str, body: BackfillBody, user: GetUserDep) -> dict[str, 
     from changefeed.upkeep.backfill import plan_backfill as planned
 
     must(user, "GET", name)
-    return planned(pipeline_of(name), body.request(name), server_lookup).to_json()
+    return planned(server_endpoints(pipeline_of(name)), body.request(name)).to_json()
 
 
 @router.post("/pipelines/{name}/backfill", status_code=202)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from changefeed.airflow.connections import server_lookup
+from changefeed.airflow.connections import server_endpoints, server_lookup
 from changefeed.checkpoint import CheckpointStore
 from changefeed.errors import ChangefeedError
 from changefeed.pipelines.pipeline import Pipeline
@@ -40,7 +40,7 @@ def _position(pipeline: Pipeline) -> dict[str, Any]:
     from changefeed.upkeep.position import position
 
     try:
-        answer = position(pipeline, server_lookup, store_of(pipeline)).to_json()
+        answer = position(server_endpoints(pipeline), store_of(pipeline)).to_json()
     except ChangefeedError as error:
         return {"state": "error", "error": f"{type(error).__name__}: {error}"}
     del answer["pipeline"]
@@ -53,11 +53,9 @@ def topics(pipeline: Pipeline) -> dict[str, str]:
 
 
 def _topics(pipeline: Pipeline) -> dict[str, str]:
-    from changefeed.connection import MysqlConnection
-    from changefeed.mysql.session import Session
     from changefeed.runs.topics import table_topics
 
-    with Session(MysqlConnection.from_uri(server_lookup(pipeline.source.connection))) as session:
+    with server_endpoints(pipeline).session() as session:
         found = table_topics(pipeline, session)
     return {f"{database}.{table}": topic for (database, table), topic in found.items()}
 
@@ -67,7 +65,7 @@ def manifests(pipeline: Pipeline, limit: int) -> list[dict[str, Any]]:
     from changefeed.runs.windows import commit_log_state
 
     def read() -> Any:
-        return commit_log_state(pipeline, server_lookup)
+        return commit_log_state(server_endpoints(pipeline))
 
     seals = _once("commit log", pipeline.name, read).seals
     return [seals[number] for number in sorted(seals, reverse=True)[:limit]]
@@ -77,18 +75,16 @@ def commit_log(pipeline: Pipeline) -> Any:
     """The commit log's state; raises ChangefeedError."""
     from changefeed.runs.windows import commit_log_state
 
-    return _once("commit log", pipeline.name, lambda: commit_log_state(pipeline, server_lookup))
+    return _once("commit log", pipeline.name, lambda: commit_log_state(server_endpoints(pipeline)))
 
 
 def schemas(pipeline: Pipeline, limit: int) -> dict[str, Any]:
     """The schema history for people: tables with their columns, and the last changes; raises ChangefeedError."""
-    from changefeed.connection import kafka_parts
     from changefeed.ddl.table import Table
-    from changefeed.kafka.connection import KafkaConnection
     from changefeed.runs.schema_history import captured, load_history
 
     def read() -> Any:
-        return load_history(pipeline, KafkaConnection(*kafka_parts(server_lookup(pipeline.kafka.connection))))
+        return load_history(server_endpoints(pipeline))
 
     history = _once("schema history", pipeline.name, read)
     if history is None:

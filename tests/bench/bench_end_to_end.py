@@ -20,6 +20,7 @@ import kafka
 from bench_decode import TABLE, workloads
 
 from changefeed.coordinates import FIRST_POSITION, BinlogCoordinates
+from changefeed.endpoints.endpoints import Endpoints
 from changefeed.pipelines.pipeline import KafkaSettings, Pipeline, SourceSettings, SparkSettings
 from changefeed.pipelines.pipeline import TopicSettings as Topics
 from changefeed.spark.ingest import ingest
@@ -76,7 +77,7 @@ def _rounds(bootstrap: str, server: MysqlServer, folder: Path) -> None:
         spark=SparkSettings(master="local[2]", slice_bytes=32 << 20, conf={"spark.driver.memory": "2g"}),
         publish_ddl="off",
     )
-    urls = {"mysql": server.url, "kafka": f"kafka://{bootstrap}"}
+    endpoints = Endpoints(pipeline, {"mysql": server.url, "kafka": f"kafka://{bootstrap}"}.__getitem__)
     size = (folder / "bulk.000001").stat().st_size
     start, head = BinlogCoordinates("bulk.000001", FIRST_POSITION), BinlogCoordinates("bulk.000001", size)
     window = Window(name, 1, "00000000-0000-0000-0000-000000000001", start, head, "", "", 1)
@@ -86,9 +87,7 @@ def _rounds(bootstrap: str, server: MysqlServer, folder: Path) -> None:
         for number in range(ROUNDS + 1):
             wall, cpu = time.perf_counter(), cpu_seconds()
             # An identity of its own: its progress is not another round's.
-            manifest = ingest(
-                spark, pipeline, window, urls.__getitem__, identity=f"{name}-{number}", archive=str(folder)
-            )
+            manifest = ingest(spark, endpoints, window, identity=f"{name}-{number}", archive=str(folder))
             seconds, used = time.perf_counter() - wall, cpu_seconds() - cpu
             if number:
                 rates["changefeed"].append(manifest.row_count / seconds)

@@ -17,6 +17,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(PROJECT / "include"))
 
 from changefeed.connection import from_environment  # noqa: E402 - after the path
+from changefeed.endpoints.endpoints import Endpoints  # noqa: E402
 from changefeed.pipelines.file import load_pipeline  # noqa: E402
 from changefeed.runs.commit import commit  # noqa: E402
 from changefeed.runs.plan import plan  # noqa: E402
@@ -77,22 +78,23 @@ def measure(folder: Path, mysql: MysqlServer, kafka: KafkaBroker) -> int:
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
-    pipeline, store = load_pipeline("overhead"), TableCheckpointStore(f"sqlite:///{folder / 'state.db'}")
+    endpoints = Endpoints(load_pipeline("overhead"), from_environment)
+    store = TableCheckpointStore(f"sqlite:///{folder / 'state.db'}")
     mysql.execute("CREATE DATABASE overhead", "CREATE TABLE overhead.t (id INT PRIMARY KEY)")
-    plan(pipeline, from_environment, store)
+    plan(endpoints, store)
     empty: list[float] = []
     ours: list[dict[str, float]] = []
     for number in range(TRIES):
         empty.append(submit(str(folder / "empty.py"))[0])
         mysql.execute(f"INSERT INTO overhead.t VALUES ({number})")
         began = time.monotonic()
-        planned = plan(pipeline, from_environment, store)
+        planned = plan(endpoints, store)
         seconds = {"plan": time.monotonic() - began}
         job = str(PROJECT / "jobs" / "ingest.py")
         windows = json.dumps([planned.window.to_json()])
         seconds["spark-submit"], _ = submit(job, "overhead", windows, conf=SMALL_JOB_CONF)
         began = time.monotonic()
-        manifest = commit(pipeline, planned, from_environment, store)
+        manifest = commit(endpoints, planned, store)
         seconds["commit"] = time.monotonic() - began
         ours.append(seconds)
         inside = ", ".join(f"{phase} {value:.1f}" for phase, value in manifest.seconds.items())

@@ -23,9 +23,8 @@ SLICE_BYTES = 32 << 20
 def decode_once(folder: Path, master: str) -> dict[str, float]:
     """Seconds and bytes of one pass over all files of ``folder``, after a warm-up."""
     from changefeed.archive.binlogs import ArchivedBinlogs
-    from changefeed.connection import MysqlConnection
     from changefeed.coordinates import BinlogCoordinates
-    from changefeed.kafka.connection import KafkaConnection
+    from changefeed.endpoints.endpoints import Endpoints
     from changefeed.pipelines.pipeline import KafkaSettings, Pipeline, SourceSettings, SparkSettings
     from changefeed.spark import frame
     from changefeed.spark.decode import decode_batches
@@ -39,17 +38,15 @@ def decode_once(folder: Path, master: str) -> dict[str, float]:
     head = BinlogCoordinates(files[-1].name, files[-1].size_bytes)
     pipeline = Pipeline(
         name="bench",
-        source=SourceSettings(connection="-"),
-        kafka=KafkaSettings(connection="-"),
+        source=SourceSettings(connection="mysql"),
+        kafka=KafkaSettings(connection="kafka"),
         reader="kernel",
         spark=SparkSettings(master=master, conf={"spark.driver.memory": "2g"}),
     )
     spark = local_session(pipeline)
     job = IngestJob(
-        pipeline=pipeline,
+        endpoints=Endpoints(pipeline, {"mysql": "mysql://-@-", "kafka": "kafka://127.0.0.1:1"}.__getitem__),
         window=Window("bench", 1, "uuid", start, head, "", "", 0),
-        mysql=MysqlConnection("-", 0, "-", ""),
-        kafka=KafkaConnection("127.0.0.1:1"),
         limits={},
         attempt="",
         identity="bench",

@@ -23,6 +23,7 @@ from inline_spark import InlineSpark
 
 from changefeed import fault_point
 from changefeed.connection import from_environment
+from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import ChangefeedError, TerminalError
 from changefeed.pipelines.file import load_pipeline
 from changefeed.runs.commit import commit
@@ -37,12 +38,13 @@ def run(name: str) -> int:
     logging.getLogger("kafka").setLevel(logging.ERROR)
     pipeline = load_pipeline(name)
     try:
+        endpoints = Endpoints(pipeline, from_environment)
         store = checkpoint_store(pipeline, from_environment, cast(Any, None))
-        planned = plan(pipeline, from_environment, store)
+        planned = plan(endpoints, store)
         if planned.window.is_empty:
             return 3
-        ingest(cast(Any, InlineSpark()), pipeline, planned.window, from_environment)
-        manifest = commit(pipeline, planned, from_environment, store)
+        ingest(cast(Any, InlineSpark()), endpoints, planned.window)
+        manifest = commit(endpoints, planned, store)
     except ChangefeedError as error:
         print(f"{type(error).__name__}: {error}", flush=True)
         return 2 if isinstance(error, TerminalError) else 1

@@ -18,6 +18,7 @@ from changefeed.binlog.decoder import KernelDecoder
 from changefeed.binlog.programs.explain import explain
 from changefeed.block import Block, Message
 from changefeed.coordinates import FIRST_POSITION
+from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import SettingsError
 from changefeed.formats.debezium import DebeziumFormat
 from changefeed.pipelines.file import read_pipeline
@@ -232,7 +233,9 @@ def test_check_tells_what_rules_cover_before_a_run(
     def found(pattern: str, lines: int) -> str:
         text = f"tables: {{include: ['{database}.*']}}\ncolumns: {{exclude: ['{pattern}']}}\n"
         uris = {"s": mysql_server.url, "k": "kafka://127.0.0.1:1"}
-        return list(islice(check(pipeline(text), uris.__getitem__), lines))[-1]  # no line of Kafka's is asked for
+        return list(islice(check(Endpoints(pipeline(text), uris.__getitem__)), lines))[
+            -1
+        ]  # no line of Kafka's is asked for
 
     assert found("*.told.email", 3) == f"1 columns left out or masked: {database}.told.email"
     assert found("*.told.mail", 4).startswith("'*.told.mail' in columns.exclude matches no column")

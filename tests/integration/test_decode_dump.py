@@ -39,9 +39,13 @@ def filled(server: SqlServer, database: str, megabytes: int = 1) -> Path:
     return server.data / str(name)
 
 
-def dumped(server: SqlServer, file: str, start: int, end: int) -> bytes:
+def dump_of(server: SqlServer, file: str, start: int, end: int, **settings: int) -> DumpStream:
     session = Session(MysqlConnection.from_uri(server.url))
-    return b"".join(DumpStream(session, file=file, start=start, end=end, server_id=7_654_321))
+    return DumpStream(session, file=file, start=start, end=end, **settings)
+
+
+def dumped(server: SqlServer, file: str, start: int, end: int) -> bytes:
+    return b"".join(dump_of(server, file, start, end, server_id=7_654_321))
 
 
 @KINDS
@@ -61,6 +65,30 @@ def test_a_dump_is_the_file_byte_for_byte(kind: str, request: pytest.FixtureRequ
     head = server.execute("SHOW MASTER STATUS" if kind == "mariadb_server" else "SHOW BINARY LOG STATUS")[0]
     with pytest.raises(SourceUnavailableError, match="ended binlog"):
         dumped(server, head[0], 4, int(head[1]) + 1000)
+
+
+@KINDS
+def test_a_look_ends_no_dump_under_way_and_no_other_look(
+    kind: str, request: pytest.FixtureRequest, unique_name: str
+) -> None:
+    server: SqlServer = request.getfixturevalue(kind)
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute(f"CREATE DATABASE {unique_name}")
+        cursor.execute(f"CREATE TABLE {unique_name}.t (id INT PRIMARY KEY, a LONGTEXT)")
+        cursor.execute("FLUSH BINARY LOGS")
+        cursor.execute("SHOW MASTER STATUS" if isinstance(server, MariadbServer) else "SHOW BINARY LOG STATUS")
+        path = server.data / cursor.fetchone()[0]
+        for number in range(6):  # more than the buffers of a connection hold: a dump that nobody reads waits
+            cursor.execute(f"INSERT INTO {unique_name}.t VALUES ({number}, REPEAT('x', {4 << 20}))")
+        cursor.execute("FLUSH BINARY LOGS")
+    data = path.read_bytes()
+    under_way = [
+        iter(dump_of(server, path.name, 4, len(data), server_id=7_654_321)),
+        iter(dump_of(server, path.name, 4, len(data))),
+    ]
+    begun = [next(dump) for dump in under_way]
+    assert b"".join(dump_of(server, path.name, 4, len(data))) == data[4:]
+    assert [first + b"".join(dump) for first, dump in zip(begun, under_way, strict=True)] == [data[4:]] * 2
 
 
 @KINDS

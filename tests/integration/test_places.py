@@ -35,7 +35,7 @@ class Known:
     pause_seconds: int
 
     def finder(self) -> Finder:
-        return Finder(ServerBinlogs(self.session, 64063))
+        return Finder(ServerBinlogs(self.session))
 
 
 @pytest.fixture(scope="module")

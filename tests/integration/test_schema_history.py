@@ -16,7 +16,7 @@ from changefeed.connection import MysqlConnection
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.ddl import Table, TableName
 from changefeed.ddl.history import SchemaHistory
-from changefeed.kafka.connection import KafkaConnection
+from changefeed.endpoints.endpoints import Endpoints
 from changefeed.mysql import source
 from changefeed.mysql.catalog import table_schema
 from changefeed.mysql.session import Session
@@ -148,21 +148,19 @@ class Script:
 
 
 def job_of(server: SqlServer, database: str, start: BinlogCoordinates, server_id: int) -> IngestJob:
-    mysql = MysqlConnection.from_uri(server.url)
-    with Session(mysql) as session:
-        head = source.head(session).coordinates
-        uuid = source.server_uuid(session)
     pipeline = Pipeline(
         name="p",
-        source=SourceSettings(connection="-", server_ids=f"{server_id}-{server_id + 8}"),
+        source=SourceSettings(connection="mysql", server_ids=f"{server_id}-{server_id + 8}"),
         kafka=KafkaSettings(connection="-"),
         tables=TableSettings(include=[f"{database}.*"]),
         publish_ddl="off",
     )
+    endpoints = Endpoints(pipeline, {"mysql": server.url}.__getitem__)
+    with endpoints.session() as session:
+        head = source.head(session).coordinates
+        uuid = source.server_uuid(session)
     window = Window("p", 1, uuid, start, head, "", "", 0)
-    return IngestJob(
-        pipeline=pipeline, window=window, mysql=mysql, kafka=KafkaConnection("-"), limits={}, attempt="", identity="p"
-    )
+    return IngestJob(endpoints=endpoints, window=window, limits={}, attempt="", identity="p")
 
 
 def rows(job: IngestJob, slices: list[Slice]) -> list[object]:
@@ -231,7 +229,7 @@ def test_rows_of_a_stock_server_are_those_of_full_metadata_whatever_the_slices_a
 
     job = job_of(stock, unique_name, starts[stock], server_id)
     with Session(job.mysql) as session:
-        history = learned(session, job.window.server_uuid, job.window.start, server_id + 8)
+        history = learned(session, job.window.server_uuid, job.window.start)
     assert SchemaHistory.from_json(json.loads(json.dumps(history.to_json()))).to_json() == history.to_json()
     check_learned(history, stock, unique_name)
     one_by_one = replace(job, history=history)
@@ -268,7 +266,7 @@ def test_a_table_altered_before_its_columns_were_learned_stops_only_its_own_rows
     )
     job = job_of(server, unique_name, start, server_id)
     with Session(job.mysql) as session:
-        history = learned(session, job.window.server_uuid, start, server_id + 8)
+        history = learned(session, job.window.server_uuid, start)
     before = history.at(start)
     assert not isinstance(before.entry(unique_name, "altered"), Table)
     assert isinstance(before.entry(unique_name, "kept"), Table)

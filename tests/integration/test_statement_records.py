@@ -10,6 +10,7 @@ import pytest
 from kafka import KafkaConsumer, TopicPartition
 from pyspark.sql import SparkSession
 
+from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import SourceError
 from changefeed.pipelines.pipeline import (
     ColumnSettings,
@@ -47,21 +48,21 @@ class Runner:
     """One pipeline on the stock server, run window by window."""
 
     def __init__(self, spark: SparkSession, mysql: MysqlServer, kafka: KafkaBroker, pipeline: Pipeline, state: Path):
-        self._spark, self._pipeline = spark, pipeline
-        self._uris = {"mysql": mysql.url, "kafka": f"kafka://{kafka.bootstrap}"}
-        self._store = TableCheckpointStore(f"sqlite:///{state}")
+        uris = {"mysql": mysql.url, "kafka": f"kafka://{kafka.bootstrap}"}
+        self._spark, self.endpoints = spark, Endpoints(pipeline, uris.__getitem__)
+        self.store = TableCheckpointStore(f"sqlite:///{state}")
         self._bootstrap = kafka.bootstrap
 
     def window(self) -> None:
-        planned = plan(self._pipeline, self._uris.__getitem__, self._store)
-        ingest(self._spark, self._pipeline, planned.window, self._uris.__getitem__)
-        commit(self._pipeline, planned, self._uris.__getitem__, self._store)
+        planned = plan(self.endpoints, self.store)
+        ingest(self._spark, self.endpoints, planned.window)
+        commit(self.endpoints, planned, self.store)
 
     def records(self, *topics: str) -> list[Record]:
         return list(read_topics(self._bootstrap, topics))
 
     def checkpoint(self) -> str:
-        found = self._store.load(self._pipeline.name)
+        found = self.store.load(self.endpoints.pipeline.name)
         return str(found.coordinates) if found else ""
 
 
@@ -88,7 +89,7 @@ def test_definitions_stand_between_the_rows_before_and_after_them_in_each_partit
     name, mysql = unique_name, stock_mysql_server
     pipeline = pipeline_of(name, server_id, publish_ddl="inline", statements="publish")
     runner = Runner(spark, mysql, kafka_broker, pipeline, tmp_path / "state.db")
-    plan(pipeline, runner._uris.__getitem__, runner._store)  # the first checkpoint, before there is anything
+    plan(runner.endpoints, runner.store)  # the first checkpoint, before there is anything
     mysql.execute(
         f"CREATE DATABASE `{name}`",
         f"USE `{name}`",
@@ -157,7 +158,7 @@ def test_a_statement_record_has_the_binlog_events_header(
     mysql.execute(f"CREATE TABLE `{name}`.b (id INT PRIMARY KEY)")
     pipeline = pipeline_of(name, server_id, statements="publish")
     runner = Runner(spark, mysql, kafka_broker, pipeline, tmp_path / "state.db")
-    plan(pipeline, runner._uris.__getitem__, runner._store)
+    plan(runner.endpoints, runner.store)
     mysql.execute("SET SESSION binlog_format = STATEMENT", f"INSERT INTO `{name}`.a VALUES (1), (2)")
     runner.window()
     consumer = KafkaConsumer(bootstrap_servers=kafka_broker.bootstrap, auto_offset_reset="earliest")
@@ -187,7 +188,7 @@ def test_a_statement_record_has_no_sql_where_columns_are_hidden(
     columns = ColumnSettings(exclude=[f"{name}.*.email"])
     pipeline = pipeline_of(name, server_id, statements="publish", columns=columns)
     runner = Runner(spark, mysql, kafka_broker, pipeline, tmp_path / "state.db")
-    plan(pipeline, runner._uris.__getitem__, runner._store)
+    plan(runner.endpoints, runner.store)
     mysql.execute(f"INSERT INTO `{name}`.a VALUES (1, 's3cr3t')")
     mysql.execute("SET SESSION binlog_format = STATEMENT", f"INSERT INTO `{name}`.a VALUES (2, 's3cr3t')")
     runner.window()
@@ -211,7 +212,7 @@ def test_a_change_in_statement_format_stops_the_run_and_names_the_setting(
     mysql.execute(f"CREATE DATABASE `{name}`", f"CREATE TABLE `{name}`.a (id INT PRIMARY KEY)")
     pipeline = pipeline_of(name, server_id)
     runner = Runner(spark, mysql, kafka_broker, pipeline, tmp_path / "state.db")
-    plan(pipeline, runner._uris.__getitem__, runner._store)
+    plan(runner.endpoints, runner.store)
     before = runner.checkpoint()
     mysql.execute("SET SESSION binlog_format = STATEMENT", f"INSERT INTO `{name}`.a VALUES (1)")
     with pytest.raises(SourceError, match=r"binlog_format = 'ROW'"):

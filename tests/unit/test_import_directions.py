@@ -81,12 +81,14 @@ MAY_IMPORT = {
     "kafka": {CORE},
     "archive": {CORE, "binlog"},
     "mysql": {CORE, "binlog", "ddl", "formats", "pipelines"},
-    "runs": {CORE, "archive", "binlog", "ddl", "formats", "kafka", "mysql", "pipelines", "state"},
-    "spark": {CORE, "archive", "binlog", "ddl", "formats", "kafka", "mysql", "pipelines", "runs"},
-    "upkeep": {CORE, "archive", "binlog", "ddl", "formats", "kafka", "mysql", "pipelines", "runs", "state"},
-    "airflow": {CORE, "archive", "kafka", "pipelines", "runs", "spark", "state", "upkeep"},
-    "command": {CORE, "airflow", "archive", "binlog", "ddl", "formats", "kafka", "mysql", "pipelines", "runs", "spark",
-                "state", "upkeep"},
+    "endpoints": {CORE, "kafka", "mysql", "pipelines"},
+    "runs": {CORE, "archive", "binlog", "ddl", "endpoints", "formats", "kafka", "mysql", "pipelines", "state"},
+    "spark": {CORE, "archive", "binlog", "ddl", "endpoints", "formats", "kafka", "mysql", "pipelines", "runs"},
+    "upkeep": {CORE, "archive", "binlog", "ddl", "endpoints", "formats", "kafka", "mysql", "pipelines", "runs",
+               "state"},
+    "airflow": {CORE, "archive", "endpoints", "kafka", "pipelines", "runs", "spark", "state", "upkeep"},
+    "command": {CORE, "airflow", "archive", "binlog", "ddl", "endpoints", "formats", "kafka", "mysql", "pipelines",
+                "runs", "spark", "state", "upkeep"},
 }  # fmt: skip
 
 MAY_IMPORT_INSIDE = {

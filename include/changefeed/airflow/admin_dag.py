@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from airflow.sdk import DAG, get_current_context, task
 
-from changefeed.airflow.connections import airflow_lookup
+from changefeed.airflow.connections import task_endpoints
 from changefeed.airflow.ingest_dag import ingest_dag_id
 from changefeed.airflow.params import given_params, seek_params
 from changefeed.airflow.tasks import checkpoint_store_of, failing_at_once
@@ -48,8 +48,8 @@ def show_seek() -> dict[str, Any] | None:
     def planned() -> dict[str, Any] | None:
         given = given_params(seek_params([]))
         pipeline = load_pipeline(given["pipeline"])
-        store = checkpoint_store_of(pipeline)
-        found = plan_seek(pipeline, given["to"], airflow_lookup, store, expected=given["expected"])
+        endpoints, store = task_endpoints(pipeline), checkpoint_store_of(pipeline)
+        found = plan_seek(endpoints, given["to"], store, expected=given["expected"])
         told = found.to_json()
         _log.info("seek %s from %s to %s: %s", pipeline.name, told["from"], told["to"], found.effect)
         if not given["apply"]:
@@ -74,8 +74,8 @@ def apply_seek(planned: dict[str, Any]) -> dict[str, Any]:
                 f"pipeline {pipeline.name!r} has a run under way, which would fail: wait for it or pause the DAG "
                 f"{ingest_dag_id(pipeline.name)}, then seek again. The checkpoint was not moved."
             )
-        store = checkpoint_store_of(pipeline)
-        found = plan_seek(pipeline, str(planned["to"]), airflow_lookup, store)
+        endpoints, store = task_endpoints(pipeline), checkpoint_store_of(pipeline)
+        found = plan_seek(endpoints, str(planned["to"]), store)
         before = Checkpoint.from_text(planned["before"]) if planned["before"] else None
         if found.before != before:
             raise CheckpointError(
@@ -85,7 +85,7 @@ def apply_seek(planned: dict[str, Any]) -> dict[str, Any]:
             )
         who = getattr(context["dag_run"], "triggering_user_name", None) or "airflow"
         found = replace(found, asked=str(planned["asked"]))
-        record = seek(pipeline, found, airflow_lookup, store, who=who, why=planned["why"])
+        record = seek(endpoints, found, store, who=who, why=planned["why"])
         _log.info("the checkpoint is at %s now; seek to %s to undo it", record.to, record.before)
         return record.to_json()
 

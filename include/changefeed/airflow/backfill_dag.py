@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from airflow.sdk import DAG, get_current_context, task
 
-from changefeed.airflow.connections import airflow_lookup
+from changefeed.airflow.connections import task_endpoints
 from changefeed.airflow.ingest_operator import JobOperator
 from changefeed.airflow.params import backfill_params, given_params
 from changefeed.airflow.summary import table_lines, window_lines
@@ -71,7 +71,7 @@ def plan_range() -> dict[str, Any]:
 
     def planned() -> dict[str, Any]:
         request = BackfillRequest.of(given_params(known))
-        found = plan_backfill(load_pipeline(request.pipeline), request, airflow_lookup)
+        found = plan_backfill(task_endpoints(load_pipeline(request.pipeline)), request)
         window = found.window
         _log.info("backfill %s to %s, %d bytes, from %s", window.start, window.head, found.size_bytes, found.source)
         for line in table_lines(["file", "bytes"], [(file.name, file.size_bytes) for file in found.files]):
@@ -97,10 +97,10 @@ def finish_range(planned: dict[str, Any]) -> dict[str, Any]:
     """Check that the backfill is sealed, and say what it published."""
     from changefeed.upkeep.backfill import finished_backfill
 
-    pipeline = load_pipeline(planned["request"]["pipeline"])
+    endpoints = task_endpoints(load_pipeline(planned["request"]["pipeline"]))
     window = Window.from_json(planned["window"])
     identity = str(planned["identity"])
-    manifest = failing_at_once(lambda: finished_backfill(pipeline, window, identity, airflow_lookup))
+    manifest = failing_at_once(lambda: finished_backfill(endpoints, window, identity))
     for line in window_lines([manifest]):
         _log.info("%s", line.replace("committed window 1", "published"))
     return {"rows": manifest.rows, "messages": manifest.message_count}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from airflow.sdk import BaseHook
@@ -13,6 +13,9 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 from changefeed.connection import from_environment, variable_of
 from changefeed.errors import SettingsError
 from changefeed.pipelines.pipeline import Pipeline
+
+if TYPE_CHECKING:  # at run time it would bring the clients of Kafka and MySQL into each process that reads DAGs
+    from changefeed.endpoints.endpoints import Endpoints
 
 _PASSED_ON = (
     "PATH",
@@ -50,6 +53,20 @@ def server_lookup(connection_id: str) -> str:
     except AirflowNotFoundException:
         raise _unknown(connection_id) from None
     return _uri_of(connection)
+
+
+def task_endpoints(pipeline: Pipeline) -> Endpoints:
+    """The pipeline with its connections as a task looks them up."""
+    from changefeed.endpoints.endpoints import Endpoints
+
+    return Endpoints(pipeline, airflow_lookup)
+
+
+def server_endpoints(pipeline: Pipeline) -> Endpoints:
+    """The pipeline with its connections as the API server looks them up."""
+    from changefeed.endpoints.endpoints import Endpoints
+
+    return Endpoints(pipeline, server_lookup)
 
 
 def _unknown(connection_id: str) -> SettingsError:

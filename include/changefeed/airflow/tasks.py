@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from changefeed.airflow.alerts import limits_passed, notify
 from changefeed.airflow.assets import emit_events
-from changefeed.airflow.connections import airflow_lookup
+from changefeed.airflow.connections import airflow_lookup, task_endpoints
 from changefeed.airflow.metrics import measured_position, measured_windows
 from changefeed.airflow.params import given_params, ingest_params
 from changefeed.airflow.summary import window_lines
@@ -38,12 +38,13 @@ def plan_window(name: str) -> dict[str, Any] | None:
     from changefeed.upkeep.retention import retention_or_none
 
     pipeline = load_pipeline(name)
+    endpoints = task_endpoints(pipeline)
     given = failing_at_once(lambda: given_params(ingest_params()))
     until = BinlogCoordinates.parse(given["until"]) if given.get("until") else None
     bounds = Bounds(given.get("max_bytes"), given.get("max_seconds"), until)
-    planned = failing_at_once(lambda: plan(pipeline, airflow_lookup, checkpoint_store_of(pipeline)))
+    planned = failing_at_once(lambda: plan(endpoints, checkpoint_store_of(pipeline)))
     whole = planned.window
-    aged = retention_or_none(pipeline, whole.start, airflow_lookup)
+    aged = retention_or_none(endpoints, whole.start)
     measured_position(name, planned.lag_bytes, aged.lag_seconds, aged.headroom_seconds)
     passed = limits_passed(
         pipeline, lag_bytes=planned.lag_bytes, lag_seconds=aged.lag_seconds, headroom_seconds=aged.headroom_seconds
@@ -53,7 +54,7 @@ def plan_window(name: str) -> dict[str, Any] | None:
     if whole.is_empty:
         _log.info("nothing new: the checkpoint and the head are both at %s", whole.head)
         return None
-    windows = failing_at_once(lambda: cut_windows(pipeline, planned, airflow_lookup, bounds))
+    windows = failing_at_once(lambda: cut_windows(endpoints, planned, bounds))
     for window in windows:
         _log.info("window %d: %s to %s", window.number, window.start, window.head)
     _log.info("%d windows, %d bytes behind the head", len(windows), planned.lag_bytes)
@@ -70,8 +71,8 @@ def commit_window(name: str, planned: dict[str, Any]) -> dict[str, Any]:
 
     pipeline = load_pipeline(name)
     windows, expected = _frozen(planned)
-    store = checkpoint_store_of(pipeline)
-    manifests = failing_at_once(lambda: commit_windows(pipeline, windows, expected, airflow_lookup, store))
+    endpoints, store = task_endpoints(pipeline), checkpoint_store_of(pipeline)
+    manifests = failing_at_once(lambda: commit_windows(endpoints, windows, expected, store))
     _told(pipeline, manifests)
     for line in window_lines(manifests):
         _log.info("%s", line)
@@ -94,7 +95,7 @@ def commit_sealed(name: str, planned: dict[str, Any]) -> None:
     pipeline = load_pipeline(name)
     windows, expected = _frozen(planned)
     try:
-        manifests = commit_windows(pipeline, windows, expected, airflow_lookup, checkpoint_store_of(pipeline))
+        manifests = commit_windows(task_endpoints(pipeline), windows, expected, checkpoint_store_of(pipeline))
     except (AccountingError, CheckpointError) as error:
         _log.info("no window to commit: %s", error)
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -14,6 +14,9 @@ from changefeed.pipelines.file import load_pipeline, load_pipelines
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.state.stores import checkpoint_store
 from changefeed.state.variable_store import MetadataVariables, VariableCheckpointStore
+
+if TYPE_CHECKING:  # at run time each command would wait for the clients of Kafka and MySQL, `--help` too
+    from changefeed.endpoints.endpoints import Endpoints
 
 EXIT_ERROR = 1
 EXIT_NOTHING_NEW = 3
@@ -40,6 +43,13 @@ def chosen(name: str | None) -> list[Pipeline]:
     if errors:
         raise SettingsError("\n".join(str(error) for error in errors.values()))
     return list(pipelines.values())
+
+
+def endpoints_of(pipeline: Pipeline) -> Endpoints:
+    """The pipeline with its connections out of the environment."""
+    from changefeed.endpoints.endpoints import Endpoints
+
+    return Endpoints(pipeline, from_environment)
 
 
 def store_of(pipeline: Pipeline) -> CheckpointStore:

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from changefeed.command.app import AsJson, PipelineName, app, out, store_of
-from changefeed.connection import from_environment
+from changefeed.command.app import AsJson, PipelineName, app, endpoints_of, out, store_of
 from changefeed.pipelines.file import load_pipeline
 
 
@@ -22,7 +21,7 @@ def windows(
     """Show the last sealed windows: their manifests, as the commit log keeps them."""
     from changefeed.runs.windows import windows as windows_of
 
-    found = windows_of(load_pipeline(name), from_environment, limit)
+    found = windows_of(endpoints_of(load_pipeline(name)), limit)
     if as_json:
         out.print_json(json.dumps([manifest.to_json() for manifest in found]))
         return
@@ -48,7 +47,7 @@ def recover(name: PipelineName) -> None:
     from changefeed.upkeep.recover import recover as recover_checkpoint
 
     pipeline = load_pipeline(name)
-    done = recover_checkpoint(pipeline, from_environment, store_of(pipeline))
+    done = recover_checkpoint(endpoints_of(pipeline), store_of(pipeline))
     before = f"window {done.before.window} at {done.before.coordinates}" if done.before else "none"
     out.print(
         f"{name}: the checkpoint was {before}, and is now of window {done.now.window} at {done.now.coordinates}, by "
@@ -62,6 +61,6 @@ def prune(name: PipelineName) -> None:
     from changefeed.upkeep.prune import prune as prune_log
 
     pipeline = load_pipeline(name)
-    done = prune_log(pipeline, from_environment, store_of(pipeline))
+    done = prune_log(endpoints_of(pipeline), store_of(pipeline))
     topics = ", ".join(done.topics) or "no topic"
     out.print(f"{name}: forgot {topics}; {done.records} records of the commit log")

@@ -12,7 +12,7 @@ from typing import Annotated
 import orjson
 import typer
 
-from changefeed.command.app import app
+from changefeed.command.app import app, endpoints_of
 from changefeed.errors import BinlogFormatError, SettingsError
 from changefeed.formats.debezium import DebeziumFormat
 from changefeed.pipelines.column_rules import ALL_SHOWN, ColumnRules
@@ -99,21 +99,16 @@ def _explained_file(path: Path, table: str) -> str | None:
 
 
 def _explained_source(pipeline_name: str, table: str) -> str | None:
-    from changefeed.connection import MysqlConnection, from_environment
     from changefeed.mysql import source
     from changefeed.mysql.dump import DumpStream
-    from changefeed.mysql.session import Session
     from changefeed.pipelines.file import load_pipeline
 
     pipeline = load_pipeline(pipeline_name)
-    settings = pipeline.source
-    mysql = MysqlConnection.from_uri(from_environment(settings.connection))
-    with Session(mysql) as session:
+    endpoints = endpoints_of(pipeline)
+    with endpoints.session() as session:
         files = source.binlog_files(session)
     for file in reversed(files):
-        dump = DumpStream(
-            Session(mysql), file=file.name, start=4, end=file.size_bytes, server_id=settings.server_id_range[-1]
-        )
+        dump = DumpStream(endpoints.session(), file=file.name, start=4, end=file.size_bytes)
         piece = Slice(0, file.name, 4, file.size_bytes)
         found = _explained(table, dump, piece, DebeziumFormat.of(pipeline, 0), pipeline.column_rules)
         if found is not None:

@@ -7,8 +7,17 @@ import json
 import typer
 from rich.table import Table
 
-from changefeed.command.app import EXIT_ERROR, AnyPipeline, AsJson, PipelineName, app, chosen, out, store_of
-from changefeed.connection import from_environment
+from changefeed.command.app import (
+    EXIT_ERROR,
+    AnyPipeline,
+    AsJson,
+    PipelineName,
+    app,
+    chosen,
+    endpoints_of,
+    out,
+    store_of,
+)
 from changefeed.pipelines.file import load_pipeline
 
 
@@ -17,7 +26,7 @@ def status(name: AnyPipeline = None, as_json: AsJson = False) -> None:
     """Show checkpoint, head and lag of pipelines. Exits 1 when one is in error."""
     from changefeed.upkeep.status import status as status_of
 
-    statuses = [status_of(pipeline, from_environment, store_of(pipeline)) for pipeline in chosen(name)]
+    statuses = [status_of(endpoints_of(pipeline), store_of(pipeline)) for pipeline in chosen(name)]
     if as_json:
         out.print_json(json.dumps([status.to_json() for status in statuses]))
     else:
@@ -44,7 +53,7 @@ def lag(name: PipelineName, as_json: AsJson = False) -> None:
     from changefeed.upkeep.position import position
 
     pipeline = load_pipeline(name)
-    stands = position(pipeline, from_environment, store_of(pipeline)).to_json()
+    stands = position(endpoints_of(pipeline), store_of(pipeline)).to_json()
     if as_json:
         shown = ("pipeline", "state", "lag_bytes", "lag_seconds", "retention_headroom_seconds", "error")
         out.print_json(json.dumps({key: stands[key] for key in shown}))

@@ -14,10 +14,10 @@ from changefeed.command.app import (
     PipelineName,
     app,
     chosen,
+    endpoints_of,
     out,
     store_of,
 )
-from changefeed.connection import from_environment
 from changefeed.errors import SettingsError
 from changefeed.pipelines.file import load_pipeline
 
@@ -28,7 +28,7 @@ def check(name: AnyPipeline = None) -> None:
     from changefeed.upkeep.check import check as check_pipeline
 
     for pipeline in chosen(name):
-        for line in check_pipeline(pipeline, from_environment):
+        for line in check_pipeline(endpoints_of(pipeline)):
             out.print(f"{pipeline.name}: {line}")
 
 
@@ -38,7 +38,7 @@ def plan(name: PipelineName, as_json: AsJson = False) -> None:
     from changefeed.runs.plan import plan as plan_window
 
     pipeline = load_pipeline(name)
-    planned = plan_window(pipeline, from_environment, store_of(pipeline), keep_first_checkpoint=False)
+    planned = plan_window(endpoints_of(pipeline), store_of(pipeline), keep_first_checkpoint=False)
     window = planned.window
     if as_json:
         out.print_json(json.dumps({"window": window.to_json(), "lag_bytes": planned.lag_bytes}))
@@ -57,8 +57,8 @@ def run(name: PipelineName) -> None:
     from changefeed.runs.plan import plan as plan_window
 
     pipeline = load_pipeline(name)
-    store = store_of(pipeline)
-    planned = plan_window(pipeline, from_environment, store)
+    endpoints, store = endpoints_of(pipeline), store_of(pipeline)
+    planned = plan_window(endpoints, store)
     if planned.window.is_empty:
         out.print(f"{name}: nothing new, checkpoint and head are both at {planned.window.head}")
         raise typer.Exit(EXIT_NOTHING_NEW)
@@ -66,8 +66,8 @@ def run(name: PipelineName) -> None:
     from changefeed.spark.session import session
 
     with session(pipeline) as spark:
-        ingest(spark, pipeline, planned.window, from_environment)
-    manifest = commit(pipeline, planned, from_environment, store)
+        ingest(spark, endpoints, planned.window)
+    manifest = commit(endpoints, planned, store)
     out.print(
         f"{name}: committed window {manifest.window.number} at {manifest.window.head}: {manifest.row_count:,} rows in "
         f"{manifest.message_count:,} messages, {manifest.size_bytes:,} bytes of binlog"
@@ -83,20 +83,17 @@ def tail(
     follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Wait for more at the end.")] = True,
 ) -> None:
     """Print the committed records of a pipeline's topics: a JSON line each with topic, partition, offset and record."""
-    from changefeed.connection import MysqlConnection, kafka_parts
-    from changefeed.kafka.connection import KafkaConnection
     from changefeed.kafka.tail import records
-    from changefeed.mysql.session import Session
     from changefeed.runs.topics import table_topics
 
     pipeline = load_pipeline(name)
-    with Session(MysqlConnection.from_uri(from_environment(pipeline.source.connection))) as session:
+    endpoints = endpoints_of(pipeline)
+    with endpoints.session() as session:
         topics = table_topics(pipeline, session)
     named = {f"{database}.{one}": topic for (database, one), topic in topics.items()}
     missing = sorted(set(table or ()) - set(named))
     if missing:
         raise SettingsError(f"pipeline {name!r} captures no table {missing[0]!r}; it has {', '.join(named) or 'none'}")
     chosen = [topic for full, topic in named.items() if not table or full in table]
-    kafka = KafkaConnection(*kafka_parts(from_environment(pipeline.kafka.connection)))
-    for line in records(kafka, chosen, from_beginning=beginning, follow=follow, limit=limit):
+    for line in records(endpoints.kafka, chosen, from_beginning=beginning, follow=follow, limit=limit):
         print(line, flush=True)

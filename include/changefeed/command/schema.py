@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from changefeed.command.app import AsJson, PipelineName, app, out
-from changefeed.connection import MysqlConnection, from_environment, kafka_parts
+from changefeed.command.app import AsJson, PipelineName, app, endpoints_of, out
 from changefeed.errors import SchemaError, SettingsError
 from changefeed.pipelines.file import load_pipeline
 
@@ -22,24 +21,22 @@ def schema(
 ) -> None:
     """Show the tables of a pipeline as its schema history has them at the head of the source's binlog."""
     from changefeed.ddl import Table, TableName
-    from changefeed.kafka.connection import KafkaConnection
-    from changefeed.mysql.session import Session
     from changefeed.runs import schema_history
 
     pipeline = load_pipeline(name)
-    kafka = KafkaConnection(*kafka_parts(from_environment(pipeline.kafka.connection)))
-    with Session(MysqlConnection.from_uri(from_environment(pipeline.source.connection))) as session:
+    endpoints = endpoints_of(pipeline)
+    with endpoints.session() as session:
         if relearn:
             bad = [one for one in relearn if one.count(".") != 1]
             if bad:
                 raise SettingsError(f"{bad[0]!r} is no DATABASE.TABLE")
             names = [TableName(*one.split(".")) for one in relearn]
-            history = schema_history.relearn(pipeline, kafka, session, names)
+            history = schema_history.relearn(endpoints, session, names)
         else:
-            found = schema_history.load_history(pipeline, kafka)
+            found = schema_history.load_history(endpoints)
             if found is None:
                 raise SchemaError(f"pipeline {name!r} has no schema history yet: its first run learns all tables")
-            history = schema_history.current(session, found, pipeline.source.server_id_range[-1])
+            history = schema_history.current(session, found)
     tables = schema_history.captured(pipeline, history)
     if as_json:
         print(

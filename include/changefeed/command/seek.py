@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from changefeed.command.app import EXIT_ERROR, AsJson, PipelineName, app, out, store_of
-from changefeed.connection import from_environment
+from changefeed.command.app import EXIT_ERROR, AsJson, PipelineName, app, endpoints_of, out, store_of
 from changefeed.errors import SettingsError
 from changefeed.pipelines.file import load_pipeline
 
@@ -43,10 +42,10 @@ def seek(
     from changefeed.upkeep.seek import seek as move
 
     pipeline = load_pipeline(name)
-    store = store_of(pipeline)
+    endpoints, store = endpoints_of(pipeline), store_of(pipeline)
     if not only_plan:
         check_reason(why)
-    planned = plan_seek(pipeline, target, from_environment, store, expected=expected)
+    planned = plan_seek(endpoints, target, store, expected=expected)
     if only_plan and as_json:
         out.print_json(json.dumps(planned.to_json()))
     elif not as_json:
@@ -57,7 +56,7 @@ def seek(
     if not yes and not _confirmed(f"Move the checkpoint of {name} to {planned.to}?"):
         out.print("nothing was changed")
         raise typer.Exit(EXIT_ERROR)
-    record = move(pipeline, planned, from_environment, store, who=getpass.getuser(), why=why)
+    record = move(endpoints, planned, store, who=getpass.getuser(), why=why)
     if as_json:
         out.print_json(json.dumps(record.to_json()))
     else:

@@ -21,11 +21,11 @@ _GTID_EVENTS = {"Previous_gtids", "Gtid_list"}
 class ServerBinlogs:
     """`Binlogs` of the server behind ``session``; files and end are read once, so that all answers fit together.
 
-    ``server_id`` is for the dump connections that read headers: no other reader may use it at the same time.
+    For looking something up: its dumps end no other reader's.
     """
 
-    def __init__(self, session: Session, server_id: int) -> None:
-        self._session, self._server_id = session, server_id
+    def __init__(self, session: Session) -> None:
+        self._session = session
         self._previous: dict[str, str] = {}
 
     def files(self) -> Sequence[BinlogFile]:
@@ -36,7 +36,7 @@ class ServerBinlogs:
 
     def chunks(self, file: str, start: int, end: int) -> Iterator[bytes]:
         own = Session(self._session.connection)  # the stream closes it at its end
-        yield from DumpStream(own, file=file, start=start, end=end, server_id=self._server_id)
+        yield from DumpStream(own, file=file, start=start, end=end)
 
     def previous_gtids(self, file: str) -> str:
         """GTIDs of everything before ``file``; also of what the server executed and never logged (`unlogged`)."""

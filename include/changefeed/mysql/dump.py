@@ -24,6 +24,12 @@ _HEARTBEAT_NANOSECONDS = 30 * 10**9
 _ERROR, _END = 0xFF, 0xFE
 _FATAL_READ = 1236
 
+NO_SERVER_ID = 0
+"""What a reader is that ends none and is ended by none, however many read at once: what mysqlbinlog sends too.
+
+https://dev.mysql.com/doc/refman/9.7/en/mysqlbinlog.html#option_mysqlbinlog_connection-server-id
+"""
+
 
 class DumpStream:
     """Iterates the bytes of ``file`` from ``start`` to ``end``, in chunks of whole packets cut anywhere.
@@ -32,12 +38,14 @@ class DumpStream:
     or for ``start`` 4 that many with it. The events that the server makes up (ROTATE, heartbeats, MariaDB's GTID_LIST)
     are left out. The stream ends by its own count of bytes: what a server says of the next position is not trusted.
 
-    Owns ``session`` and closes it at the end of the iteration. ``server_id`` must be no other reader's at this time:
-    the server drops the older of two. Raises BinlogGoneError where the server no longer has the file, SourceError for
-    another refusal, SourceUnavailableError for a lost connection or a server that ends early.
+    Owns ``session`` and closes it at the end of the iteration. A server drops the older of two readers that have the
+    same ``server_id``; readers without one (`NO_SERVER_ID`) may be any number at once.
+
+    Raises BinlogGoneError where the server no longer has the file, SourceError for another refusal,
+    SourceUnavailableError for a lost connection or a server that ends early.
     """
 
-    def __init__(self, session: Session, *, file: str, start: int, end: int, server_id: int) -> None:
+    def __init__(self, session: Session, *, file: str, start: int, end: int, server_id: int = NO_SERVER_ID) -> None:
         self._session, self._file, self._start, self._end = session, file, start, end
         self._server_id = server_id
 

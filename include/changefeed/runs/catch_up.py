@@ -15,13 +15,11 @@ from dataclasses import dataclass, replace
 
 from changefeed.binlog.search.finder import Finder, Place, bytes_between
 from changefeed.checkpoint import Checkpoint, CheckpointStore
-from changefeed.connection import ConnectionLookup, MysqlConnection
 from changefeed.coordinates import BinlogCoordinates
+from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import AccountingError, SettingsError
 from changefeed.manifest import Manifest
 from changefeed.mysql.binlogs import ServerBinlogs
-from changefeed.mysql.session import Session
-from changefeed.pipelines.pipeline import Pipeline
 from changefeed.runs.commit import commit
 from changefeed.runs.plan import Plan
 from changefeed.window import Window
@@ -39,19 +37,19 @@ class Bounds:
     until: BinlogCoordinates | None = None
 
 
-def cut_windows(pipeline: Pipeline, plan: Plan, lookup: ConnectionLookup, bounds: Bounds) -> list[Window]:
+def cut_windows(endpoints: Endpoints, plan: Plan, bounds: Bounds) -> list[Window]:
     """The windows of a run: ``plan``'s, bounded, and cut where it is larger than the pipeline's `window_bytes`.
 
     Raises SettingsError for an ``until`` that is behind the checkpoint, past the head or no commit boundary.
     """
-    whole = plan.window
+    whole, pipeline = plan.window, endpoints.pipeline
     if whole.failover is not None:
         return [whole]  # up to the head, or what is published already would stand in later windows too
     if bounds.until is None and plan.lag_bytes <= min(pipeline.window_bytes, bounds.max_bytes or plan.lag_bytes):
         return [whole]
     start, head = Place(whole.start, whole.start_gtids), Place(whole.head, whole.head_gtids)
-    with Session(MysqlConnection.from_uri(lookup(pipeline.source.connection))) as session:
-        finder = Finder(ServerBinlogs(session, pipeline.source.server_id_range[-1]))
+    with endpoints.session() as session:
+        finder = Finder(ServerBinlogs(session))
         if bounds.until is not None:
             head = _until(finder, bounds.until, start, head)
         if bounds.max_bytes is not None:
@@ -75,10 +73,9 @@ def cut_windows(pipeline: Pipeline, plan: Plan, lookup: ConnectionLookup, bounds
 
 
 def commit_windows(
-    pipeline: Pipeline,
+    endpoints: Endpoints,
     windows: Sequence[Window],
     expected: Checkpoint,
-    lookup: ConnectionLookup,
     store: CheckpointStore,
 ) -> list[Manifest]:
     """Move the checkpoint through the sealed ones of ``windows``, in order; return their manifests.
@@ -87,19 +84,19 @@ def commit_windows(
     StaleCheckpointError when the checkpoint is somewhere else.
     """
     manifests: list[Manifest] = []
-    stands = store.load(pipeline.name)
+    stands = store.load(endpoints.pipeline.name)
     done = 0
     for number, window in enumerate(windows, start=1):
         if stands and stands != expected and (stands.window, stands.coordinates) == (window.number, window.head):
             done, expected = number, stands
     for window in windows[max(0, done - 1) :]:
         try:
-            manifests.append(commit(pipeline, Plan(window, expected, 0), lookup, store))
+            manifests.append(commit(endpoints, Plan(window, expected, 0), store))
         except AccountingError:
             if not manifests:
                 raise
             break
-        stands = store.load(pipeline.name)
+        stands = store.load(endpoints.pipeline.name)
         if stands is not None:
             expected = stands
     return manifests

@@ -21,7 +21,7 @@ from changefeed.window import Window
 _log = logging.getLogger(__name__)
 
 
-def found_again(checkpoint: Checkpoint, session: Session, uuid: str, head: Head, server_id: int) -> Place:
+def found_again(checkpoint: Checkpoint, session: Session, uuid: str, head: Head) -> Place:
     """Where the server behind ``session`` has the first transaction that ``checkpoint`` lacks.
 
     Raises BinlogGoneError where that cannot be told, or where the new server lacks what was published.
@@ -44,7 +44,7 @@ def found_again(checkpoint: Checkpoint, session: Session, uuid: str, head: Head,
             "consumers have changes that the source does not have any more: mend that there, and seek the pipeline to "
             "where it should resume."
         )
-    place = Finder(ServerBinlogs(session, server_id)).after_gtids(GtidSet.parse(checkpoint.gtids))
+    place = Finder(ServerBinlogs(session)).after_gtids(GtidSet.parse(checkpoint.gtids))
     _log.warning("%s: the position was found again by GTID set at %s there", what, place)
     return place
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import time
 
 from changefeed.checkpoint import Checkpoint
-from changefeed.connection import ConnectionLookup, kafka_parts
 from changefeed.coordinates import BinlogCoordinates
+from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import CheckpointError
-from changefeed.kafka.commit_log import CommitLog, CommitLogState
-from changefeed.kafka.connection import KafkaConnection
-from changefeed.kafka.topics import commit_log_topic
+from changefeed.kafka.commit_log import CommitLogState
 from changefeed.manifest import Manifest
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.seek import SeekRecord
@@ -32,10 +30,9 @@ def latest_checkpoint(pipeline: Pipeline, state: CommitLogState) -> tuple[Checkp
     return Checkpoint(pipeline.name, sought, record.server_uuid, to, record.to_gtids, now), f"the seek to {record.to}"
 
 
-def lost_checkpoint(pipeline: Pipeline, lookup: ConnectionLookup) -> str | None:
+def lost_checkpoint(endpoints: Endpoints) -> str | None:
     """What the commit log says of a pipeline whose store has no checkpoint; None where it has never published."""
-    kafka = KafkaConnection(*kafka_parts(lookup(pipeline.kafka.connection)))
-    log = CommitLog(kafka, commit_log_topic(pipeline.name), pipeline.name)
+    pipeline, log = endpoints.pipeline, endpoints.commit_log()
     state = log.read() if log.exists() else CommitLogState()
     latest = latest_checkpoint(pipeline, state)
     if latest is None:

@@ -10,12 +10,11 @@ from changefeed import fault_point
 from changefeed.binlog.search.boundaries import boundaries
 from changefeed.binlog.search.finder import Finder, Place
 from changefeed.checkpoint import Checkpoint, CheckpointStore
-from changefeed.connection import ConnectionLookup, MysqlConnection, kafka_parts
 from changefeed.coordinates import BinlogCoordinates
+from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import BinlogFormatError, BinlogGoneError, CheckpointError, SourceError
 from changefeed.failover import Failover
 from changefeed.gtid import GtidSet
-from changefeed.kafka.connection import KafkaConnection
 from changefeed.mysql import source
 from changefeed.mysql.binlogs import ServerBinlogs
 from changefeed.mysql.preflight import preflight
@@ -39,9 +38,7 @@ class Plan:
     lag_bytes: int
 
 
-def plan(
-    pipeline: Pipeline, lookup: ConnectionLookup, store: CheckpointStore, *, keep_first_checkpoint: bool = True
-) -> Plan:
+def plan(endpoints: Endpoints, store: CheckpointStore, *, keep_first_checkpoint: bool = True) -> Plan:
     """Freeze ``[checkpoint, head)``; an empty window means that nothing is new.
 
     A pipeline without a checkpoint gets its first one here, at its `start`, so that also a start at `latest` is a
@@ -54,31 +51,31 @@ def plan(
     StaleCheckpointError where another run moved the checkpoint meanwhile.
     """
     began = time.monotonic()
-    mysql = MysqlConnection.from_uri(lookup(pipeline.source.connection))
-    with Session(mysql) as session:
+    pipeline = endpoints.pipeline
+    with endpoints.session() as session:
         preflight(session)
         uuid = source.server_uuid(session)
         head = source.head(session)
         files = source.binlog_files(session)
         checkpoint = store.load(pipeline.name)
         if checkpoint is None:
-            if lost := lost_checkpoint(pipeline, lookup):
+            if lost := lost_checkpoint(endpoints):
                 raise CheckpointError(lost)
             checkpoint = _first_checkpoint(pipeline, session, uuid, head)
             if keep_first_checkpoint:
                 store.advance(None, checkpoint)
             _log.info("pipeline %s: first checkpoint at %s", pipeline.name, checkpoint.coordinates)
         elif keep_first_checkpoint:
-            restore_history(pipeline, KafkaConnection(*kafka_parts(lookup(pipeline.kafka.connection))), store)
+            restore_history(endpoints, store)
         start, number, failover = Place(checkpoint.coordinates, checkpoint.gtids), checkpoint.window + 1, None
         if uuid != checkpoint.server_uuid:
-            start = found_again(checkpoint, session, uuid, head, pipeline.source.server_id_range[-1])
+            start = found_again(checkpoint, session, uuid, head)
             # A new number: progress of the old server's unfinished window has its own, and other coordinates.
-            number = max(checkpoint.window, commit_log_state(pipeline, lookup).latest_number) + 1
+            number = max(checkpoint.window, commit_log_state(endpoints).latest_number) + 1
             failover = Failover(checkpoint.server_uuid, checkpoint.window, checkpoint.gtids)
         else:
             check_same_history(checkpoint, uuid, head.coordinates, files)
-            check_same_transactions(checkpoint, head, session, pipeline.source.server_id_range[-1])
+            check_same_transactions(checkpoint, head, session)
     window = Window(
         pipeline=pipeline.name,
         number=number,
@@ -117,12 +114,12 @@ def check_same_history(checkpoint: Checkpoint, uuid: str, head: BinlogCoordinate
         )
 
 
-def check_same_transactions(checkpoint: Checkpoint, head: source.Head, session: Session, server_id: int) -> None:
+def check_same_transactions(checkpoint: Checkpoint, head: source.Head, session: Session) -> None:
     """Raises BinlogGoneError when the server lacks transactions that lie before ``checkpoint``, or has others there:
     then its coordinates look plausible and mean something else. Without GTIDs that is told by where events begin."""
     known = GtidSet.parse(checkpoint.gtids)
     file = checkpoint.coordinates.file
-    binlogs = ServerBinlogs(session, server_id)
+    binlogs = ServerBinlogs(session)
     found = _other_sets(known, head, file, binlogs) if head.gtids or known else ""
     if not found and checkpoint.coordinates != head.coordinates:
         found = _other_transactions(checkpoint.coordinates, known, binlogs)
@@ -178,5 +175,5 @@ def _first_checkpoint(pipeline: Pipeline, session: Session, uuid: str, head: sou
     coordinates = source.start_coordinates(session, pipeline.start, head)
     gtids = ""
     if head.gtids:  # those before the place are looked up: the server's own word is of a moment before the head
-        gtids = Finder(ServerBinlogs(session, pipeline.source.server_id_range[-1])).at(coordinates).gtids
+        gtids = Finder(ServerBinlogs(session)).at(coordinates).gtids
     return Checkpoint(pipeline.name, 0, uuid, coordinates, gtids, int(time.time() * 1000))

@@ -17,12 +17,12 @@ from changefeed.ddl.names import TableName
 from changefeed.ddl.schemas import Schemas
 from changefeed.ddl.table import Table, UnknownTable
 from changefeed.ddl.timeline import SchemaTimeline
+from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import ChangefeedError, RetryableError, SchemaError
-from changefeed.kafka.connection import KafkaConnection
-from changefeed.kafka.schema_log import SchemaLog, schema_history_settings, schema_history_topic
+from changefeed.kafka.schema_log import schema_history_settings
 from changefeed.kafka.topics import ensure_topics
 from changefeed.mysql import source
-from changefeed.mysql.dump import DumpStream
+from changefeed.mysql.binlogs import ServerBinlogs
 from changefeed.mysql.server_schemas import collation_names, current_schemas, server_of
 from changefeed.mysql.session import Session
 from changefeed.pipelines.pipeline import Pipeline
@@ -34,7 +34,7 @@ _TRIES = 5
 
 
 def history_for(
-    pipeline: Pipeline, kafka: KafkaConnection, session: Session, window: Window, *, archive: str | None = None
+    endpoints: Endpoints, session: Session, window: Window, *, archive: str | None = None
 ) -> SchemaHistory | None:
     """The history that ``window`` is read with: the one kept, or learned anew where that does not reach its start.
 
@@ -42,13 +42,12 @@ def history_for(
     not cover, and of a source with FULL metadata, where nothing may stop on it.
     """
     try:
-        kept = load_history(pipeline, kafka)
+        kept = load_history(endpoints)
         if kept is not None and kept.covers(window.server_uuid, window.start):
             return kept
         if archive is not None:
             return None
-        ids = pipeline.source.server_id_range
-        return learned(session, window.server_uuid, window.start, ids[-1])
+        return learned(session, window.server_uuid, window.start)
     except ChangefeedError as error:
         if session.variable("binlog_row_metadata") != "FULL" or isinstance(error, RetryableError):
             raise
@@ -56,9 +55,9 @@ def history_for(
         return None
 
 
-def load_history(pipeline: Pipeline, kafka: KafkaConnection) -> SchemaHistory | None:
+def load_history(endpoints: Endpoints) -> SchemaHistory | None:
     """The history that the schema topic keeps; None before the first window."""
-    values = SchemaLog(kafka, schema_history_topic(pipeline.name), pipeline.name).load()
+    values = endpoints.schema_log().load()
     return None if values is None else SchemaHistory.from_json(values)
 
 
@@ -69,73 +68,68 @@ def captured(pipeline: Pipeline, history: SchemaHistory) -> list[tuple[TableName
     )
 
 
-def save_history(
-    pipeline: Pipeline,
-    kafka: KafkaConnection,
-    history: SchemaHistory,
-    window: Window,
-    reports: Iterable[SliceReport],
-) -> None:
+def save_history(endpoints: Endpoints, history: SchemaHistory, window: Window, reports: Iterable[SliceReport]) -> None:
     """Move ``history`` through the window's statements, and keep it."""
     for report in sorted(reports, key=lambda report: report.slice):
         for statement in report.statements:
             history = history.advance(statement)
     history = history.reached(window.head)
-    SchemaLog(kafka, schema_history_topic(pipeline.name), pipeline.name).save(history.to_json())
+    endpoints.schema_log().save(history.to_json())
 
 
-def copy_history(pipeline: Pipeline, kafka: KafkaConnection, store: CheckpointStore) -> None:
+def copy_history(endpoints: Endpoints, store: CheckpointStore) -> None:
     """Keep a copy of the history in the state store; it changes only with definitions, so mostly nothing is written."""
-    history = load_history(pipeline, kafka)
+    history = load_history(endpoints)
     if history is not None:
-        text = history.to_text()
-        if text != store.load_schemas(pipeline.name):
-            store.save_schemas(pipeline.name, text)
+        text, name = history.to_text(), endpoints.pipeline.name
+        if text != store.load_schemas(name):
+            store.save_schemas(name, text)
 
 
-def restore_history(pipeline: Pipeline, kafka: KafkaConnection, store: CheckpointStore) -> bool:
+def restore_history(endpoints: Endpoints, store: CheckpointStore) -> bool:
     """Bring the state store's copy back into a schema topic that has none; return whether that was so."""
-    if load_history(pipeline, kafka) is not None:
+    if load_history(endpoints) is not None:
         return False
+    pipeline, log = endpoints.pipeline, endpoints.schema_log()
     text = store.load_schemas(pipeline.name)
     if text is None:
         return False
-    topic = schema_history_topic(pipeline.name)
-    ensure_topics(kafka, {topic: schema_history_settings(pipeline.topics.replication_factor)})
-    SchemaLog(kafka, topic, pipeline.name).save(json.loads(text))
+    ensure_topics(endpoints.kafka, {log.topic: schema_history_settings(pipeline.topics.replication_factor)})
+    log.save(json.loads(text))
     _log.warning("pipeline %s: its schema topic had no history; the state store's copy was brought back", pipeline.name)
     return True
 
 
-def current(session: Session, history: SchemaHistory, server_id: int) -> SchemaHistory:
+def current(session: Session, history: SchemaHistory) -> SchemaHistory:
     """``history`` moved to the source's head, by the statements that no window has reached yet."""
     head = source.head(session).coordinates
     if not history.covers(source.server_uuid(session), history.until):
         return history
-    for statement in statements(session, history.server_uuid, history.until, head, server_id):
+    for statement in statements(session, history.server_uuid, history.until, head):
         history = history.advance(statement)
     return history
 
 
-def relearn(pipeline: Pipeline, kafka: KafkaConnection, session: Session, names: Iterable[TableName]) -> SchemaHistory:
+def relearn(endpoints: Endpoints, session: Session, names: Iterable[TableName]) -> SchemaHistory:
     """Learn tables again from the server, for rows from the history's end on, and keep that.
 
     Raises SchemaError when there is no history yet, or no such table.
     """
-    history = load_history(pipeline, kafka)
+    pipeline = endpoints.pipeline.name
+    history = load_history(endpoints)
     if history is None:
-        raise SchemaError(f"pipeline {pipeline.name!r} has no schema history yet: its first run learns all tables")
+        raise SchemaError(f"pipeline {pipeline!r} has no schema history yet: its first run learns all tables")
     schemas = current_schemas(session)
     for name in names:
         entry = schemas.tables.get(name)
         if not isinstance(entry, Table):
             raise SchemaError(f"the server has no table {name} to learn")
         history = history.relearned(entry)
-    SchemaLog(kafka, schema_history_topic(pipeline.name), pipeline.name).save(history.to_json())
+    endpoints.schema_log().save(history.to_json())
     return history
 
 
-def learned(session: Session, server_uuid: str, start: BinlogCoordinates, server_id: int) -> SchemaHistory:
+def learned(session: Session, server_uuid: str, start: BinlogCoordinates) -> SchemaHistory:
     """The history from ``start`` to the head, learned from `information_schema`.
 
     What that says is right at the head, if no definition was logged while it was read: that is looked up in the binlog,
@@ -143,7 +137,7 @@ def learned(session: Session, server_uuid: str, start: BinlogCoordinates, server
     touched was always as it is now. One that was created there did not exist before; one that was altered is not known
     before its last definition, so rows of it without column names stop the run with a SchemaError that says so.
 
-    ``server_id`` is for the dump connections. Raises SchemaError when definitions do not cease while it reads.
+    Raises SchemaError when definitions do not cease while it reads.
     """
     collations = collation_names(session)
     server = server_of(session)
@@ -151,9 +145,7 @@ def learned(session: Session, server_uuid: str, start: BinlogCoordinates, server
         before = source.head(session).coordinates
         schemas = current_schemas(session)
         head = source.head(session).coordinates
-        during = [
-            read_logged(one, server, collations) for one in statements(session, server_uuid, before, head, server_id)
-        ]
+        during = [read_logged(one, server, collations) for one in statements(session, server_uuid, before, head)]
         if not any(one.kind in (Kind.DEFINITION, Kind.TRUNCATE) for one in during):
             break
     else:
@@ -161,7 +153,7 @@ def learned(session: Session, server_uuid: str, start: BinlogCoordinates, server
             f"the schemas of {session.connection} changed {_TRIES} times while they were read from information_schema, "
             "so that their place in the binlog cannot be told. Run again when fewer definitions are executed."
         )
-    logged = list(statements(session, server_uuid, start, before, server_id))
+    logged = list(statements(session, server_uuid, start, before))
     history = _followed(
         SchemaHistory(server_uuid, start, start, SchemaTimeline(schemas), collations), logged, frozenset()
     )
@@ -195,17 +187,15 @@ def _doubtful(history: SchemaHistory, now: Schemas, logged: list[Statement]) -> 
 
 
 def statements(
-    session: Session, server_uuid: str, start: BinlogCoordinates, end: BinlogCoordinates, server_id: int
+    session: Session, server_uuid: str, start: BinlogCoordinates, end: BinlogCoordinates
 ) -> Iterator[Statement]:
     """The statements that are logged between two places, found by the scout."""
     if start == end:
         return
     window = Window("schemas", 1, server_uuid, start, end, "", "", 0)
+    binlogs = ServerBinlogs(session)
     for piece in whole_file_slices(window, source.binlog_files(session)):
-        dump = DumpStream(
-            Session(session.connection), file=piece.file, start=piece.start, end=piece.end, server_id=server_id
-        )
-        yield from scout(dump, piece, 1 << 62).statements
+        yield from scout(binlogs.chunks(piece.file, piece.start, piece.end), piece, 1 << 62).statements
 
 
 def _initial(

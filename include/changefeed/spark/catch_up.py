@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from pyspark.sql import SparkSession
 
-from changefeed.connection import ConnectionLookup
+from changefeed.endpoints.endpoints import Endpoints
 from changefeed.manifest import Manifest
-from changefeed.pipelines.pipeline import Pipeline
 from changefeed.spark.ingest import ingest
 from changefeed.window import Window
 
@@ -18,11 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 def ingest_windows(
-    spark: SparkSession,
-    pipeline: Pipeline,
-    windows: Sequence[Window],
-    lookup: ConnectionLookup,
-    max_seconds: int | None = None,
+    spark: SparkSession, endpoints: Endpoints, windows: Sequence[Window], max_seconds: int | None = None
 ) -> Iterator[Manifest]:
     """Publish and seal ``windows`` in order, and yield each manifest; those that are sealed already cost a look.
 
@@ -34,4 +29,4 @@ def ingest_windows(
         if max_seconds is not None and number and gone >= max_seconds:
             _log.info("%d of %d windows after %.0f seconds: the rest is for the next run", number, len(windows), gone)
             return
-        yield ingest(spark, pipeline, window, lookup)
+        yield ingest(spark, endpoints, window)

@@ -15,17 +15,13 @@ from pyspark.storagelevel import StorageLevel
 
 from changefeed import fault_point
 from changefeed.archive.binlogs import ArchivedBinlogs
-from changefeed.connection import ConnectionLookup, MysqlConnection, kafka_parts
+from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import BinlogGoneError, StaleCheckpointError
-from changefeed.kafka.commit_log import CommitLog, CommitLogState
-from changefeed.kafka.connection import KafkaConnection
+from changefeed.kafka.commit_log import CommitLogState
 from changefeed.kafka.fencing import fence
-from changefeed.kafka.lease import Lease
-from changefeed.kafka.topics import commit_log_topic, ensure_topics, topic_limits
+from changefeed.kafka.topics import ensure_topics, topic_limits
 from changefeed.manifest import Manifest, TopicPartitionReceipt, account
 from changefeed.mysql import source
-from changefeed.mysql.session import Session
-from changefeed.pipelines.pipeline import Pipeline
 from changefeed.reader import SliceReport
 from changefeed.runs.failover import marks_of
 from changefeed.runs.schema_history import history_for, save_history
@@ -55,9 +51,8 @@ class _Outcome:
 
 def ingest(
     spark: SparkSession,
-    pipeline: Pipeline,
+    endpoints: Endpoints,
     window: Window,
-    lookup: ConnectionLookup,
     *,
     identity: str | None = None,
     archive: str | None = None,
@@ -72,12 +67,11 @@ def ingest(
     was sought after the window was frozen, and whatever a slice or a topic-partition stopped with; the checkpoint is
     not touched in any case.
     """
+    pipeline, kafka = endpoints.pipeline, endpoints.kafka
     identity = identity or pipeline.name
     began = time.monotonic()
     waited = max(0.0, round(time.time() - window.frozen_at_ms / 1000, 3))  # for Airflow, Spark and windows before it
-    mysql = MysqlConnection.from_uri(lookup(pipeline.source.connection))
-    kafka = KafkaConnection(*kafka_parts(lookup(pipeline.kafka.connection)))
-    with Session(mysql) as session:
+    with endpoints.session() as session:
         uuid = source.server_uuid(session)
         if uuid != window.server_uuid and archive is None:
             raise BinlogGoneError(
@@ -88,16 +82,15 @@ def ingest(
         files = list(whole_file_slices(window, listed))
         topics = ensure_topics(kafka, wanted_topics(pipeline, session))
         tables = {topic: ".".join(table) for table, topic in table_topics(pipeline, session).items()}
-        history = history_for(pipeline, kafka, session, window, archive=archive)
+        history = history_for(endpoints, session, window, archive=archive)
         names_come_along = session.variable("binlog_row_metadata") == "FULL" and not session.is_mariadb
     tasks = cores(spark)
     spark.conf.set("spark.sql.shuffle.partitions", tasks)  # its default, 200, is for other jobs
     for name, rows in BATCH_CONF.items():
         spark.conf.set(name, rows)
-    commit_log = commit_log_topic(pipeline.name)
-    log = CommitLog(kafka, commit_log, identity)
-    with Lease(kafka, commit_log, identity, pipeline.kafka.lease_seconds) as lease:
-        attempt = fence(kafka, identity, tasks, commit_log, lease.attempt)
+    log = endpoints.commit_log(identity)
+    with endpoints.lease(identity) as lease:
+        attempt = fence(kafka, identity, tasks, log.topic, lease.attempt)
         state = log.read()
         _check_not_sought(window, state)
         if (done := _already_sealed(window, state)) is not None:
@@ -106,10 +99,8 @@ def ingest(
         log.begin_window(window.number, window.to_json())
         limits = topic_limits(kafka, topics, tables)
         job = IngestJob(
-            pipeline=pipeline,
+            endpoints=endpoints,
             window=window,
-            mysql=mysql,
-            kafka=kafka,
             limits=limits,
             attempt=attempt,
             identity=identity,
@@ -135,7 +126,7 @@ def ingest(
             compare_gtids=archive is None,
         )
         if identity == pipeline.name and history is not None:
-            save_history(pipeline, kafka, history, window, outcome.reports)
+            save_history(endpoints, history, window, outcome.reports)
         fault_point.reached("before_seal")
         log.seal(window.number, manifest.to_json(), sealed=state.seals)
     fault_point.reached("after_seal")

@@ -6,12 +6,11 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from changefeed.connection import MysqlConnection
 from changefeed.ddl.history import SchemaHistory
+from changefeed.endpoints.endpoints import Endpoints
 from changefeed.failover import Mark
 from changefeed.formats.debezium import DebeziumFormat
 from changefeed.formats.template import Format
-from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.topics import TopicLimits, topic_name
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.reader import Route
@@ -24,13 +23,11 @@ class IngestJob:
 
     ``limits`` are the topics that exist, with their number of partitions and the size of record they take.
 
-    The connections hold passwords: their repr hides them, and the closure travels on Spark's own channels only.
+    The connections of ``endpoints`` hold passwords: the closure travels on Spark's own channels only.
     """
 
-    pipeline: Pipeline
+    endpoints: Endpoints
     window: Window
-    mysql: MysqlConnection
-    kafka: KafkaConnection
     limits: Mapping[str, TopicLimits]
     attempt: str
     identity: str
@@ -43,6 +40,11 @@ class IngestJob:
     """Folder or URL of archived files to read instead of the server."""
     marks: tuple[Mark, ...] = ()
     """After a failover: how far the old server gave each topic-partition."""
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The pipeline, or what of it a backfill runs as."""
+        return self.endpoints.pipeline
 
     def route(self, database: str, table: str) -> Route | None:
         """Where a table's rows go. A table that is not there any more still has its topic, from the template."""

@@ -27,7 +27,7 @@ from changefeed.spark.job import IngestJob
 def publisher(job: IngestJob, task: int, limits: Mapping[str, TopicLimits]) -> Publisher:
     kafka = job.pipeline.kafka
     return Publisher(
-        job.kafka,
+        job.endpoints.kafka,
         job.identity,
         task,
         job.window.number,
@@ -57,8 +57,8 @@ def with_topics(job: IngestJob, limits: dict[str, TopicLimits], blocks: Iterable
     """Pass ``blocks`` on, making the topic of a table that is in the binlog and not on the server any more."""
     for block in blocks:
         if block.topic not in limits:
-            ensure_topics(job.kafka, {block.topic: table_topic_settings(job.pipeline)})
-            limits |= topic_limits(job.kafka, [block.topic])
+            ensure_topics(job.endpoints.kafka, {block.topic: table_topic_settings(job.pipeline)})
+            limits |= topic_limits(job.endpoints.kafka, [block.topic])
         yield block
 
 

@@ -12,7 +12,6 @@ from changefeed.ddl.ddl_statement import Kind, read_statement
 from changefeed.mysql.catalog import catalog_lookup
 from changefeed.mysql.dump import DumpStream
 from changefeed.mysql.reference import ReferenceReader
-from changefeed.mysql.session import Session
 from changefeed.reader import SliceReader, SliceReport
 from changefeed.spark.job import IngestJob
 from changefeed.spark.statement_follower import StatementFollower, refuse
@@ -23,7 +22,7 @@ def dump_of(job: IngestJob, piece: Slice) -> Iterable[bytes]:
     """The events of ``piece``, over a connection of its own, or out of the archive."""
     if job.archive is not None:
         return ArchivedBinlogs(job.archive).chunks(piece.file, piece.start, piece.end)
-    session = Session(job.mysql)
+    session = job.endpoints.session()
     return DumpStream(session, file=piece.file, start=piece.start, end=piece.end, server_id=job.server_id(piece.number))
 
 
@@ -61,10 +60,10 @@ class LibraryReader:
 
     def __init__(self, job: IngestJob) -> None:
         self._job = job
-        self._schemas = catalog_lookup(lambda: Session(job.mysql))
+        self._schemas = catalog_lookup(job.endpoints.session)
 
     def read(self, piece: Slice) -> Iterator[Block | SliceReport]:
-        with Session(self._job.mysql) as session:
+        with self._job.endpoints.session() as session:
             is_mariadb, version = session.is_mariadb, session.version_number
         reader = ReferenceReader(
             dump_of(self._job, piece),

@@ -11,19 +11,15 @@ from typing import Any
 from changefeed.archive.binlogs import ArchivedBinlogs
 from changefeed.binlog.search.finder import Binlogs, Finder, Place, bytes_between
 from changefeed.binlog.search.table_counts import TableCounts, count_rows
-from changefeed.connection import ConnectionLookup, MysqlConnection, kafka_parts
 from changefeed.coordinates import FIRST_POSITION, BinlogCoordinates
+from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import AccountingError, BinlogGoneError, SettingsError
 from changefeed.gtid import GtidSet
-from changefeed.kafka.commit_log import CommitLog
-from changefeed.kafka.connection import KafkaConnection
-from changefeed.kafka.topics import commit_log_topic
 from changefeed.manifest import Manifest
 from changefeed.mysql import source
 from changefeed.mysql.binlogs import ServerBinlogs
 from changefeed.mysql.preflight import preflight
 from changefeed.mysql.session import Session
-from changefeed.pipelines.pipeline import Pipeline
 from changefeed.runs.topics import table_topics
 from changefeed.seek import seconds_of
 from changefeed.upkeep.backfill_request import BackfillRequest, backfill_pipeline
@@ -59,14 +55,15 @@ class BackfillPlan:
         }
 
 
-def plan_backfill(pipeline: Pipeline, request: BackfillRequest, lookup: ConnectionLookup) -> BackfillPlan:
+def plan_backfill(endpoints: Endpoints, request: BackfillRequest) -> BackfillPlan:
     """Find the range in the server's files or the archived ones. Nothing is published, no checkpoint is looked at.
 
     Raises BinlogGoneError for a range that is not there, naming the files that are, and SettingsError for one that
     is empty, for places that are no commit boundaries, and for tables that the pipeline does not capture.
     """
+    pipeline = endpoints.pipeline
     narrowed = backfill_pipeline(pipeline, request)
-    with Session(MysqlConnection.from_uri(lookup(pipeline.source.connection))) as session:
+    with endpoints.session() as session:
         preflight(session)
         uuid = source.server_uuid(session)
         topics = table_topics(narrowed, session)
@@ -75,7 +72,7 @@ def plan_backfill(pipeline: Pipeline, request: BackfillRequest, lookup: Connecti
                 f"no table that pipeline {pipeline.name!r} captures matches {', '.join(request.tables)}: it captures "
                 f"{', '.join(f'{database}.{table}' for database, table in table_topics(pipeline, session)) or 'none'}"
             )
-        with _binlogs(pipeline, request, session) as binlogs:
+        with _binlogs(request, session) as binlogs:
             start, head = _range(Finder(binlogs), request)
             files = tuple(
                 file
@@ -101,10 +98,9 @@ def plan_backfill(pipeline: Pipeline, request: BackfillRequest, lookup: Connecti
     return BackfillPlan(window, files, size_bytes, named, request.archive, tables)
 
 
-def finished_backfill(pipeline: Pipeline, window: Window, identity: str, lookup: ConnectionLookup) -> Manifest:
+def finished_backfill(endpoints: Endpoints, window: Window, identity: str) -> Manifest:
     """The manifest of a backfill that is complete; raises AccountingError where the commit log has none."""
-    kafka = KafkaConnection(*kafka_parts(lookup(pipeline.kafka.connection)))
-    values = CommitLog(kafka, commit_log_topic(pipeline.name), identity).read().seals.get(window.number)
+    values = endpoints.commit_log(identity).read().seals.get(window.number)
     manifest = Manifest.from_json(values) if values else None
     if manifest is None or manifest.window != window:
         raise AccountingError(
@@ -115,11 +111,11 @@ def finished_backfill(pipeline: Pipeline, window: Window, identity: str, lookup:
 
 
 @contextmanager
-def _binlogs(pipeline: Pipeline, request: BackfillRequest, session: Session) -> Iterator[Binlogs]:
+def _binlogs(request: BackfillRequest, session: Session) -> Iterator[Binlogs]:
     if request.archive is not None:
         yield ArchivedBinlogs(request.archive)
     else:
-        yield ServerBinlogs(session, pipeline.source.server_id_range[-1])
+        yield ServerBinlogs(session)
 
 
 def _range(finder: Finder, request: BackfillRequest) -> tuple[Place, Place]:

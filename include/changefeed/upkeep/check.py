@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from changefeed.connection import ConnectionLookup, MysqlConnection, kafka_parts
-from changefeed.kafka.connection import KafkaConnection
+from changefeed.endpoints.endpoints import Endpoints
 from changefeed.mysql import source
 from changefeed.mysql.catalog import table_schema
 from changefeed.mysql.preflight import preflight
@@ -14,17 +13,17 @@ from changefeed.pipelines.pipeline import Pipeline
 from changefeed.runs.topics import captured_tables, table_topics
 
 
-def check(pipeline: Pipeline, lookup: ConnectionLookup) -> Iterator[str]:
+def check(endpoints: Endpoints) -> Iterator[str]:
     """Yield a line for each thing found right; raises the error of the first that is wrong."""
-    with Session(MysqlConnection.from_uri(lookup(pipeline.source.connection))) as session:
+    pipeline = endpoints.pipeline
+    with endpoints.session() as session:
         preflight(session)
         yield f"source {session.connection}: {session.version}, head {source.head(session).coordinates}"
         topics = table_topics(pipeline, session)
         yield f"{len(topics)} tables: {', '.join(f'{database}.{table}' for database, table in topics) or 'none yet'}"
         yield from _column_rules(pipeline, session)
-    kafka = KafkaConnection(*kafka_parts(lookup(pipeline.kafka.connection)))
-    kafka.reach()
-    yield f"Kafka {kafka.bootstrap}: reachable"
+    endpoints.kafka.reach()
+    yield f"Kafka {endpoints.kafka.bootstrap}: reachable"
 
 
 def _column_rules(pipeline: Pipeline, session: Session) -> Iterator[str]:

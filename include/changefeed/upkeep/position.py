@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from changefeed.checkpoint import CheckpointStore
-from changefeed.connection import ConnectionLookup
 from changefeed.coordinates import BinlogCoordinates
-from changefeed.pipelines.pipeline import Pipeline
+from changefeed.endpoints.endpoints import Endpoints
 from changefeed.upkeep.retention import Retention, retention_or_none
 from changefeed.upkeep.status import Status, status
 
@@ -29,9 +28,9 @@ class Position:
         }
 
 
-def position(pipeline: Pipeline, lookup: ConnectionLookup, store: CheckpointStore) -> Position:
+def position(endpoints: Endpoints, store: CheckpointStore) -> Position:
     """Read where the pipeline stands; what is wrong is the status's ``error``, and no exception."""
-    stands = status(pipeline, lookup, store)
+    stands = status(endpoints, store)
     if stands.error or not stands.checkpoint:
         return Position(stands, Retention(None, None))
-    return Position(stands, retention_or_none(pipeline, BinlogCoordinates.parse(stands.checkpoint), lookup))
+    return Position(stands, retention_or_none(endpoints, BinlogCoordinates.parse(stands.checkpoint)))

@@ -5,13 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from changefeed.checkpoint import Checkpoint, CheckpointStore
-from changefeed.connection import ConnectionLookup, kafka_parts
+from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import CheckpointError
-from changefeed.kafka.commit_log import CommitLog
-from changefeed.kafka.connection import KafkaConnection
-from changefeed.kafka.lease import Lease
-from changefeed.kafka.topics import commit_log_topic
-from changefeed.pipelines.pipeline import Pipeline
 from changefeed.runs.logged_checkpoint import latest_checkpoint
 
 
@@ -24,22 +19,20 @@ class Recovery:
     origin: str
 
 
-def recover(pipeline: Pipeline, lookup: ConnectionLookup, store: CheckpointStore) -> Recovery:
+def recover(endpoints: Endpoints, store: CheckpointStore) -> Recovery:
     """Put the checkpoint where the latest seal or seek of the commit log says, compare-and-set.
 
     Raises PipelineBusyError while a run is under way, CheckpointError when the stored checkpoint is as new as the
     log, when the log has neither seal nor seek, or when the stored one cannot be read.
     """
-    kafka = KafkaConnection(*kafka_parts(lookup(pipeline.kafka.connection)))
-    topic = commit_log_topic(pipeline.name)
-    log = CommitLog(kafka, topic, pipeline.name)
+    pipeline, log = endpoints.pipeline, endpoints.commit_log()
     if not log.exists():
-        raise CheckpointError(f"pipeline {pipeline.name!r} has no commit log {topic!r}: it has never published")
-    with Lease(kafka, topic, pipeline.name, pipeline.kafka.lease_seconds):
+        raise CheckpointError(f"pipeline {pipeline.name!r} has no commit log {log.topic!r}: it has never published")
+    with endpoints.lease():
         latest = latest_checkpoint(pipeline, log.read())
         if latest is None:
             raise CheckpointError(
-                f"commit log {topic!r} holds no sealed window of pipeline {pipeline.name!r}: there is nothing to "
+                f"commit log {log.topic!r} holds no sealed window of pipeline {pipeline.name!r}: there is nothing to "
                 "recover from. The next run begins at the pipeline's start, or seek."
             )
         found, origin = latest

@@ -6,12 +6,11 @@ import time
 from dataclasses import dataclass
 
 from changefeed.binlog.search.finder import Finder
-from changefeed.connection import ConnectionLookup, MysqlConnection
 from changefeed.coordinates import BinlogCoordinates
+from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import ChangefeedError
 from changefeed.mysql.binlogs import ServerBinlogs
 from changefeed.mysql.session import Session
-from changefeed.pipelines.pipeline import Pipeline
 
 
 @dataclass(frozen=True)
@@ -22,17 +21,17 @@ class Retention:
     headroom_seconds: float | None
 
 
-def retention(pipeline: Pipeline, checkpoint: BinlogCoordinates, lookup: ConnectionLookup) -> Retention:
+def retention(endpoints: Endpoints, checkpoint: BinlogCoordinates) -> Retention:
     """Read both from the source. Raises what `Session` raises; BinlogGoneError for a checkpoint that is purged."""
-    with Session(MysqlConnection.from_uri(lookup(pipeline.source.connection))) as session:
-        finder = Finder(ServerBinlogs(session, pipeline.source.server_id_range[-1]))
+    with endpoints.session() as session:
+        finder = Finder(ServerBinlogs(session))
         return Retention(_lag_seconds(finder, checkpoint), _headroom_seconds(finder, checkpoint, session))
 
 
-def retention_or_none(pipeline: Pipeline, checkpoint: BinlogCoordinates, lookup: ConnectionLookup) -> Retention:
+def retention_or_none(endpoints: Endpoints, checkpoint: BinlogCoordinates) -> Retention:
     """As `retention`; what cannot be read is None: a figure must not stop a run."""
     try:
-        return retention(pipeline, checkpoint, lookup)
+        return retention(endpoints, checkpoint)
     except ChangefeedError:
         return Retention(None, None)
 

@@ -9,16 +9,12 @@ from typing import Any
 
 from changefeed.binlog.search.finder import Finder, Place, bytes_between
 from changefeed.checkpoint import Checkpoint, CheckpointStore
-from changefeed.connection import ConnectionLookup, MysqlConnection, kafka_parts
+from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import CheckpointError, SettingsError
-from changefeed.kafka.commit_log import CommitLog
-from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.fencing import fence
-from changefeed.kafka.lease import Lease
-from changefeed.kafka.topics import commit_log_settings, commit_log_topic, ensure_topics
+from changefeed.kafka.topics import commit_log_settings, ensure_topics
 from changefeed.mysql import source
 from changefeed.mysql.binlogs import ServerBinlogs
-from changefeed.mysql.session import Session
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.seek import SeekRecord, SeekTarget
 
@@ -64,9 +60,7 @@ class SeekPlan:
         return "nothing is skipped or repeated"
 
 
-def plan_seek(
-    pipeline: Pipeline, target: str, lookup: ConnectionLookup, store: CheckpointStore, *, expected: str | None = None
-) -> SeekPlan:
+def plan_seek(endpoints: Endpoints, target: str, store: CheckpointStore, *, expected: str | None = None) -> SeekPlan:
     """Find ``target`` in the source's binlog and say what going there skips or repeats. Changes nothing.
 
     ``expected`` is where the person who asks saw the checkpoint (FILE:POSITION), None where that does not matter.
@@ -74,12 +68,12 @@ def plan_seek(
     Raises SettingsError for a target that cannot be read or is no commit boundary, BinlogGoneError for one that the
     server does not have any more, naming what it has; CheckpointError when the checkpoint is not at ``expected``.
     """
-    wanted = SeekTarget.parse(target)
+    pipeline, wanted = endpoints.pipeline, SeekTarget.parse(target)
     before = _current(pipeline, store)
     _check_expected(pipeline, before, expected)
-    with Session(MysqlConnection.from_uri(lookup(pipeline.source.connection))) as session:
+    with endpoints.session() as session:
         uuid = source.server_uuid(session)
-        binlogs = ServerBinlogs(session, pipeline.source.server_id_range[-1])
+        binlogs = ServerBinlogs(session)
         to = _found(Finder(binlogs), wanted)
         files = list(binlogs.files())
     skipped = repeated = 0
@@ -93,9 +87,7 @@ def plan_seek(
     return SeekPlan(pipeline.name, target, before, to, uuid, skipped, repeated, names)
 
 
-def seek(
-    pipeline: Pipeline, planned: SeekPlan, lookup: ConnectionLookup, store: CheckpointStore, *, who: str, why: str
-) -> SeekRecord:
+def seek(endpoints: Endpoints, planned: SeekPlan, store: CheckpointStore, *, who: str, why: str) -> SeekRecord:
     """Do what ``planned`` says, if the checkpoint is still where it was then.
 
     While a run is alive it is refused. Every earlier attempt is fenced, then the record is written, then the progress
@@ -106,16 +98,14 @@ def seek(
     SettingsError without a reason.
     """
     check_reason(why)
+    pipeline, log = endpoints.pipeline, endpoints.commit_log()
     if store.load(pipeline.name) != planned.before:
         from changefeed.checkpoint import stale
 
         raise stale(pipeline.name, planned.before, store.load(pipeline.name))
-    kafka = KafkaConnection(*kafka_parts(lookup(pipeline.kafka.connection)))
-    topic = commit_log_topic(pipeline.name)
-    ensure_topics(kafka, {topic: commit_log_settings(pipeline.topics.replication_factor)})
-    with Lease(kafka, topic, pipeline.name, pipeline.kafka.lease_seconds) as lease:
-        fence(kafka, pipeline.name, 1, topic, lease.attempt)
-        log = CommitLog(kafka, topic, pipeline.name)
+    ensure_topics(endpoints.kafka, {log.topic: commit_log_settings(pipeline.topics.replication_factor)})
+    with endpoints.lease() as lease:
+        fence(endpoints.kafka, pipeline.name, 1, log.topic, lease.attempt)
         state = log.read()
         number = max(planned.before.window if planned.before else 0, state.latest_number) + 1
         record = SeekRecord(
@@ -150,10 +140,9 @@ def check_reason(why: str) -> None:
         raise SettingsError("a seek needs a reason (why): it is what the next person reads in the record")
 
 
-def seeks(pipeline: Pipeline, lookup: ConnectionLookup) -> list[SeekRecord]:
+def seeks(endpoints: Endpoints) -> list[SeekRecord]:
     """The pipeline's seeks, latest first; raises TopicError before its first run, when it has no commit log."""
-    kafka = KafkaConnection(*kafka_parts(lookup(pipeline.kafka.connection)))
-    found = CommitLog(kafka, commit_log_topic(pipeline.name), pipeline.name).read().seeks
+    found = endpoints.commit_log().read().seeks
     return [SeekRecord.from_json(found[number]) for number in sorted(found, reverse=True)]
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from changefeed.checkpoint import Checkpoint, CheckpointStore
-from changefeed.connection import ConnectionLookup, MysqlConnection
 from changefeed.coordinates import BinlogCoordinates
+from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import ChangefeedError
 from changefeed.mysql import source
-from changefeed.mysql.session import Session
-from changefeed.pipelines.pipeline import Pipeline
 from changefeed.runs.logged_checkpoint import lost_checkpoint
 from changefeed.runs.plan import check_same_history, lag_bytes
 
@@ -34,18 +32,19 @@ class Status:
         return asdict(self)
 
 
-def status(pipeline: Pipeline, lookup: ConnectionLookup, store: CheckpointStore) -> Status:
+def status(endpoints: Endpoints, store: CheckpointStore) -> Status:
     """The pipeline's status; what cannot be read becomes its ``error`` instead of an exception."""
+    pipeline = endpoints.pipeline
     checkpoint = None
     head = None
     try:
         checkpoint = store.load(pipeline.name)
-        with Session(MysqlConnection.from_uri(lookup(pipeline.source.connection))) as session:
+        with endpoints.session() as session:
             uuid = source.server_uuid(session)
             head = source.head(session).coordinates
             files = source.binlog_files(session)
         if checkpoint is None:
-            lost = lost_checkpoint(pipeline, lookup)
+            lost = lost_checkpoint(endpoints)
             return Status(pipeline.name, "error" if lost else "new", server_uuid=uuid, head=str(head), error=lost)
         if uuid != checkpoint.server_uuid and checkpoint.gtids:
             return _after_failover(checkpoint, head)

@@ -1,0 +1,66 @@
+"""A pipeline together with its connections: the one value that a stage gets of where to read and where to write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from changefeed.connection import ConnectionLookup, MysqlConnection, kafka_parts
+from changefeed.errors import SettingsError
+from changefeed.kafka.commit_log import CommitLog
+from changefeed.kafka.connection import KafkaConnection
+from changefeed.kafka.lease import Lease
+from changefeed.kafka.schema_log import SchemaLog, schema_history_topic
+from changefeed.kafka.topics import commit_log_topic
+from changefeed.mysql.session import Session
+from changefeed.pipelines.pipeline import Pipeline
+
+
+@dataclass(frozen=True)
+class Endpoints:
+    """The source and the Kafka cluster of ``pipeline``. Nothing is connected before it is asked for.
+
+    A connection is looked up when it is first needed, so what reads only MySQL does not miss a Kafka connection.
+    ``lookup`` raises SettingsError for a connection that does not exist.
+
+    Pickled for a Spark worker, which can look nothing up, it takes both connections along, passwords included: it
+    travels on Spark's own channels only. No password shows in its repr.
+    """
+
+    pipeline: Pipeline
+    lookup: ConnectionLookup = field(repr=False)
+
+    @cached_property
+    def mysql(self) -> MysqlConnection:
+        """How the source is reached."""
+        return MysqlConnection.from_uri(self.lookup(self.pipeline.source.connection))
+
+    @cached_property
+    def kafka(self) -> KafkaConnection:
+        """How the Kafka cluster is reached."""
+        return KafkaConnection(*kafka_parts(self.lookup(self.pipeline.kafka.connection)))
+
+    def session(self) -> Session:
+        """A new connection to the source, for queries; the caller closes it. Raises as `Session` does."""
+        return Session(self.mysql)
+
+    def commit_log(self, identity: str | None = None) -> CommitLog:
+        """The commit log of ``identity``: of the pipeline's windows, or of a backfill's own."""
+        return CommitLog(self.kafka, commit_log_topic(self.pipeline.name), identity or self.pipeline.name)
+
+    def schema_log(self) -> SchemaLog:
+        """The pipeline's schema history in Kafka."""
+        return SchemaLog(self.kafka, schema_history_topic(self.pipeline.name), self.pipeline.name)
+
+    def lease(self, identity: str | None = None) -> Lease:
+        """The claim of one run on ``identity``, still to be entered; see `Lease`."""
+        topic = commit_log_topic(self.pipeline.name)
+        return Lease(self.kafka, topic, identity or self.pipeline.name, self.pipeline.kafka.lease_seconds)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"pipeline": self.pipeline, "lookup": _no_lookup, "mysql": self.mysql, "kafka": self.kafka}
+
+
+def _no_lookup(connection_id: str) -> str:
+    raise SettingsError(f"connection {connection_id!r} cannot be looked up in a Spark worker, which has no connections")

@@ -1,0 +1,53 @@
+"""A pipeline's endpoints: looked up when they are needed, and carried whole to a worker."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from changefeed.connection import from_environment
+from changefeed.endpoints.endpoints import Endpoints
+from changefeed.errors import SettingsError
+from changefeed.pipelines.pipeline import KafkaSettings, Pipeline, SourceSettings
+
+SECRET = "hush-71c2"
+PIPELINE = Pipeline(name="shop", source=SourceSettings(connection="source"), kafka=KafkaSettings(connection="cluster"))
+URIS = {
+    "source": f"mysql://me:{SECRET}@db.example",
+    "cluster": f"kafka://broker:9092/?sasl.username=me&sasl.password={SECRET}",
+}
+
+
+def test_a_connection_is_looked_up_when_it_is_needed() -> None:
+    endpoints = Endpoints(PIPELINE, {"source": URIS["source"]}.__getitem__)
+    assert endpoints.mysql.host == "db.example"
+    with pytest.raises(KeyError, match="cluster"):
+        _ = endpoints.kafka
+
+
+def test_a_worker_gets_both_connections_and_looks_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, uri in URIS.items():
+        monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", uri)
+    sent = pickle.dumps(Endpoints(PIPELINE, from_environment))
+    for name in URIS:
+        monkeypatch.delenv(f"AIRFLOW_CONN_{name.upper()}")
+    arrived: Endpoints = pickle.loads(sent)
+    assert arrived.mysql.password == SECRET
+    assert arrived.commit_log().connection.options["sasl.password"] == SECRET
+    assert arrived.pipeline == PIPELINE
+    with pytest.raises(SettingsError, match="state"):
+        arrived.lookup("state")
+
+
+def test_no_password_shows_in_a_repr() -> None:
+    endpoints = Endpoints(PIPELINE, URIS.__getitem__)
+    assert SECRET not in f"{endpoints} {endpoints.mysql} {endpoints.kafka!r} {endpoints!r}"
+
+
+def test_the_logs_of_a_pipeline_are_of_its_name_and_a_backfill_has_its_own() -> None:
+    endpoints = Endpoints(PIPELINE, URIS.__getitem__)
+    log, own = endpoints.commit_log(), endpoints.commit_log("shop.backfill.1")
+    assert (log.topic, log.identity) == (own.topic, "shop")
+    assert own.identity == "shop.backfill.1"
+    assert endpoints.schema_log().identity == "shop"
