@@ -21,16 +21,18 @@ class EventTexts:
         """Prefixes of tagged GTIDs: the kernel knows each by its number here."""
         self._state = state
 
-    def set_file(self, server_uuid: str, file: str) -> None:
-        """Raises DamagedEvent for a name that is too long."""
-        names = f"{server_uuid}/{file}:".encode()
-        size = len(file.encode())
-        if len(names) > layout.GTID_TEXT - layout.NAMES:
-            raise DamagedEvent("the file's name is longer than changefeed can carry in event ids")
-        self._put(layout.NAMES, names)
+    def set_origin(self, server_uuid: str, origin: str, file: str) -> None:
+        """Say what event ids begin with, and the binlog file that messages name.
+
+        Raises DamagedEvent for names that are too long.
+        """
+        names, file_name = f"{server_uuid}/{origin}:".encode(), file.encode()
+        if len(names) + len(file_name) > layout.GTID_TEXT - layout.NAMES:
+            raise DamagedEvent(f"{origin!r} and {file!r} are longer than changefeed can carry in event ids")
+        self._put(layout.NAMES, names + file_name)
         self._state[layout.NAMES_SIZE] = len(names)
-        self._state[layout.FILE_AT] = layout.NAMES + len(names) - 1 - size
-        self._state[layout.FILE_SIZE] = size
+        self._state[layout.FILE_AT] = layout.NAMES + len(names)
+        self._state[layout.FILE_SIZE] = len(file_name)
 
     @property
     def gtid(self) -> str:

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-import numpy as np
-
-from changefeed.binlog.accounts import Accounts
-from changefeed.binlog.event_texts import EventTexts
 from changefeed.binlog.events import payload, rewrite
 from changefeed.binlog.events.framing import (
     ARTIFICIAL_FLAG,
@@ -23,21 +19,19 @@ from changefeed.binlog.events.framing import (
 from changefeed.binlog.events.gtids import Gtid, read_tagged
 from changefeed.binlog.events.query_event import Query, TransactionStep
 from changefeed.binlog.events.table_map import TableMap
-from changefeed.binlog.groups import Arena, Grouper
+from changefeed.binlog.groups import Arena
 from changefeed.binlog.input import Input
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.compiled import python_of
 from changefeed.binlog.kernel.faults import NO_TABLE_MAP, TEXTS
-from changefeed.binlog.kernel.table_index import TableIndex
 from changefeed.binlog.kernel.transactions import end_transaction as kernel_end_transaction
 from changefeed.binlog.kernel.walk import advance as kernel_advance
-from changefeed.binlog.kernel.walk import walk
+from changefeed.binlog.kernel_run import KernelRun
 from changefeed.binlog.output import Output
 from changefeed.binlog.programs.programs import Programs
 from changefeed.block import Block
 from changefeed.coordinates import FIRST_POSITION
-from changefeed.errors import BinlogFormatError, ChangefeedError, SchemaError
-from changefeed.formats.template import NO_SNAPSHOT
+from changefeed.errors import SchemaError
 from changefeed.reader import SliceReport, Statement
 from changefeed.window import Slice
 
@@ -50,7 +44,7 @@ advance = python_of(kernel_advance)
 end_transaction = python_of(kernel_end_transaction)
 
 
-class SliceDecoder:
+class SliceDecoder(KernelRun):
     """One slice on its way through the kernel."""
 
     def __init__(
@@ -64,24 +58,21 @@ class SliceDecoder:
         block_bytes: int,
         on_statement: Callable[[Statement], None] | None,
     ) -> None:
+        super().__init__(
+            programs,
+            output,
+            arena,
+            server_uuid,
+            origin=piece.file,
+            number=piece.number,
+            file=piece.file,
+            position=piece.start,
+            block_bytes=block_bytes,
+        )
         self.piece = piece
         self.description: FormatDescription | None = None
-        self._programs, self._output, self._on_statement = programs, output, on_statement
-        self._grouper = Grouper(programs.topics, arena, piece.file, piece.number, block_bytes)
-        self._scratch = np.zeros(layout.SCRATCH_WORDS, np.int64)
-        self._bytes_scratch = np.zeros(2048, np.uint8)
-        self.state = np.zeros(layout.STATE_WORDS, np.int64)
-        self.state[layout.POSITION] = self.state[layout.COMMITTED] = piece.start
+        self._on_statement = on_statement
         self.state[layout.LEFT] = piece.size_bytes
-        self.state[layout.GENERATION] = 1
-        self.state[layout.READS] = int(programs.snapshot != NO_SNAPSHOT)
-        self._index = TableIndex(self.state)
-        self._texts = EventTexts(self.state)
-        self._accounts = Accounts(self.state)
-        try:
-            self._texts.set_file(server_uuid, piece.file)
-        except DamagedEvent as damage:
-            raise self.error(str(damage)) from damage
         if piece.gtid:
             self._texts.set_gtid(Gtid.parse(piece.gtid))
             self.state[layout.IN_TRANSACTION] = 1
@@ -99,52 +90,7 @@ class SliceDecoder:
             raise self.error(f"the binlog ends {self.state[layout.LEFT]} bytes before the end of what was to be read")
         if source.filled > source.at:
             raise self.error(f"{source.filled - source.at} bytes follow the end of what was to be read")
-        yield from self._flush()
-        yield from self._grouper.finish()
-        yield self._report()
-
-    def run(self, source: Input) -> Iterator[Block]:
-        """Run the kernel over the events in ``source`` until it holds no whole one."""
-        state, memory, output = self.state, self._programs.memory, self._output
-        while True:
-            state[layout.AT] = source.at
-            state[layout.FILLED] = source.filled
-            code = walk(
-                source.data,
-                state,
-                memory.words,
-                memory.bytes,
-                self._index.words,
-                self._texts.bytes,
-                self._texts.query,
-                self._scratch,
-                self._bytes_scratch,
-                self._accounts.rows,
-                self._accounts.runs,
-                output.data,
-                output.positions,
-                output.sequences,
-                output.groups,
-                output.ends,
-                output.nulls,
-            )
-            source.at = int(state[layout.AT])
-            if code == layout.MORE:
-                return
-            if code == layout.ROOM:
-                yield from self._make_room()
-            elif code == layout.DRAIN:
-                self._drain()
-            elif code < 0:
-                raise self.error(self._fault_text(code), source)
-            else:
-                try:
-                    if code == layout.TABLE_WANTED:
-                        self._add_table(source)
-                    else:
-                        yield from self._handle(source, code)
-                except DamagedEvent as damage:
-                    raise self.error(str(damage), source) from damage
+        yield from self.finish()
 
     def run_inside(self, parts: Iterable[bytes], inner: int) -> Iterator[Block]:
         """Run events that stand in place of the one at hand: those of a compressed transaction, or a rewritten one.
@@ -172,17 +118,12 @@ class SliceDecoder:
         ):
             state[word] = value
 
-    def error(self, text: str, source: Input | None = None) -> ChangefeedError:
-        """A BinlogFormatError with the coordinates of the event at hand."""
-        where = f"binlog {self.piece.file}:{self.state[layout.POSITION]}"
-        if source is not None and source.filled - source.at >= HEADER_SIZE:
-            where += f", {name_of(int(source.data[source.at + 4]))}"
-        return BinlogFormatError(f"{where}: {text}")
+    @property
+    def name(self) -> str:
+        return "binlog"
 
     def _fault_text(self, code: int) -> str:
-        text = TEXTS.get(code, f"fault {code}")
-        if code == NO_TABLE_MAP:
-            text += f" (table id {self.state[layout.NO_TABLE]})"
+        text = super()._fault_text(code)
         if self.state[layout.INNER]:
             text += " (inside a compressed event)"
         return text
@@ -223,33 +164,6 @@ class SliceDecoder:
         self.description = FormatDescription.parse(event[HEADER_SIZE:])
         self.state[layout.CHECKSUMS] = int(self.description.checksum)
 
-    # --- room, and the end
-
-    def _flush(self) -> Iterator[Block]:
-        state, output = self.state, self._output
-        count = int(state[layout.MESSAGES])
-        state[layout.MESSAGES] = 0
-        state[layout.OUT] = 0
-        yield from self._grouper.add(
-            count, output.data, output.positions, output.sequences, output.groups, output.ends, output.nulls
-        )
-
-    def _make_room(self) -> Iterator[Block]:
-        if self.state[layout.MESSAGES]:
-            yield from self._flush()
-            return
-        try:
-            self._output.grow()
-        except OverflowError as error:
-            raise self.error(str(error)) from error
-
-    def _drain(self) -> None:
-        self._accounts.drain(self._texts.tagged)
-
-    def _report(self) -> SliceReport:
-        self._drain()
-        return self._accounts.report(self.piece.number, self._programs.counters)
-
     # --- table maps
 
     def _add_table(self, source: Input) -> None:
@@ -280,7 +194,10 @@ class SliceDecoder:
         advance(self.state, size)
         source.at += size
 
-    def _handle(self, source: Input, code: int) -> Iterator[Block]:
+    def handle(self, source: Input, code: int) -> Iterator[Block]:
+        if code == layout.TABLE_WANTED:
+            self._add_table(source)
+            return
         _, kind, _, size, _, flags = source.header()
         if self.state[layout.INNER] and kind not in _MAY_BE_INSIDE and code != layout.REWRITE:
             raise DamagedEvent(f"{name_of(kind)} stands inside a compressed transaction")

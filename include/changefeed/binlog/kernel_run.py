@@ -1,0 +1,156 @@
+"""The kernel at work on the events of one file or chunk: its state and texts, and the blocks that it fills."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+
+import numpy as np
+
+from changefeed.binlog.accounts import Accounts
+from changefeed.binlog.event_texts import EventTexts
+from changefeed.binlog.events.framing import HEADER_SIZE, DamagedEvent, name_of
+from changefeed.binlog.groups import Arena, Grouper
+from changefeed.binlog.input import Input
+from changefeed.binlog.kernel import layout
+from changefeed.binlog.kernel.faults import NO_TABLE_MAP, TEXTS
+from changefeed.binlog.kernel.table_index import TableIndex
+from changefeed.binlog.kernel.walk import walk
+from changefeed.binlog.output import Output
+from changefeed.binlog.programs.programs import Programs
+from changefeed.block import Block
+from changefeed.errors import BinlogFormatError, ChangefeedError
+from changefeed.formats.template import NO_SNAPSHOT
+from changefeed.reader import SliceReport
+
+
+class KernelRun(ABC):
+    """What a slice of a binlog and a chunk of a table's rows have in common on their way through the kernel.
+
+    ``origin`` is what the blocks' positions count in, ``number`` the slice's or chunk's. ``file`` and ``position``
+    are the coordinates of the first event, as the messages have them. `Output` and `Arena` are lent by the decoder,
+    which gives them to one run at a time.
+    """
+
+    def __init__(
+        self,
+        programs: Programs,
+        output: Output,
+        arena: Arena,
+        server_uuid: str,
+        *,
+        origin: str,
+        number: int,
+        file: str,
+        position: int,
+        block_bytes: int,
+    ) -> None:
+        self.state = np.zeros(layout.STATE_WORDS, np.int64)
+        self.state[layout.POSITION] = self.state[layout.COMMITTED] = position
+        self.state[layout.GENERATION] = 1
+        self.state[layout.READS] = int(programs.snapshot != NO_SNAPSHOT)
+        self._origin, self._number = origin, number
+        self._programs, self._output = programs, output
+        self._grouper = Grouper(programs.topics, arena, origin, number, block_bytes)
+        self._scratch = np.zeros(layout.SCRATCH_WORDS, np.int64)
+        self._bytes_scratch = np.zeros(2048, np.uint8)
+        self._index = TableIndex(self.state)
+        self._texts = EventTexts(self.state)
+        self._accounts = Accounts(self.state)
+        try:
+            self._texts.set_origin(server_uuid, origin, file)
+        except DamagedEvent as damage:
+            raise self.error(str(damage)) from damage
+
+    def run(self, source: Input) -> Iterator[Block]:
+        """Run the kernel over the events in ``source`` until it holds no whole one; yields the blocks that are full."""
+        state, memory, output = self.state, self._programs.memory, self._output
+        while True:
+            state[layout.AT] = source.at
+            state[layout.FILLED] = source.filled
+            code = walk(
+                source.data,
+                state,
+                memory.words,
+                memory.bytes,
+                self._index.words,
+                self._texts.bytes,
+                self._texts.query,
+                self._scratch,
+                self._bytes_scratch,
+                self._accounts.rows,
+                self._accounts.runs,
+                output.data,
+                output.positions,
+                output.sequences,
+                output.groups,
+                output.ends,
+                output.nulls,
+            )
+            source.at = int(state[layout.AT])
+            if code == layout.MORE:
+                return
+            if code == layout.ROOM:
+                yield from self._make_room()
+            elif code == layout.DRAIN:
+                self._drain()
+            elif code < 0:
+                raise self.error(self._fault_text(code), source)
+            else:
+                try:
+                    yield from self.handle(source, code)
+                except DamagedEvent as damage:
+                    raise self.error(str(damage), source) from damage
+
+    @abstractmethod
+    def handle(self, source: Input, code: int) -> Iterator[Block]:
+        """Do with the event at hand what the kernel cannot, and pass over it; ``code`` is a code of `layout`.
+
+        Raises DamagedEvent for an event that does not belong there.
+        """
+
+    def finish(self) -> Iterator[Block | SliceReport]:
+        """Yield the blocks that are left, and last the report."""
+        yield from self._flush()
+        yield from self._grouper.finish()
+        self._drain()
+        yield self._accounts.report(self._number, self._programs.counters)
+
+    def error(self, text: str, source: Input | None = None) -> ChangefeedError:
+        """A BinlogFormatError with the position of the event at hand."""
+        where = f"{self.name} {self._origin}:{self.state[layout.POSITION]}"
+        if source is not None and source.filled - source.at >= HEADER_SIZE:
+            where += f", {name_of(int(source.data[source.at + 4]))}"
+        return BinlogFormatError(f"{where}: {text}")
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What its origin is, for messages of errors."""
+
+    def _fault_text(self, code: int) -> str:
+        text = TEXTS.get(code, f"fault {code}")
+        if code == NO_TABLE_MAP:
+            text += f" (table id {self.state[layout.NO_TABLE]})"
+        return text
+
+    def _flush(self) -> Iterator[Block]:
+        state, output = self.state, self._output
+        count = int(state[layout.MESSAGES])
+        state[layout.MESSAGES] = 0
+        state[layout.OUT] = 0
+        yield from self._grouper.add(
+            count, output.data, output.positions, output.sequences, output.groups, output.ends, output.nulls
+        )
+
+    def _make_room(self) -> Iterator[Block]:
+        if self.state[layout.MESSAGES]:
+            yield from self._flush()
+            return
+        try:
+            self._output.grow()
+        except OverflowError as error:
+            raise self.error(str(error)) from error
+
+    def _drain(self) -> None:
+        self._accounts.drain(self._texts.tagged)
