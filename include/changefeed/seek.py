@@ -28,10 +28,8 @@ class SeekTarget:
         text = text.strip()
         if text in ("earliest", "latest"):
             return cls(kind=text)  # type: ignore[arg-type]
-        try:
+        if is_time(text):
             return cls("time", ts_seconds=seconds_of(text))
-        except SettingsError:
-            pass
         try:
             return cls("coordinates", coordinates=BinlogCoordinates.parse(text))
         except SettingsError:
@@ -56,6 +54,15 @@ def seconds_of(text: str) -> int:
     except ValueError:
         raise SettingsError(f"{text!r} is no time: wanted ISO 8601, as in 2026-01-31T12:00:00Z") from None
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+
+
+def is_time(text: str) -> bool:
+    """Whether `seconds_of` can read ``text``."""
+    try:
+        seconds_of(text)
+    except SettingsError:
+        return False
+    return True
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import threading
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from airflow_database import PROGRAMS, environment
 from integration.rebuilt import records_of
 
 from changefeed.checkpoint import Checkpoint
+from changefeed.kafka.topics import commit_log_topic
 from changefeed.state.table_store import TableCheckpointStore
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
@@ -122,6 +124,14 @@ spark: {spark}
 
     def records(self, table: str) -> list[Any]:
         return records_of(self.broker.bootstrap, f"{self.database}.{table}")
+
+    def logged(self, identity: str) -> list[str]:
+        """The kinds of record that the commit log holds of identities that begin so."""
+        records = {
+            record.key: record.value for record in records_of(self.broker.bootstrap, commit_log_topic(self.name))
+        }
+        keys = [json.loads(key) for key, value in records.items() if value is not None]
+        return [key[1] for key in keys if key[0].startswith(identity)]
 
     def begin(self) -> Checkpoint:
         """The pipeline's first checkpoint, at the head; then rows that a run would publish."""

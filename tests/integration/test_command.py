@@ -125,6 +125,28 @@ def test_a_seek_shows_what_it_repeats_asks_and_leaves_a_record_of_who_and_why(ch
     assert (moved.window, moved.coordinates) == (2, first.coordinates)
 
 
+def test_a_backfill_publishes_beside_the_live_topics_and_its_retry_nothing_twice(changefeed: Command) -> None:
+    name, first = changefeed.name, changefeed.begin()
+    head = json.loads(changefeed("plan", name, "--json").out)["window"]["head"]
+    spelled = ("backfill", name, "--from", str(first.coordinates), "--to", head, "--run-id", "again")
+    done = changefeed(*spelled)
+    assert done.exit_code == 0, done
+    assert f"{changefeed.database}.t.replay" in done.out
+    assert "published 3 rows in 4 messages" in done.out
+    replayed = changefeed.records("t.replay")
+    assert rebuilt(replayed) == selected(changefeed.server, changefeed.database, "t")
+
+    retried = changefeed(*spelled)
+    assert "published 3 rows in 4 messages" in retried.out, retried
+    assert event_ids(changefeed.records("t.replay")) == event_ids(replayed)
+    assert changefeed.checkpoint() == first
+    kinds = changefeed.logged(f"{name}.backfill.")
+    assert sorted(kinds) == ["attempt", "seal"], "its progress is forgotten, and what tells that it is done is not"
+
+    changefeed("backfill", name).is_refused("SettingsError", "wanted one range")
+    changefeed("backfill", name, "--from-file", "binlog.000999").is_refused("BinlogGoneError", "binlog.000999")
+
+
 def test_a_broker_that_is_away_loses_nothing(changefeed: Command) -> None:
     first = changefeed.begin()
     changefeed.connect(kafka=f"kafka://127.0.0.1:{free_port()}")

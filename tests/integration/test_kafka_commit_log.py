@@ -68,7 +68,7 @@ def test_seals_are_kept_in_order_and_only_the_last_ones(pipeline: Pipeline) -> N
         pipeline.log.seal(window, {"number": window, "head": f"bin.000001:{window}"}, keep=3, sealed=known)
     state = pipeline.log.read()
     assert list(state.seals) == [10, 11, 12]
-    assert state.latest_seal == {"number": 12, "head": "bin.000001:12"}
+    assert state.seals[12] == {"number": 12, "head": "bin.000001:12"}
 
 
 def test_sealing_a_window_twice_is_harmless(pipeline: Pipeline) -> None:
@@ -94,7 +94,11 @@ def test_identities_share_a_log_and_do_not_see_each_other(pipeline: Pipeline) ->
     backfill.seal(1, {"of": "backfill"})
     backfill.begin_attempt("b")
     assert pipeline.log.read() == CommitLogState(seals={1: {"of": "pipeline"}})
-    assert backfill.forget_everything() == 1
+    assert pipeline.log.identities() == [pipeline.name, backfill.identity]
+    pipeline.log.begin_attempt("p")
+    assert pipeline.log.identities() == [backfill.identity, pipeline.name], "who wrote last comes last"
+    assert backfill.forget_everything() == 2
+    assert pipeline.log.identities() == [pipeline.name]
     assert pipeline.log.read().seals == {1: {"of": "pipeline"}}
 
 

@@ -71,7 +71,8 @@ def plan_range() -> dict[str, Any]:
 
     def planned() -> dict[str, Any]:
         request = BackfillRequest.of(given_params(known))
-        found = plan_backfill(task_endpoints(load_pipeline(request.pipeline)), request)
+        identity = backfill_identity(request.pipeline, get_current_context()["dag_run"].run_id)
+        found = plan_backfill(task_endpoints(load_pipeline(request.pipeline)), request, identity)
         window = found.window
         _log.info("backfill %s to %s, %d bytes, from %s", window.start, window.head, found.size_bytes, found.source)
         for line in table_lines(["file", "bytes"], [(file.name, file.size_bytes) for file in found.files]):
@@ -86,7 +87,7 @@ def plan_range() -> dict[str, Any]:
             _log.info("%s", line)
         return {
             "request": json.loads(request.model_dump_json()),
-            "identity": backfill_identity(request.pipeline, get_current_context()["dag_run"].run_id),
+            "identity": identity,
             **found.to_json(),
         }
 
@@ -94,13 +95,13 @@ def plan_range() -> dict[str, Any]:
 
 
 def finish_range(planned: dict[str, Any]) -> dict[str, Any]:
-    """Check that the backfill is sealed, and say what it published."""
-    from changefeed.upkeep.backfill import finished_backfill
+    """Check that the backfill is sealed, say what it published, and forget what only its attempts needed."""
+    from changefeed.upkeep.backfill import finish_backfill
 
     endpoints = task_endpoints(load_pipeline(planned["request"]["pipeline"]))
     window = Window.from_json(planned["window"])
     identity = str(planned["identity"])
-    manifest = failing_at_once(lambda: finished_backfill(endpoints, window, identity))
+    manifest = failing_at_once(lambda: finish_backfill(endpoints, window, identity))
     for line in window_lines([manifest]):
         _log.info("%s", line.replace("committed window 1", "published"))
     return {"rows": manifest.rows, "messages": manifest.message_count}

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import sys
 
-from changefeed.command import commits, files, position, runs, seek
+from changefeed.command import backfill, commits, files, position, runs, seek
 from changefeed.command import schema as schemas
 from changefeed.command.app import EXIT_ERROR, app
 from changefeed.errors import ChangefeedError
 
-COMMANDS = (runs, position, seek, commits, schemas, files)
+COMMANDS = (runs, position, backfill, seek, commits, schemas, files)
 """The modules whose import adds commands to `app`."""
 
 

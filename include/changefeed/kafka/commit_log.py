@@ -51,11 +51,6 @@ class CommitLogState:
         progress = (one.window for one in self.progress.values())
         return max((*self.seals, *self.seeks, *self.begun, *progress), default=0)
 
-    @property
-    def latest_seal(self) -> dict[str, Any] | None:
-        """Manifest of the highest sealed window: what a lost checkpoint is rebuilt from."""
-        return self.seals[max(self.seals)] if self.seals else None
-
 
 def _json(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
@@ -98,6 +93,15 @@ class CommitLog:
         Raises BrokerUnavailableError when they stay open for ``wait_seconds``, TopicError where the topic is gone,
         CheckpointError for a record that cannot be read.
         """
+        return self._state(self._latest())
+
+    def identities(self) -> list[str]:
+        """Whose records the log holds: the one that wrote last comes last. Raises as `read` does."""
+        written = [key for key, value in self._latest().items() if value is not None]
+        return list(dict.fromkeys(str(json.loads(key)[0]) for key in reversed(written)))[::-1]
+
+    def _latest(self) -> dict[bytes, bytes | None]:
+        """The last value of each key, in the order in which they were written."""
         latest: dict[bytes, bytes | None] = {}
         settings = {
             "isolation_level": "read_committed",
@@ -112,6 +116,7 @@ class CommitLog:
             answered_by = time.monotonic() + self.connection.timeout_seconds
             while end is None or consumer.position(place) < end:
                 for record in consumer.poll(timeout_ms=20, max_records=10_000).get(place, ()):
+                    latest.pop(record.key, None)
                     latest[record.key] = record.value
                 now = time.monotonic()
                 if end is None:
@@ -124,7 +129,7 @@ class CommitLog:
                         f"within {self.wait_seconds:g} seconds: a transaction stays open in it. Another run may be "
                         "publishing, or one was killed and its transaction has not timed out yet. Try again."
                     )
-        return self._state(latest)
+        return latest
 
     def _unreadable(self) -> ChangefeedError:
         """Why nothing came: the consumer does not say, and waits for a topic that is not there."""
@@ -235,11 +240,8 @@ class CommitLog:
         return len(gone)
 
     def forget_everything(self) -> int:
-        """Forget all progress and all seals of this identity; return how many records. For a finished backfill."""
-        state = self.read()
-        gone = [progress_key(self.identity, *key) for key in state.progress]
-        gone += [_seal_key(self.identity, number) for number in state.seals]
-        gone += [self._begun_key(number) for number in state.begun]
+        """Forget all records of this identity; return how many. For a backfill that nobody will try again."""
+        gone = [key for key, value in self._latest().items() if value and json.loads(key)[0] == self.identity]
         self._write(dict.fromkeys(gone), "to forget everything")
         return len(gone)
 

@@ -21,9 +21,13 @@ from changefeed.mysql.binlogs import ServerBinlogs
 from changefeed.mysql.preflight import preflight
 from changefeed.mysql.session import Session
 from changefeed.runs.topics import table_topics
+from changefeed.runs.windows import commit_log_state
 from changefeed.seek import seconds_of
-from changefeed.upkeep.backfill_request import BackfillRequest, backfill_pipeline
+from changefeed.upkeep.backfill_request import BackfillRequest, backfill_identity, backfill_pipeline
 from changefeed.window import BinlogFile, Window
+
+KEPT_BACKFILLS = 100
+"""So many backfills of a pipeline, the latest ones, may be tried again without publishing anything twice."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +59,11 @@ class BackfillPlan:
         }
 
 
-def plan_backfill(endpoints: Endpoints, request: BackfillRequest) -> BackfillPlan:
+def plan_backfill(endpoints: Endpoints, request: BackfillRequest, identity: str | None = None) -> BackfillPlan:
     """Find the range in the server's files or the archived ones. Nothing is published, no checkpoint is looked at.
+
+    With an ``identity`` that has begun already, the window is the one that was frozen then: planned again, an open
+    range ends where it ended the first time, and nothing is published twice.
 
     Raises BinlogGoneError for a range that is not there, naming the files that are, and SettingsError for one that
     is empty, for places that are no commit boundaries, and for tables that the pipeline does not capture.
@@ -73,7 +80,8 @@ def plan_backfill(endpoints: Endpoints, request: BackfillRequest) -> BackfillPla
                 f"{', '.join(f'{database}.{table}' for database, table in table_topics(pipeline, session)) or 'none'}"
             )
         with _binlogs(request, session) as binlogs:
-            start, head = _range(Finder(binlogs), request)
+            frozen = _begun_window(endpoints, identity, uuid) if identity else None
+            start, head = _ends(frozen) if frozen else _range(Finder(binlogs), request)
             files = tuple(
                 file
                 for file in binlogs.files()
@@ -84,7 +92,7 @@ def plan_backfill(endpoints: Endpoints, request: BackfillRequest) -> BackfillPla
                 raise SettingsError(f"the range is empty: it goes from {start} to {head}")
             _check_complete(files, start, head)
             tables = _counted(binlogs, files, start, head)
-    window = Window(
+    window = frozen or Window(
         pipeline=pipeline.name,
         number=1,
         server_uuid=uuid,
@@ -98,16 +106,56 @@ def plan_backfill(endpoints: Endpoints, request: BackfillRequest) -> BackfillPla
     return BackfillPlan(window, files, size_bytes, named, request.archive, tables)
 
 
-def finished_backfill(endpoints: Endpoints, window: Window, identity: str) -> Manifest:
-    """The manifest of a backfill that is complete; raises AccountingError where the commit log has none."""
-    values = endpoints.commit_log(identity).read().seals.get(window.number)
+def sealed_backfill(endpoints: Endpoints, window: Window, identity: str) -> Manifest | None:
+    """The manifest of a backfill that is complete; None while it is not."""
+    values = commit_log_state(endpoints, identity).seals.get(window.number)
     manifest = Manifest.from_json(values) if values else None
-    if manifest is None or manifest.window != window:
+    return manifest if manifest is not None and manifest.window == window else None
+
+
+def finish_backfill(endpoints: Endpoints, window: Window, identity: str) -> Manifest:
+    """The manifest of a backfill that is complete; what nobody needs of it any more is forgotten.
+
+    Its progress goes, a record for each topic-partition that it wrote: every run of a pipeline reads the whole log.
+    Its seal stays, so that a retry of any of its tasks finds it done and publishes nothing twice, until
+    KEPT_BACKFILLS others were at work after it; then all of its records go. The same holds for backfills that were
+    begun and never finished.
+
+    Raises AccountingError where the commit log has no seal of ``window``.
+    """
+    manifest = sealed_backfill(endpoints, window, identity)
+    if manifest is None:
         raise AccountingError(
             f"backfill {identity!r} ({window.start} to {window.head}) is not sealed in the commit log: not all of it "
-            "is known to be in Kafka. Run its task `ingest` again."
+            "is known to be in Kafka. Publish it again: its task `ingest`, or `changefeed backfill` with its --run-id."
         )
+    log = endpoints.commit_log(identity)
+    state = log.read()
+    log.forget({topic for topic, _ in state.progress}, state)
+    ours = backfill_identity(endpoints.pipeline.name, "")
+    backfills = [name for name in log.identities() if name.startswith(ours)]
+    for old in backfills[:-KEPT_BACKFILLS]:
+        endpoints.commit_log(old).forget_everything()
     return manifest
+
+
+def _begun_window(endpoints: Endpoints, identity: str, uuid: str) -> Window | None:
+    """The window that an earlier attempt of ``identity`` began to publish, or has published; None for the first."""
+    state = commit_log_state(endpoints, identity)
+    begun = [*state.begun.values(), *(seal["window"] for seal in state.seals.values())]
+    if not begun:
+        return None
+    window = Window.from_json(begun[-1])
+    if window.server_uuid != uuid:
+        raise BinlogGoneError(
+            f"backfill {identity!r} was begun on server {window.server_uuid}, found server {uuid}: the same "
+            "coordinates mean other changes there. Start a new backfill."
+        )
+    return window
+
+
+def _ends(window: Window) -> tuple[Place, Place]:
+    return Place(window.start, window.start_gtids), Place(window.head, window.head_gtids)
 
 
 @contextmanager
@@ -120,7 +168,7 @@ def _binlogs(request: BackfillRequest, session: Session) -> Iterator[Binlogs]:
 
 def _range(finder: Finder, request: BackfillRequest) -> tuple[Place, Place]:
     if request.from_file:
-        return finder.begin_of(request.from_file), _file_end(finder, request.to_file or request.from_file)
+        return finder.begin_of(request.from_file), finder.end_of(request.to_file or request.from_file)
     if request.from_coordinates and request.to_coordinates:
         start = finder.at(BinlogCoordinates.parse(request.from_coordinates))
         return start, finder.at(BinlogCoordinates.parse(request.to_coordinates))
@@ -139,10 +187,6 @@ def _counted(binlogs: Binlogs, files: tuple[BinlogFile, ...], start: Place, head
         if begin < end:
             count_rows(binlogs.chunks(file.name, begin, end), counts)
     return dict(sorted(counts.items()))
-
-
-def _file_end(finder: Finder, file: str) -> Place:
-    return finder.end_of(file)
 
 
 def _check_complete(files: tuple[BinlogFile, ...], start: Place, head: Place) -> None:

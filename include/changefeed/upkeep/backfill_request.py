@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import Annotated, Any
 
@@ -73,6 +74,11 @@ class BackfillRequest(Section):
             if "." not in pattern:
                 raise ValueError(f"{pattern!r} names no database: wanted DATABASE.TABLE, as in shop.* or *.orders")
         return self
+
+    @property
+    def fingerprint(self) -> str:
+        """Tells this request from others that are made under the same run id."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:12]
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> BackfillRequest:

@@ -1,0 +1,113 @@
+"""Command that publishes a part of the binlog again: backfill."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from changefeed.command.app import AsJson, PipelineName, app, endpoints_of, out
+from changefeed.errors import SettingsError
+from changefeed.pipelines.file import load_pipeline
+from changefeed.seek import is_time
+
+if TYPE_CHECKING:
+    from changefeed.upkeep.backfill import BackfillPlan
+
+
+@app.command()
+def backfill(
+    name: PipelineName,
+    from_file: Annotated[str | None, typer.Option(metavar="FILE", help="First binlog file.")] = None,
+    to_file: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Last binlog file, included; the first one without it.")
+    ] = None,
+    start: Annotated[
+        str | None, typer.Option("--from", metavar="WHERE", help="FILE:POSITION, or a time (2026-01-31T12:00:00Z).")
+    ] = None,
+    end: Annotated[
+        str | None, typer.Option("--to", metavar="WHERE", help="The same, not included; with a time, now without it.")
+    ] = None,
+    gtids: Annotated[str | None, typer.Option(help="The shortest range that holds all of this GTID set.")] = None,
+    tables: Annotated[
+        list[str] | None,
+        typer.Option("--tables", metavar="PATTERN", help="Only these, as in shop.*; may be given again."),
+    ] = None,
+    suffix: Annotated[str, typer.Option(help="Of the topics' names; '' means the live topics.")] = ".replay",
+    archive: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Folder or URL of archived files, instead of the server.")
+    ] = None,
+    run_id: Annotated[
+        str | None, typer.Option(help="Names this backfill: with the same one again, nothing is published twice.")
+    ] = None,
+    only_plan: Annotated[bool, typer.Option("--plan", help="Only show files, bytes and tables.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Publish a part of the binlog again, with the pipeline's own Spark, beside its live windows.
+
+    The range is given in one form: --from-file and --to-file, --from and --to, or --gtids. The checkpoint is neither
+    looked at nor moved. One that failed goes on where it stopped when it is given its --run-id again.
+    """
+    from changefeed.upkeep.backfill import finish_backfill, plan_backfill, sealed_backfill
+    from changefeed.upkeep.backfill_request import BackfillRequest, backfill_identity, backfill_pipeline
+
+    values = {"from_file": from_file, "to_file": to_file, "gtids": gtids, "archive": archive, "suffix": suffix}
+    request = BackfillRequest.of({"pipeline": name, "tables": tables or [], **values, **_ends(start, end)})
+    pipeline = load_pipeline(name)
+    run_id = _checked(run_id) if run_id else f"command_{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
+    identity = backfill_identity(name, f"{run_id}_{request.fingerprint}")
+    endpoints = endpoints_of(pipeline)
+    planned = plan_backfill(endpoints, request, identity)
+    if only_plan and as_json:
+        out.print_json(json.dumps(planned.to_json()))
+    elif not as_json:
+        _show(name, planned)
+    if only_plan:
+        return
+    manifest = sealed_backfill(endpoints, planned.window, identity)
+    if manifest is None:
+        from changefeed.spark.ingest import ingest
+        from changefeed.spark.session import session
+
+        if not as_json:
+            out.print(f"{name}: run id {run_id}; with --run-id {run_id} a retry publishes nothing twice")
+        narrowed = backfill_pipeline(pipeline, request)
+        with session(narrowed) as spark:
+            ingest(spark, endpoints_of(narrowed), planned.window, identity=identity, archive=archive)
+    manifest = finish_backfill(endpoints, planned.window, identity)
+    if as_json:
+        out.print_json(json.dumps({"run_id": run_id, **manifest.to_json()}))
+    else:
+        out.print(f"{name}: published {manifest.row_count:,} rows in {manifest.message_count:,} messages")
+
+
+def _ends(start: str | None, end: str | None) -> dict[str, Any]:
+    """The fields of a request that --from and --to are: times or coordinates, told apart by their form."""
+    return {
+        f"{which}_{'time' if is_time(text) else 'coordinates'}": text
+        for which, text in (("from", start), ("to", end))
+        if text
+    }
+
+
+def _checked(run_id: str) -> str:
+    if not re.fullmatch(r"[a-zA-Z0-9_-]{1,100}", run_id):
+        raise SettingsError(f"run id {run_id!r} cannot be used: wanted up to 100 letters, digits, _ and -")
+    return run_id
+
+
+def _show(name: str, planned: BackfillPlan) -> None:
+    window = planned.window
+    out.print(
+        f"{name}: {window.start} to {window.head}, {planned.size_bytes:,} bytes in {len(planned.files)} files of "
+        f"{planned.source}"
+    )
+    table = Table("table", "row events", "bytes", "topic", box=None)
+    for full_name, counts in planned.tables.items():
+        topic = planned.topics.get(full_name, "(left out)")
+        table.add_row(full_name, f"{counts.row_events:,}", f"{counts.size_bytes:,}", topic)
+    out.print(table)
