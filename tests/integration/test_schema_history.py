@@ -186,7 +186,7 @@ def head_of(server: SqlServer) -> BinlogCoordinates:
 
 
 def whole_files(job: IngestJob) -> list[Slice]:
-    with Session(job.mysql) as session:
+    with job.endpoints.session() as session:
         return list(whole_file_slices(job.window, source.binlog_files(session)))
 
 
@@ -228,7 +228,7 @@ def test_rows_of_a_stock_server_are_those_of_full_metadata_whatever_the_slices_a
     assert len(wanted) > STEPS
 
     job = job_of(stock, unique_name, starts[stock], server_id)
-    with Session(job.mysql) as session:
+    with job.endpoints.session() as session:
         history = learned(session, job.window.server_uuid, job.window.start)
     assert SchemaHistory.from_json(json.loads(json.dumps(history.to_json()))).to_json() == history.to_json()
     check_learned(history, stock, unique_name)
@@ -265,7 +265,7 @@ def test_a_table_altered_before_its_columns_were_learned_stops_only_its_own_rows
         f"INSERT INTO `{unique_name}`.altered VALUES (5, 1)",
     )
     job = job_of(server, unique_name, start, server_id)
-    with Session(job.mysql) as session:
+    with job.endpoints.session() as session:
         history = learned(session, job.window.server_uuid, start)
     before = history.at(start)
     assert not isinstance(before.entry(unique_name, "altered"), Table)
