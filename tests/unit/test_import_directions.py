@@ -62,9 +62,9 @@ ROOM_OF = {
     "orjson": {
         CORE: "home: the checkpoint's text",
         "binlog": "spelling of doubles, and JSON text",
-        "command": "prints rows of files",
+        "command": "prints rows of files and records of topics",
         "formats": "rendering",
-        "kafka": "tail prints records",
+        "kafka": "the schema history",
         "spark": "what tasks tell the driver",
         "plugins": "answers of the REST API",
     },

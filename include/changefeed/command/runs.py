@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from typing import Annotated
 
 import typer
@@ -83,7 +84,7 @@ def tail(
     follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Wait for more at the end.")] = True,
 ) -> None:
     """Print the committed records of a pipeline's topics: a JSON line each with topic, partition, offset and record."""
-    from changefeed.kafka.tail import records
+    from changefeed.command.tail import lines
     from changefeed.runs.topics import table_topics
 
     pipeline = load_pipeline(name)
@@ -95,5 +96,5 @@ def tail(
     if missing:
         raise SettingsError(f"pipeline {name!r} captures no table {missing[0]!r}; it has {', '.join(named) or 'none'}")
     chosen = [topic for full, topic in named.items() if not table or full in table]
-    for line in records(endpoints.kafka, chosen, from_beginning=beginning, follow=follow, limit=limit):
+    for line in islice(lines(endpoints.kafka, chosen, from_beginning=beginning, follow=follow), limit):
         print(line, flush=True)

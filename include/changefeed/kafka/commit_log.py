@@ -15,19 +15,18 @@ null (a tombstone) for what is forgotten:
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import kafka
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from changefeed.errors import BrokerUnavailableError, ChangefeedError, CheckpointError, TopicError
+from changefeed.errors import ChangefeedError, CheckpointError
 from changefeed.kafka.connection import KafkaConnection
+from changefeed.kafka.partition_reader import partition_reader
 from changefeed.kafka.progress import Progress, TopicPartition
 
-_NO_SUCH_TOPIC, _NOT_ALLOWED = 3, 29
+_NO_SUCH_TOPIC = 3
 
 
 FailoverKey = tuple[int, str, str]
@@ -90,8 +89,8 @@ class CommitLog:
         committed can lie behind one that is still open, and passing over them would publish their messages twice.
         So it waits until the open ones are committed or aborted.
 
-        Raises BrokerUnavailableError when they stay open for ``wait_seconds``, TopicError where the topic is gone,
-        CheckpointError for a record that cannot be read.
+        Raises BrokerUnavailableError when they stay open for ``wait_seconds`` or no broker answers, TopicError where
+        the topic is gone, CheckpointError for a record that cannot be read.
         """
         return self._state(self._latest())
 
@@ -103,52 +102,13 @@ class CommitLog:
     def _latest(self) -> dict[bytes, bytes | None]:
         """The last value of each key, in the order in which they were written."""
         latest: dict[bytes, bytes | None] = {}
-        settings = {
-            "isolation_level": "read_committed",
-            "auto_offset_reset": "earliest",
-            "fetch_max_wait_ms": 50,  # how long the broker holds an empty answer
-        }
-        with self.connection.consumer(**settings) as consumer:
-            place = kafka.TopicPartition(self.topic, 0)
-            consumer.assign([place])
-            end: int | None = None
-            deadline = time.monotonic() + self.wait_seconds
-            answered_by = time.monotonic() + self.connection.timeout_seconds
-            while end is None or consumer.position(place) < end:
-                for record in consumer.poll(timeout_ms=20, max_records=10_000).get(place, ()):
-                    latest.pop(record.key, None)
-                    latest[record.key] = record.value
-                now = time.monotonic()
-                if end is None:
-                    end = consumer.highwater(place)
-                    if end is None and now > answered_by:
-                        raise self._unreadable()
-                elif now > deadline:
-                    raise BrokerUnavailableError(
-                        f"commit log {self.topic!r} could be read up to offset {consumer.position(place)} of {end} "
-                        f"within {self.wait_seconds:g} seconds: a transaction stays open in it. Another run may be "
-                        "publishing, or one was killed and its transaction has not timed out yet. Try again."
-                    )
+        wanted = f"to read the commit log of {self.identity!r}"
+        with partition_reader(self.connection, [(self.topic, 0)], wanted) as reader:
+            for record in reader.to_end(patience_seconds=self.wait_seconds):
+                key = record.key or b""
+                latest.pop(key, None)
+                latest[key] = record.value
         return latest
-
-    def _unreadable(self) -> ChangefeedError:
-        """Why nothing came: the consumer does not say, and waits for a topic that is not there."""
-        with self.connection.admin() as admin:
-            (found,) = admin.describe_topics([self.topic])
-        if found["error_code"] == _NO_SUCH_TOPIC:
-            return TopicError(
-                f"commit log {self.topic!r} is not in the cluster at {self.connection.bootstrap!r}. Was it removed? "
-                f"What {self.identity!r} has published can then be told by its checkpoint only."
-            )
-        if found["error_code"] == _NOT_ALLOWED:
-            return TopicError(
-                f"commit log {self.topic!r} may not be read at {self.connection.bootstrap!r}: give the principal that "
-                "changefeed logs in with the ACLs Read, Write and Describe on it. Nothing was published."
-            )
-        return BrokerUnavailableError(
-            f"commit log {self.topic!r} has no leader at {self.connection.bootstrap!r}, or may not be read (Kafka's "
-            f"error code for it is {found['error_code']}). Nothing was published. Are all brokers up?"
-        )
 
     def _state(self, latest: Mapping[bytes, bytes | None]) -> CommitLogState:
         progress: dict[TopicPartition, Progress] = {}

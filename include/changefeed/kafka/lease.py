@@ -19,19 +19,19 @@ import socket
 import threading
 import time
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-import kafka
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from changefeed.errors import BrokerUnavailableError, ChangefeedError, PipelineBusyError
+from changefeed.errors import ChangefeedError, PipelineBusyError
 from changefeed.kafka.connection import KafkaConnection
+from changefeed.kafka.partition_reader import KafkaRecord, partition_reader
 
 _log = logging.getLogger(__name__)
 
-_LOG_APPEND_TIME = 1
 BEATS = 5
 """How often a claim is repeated within the time after which it counts as dead."""
 
@@ -105,23 +105,19 @@ class Lease:
 
     def _wait_for_others(self) -> None:
         """Read the claims that stand before ours, and watch those that were not given back."""
-        settings = {"isolation_level": "read_uncommitted", "auto_offset_reset": "earliest", "fetch_max_wait_ms": 50}
         claims: dict[str, Claim] = {}
-        place = kafka.TopicPartition(self._topic, 0)
-        with self._connection.consumer(**settings) as consumer:
-            consumer.assign([place])
-            reading_by = time.monotonic() + 6 * self._connection.timeout_seconds
-            while consumer.position(place) <= self._first:
-                self._take(consumer, place, claims)
-                if time.monotonic() > reading_by:
-                    raise BrokerUnavailableError(f"commit log {self._topic!r} could not be read to its end in time")
+        partition = (self._topic, 0)
+        wanted = f"to read the claims on {self._identity!r}"
+        with partition_reader(self._connection, [partition], wanted, committed=False) as reader:
+            patience_seconds = 6 * self._connection.timeout_seconds
+            self._take(reader.to_end({partition: self._first + 1}, patience_seconds=patience_seconds), claims)
             earlier = {name for name, claim in claims.items() if claim.first < self._first}
             seen = {name: claims[name].offset for name in earlier}
             for name in [name for name in earlier if self._is_over(claims[name])]:
                 del seen[name]
             deadline = time.monotonic() + self._seconds
             while seen.keys() & claims.keys() and time.monotonic() < deadline:
-                self._take(consumer, place, claims)
+                self._take(reader.poll(0.05), claims)
                 for name in seen.keys() & claims.keys():
                     if claims[name].offset != seen[name]:
                         raise PipelineBusyError(
@@ -139,13 +135,13 @@ class Lease:
             return False
         return self._first_ms - claim.at_ms > self._seconds * 1000
 
-    def _take(self, consumer: kafka.KafkaConsumer, place: kafka.TopicPartition, claims: dict[str, Claim]) -> None:
-        for record in consumer.poll(timeout_ms=50, max_records=10_000).get(place, ()):
-            identity, kind, *rest = json.loads(record.key)
+    def _take(self, records: Iterable[KafkaRecord], claims: dict[str, Claim]) -> None:
+        for record in records:
+            identity, kind, *rest = json.loads(record.key or b"")
             if (identity, kind) != (self._identity, "lease"):
                 continue
             name = str(rest[0])
-            at_ms = record.timestamp if record.timestamp_type == _LOG_APPEND_TIME else None
+            at_ms = record.timestamp_ms if record.stamped_by_broker else None
             if name == self.attempt:
                 self._first_ms = self._first_ms or at_ms
                 continue

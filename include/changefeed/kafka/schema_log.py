@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import kafka
 import orjson
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from changefeed.errors import CheckpointError, TopicError
 from changefeed.kafka.connection import KafkaConnection
-from changefeed.kafka.topics import TopicSettings, legal_name
+from changefeed.kafka.partition_reader import partition_reader
+from changefeed.kafka.topics import TopicSettings, legal_name, partition_counts
 
 
 def schema_history_topic(pipeline: str) -> str:
@@ -44,18 +44,14 @@ class SchemaLog:
 
         Raises BrokerUnavailableError, TopicError, and CheckpointError for a record that is no JSON.
         """
-        place = kafka.TopicPartition(self.topic, 0)
+        if not partition_counts(self.connection, [self.topic]):
+            return None
         found: bytes | None = None
-        with self.connection.consumer(isolation_level="read_committed", max_partition_fetch_bytes=64 << 20) as consumer:
-            if self.topic not in consumer.topics():
-                return None
-            consumer.assign([place])
-            end = consumer.end_offsets([place])[place]
-            consumer.seek_to_beginning(place)
-            while consumer.position(place) < end:
-                for record in consumer.poll(timeout_ms=500).get(place, ()):
-                    if record.key == self._key:
-                        found = record.value
+        wanted = f"to read the schema history of {self.identity!r}"
+        with partition_reader(self.connection, [(self.topic, 0)], wanted) as reader:
+            for record in reader.to_end(patience_seconds=self.connection.timeout_seconds):
+                if record.key == self._key:
+                    found = record.value
         try:
             return None if found is None else dict(orjson.loads(found))
         except orjson.JSONDecodeError as error:

@@ -177,6 +177,15 @@ def _create(admin: KafkaAdminClient, wanted: Mapping[str, TopicSettings], connec
     admin.wait_for_topics(list(wanted), timeout_ms=int(connection.timeout_seconds * 1000))
 
 
+def partition_counts(connection: KafkaConnection, names: Iterable[str]) -> dict[str, int]:
+    """How many partitions each topic of ``names`` has; those that are not there are left out.
+
+    Raises TopicError where the ACL Describe is missing, BrokerUnavailableError where no broker answers.
+    """
+    with connection.admin() as admin:
+        return _partitions(admin, names)
+
+
 def _partitions(admin: KafkaAdminClient, names: Iterable[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for topic in admin.describe_topics(list(names)):

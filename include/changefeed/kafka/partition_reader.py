@@ -1,0 +1,244 @@
+"""Records of topic partitions: read to the end that a partition has now, or on as they come.
+
+Everything of ours that reads a topic reads it here, so that a broker that dies, a topic that is gone and a
+transaction that stays open end in the same errors everywhere, and nothing waits without a bound.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import kafka
+import kafka.errors
+
+from changefeed.errors import BrokerUnavailableError, ChangefeedError, TopicError
+from changefeed.kafka.connection import KafkaConnection
+from changefeed.kafka.progress import TopicPartition
+
+_NO_SUCH_TOPIC, _NOT_ALLOWED = 3, 29
+_LOG_APPEND_TIME = 1
+_POLL_MS = 20
+_MAX_RECORDS = 10_000
+_FETCH_WAIT_MS = 50
+"""How long the broker holds an empty answer."""
+
+Start = Literal["first", "end"] | Mapping[TopicPartition, int]
+"""Where reading starts: at the first record, behind the last one, or at an offset for each partition."""
+
+
+@dataclass(frozen=True)
+class KafkaRecord:
+    """One record of a partition. ``timestamp_ms`` is Unix time, by the broker's clock where ``stamped_by_broker``
+    (message.timestamp.type=LogAppendTime), by its writer's otherwise."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...]
+    timestamp_ms: int
+    stamped_by_broker: bool
+
+
+@contextmanager
+def partition_reader(
+    connection: KafkaConnection,
+    partitions: Sequence[TopicPartition],
+    wanted: str,
+    *,
+    start: Start = "first",
+    committed: bool = True,
+) -> Iterator[PartitionReader]:
+    """A reader of ``partitions``, at least one, closed afterwards. ``wanted`` ("to read ...") begins its messages.
+
+    With ``committed`` it passes over records of aborted transactions, and stops before one that is open; without,
+    it reads all that was written.
+
+    Raises BrokerUnavailableError when no broker answers, SettingsError where the login is refused.
+    """
+    isolation = "read_committed" if committed else "read_uncommitted"
+    with connection.consumer(
+        isolation_level=isolation, auto_offset_reset="earliest", fetch_max_wait_ms=_FETCH_WAIT_MS
+    ) as consumer:
+        assigned = [kafka.TopicPartition(*partition) for partition in partitions]
+        consumer.assign(assigned)
+        if start == "end":
+            consumer.seek_to_end(*assigned)
+        elif start != "first":
+            for partition in assigned:
+                consumer.seek(partition, start[partition])
+        yield PartitionReader(consumer, connection, assigned, wanted)
+
+
+class PartitionReader:
+    """What `partition_reader` opens. Each record is handed out once, by whichever method comes to it first.
+
+    All methods raise BrokerUnavailableError, naming broker, topic and partition, where a partition cannot be read
+    now, and TopicError for a topic that is gone or may not be read.
+    """
+
+    def __init__(
+        self, consumer: Any, connection: KafkaConnection, partitions: Sequence[TopicPartition], wanted: str
+    ) -> None:
+        self._consumer, self._connection, self._wanted = consumer, connection, wanted
+        self._partitions = [kafka.TopicPartition(*partition) for partition in partitions]
+        self._ahead: list[KafkaRecord] = []
+        self._answered_at = time.monotonic()
+
+    def last_stable_offsets(self) -> dict[TopicPartition, int]:
+        """Where each partition ends now for readers of committed records: before its first open transaction."""
+        return self._ends(self._partitions)
+
+    def to_end(
+        self, ends: Mapping[TopicPartition, int] | None = None, *, patience_seconds: float
+    ) -> Iterator[KafkaRecord]:
+        """All records before the offsets ``ends``, as they come; they are in order within a partition.
+
+        Without ``ends`` a partition ends at the high watermark that it has when the first answer arrives. Records of
+        a transaction that is committed can lie behind one that is still open, so reading waits until that one is
+        committed or aborted. It gives up when nothing moves for ``patience_seconds``.
+        """
+        bounds = dict(ends or {})
+        later: list[KafkaRecord] = []
+        waiting = self._partitions
+        positions: dict[TopicPartition, int | None] = {}
+        moved_at = time.monotonic()
+        try:
+            while True:
+                records = self._next(_POLL_MS)
+                for record in records:
+                    if record.offset < bounds.get((record.topic, record.partition), record.offset + 1):
+                        yield record
+                    else:
+                        later.append(record)
+                self._learn_ends(bounds)
+                before, positions = positions, self._positions(waiting)
+                if records or positions != before:
+                    moved_at = time.monotonic()
+                waiting = [
+                    partition for partition in waiting if not _reached(positions[partition], bounds.get(partition))
+                ]
+                if not waiting:
+                    return
+                if time.monotonic() - moved_at > patience_seconds:
+                    raise self._stuck(waiting, positions, bounds, patience_seconds)
+                self._look_after_silence(waiting)
+        finally:
+            self._ahead = later + self._ahead
+
+    def poll(self, seconds: float) -> list[KafkaRecord]:
+        """The records that are there, or the first ones that come within ``seconds``; [] where none comes.
+
+        After a silence it makes sure that the brokers still answer.
+        """
+        records = self._next(int(seconds * 1000))
+        if not records:
+            self._look_after_silence(self._partitions)
+        return records
+
+    def _next(self, milliseconds: int) -> list[KafkaRecord]:
+        if self._ahead:
+            records, self._ahead = self._ahead, []
+            return records
+        with self._errors_of(self._partitions):
+            polled = self._consumer.poll(timeout_ms=milliseconds, max_records=_MAX_RECORDS)
+        if polled:
+            self._answered_at = time.monotonic()
+        return [_record(raw) for batch in polled.values() for raw in batch]
+
+    def _learn_ends(self, bounds: dict[TopicPartition, int]) -> None:
+        for partition in self._partitions:
+            if partition not in bounds and (end := self._consumer.highwater(partition)) is not None:
+                bounds[partition] = end
+
+    def _positions(self, partitions: Sequence[kafka.TopicPartition]) -> dict[TopicPartition, int | None]:
+        """The next offset to be read of each partition; None until the broker has said where it begins."""
+        with self._errors_of(partitions):
+            return {partition: self._consumer.position(partition, timeout_ms=_POLL_MS) for partition in partitions}
+
+    def _look_after_silence(self, waiting: Sequence[kafka.TopicPartition]) -> None:
+        """The consumer waits without a word for brokers that are gone, so each partition's leader is asked."""
+        if time.monotonic() - self._answered_at > self._connection.timeout_seconds:
+            self._ends(waiting)
+            self._answered_at = time.monotonic()
+
+    def _ends(self, partitions: Sequence[kafka.TopicPartition]) -> dict[TopicPartition, int]:
+        with self._errors_of(partitions):
+            ends: Mapping[kafka.TopicPartition, int] = self._consumer.end_offsets(list(partitions))
+        return {(partition.topic, partition.partition): end for partition, end in ends.items()}
+
+    @contextmanager
+    def _errors_of(self, partitions: Sequence[kafka.TopicPartition]) -> Iterator[None]:
+        try:
+            yield
+        except kafka.errors.KafkaError as error:
+            raise self._unreadable(partitions[0], error) from error
+
+    def _unreadable(self, partition: kafka.TopicPartition, said: kafka.errors.KafkaError) -> ChangefeedError:
+        """Why the leader of ``partition`` does not answer, as far as the other brokers know."""
+        topic, what = partition.topic, self._what(partition)
+        try:
+            with self._connection.admin() as admin:
+                (described,) = admin.describe_topics([topic])
+        except BrokerUnavailableError as error:
+            return BrokerUnavailableError(f"{what} cannot be read: {error}")
+        if described["error_code"] == _NO_SUCH_TOPIC:
+            return TopicError(
+                f"{what} is not in the cluster. Was the topic removed? A pipeline's run makes its topics, but what a "
+                "removed one held is lost."
+            )
+        if described["error_code"] == _NOT_ALLOWED:
+            return TopicError(
+                f"{what} may not be read: give the principal that changefeed logs in with the ACLs Read and Describe "
+                "on the topic. Nothing was published."
+            )
+        return BrokerUnavailableError(
+            f"{what} has no leader that answers ({type(said).__name__}: {said}; Kafka's error code for the topic is "
+            f"{described['error_code']}). Are all brokers up? Try again."
+        )
+
+    def _stuck(
+        self,
+        waiting: Sequence[kafka.TopicPartition],
+        positions: Mapping[TopicPartition, int | None],
+        bounds: Mapping[TopicPartition, int],
+        seconds: float,
+    ) -> ChangefeedError:
+        """Why nothing moves although a while ago the leaders still answered."""
+        try:
+            self._ends(waiting)
+        except ChangefeedError as error:
+            return error
+        partition = waiting[0]
+        return BrokerUnavailableError(
+            f"{self._what(partition)} stands at offset {positions[partition]} of {bounds.get(partition)} for "
+            f"{seconds:g} seconds: a transaction stays open in it. Another run may be publishing, or one was killed "
+            "and its transaction has not timed out yet. Try again."
+        )
+
+    def _what(self, partition: kafka.TopicPartition) -> str:
+        return (
+            f"{self._wanted}: partition {partition.partition} of {partition.topic!r} at {self._connection.bootstrap!r}"
+        )
+
+
+def _reached(position: int | None, end: int | None) -> bool:
+    return position is not None and end is not None and position >= end
+
+
+def _record(raw: Any) -> KafkaRecord:
+    return KafkaRecord(
+        raw.topic,
+        raw.partition,
+        raw.offset,
+        raw.key,
+        raw.value,
+        tuple(raw.headers),
+        raw.timestamp,
+        raw.timestamp_type == _LOG_APPEND_TIME,
+    )
