@@ -5,13 +5,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 ARGS ?=
+RANGES ?= tests/unit tests/dags tests/integration/test_decode_types.py tests/integration/test_command.py \
+	tests/integration/test_kafka_publisher.py tests/contract
 
 export PYTHONPATH := $(CURDIR)/include
 export CHANGEFEED_KERNEL_CACHE ?= $(CURDIR)/$(VENV)/kernel-cache
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # each Spark worker, Airflow task and command would compile all its modules again
 
-.PHONY: help setup demo stop clean lint test test-unit test-faults bench-decode bench-publish bench-overhead lock
+.PHONY: help setup demo stop clean lint test test-unit test-faults test-ranges bench-decode bench-publish bench-overhead lock
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -49,6 +51,17 @@ test-unit: $(READY) ## The tests that need no server
 
 test-faults: $(READY) ## The faults suite in its long form: 200 random kills
 	CHANGEFEED_FAULTS=200 $(BIN)/python -m pytest tests/faults --timeout 7200 $(ARGS)
+
+test-ranges: $(READY) ## The package with the oldest and the newest versions that pyproject.toml allows
+	for end in lowest-direct highest; do \
+		$(BIN)/uv venv --quiet --clear --python $(PYTHON) .devstack/ranges-venv && \
+		$(BIN)/uv pip install --quiet --python .devstack/ranges-venv/bin/python --resolution $$end \
+			--editable '.[airflow,spark]' && \
+		$(BIN)/uv pip install --quiet --python .devstack/ranges-venv/bin/python \
+			"$$(grep -oE '^pytest==[0-9.]+' requirements.txt)" pytest-timeout pytest-xdist hypothesis httpx psutil selenium && \
+		CHANGEFEED_KERNEL_CACHE=$(CURDIR)/.devstack/ranges-venv/kernel-cache PATH=$(CURDIR)/.devstack/ranges-venv/bin:$$PATH \
+			.devstack/ranges-venv/bin/python -m pytest $(RANGES) $(ARGS) || exit 1; \
+	done
 
 bench-decode: $(READY) ## Decoding: rows/s against mysql-replication, one core; Spark local[2] against local[1]
 	$(BIN)/python tests/bench/bench_decode.py $(ARGS)

@@ -1,5 +1,6 @@
 """The plugin: a page in Airflow's navigation, and a REST API. Imports are lazy: every Airflow process loads this."""
 
+from pathlib import Path
 from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
@@ -34,3 +35,7 @@ class ChangefeedPlugin(AirflowPlugin):
             "icon_dark_mode": f"{PREFIX}/static/icon-dark.svg",
         }
     ]
+
+
+installed = None if Path(__file__).parent.name == "plugins" else ChangefeedPlugin
+"""What the package's entry point names: Airflow finds the plugin of a checkout in its plugins folder already."""

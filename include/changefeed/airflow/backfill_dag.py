@@ -6,7 +6,6 @@ import json
 import logging
 import os
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, cast
 
 from airflow.sdk import DAG, get_current_context, task
@@ -29,7 +28,7 @@ AT_ONCE = 4
 POOL_VARIABLE = "CHANGEFEED_BACKFILL_POOL"
 
 
-def backfill_dag(pipelines: list[str], project: Path) -> DAG:
+def backfill_dag(pipelines: list[str]) -> DAG:
     """One DAG for all pipelines; the form names one. Its publishing task runs in the pool that
     CHANGEFEED_BACKFILL_POOL names, or in Airflow's default pool."""
     dag = DAG(
@@ -49,7 +48,6 @@ def backfill_dag(pipelines: list[str], project: Path) -> DAG:
         ingest = JobOperator(
             task_id="ingest",
             pipeline="{{ params.pipeline }}",
-            project=project,
             job="backfill.py",
             arguments=[
                 "{{ ti.xcom_pull('plan')['request'] | tojson }}",

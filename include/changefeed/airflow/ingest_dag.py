@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, cast
 
 import pendulum
@@ -25,7 +24,7 @@ def ingest_dag_id(pipeline: str) -> str:
     return f"changefeed_ingest__{pipeline}"
 
 
-def ingest_dag(pipeline: Pipeline, project: Path) -> DAG:
+def ingest_dag(pipeline: Pipeline) -> DAG:
     """The DAG of one pipeline. Nothing is read here but the settings: no network, no database."""
     dag = DAG(
         dag_id=ingest_dag_id(pipeline.name),
@@ -46,7 +45,6 @@ def ingest_dag(pipeline: Pipeline, project: Path) -> DAG:
         ingest = IngestOperator(
             task_id="ingest",
             pipeline=pipeline.name,
-            project=project,
             conn_id=pipeline.spark.connection,
             conf=pipeline.spark.conf,
             pool=pipeline.pool,

@@ -20,10 +20,19 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from changefeed.airflow.connections import job_environment
 from changefeed.airflow.metrics import measured_retry
 from changefeed.airflow.tasks import commit_sealed
-from changefeed.pipelines.file import load_pipeline
+from changefeed.pipelines.file import load_pipeline, pipelines_folder
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.spark.conf import JOB_CONF, SMALL_BYTES, SMALL_JOB_CONF
 from changefeed.spark.submitted import EXIT_TERMINAL
+
+SOURCE_ROOT = Path(__file__).parents[2]
+"""The folder that the package is imported from: `include/` of a checkout, or where a wheel was installed."""
+
+
+def jobs_folder() -> Path:
+    """Where the files are that spark-submit runs: `jobs/` of a checkout; a wheel has them inside the package."""
+    installed = SOURCE_ROOT / "changefeed" / "jobs"
+    return installed if installed.is_dir() else SOURCE_ROOT.parent / "jobs"
 
 
 class CleanSparkSubmitHook(SparkSubmitHook):
@@ -50,23 +59,22 @@ class JobOperator(SparkSubmitOperator):
 
     template_fields: Sequence[str] = ("application_args", "pipeline_name")
 
-    def __init__(self, *, pipeline: str, project: Path, job: str, arguments: list[str], **settings: Any) -> None:
+    def __init__(self, *, pipeline: str, job: str, arguments: list[str], **settings: Any) -> None:
         super().__init__(
-            application=str(project / "jobs" / job),
+            application=str(jobs_folder() / job),
             application_args=arguments,
-            name=f"changefeed-{project.name}",
+            name="changefeed",
             verbose=False,
             **settings,
         )
         self.pipeline_name = pipeline
-        self._project = project
         self._conf = JOB_CONF
         self._python: SubprocessHook | None = None
 
     def _environment(self, pipeline: Pipeline) -> dict[str, str]:
         environment = job_environment(pipeline)
-        include = str(self._project / "include")
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (include, environment.get("PYTHONPATH"))))
+        environment["CHANGEFEED_PIPELINES"] = str(pipelines_folder())
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(SOURCE_ROOT), environment.get("PYTHONPATH"))))
         return environment
 
     def _get_hook(self) -> CleanSparkSubmitHook:
@@ -114,11 +122,10 @@ class IngestOperator(JobOperator):
     When it fails, the windows that were sealed before are committed all the same: a long backlog moves on.
     """
 
-    def __init__(self, *, pipeline: str, project: Path, **settings: Any) -> None:
+    def __init__(self, *, pipeline: str, **settings: Any) -> None:
         windows = "{{ ti.xcom_pull('plan')['windows'] | tojson }}"
         super().__init__(
             pipeline=pipeline,
-            project=project,
             job="ingest.py",
             arguments=[pipeline, windows, "--max-seconds", "{{ params.max_seconds or 0 }}"],
             **settings,

@@ -19,9 +19,14 @@ Place = tuple[str | int, ...]
 
 
 def pipelines_folder() -> Path:
-    """The folder of pipelines: CHANGEFEED_PIPELINES, or `include/pipelines` beside the package."""
-    named = os.environ.get("CHANGEFEED_PIPELINES")
-    return Path(named) if named else Path(__file__).parents[2] / "pipelines"
+    """The folder of pipelines: CHANGEFEED_PIPELINES; or `include/pipelines` of the checkout that the package stands in;
+    or, for an installed package, `include/pipelines` of the Airflow project (AIRFLOW_HOME, by default ~/airflow)."""
+    if named := os.environ.get("CHANGEFEED_PIPELINES"):
+        return Path(named)
+    of_checkout = Path(__file__).parents[2] / "pipelines"
+    if of_checkout.is_dir():
+        return of_checkout
+    return Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "include" / "pipelines"
 
 
 def load_pipeline(name: str, folder: Path | None = None) -> Pipeline:
