@@ -7,7 +7,8 @@ little-endian and aligned, so that either side reads its arrays in place:
     u64 positions[count]       start of the event in the slice's file
     u64 sequences[count]       row within the event << 2 | step
     u32 ends[count][4]         where key, value, event id and GTID end in data; each begins where the last ended
-    u8  nulls[count]           1: no key (null), 2: no value (tombstone), 4: the GTID part ends in a header
+    u8  nulls[count]           1: no key (null), 2: no value (tombstone), 4: the GTID part ends in a header:
+                               behind a separator its name, behind another its value
     u8  data[]
 
 `row` counts a binlog event's rows from 0 (those of a compressed transaction together, as they share a position).
@@ -26,7 +27,10 @@ NULL_KEY = 1
 NULL_VALUE = 2
 HAS_HEADER = 4
 HEADER_SEPARATOR = b"\x1f"
-"""Behind the GTID of a message that has a binlog event header; rows have none, so that they pay nothing for it."""
+"""Behind the GTID of a message that has a header; rows have none, so that they pay nothing for it."""
+
+Header = tuple[str, bytes]
+"""A Kafka record header: its name and its value."""
 
 
 class Step(IntEnum):
@@ -47,8 +51,8 @@ class Message:
     value: bytes | None
     event_id: bytes
     gtid: bytes
-    header: bytes = b""
-    """The binlog event's header as JSON, for records of statements."""
+    header: Header | None = None
+    """One more record header, which a format gives to records of statements."""
 
 
 @dataclass(frozen=True)
@@ -82,13 +86,16 @@ def pack(messages: Iterable[Message]) -> bytes:
     for message in messages:
         positions.append(message.position)
         sequences.append(message.sequence)
-        last = message.gtid + HEADER_SEPARATOR + message.header if message.header else message.gtid
+        last = message.gtid
+        if message.header is not None:
+            name, value = message.header
+            last = HEADER_SEPARATOR.join((last, name.encode(), value))
         for part in (message.key, message.value, message.event_id, last):
             if part:
                 data += part
             ends.append(len(data))
         null = (NULL_KEY if message.key is None else 0) | (NULL_VALUE if message.value is None else 0)
-        nulls.append(null | (HAS_HEADER if message.header else 0))
+        nulls.append(null | (HAS_HEADER if message.header is not None else 0))
     count = struct.pack("<Q", len(positions))
     return b"".join((count, positions.tobytes(), sequences.tobytes(), ends.tobytes(), bytes(nulls), bytes(data)))
 
@@ -105,9 +112,9 @@ def unpack(payload: bytes) -> Iterator[Message]:
     begin = at
     for index in range(count):
         key_end, value_end, id_end, gtid_end = (at + end for end in ends[4 * index : 4 * index + 4])
-        gtid, header = payload[id_end:gtid_end], b""
+        gtid, header = payload[id_end:gtid_end], None
         if nulls[index] & HAS_HEADER:
-            gtid, _, header = gtid.partition(HEADER_SEPARATOR)
+            gtid, header = split_header(gtid)
         yield Message(
             positions[index],
             sequences[index],
@@ -118,3 +125,9 @@ def unpack(payload: bytes) -> Iterator[Message]:
             header,
         )
         begin = gtid_end
+
+
+def split_header(text: bytes) -> tuple[bytes, Header]:
+    """The GTID part of a message with HAS_HEADER: its GTID, and its header."""
+    gtid, name, value = text.split(HEADER_SEPARATOR, 2)
+    return gtid, (name.decode(), value)

@@ -26,6 +26,9 @@ Each message says what was wanted, what was found, what it means and what to do.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Collection
+
 
 class ChangefeedError(Exception):
     """Root of the tree."""
@@ -97,3 +100,9 @@ class FencedError(RetryableError):
 
 class PipelineBusyError(RetryableError):
     """Another run of this pipeline is under way."""
+
+
+def did_you_mean(word: str, known: Collection[str]) -> str:
+    """The end of a message about an unknown ``word``: ` (did you mean 'NEAREST'?)`, or nothing where none is near."""
+    near = difflib.get_close_matches(word, known, n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""

@@ -20,7 +20,6 @@ from changefeed.block import Block, Message
 from changefeed.coordinates import FIRST_POSITION
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import SettingsError
-from changefeed.formats.debezium import DebeziumFormat
 from changefeed.pipelines.file import read_pipeline
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.reader import Route
@@ -66,7 +65,7 @@ def decoder_of(pipeline: Pipeline) -> KernelDecoder:
     return KernelDecoder(
         lambda database, table: Route(f"{database}.{table}", 3),
         lambda _database, _table: None,
-        DebeziumFormat.of(pipeline, 0),
+        pipeline.message_format(0),
         "uuid",
         columns=pipeline.column_rules,
     )

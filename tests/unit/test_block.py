@@ -8,11 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from changefeed.block import Block, Message, Step, pack, sequence_of, unpack
+from changefeed.block import HEADER_SEPARATOR, Block, Message, Step, pack, sequence_of, unpack
 
 unsigned = st.integers(0, 2**64 - 1)
 part = st.binary(max_size=40)
-messages = st.lists(st.builds(Message, unsigned, unsigned, st.none() | part, st.none() | part, part, part), max_size=20)
+gtid = part.filter(lambda data: HEADER_SEPARATOR not in data)
+header = st.tuples(st.sampled_from(["a", "binlog"]), part)
+messages = st.lists(
+    st.builds(Message, unsigned, unsigned, st.none() | part, st.none() | part, part, gtid, st.none() | header),
+    max_size=20,
+)
 
 
 @given(messages)

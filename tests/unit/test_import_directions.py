@@ -73,8 +73,8 @@ ROOM_OF = {
 }
 MAY_IMPORT = {
     CORE: set(),
-    "pipelines": {CORE},
-    "formats": {CORE, "pipelines"},
+    "formats": {CORE},
+    "pipelines": {CORE, "formats"},
     "ddl": {CORE},
     "binlog": {CORE, "formats", "pipelines"},
     "state": {CORE, "pipelines"},

@@ -9,7 +9,8 @@ from changefeed.binlog.output import Output
 from changefeed.binlog.programs.programs import Programs
 from changefeed.binlog.slice_decoder import SliceDecoder
 from changefeed.block import Block
-from changefeed.formats.template import NO_SNAPSHOT, Format
+from changefeed.formats.format import RowFormat
+from changefeed.formats.template import NO_SNAPSHOT
 from changefeed.pipelines.column_rules import ALL_SHOWN, ColumnRules
 from changefeed.reader import Router, SchemaLookup, SliceReport, Statement
 from changefeed.window import Slice
@@ -33,7 +34,7 @@ class KernelDecoder:
         self,
         router: Router,
         schema_lookup: SchemaLookup,
-        format: Format,
+        format: RowFormat,
         server_uuid: str,
         *,
         columns: ColumnRules = ALL_SHOWN,

@@ -5,45 +5,20 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
-
-import orjson
 
 from changefeed.binlog.decoder import KernelDecoder
 from changefeed.binlog.events.file_frame import check_magic, dumped_chunks
 from changefeed.block import Block
 from changefeed.coordinates import FIRST_POSITION
 from changefeed.errors import BinlogFormatError, SettingsError
-from changefeed.formats.style import Style
-from changefeed.formats.template import Format, Op, Template
+from changefeed.formats.format import RowFormat
+from changefeed.formats.lines import LineFormat
 from changefeed.reader import Route, SchemaLookup, SliceReport, Statement
-from changefeed.table_schema import TableSchema
 from changefeed.window import Slice
 
 _CHUNK = 1 << 20
-
-
-@dataclass(frozen=True)
-class LineFormat:
-    """Another format's values, one message a row change: no keys, no tombstones, no update in two messages."""
-
-    values: Format
-
-    @property
-    def style(self) -> Style:
-        return self.values.style
-
-    @property
-    def tombstones(self) -> bool:
-        return False
-
-    def key(self, table: TableSchema) -> Template | None:  # noqa: ARG002 - the protocol's signature
-        return None
-
-    def value(self, table: TableSchema, op: Op) -> Template:
-        return self.values.value(table, op)
 
 
 class BinlogFileLines:
@@ -57,7 +32,7 @@ class BinlogFileLines:
     def __init__(
         self,
         path: Path | None,
-        format: Format,
+        format: RowFormat,
         *,
         stream: BinaryIO | None = None,
         wanted: Callable[[str, str], bool] = lambda _database, _table: True,
@@ -125,7 +100,7 @@ class BinlogFileLines:
                     yield from self._merged(item, statements)
                 else:
                     self.report = item
-            yield from (self._statement_line(statement) for statement in statements)
+            yield from (self._format.statement(statement) for statement in statements)
         if broken is not None:
             raise broken
 
@@ -145,16 +120,6 @@ class BinlogFileLines:
     def _merged(self, block: Block, statements: list[Statement]) -> Iterator[bytes]:
         for message in block.messages():
             while statements and statements[0].position < message.position:
-                yield self._statement_line(statements.pop(0))
+                yield self._format.statement(statements.pop(0))
             if message.value is not None:
                 yield message.value
-
-    def _statement_line(self, statement: Statement) -> bytes:
-        source = {
-            "ts_ms": statement.ts_seconds * 1000,
-            "db": statement.database,
-            "gtid": statement.gtid or None,
-            "file": statement.file,
-            "pos": statement.position,
-        }
-        return orjson.dumps({"op": "q", "source": source, "sql": statement.sql})

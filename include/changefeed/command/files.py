@@ -14,12 +14,11 @@ import typer
 
 from changefeed.command.app import app, endpoints_of
 from changefeed.errors import BinlogFormatError, SettingsError
-from changefeed.formats.debezium import DebeziumFormat
+from changefeed.formats.format import FormatSettings, RowFormat
+from changefeed.formats.registry import DEFAULT_FORMAT, FORMATS, format_of
 from changefeed.pipelines.column_rules import ALL_SHOWN, ColumnRules
 from changefeed.pipelines.pipeline import TableSettings
 from changefeed.window import Slice
-
-FORMATS = ("debezium-json",)
 
 
 @app.command()
@@ -27,7 +26,9 @@ def decode(
     files: Annotated[
         list[str], typer.Argument(metavar="FILE...", help="Binlog or relay-log files; - is standard input.")
     ],
-    format_name: Annotated[str, typer.Option("--format", help="Message format: debezium-json.")] = FORMATS[0],
+    format_name: Annotated[
+        str, typer.Option("--format", help=f"Message format: {', '.join(FORMATS)}.")
+    ] = DEFAULT_FORMAT,
     tables: Annotated[list[str] | None, typer.Option(help="Only rows of these: DATABASE.TABLE with * and ?.")] = None,
     start: Annotated[int | None, typer.Option("--from", help="Position of the first event.")] = None,
     end: Annotated[int | None, typer.Option("--to", help="Position where to stop.")] = None,
@@ -39,16 +40,13 @@ def decode(
     """
     from changefeed.binlog.file import BinlogFileLines
 
-    if format_name not in FORMATS:
-        raise SettingsError(f"unknown format {format_name!r}; there is {', '.join(FORMATS)}")
+    format = format_of(format_name, FormatSettings("decode", 0))
     wanted = _wanted(tables)
     for name in files:
         path = None if name == "-" else Path(name)
         if path is not None and not path.is_file():
             raise SettingsError(f"wanted a binlog file, found none named {name!r}")
-        lines = BinlogFileLines(
-            path, DebeziumFormat("decode", 0), stream=sys.stdin.buffer, wanted=wanted, start=start, end=end
-        )
+        lines = BinlogFileLines(path, format, stream=sys.stdin.buffer, wanted=wanted, start=start, end=end)
         write = sys.stdout.buffer.write
         try:
             for line in lines.lines():
@@ -95,7 +93,9 @@ def _explained_file(path: Path, table: str) -> str | None:
     archive = ArchivedBinlogs(str(path))
     name = archive.files()[0].name
     piece = Slice(0, name, 4, size)
-    return _explained(table, archive.chunks(name, 4, size), piece, DebeziumFormat("explain", 0), ALL_SHOWN)
+    return _explained(
+        table, archive.chunks(name, 4, size), piece, format_of(DEFAULT_FORMAT, FormatSettings("explain", 0)), ALL_SHOWN
+    )
 
 
 def _explained_source(pipeline_name: str, table: str) -> str | None:
@@ -110,7 +110,7 @@ def _explained_source(pipeline_name: str, table: str) -> str | None:
     for file in reversed(files):
         dump = DumpStream(endpoints.session(), file=file.name, start=4, end=file.size_bytes)
         piece = Slice(0, file.name, 4, file.size_bytes)
-        found = _explained(table, dump, piece, DebeziumFormat.of(pipeline, 0), pipeline.column_rules)
+        found = _explained(table, dump, piece, pipeline.message_format(0), pipeline.column_rules)
         if found is not None:
             return found
     return None
@@ -120,7 +120,7 @@ def _explained(
     table: str,
     chunks: Iterable[bytes],
     piece: Slice,
-    format: DebeziumFormat,
+    format: RowFormat,
     columns: ColumnRules,
 ) -> str | None:
     from changefeed.binlog.decoder import KernelDecoder

@@ -1,18 +1,27 @@
 """Debezium's envelope as schemaless JSON: `before`, `after`, `source`, `op`, `ts_ms`.
 
-Source: https://debezium.io/documentation/reference/stable/connectors/mysql.html#mysql-events
+Source: https://debezium.io/documentation/reference/stable/connectors/mysql.html#mysql-events, and for schema changes
+(`databaseName`, `ddl`, `tableChanges`) its #mysql-schema-change-topic
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import orjson
+
 from changefeed import __version__
-from changefeed.formats.style import DEFAULT_STYLE, Encoding, Kind, Style
-from changefeed.formats.template import Op, Slot, Template
-from changefeed.pipelines.pipeline import Pipeline
+from changefeed.block import Header
+from changefeed.formats.format import FormatSettings, TableChange
+from changefeed.formats.style import DEFAULT_STYLE, Style
+from changefeed.formats.template import NO_SNAPSHOT, Op, Slot, Template
+from changefeed.reader import Statement
 from changefeed.table_schema import TableSchema
+
+STATEMENT_HEADER = "mysql_binlog_headers"
+QUERY_EVENT = 2
 
 
 @dataclass(frozen=True)
@@ -25,19 +34,11 @@ class DebeziumFormat:
     tombstones: bool = True
 
     @classmethod
-    def of(cls, pipeline: Pipeline, ts_ms: int) -> DebeziumFormat:
-        """The format as ``pipeline`` sets it."""
-        values = pipeline.values
-        style = Style(
-            {
-                Kind.DECIMAL: Encoding(values.decimal),
-                Kind.BIGINT_UNSIGNED: Encoding(values.bigint_unsigned),
-                **dict.fromkeys((Kind.DATE, Kind.TIME, Kind.DATETIME, Kind.TIMESTAMP), Encoding(values.temporal)),
-                **dict.fromkeys((Kind.BINARY, Kind.GEOMETRY), Encoding(values.binary)),
-                Kind.JSON: Encoding(values.documents),
-            }
-        )
-        return cls(pipeline.name, ts_ms, style, pipeline.tombstones)
+    def of(cls, settings: FormatSettings) -> DebeziumFormat:
+        """The format as ``settings`` say."""
+        return cls(settings.server_name, settings.ts_ms, settings.style, settings.tombstones)
+
+    # --- row changes
 
     def key(self, table: TableSchema) -> Template | None:
         return (Slot.KEY,) if table.primary_key else None
@@ -68,3 +69,89 @@ class DebeziumFormat:
             Slot.QUERY,
             f'}},"op":"{op}","ts_ms":{self.ts_ms}}}',
         )
+
+    # --- statements
+
+    def schema_change(self, statement: Statement, kind: str, changes: Sequence[TableChange]) -> bytes:
+        return orjson.dumps(
+            {
+                "source": self._source(statement, [(database, table) for database, table, _ in changes]),
+                "ts_ms": self.ts_ms,
+                "kind": kind,
+                "databaseName": statement.database,
+                "ddl": statement.sql,
+                "tableChanges": [
+                    {
+                        "type": "ALTER" if schema else "DROP",
+                        "id": f'"{database}"."{table}"',
+                        "table": _table(schema) if schema else None,
+                    }
+                    for database, table, schema in changes
+                ],
+            }
+        )
+
+    def truncate(self, statement: Statement, database: str, table: str) -> bytes:
+        """Op `t`, as Debezium writes it."""
+        return orjson.dumps(self._envelope(statement, [(database, table)], "t"))
+
+    def statement(self, statement: Statement, tables: Sequence[tuple[str, str]], *, hide_sql: bool) -> bytes:
+        """Op `q` with the statement's SQL, or null for that. Debezium has no such record: it is ours."""
+        return orjson.dumps(
+            {
+                **self._envelope(statement, tables, "q"),
+                "database": statement.database,
+                "sql": None if hide_sql else statement.sql,
+                "tables": [f"{database}.{table}" for database, table in tables],
+            }
+        )
+
+    def statement_header(self, statement: Statement) -> Header:
+        """The binlog event's own header as JSON."""
+        fields = {
+            "timestamp": statement.ts_seconds,
+            "event_type": QUERY_EVENT,
+            "server_id": statement.server_id,
+            "event_size": statement.size_bytes,
+            "log_file": statement.file,
+            "log_pos": statement.position + statement.size_bytes,
+            "flags": statement.flags,
+        }
+        return STATEMENT_HEADER, orjson.dumps(fields)
+
+    def _envelope(self, statement: Statement, tables: Sequence[tuple[str, str]], op: str) -> dict[str, object]:
+        source = self._source(statement, tables)
+        return {"before": None, "after": None, "source": source, "op": op, "ts_ms": self.ts_ms}
+
+    def _source(self, statement: Statement, tables: Sequence[tuple[str, str]]) -> dict[str, object]:
+        return {
+            "version": __version__,
+            "connector": "mysql",
+            "name": self.server_name,
+            "ts_ms": statement.ts_seconds * 1000,
+            "snapshot": NO_SNAPSHOT,
+            "db": tables[0][0] if tables else statement.database,
+            "table": ",".join(table for _, table in tables) or None,
+            "server_id": statement.server_id,
+            "gtid": statement.gtid or None,
+            "file": statement.file,
+            "pos": statement.position,
+            "row": 0,
+        }
+
+
+def _table(schema: TableSchema) -> dict[str, object]:
+    return {
+        "primaryKeyColumnNames": [schema.columns[index].name for index in schema.primary_key],
+        "columns": [
+            {
+                "name": column.name,
+                "position": number,
+                "typeName": column.data_type.upper() + (" UNSIGNED" if column.unsigned else ""),
+                "collationName": column.collation,
+                "enumValues": list(column.labels) or None,
+                "srid": column.srid,
+            }
+            for number, column in enumerate(schema.columns, start=1)
+        ],
+    }

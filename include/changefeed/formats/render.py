@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import orjson
 
-from changefeed.formats.template import NO_SNAPSHOT, Format, Op, Slot, Template
+from changefeed.formats.format import RowFormat
+from changefeed.formats.template import NO_SNAPSHOT, Op, Slot, Template
 from changefeed.table_schema import TableSchema
 
 Image = Mapping[str, object]
@@ -38,13 +39,13 @@ class RowChange:
         return {name: image[name] for name in names if image is not None and name in image}
 
 
-def key(format: Format, table: TableSchema, change: RowChange) -> bytes | None:
+def key(format: RowFormat, table: TableSchema, change: RowChange) -> bytes | None:
     """The message key of ``change``, None where the table has none."""
     template = format.key(table)
     return None if template is None else _filled(template, table, change)
 
 
-def value(format: Format, table: TableSchema, change: RowChange) -> bytes:
+def value(format: RowFormat, table: TableSchema, change: RowChange) -> bytes:
     """The message value of ``change``."""
     return _filled(format.value(table, change.op), table, change)
 

@@ -7,10 +7,7 @@ program, and `formats.render` fills it in plain Python for the reference reader.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal, Protocol
-
-from changefeed.formats.style import Style
-from changefeed.table_schema import TableSchema
+from typing import Literal
 
 Op = Literal["c", "u", "d", "r"]
 """A row was created, updated, deleted; or it was read as it is, by a SELECT."""
@@ -53,25 +50,3 @@ class Slot(StrEnum):
 
 Template = tuple[str | Slot, ...]
 """Literal JSON text (UTF-8) and slots, in order."""
-
-
-class Format(Protocol):
-    """One wire format."""
-
-    @property
-    def style(self) -> Style:
-        """How column values are written."""
-        ...
-
-    @property
-    def tombstones(self) -> bool:
-        """Whether a delete of a row with a key is followed by a message with that key and no value."""
-        ...
-
-    def key(self, table: TableSchema) -> Template | None:
-        """The message key; None for a table without a primary key: its messages have a null key."""
-        ...
-
-    def value(self, table: TableSchema, op: Op) -> Template:
-        """The message value for a row change of ``op``."""
-        ...

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from confluent_kafka import KafkaError, KafkaException
 
-from changefeed.block import HAS_HEADER, HEADER_SEPARATOR, NULL_KEY, NULL_VALUE, Block
+from changefeed.block import HAS_HEADER, HEADER_SEPARATOR, NULL_KEY, NULL_VALUE, Block, split_header
 from changefeed.errors import BadRecordError, BrokerUnavailableError, FencedError, TopicError
 from changefeed.kafka.account import Account, Receipt
 from changefeed.kafka.bad_record import GTID_HEADER, ID_HEADER, OVERHEAD_BYTES, BadRecord
@@ -305,6 +305,6 @@ class Publisher:
 
 
 def _statement_headers(text: bytes) -> list[tuple[str, bytes]]:
-    """Headers of a statement's record: its GTID, if it has one, and the binlog event's own header."""
-    gtid, _, header = text.partition(HEADER_SEPARATOR)
-    return [*([(GTID_HEADER, gtid)] if gtid else []), ("mysql_binlog_headers", header)]
+    """Headers of a statement's record: its GTID, if it has one, and the format's own header."""
+    gtid, header = split_header(text)
+    return [*([(GTID_HEADER, gtid)] if gtid else []), header]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,7 +11,7 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from changefeed.errors import SettingsError
+from changefeed.errors import SettingsError, did_you_mean
 from changefeed.pipelines.pipeline import Pipeline
 
 Place = tuple[str | int, ...]
@@ -41,7 +40,8 @@ def load_pipeline(name: str, folder: Path | None = None) -> Pipeline:
     if not paths:
         names = sorted(filter(None, (_named(path) for path in pipeline_files(folder))))
         raise SettingsError(
-            f"no pipeline {name!r} in {str(folder)!r}, which has {', '.join(names) or 'none'}{_nearest(name, names)}"
+            f"no pipeline {name!r} in {str(folder)!r}, which has {', '.join(names) or 'none'}"
+            f"{did_you_mean(name, names)}"
         )
     return read_pipeline(paths[0])
 
@@ -99,7 +99,7 @@ def _told(path: Path, root: yaml.Node | None, details: ErrorDetails) -> str:
     where = f"{path.name}, line {_line_of(root, place)}"
     if details["type"] == "extra_forbidden":
         known = _keys_at(place[:-1])
-        return f"{where}: unknown key {key!r}{_nearest(str(place[-1]), known)}; valid keys: {', '.join(known)}"
+        return f"{where}: unknown key {key!r}{did_you_mean(str(place[-1]), known)}; valid keys: {', '.join(known)}"
     if details["type"] == "missing":
         return f"{where}: key {key!r} is missing"
     message = details["msg"].removeprefix("Value error, ")
@@ -140,11 +140,6 @@ def _keys_at(place: Place) -> list[str]:
         inside = get_args(model)  # of a list or a mapping; the part is then an index or a key of its own
         model = inside[-1] if inside else model.model_fields[str(part)].annotation
     return list(model.model_fields)
-
-
-def _nearest(word: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(word, known, n=1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def _named(path: Path) -> str | None:

@@ -9,6 +9,10 @@ from typing import Annotated, Any, Literal, TypeVar
 from croniter import croniter
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 
+from changefeed.errors import SettingsError
+from changefeed.formats.format import Format, FormatSettings
+from changefeed.formats.registry import DEFAULT_FORMAT, check_name, format_of
+from changefeed.formats.style import Encoding, Kind, Style
 from changefeed.pipelines.column_rules import (
     ColumnRule,
     ColumnRules,
@@ -146,6 +150,18 @@ class ValueSettings(Section):
     documents: Literal["text", "inline"] = "text"
     """JSON columns: a JSON string of the document's text, or the document itself."""
 
+    @property
+    def style(self) -> Style:
+        return Style(
+            {
+                Kind.DECIMAL: Encoding(self.decimal),
+                Kind.BIGINT_UNSIGNED: Encoding(self.bigint_unsigned),
+                **dict.fromkeys((Kind.DATE, Kind.TIME, Kind.DATETIME, Kind.TIMESTAMP), Encoding(self.temporal)),
+                **dict.fromkeys((Kind.BINARY, Kind.GEOMETRY), Encoding(self.binary)),
+                Kind.JSON: Encoding(self.documents),
+            }
+        )
+
 
 class TopicSettings(Section):
     template: str = "{database}.{table}"
@@ -213,7 +229,8 @@ class Pipeline(Section):
     kafka: KafkaSettings
     tables: TableSettings = TableSettings()
     topics: TopicSettings = TopicSettings()
-    format: Literal["debezium-json"] = "debezium-json"
+    format: str = DEFAULT_FORMAT
+    """The wire format: a name of `formats.registry`."""
     columns: ColumnSettings = ColumnSettings()
     values: ValueSettings = ValueSettings()
     tombstones: bool = True
@@ -256,6 +273,19 @@ class Pipeline(Section):
         left_out = [ColumnRule(pattern, Excluded(), "columns.exclude") for pattern in self.columns.exclude]
         masked = [ColumnRule(pattern, mask.treatment, "columns.mask") for pattern, mask in self.columns.mask.items()]
         return ColumnRules((*left_out, *masked), self._file or f"pipeline {self.name!r}")
+
+    def message_format(self, frozen_at_ms: int) -> Format:
+        """The wire format of this pipeline's messages; ``frozen_at_ms`` is when their window was frozen."""
+        return format_of(self.format, FormatSettings(self.name, frozen_at_ms, self.values.style, self.tombstones))
+
+    @field_validator("format")
+    @classmethod
+    def _is_registered(cls, name: str) -> str:
+        try:
+            check_name(name)
+        except SettingsError as error:
+            raise ValueError(str(error)) from None
+        return name
 
     @field_validator("start")
     @classmethod

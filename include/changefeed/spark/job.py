@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from changefeed.ddl.history import SchemaHistory
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.failover import Mark
-from changefeed.formats.debezium import DebeziumFormat
-from changefeed.formats.template import Format
+from changefeed.formats.format import Format
 from changefeed.kafka.topics import TopicLimits, topic_name
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.reader import Route
@@ -55,7 +54,8 @@ class IngestJob:
         return Route(topic, limits.partitions if limits else self.pipeline.topics.partitions)
 
     def format(self) -> Format:
-        return DebeziumFormat.of(self.pipeline, self.window.frozen_at_ms)
+        """The wire format of the window's messages."""
+        return self.pipeline.message_format(self.window.frozen_at_ms)
 
     def server_id(self, slice_number: int) -> int:
         """A server_id of the pipeline's range: two readers of one id would cut each other off.

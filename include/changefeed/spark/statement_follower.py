@@ -14,7 +14,6 @@ from changefeed.ddl.names import TableName
 from changefeed.ddl.schemas import Schemas
 from changefeed.ddl.table import Table
 from changefeed.errors import SchemaError, SourceError
-from changefeed.formats import statement_records as records
 from changefeed.kafka.schema_log import schema_changes_topic
 from changefeed.reader import Statement
 from changefeed.spark.job import IngestJob
@@ -33,7 +32,7 @@ class StatementFollower:
     """
 
     def __init__(self, job: IngestJob, piece: Slice) -> None:
-        self._job, self._piece = job, piece
+        self._job, self._piece, self._format = job, piece, job.format()
         self._history = job.history
         self._schemas = job.history.at(BinlogCoordinates(piece.file, piece.start)) if job.history else Schemas()
         self._blocks: list[Block] = []
@@ -65,7 +64,7 @@ class StatementFollower:
             case Kind.TRUNCATE:
                 self._definition(statement, read, before)
                 for name in self._captured(read.tables):
-                    value = records.truncate(*self._envelope, statement, *name)
+                    value = self._format.truncate(statement, *name)
                     self._to_table(statement, name, value)
             case Kind.DEFINITION:
                 self._definition(statement, read, before)
@@ -77,10 +76,6 @@ class StatementFollower:
 
     # --- records
 
-    @property
-    def _envelope(self) -> tuple[str, int]:
-        return self._job.pipeline.name, self._job.window.frozen_at_ms
-
     def _read(self, statement: Statement) -> DdlStatement:
         collations = self._history.collations if self._history else {}
         return read_logged(statement, self._schemas.server, collations)
@@ -91,8 +86,7 @@ class StatementFollower:
                 refuse(statement)
             case "publish":
                 captured = self._captured(read.tables)
-                value = records.statement_record(
-                    *self._envelope,
+                value = self._format.statement(
                     statement,
                     [(name.database, name.table) for name in read.tables],
                     # A statement's text has the values that column rules hide.
@@ -108,7 +102,7 @@ class StatementFollower:
             return
         changes = [(name.database, name.table, _columns(self._schemas, name)) for name in touched]
         kind = "TRUNCATE" if read.kind is Kind.TRUNCATE else _verb(statement.sql)
-        value = records.schema_change(*self._envelope, statement, kind, changes)
+        value = self._format.schema_change(statement, kind, changes)
         self._add(statement, schema_changes_topic(self._job.pipeline.name), [0], value)
         if where == "inline":
             gone = {name for name in touched if name not in self._schemas.tables and name not in before.tables}
@@ -134,7 +128,7 @@ class StatementFollower:
                 value,
                 event_id.encode(),
                 statement.gtid.encode(),
-                records.event_header(statement),
+                self._format.statement_header(statement),
             )
             payload = pack([message])
             self._blocks.append(Block(topic, partition, self._piece.file, self._piece.number, 0, payload))

@@ -76,6 +76,12 @@ def test_the_folder_is_the_one_that_the_environment_names(tmp_path: Path, monkey
         ("columns:\n  mask:\n    a.b.c: {sha256: null}\n", ["shop.yaml, line 8", "wanted one of text"]),
         ("columns:\n  mask:\n    a.b.c: {characters: -1}\n", ["shop.yaml, line 8", "greater than or equal to 0"]),
         ("columns:\n  mask:\n    a.b.c:\n      tekst: x\n", ["shop.yaml, line 9", "did you mean 'text'"]),
+        (
+            "\nformat: debezium-jsn\n",
+            ["shop.yaml, line 7", "'format' is 'debezium-jsn'", "did you mean 'debezium-json'"],
+        ),
+        ("format: zebra\n", ["shop.yaml, line 6", "unknown format 'zebra'; valid formats: debezium-json"]),
+        ("format: 3\n", ["shop.yaml, line 6", "'format' is '3'", "valid string"]),
         ("values:\n  decimal: float\n", ["shop.yaml, line 7", "'string', 'double' or 'precise'"]),
         ("reader: reference\nvalues: {binary: hex}\n", ["shop.yaml", "neither `columns` nor `values`"]),
         ("alerts:\n  notify:\n    - notifer: a.b\n", ["shop.yaml, line 8", "did you mean 'notifier'"]),

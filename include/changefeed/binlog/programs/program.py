@@ -13,7 +13,8 @@ from changefeed.binlog.programs.program_memory import ProgramMemory, escaped
 from changefeed.binlog.programs.row_shape import fit
 from changefeed.column_types import data_type_name, data_types_of
 from changefeed.errors import SchemaError
-from changefeed.formats.template import NO_SNAPSHOT, OPS, Format, Op, Slot, Template
+from changefeed.formats.format import RowFormat
+from changefeed.formats.template import NO_SNAPSHOT, OPS, Op, Slot, Template
 from changefeed.pipelines.column_rules import ColumnRules, Excluded
 from changefeed.reader import Route
 from changefeed.table_schema import Column, TableSchema
@@ -115,7 +116,7 @@ def _matches(table_map: TableMap, schema: TableSchema) -> bool:
 class ProgramBuilder:
     """Turns tables into programs in a ProgramMemory."""
 
-    def __init__(self, memory: ProgramMemory, format: Format, rules: ColumnRules, snapshot: str) -> None:
+    def __init__(self, memory: ProgramMemory, format: RowFormat, rules: ColumnRules, snapshot: str) -> None:
         self._memory = memory
         self._format = format
         self._rules = rules

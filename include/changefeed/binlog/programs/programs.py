@@ -10,7 +10,7 @@ from changefeed.binlog.programs.program import BoundTable, ProgramBuilder, bind
 from changefeed.binlog.programs.program_memory import ProgramMemory
 from changefeed.binlog.programs.topics import Topics
 from changefeed.errors import SchemaError
-from changefeed.formats.template import Format
+from changefeed.formats.format import RowFormat
 from changefeed.pipelines.column_rules import ColumnRules
 from changefeed.reader import Router, SchemaLookup
 
@@ -19,7 +19,7 @@ class Programs:
     """Programs by table map, kept from slice to slice; those of table maps without names only until `forget`."""
 
     def __init__(
-        self, router: Router, schema_lookup: SchemaLookup, format: Format, columns: ColumnRules, snapshot: str
+        self, router: Router, schema_lookup: SchemaLookup, format: RowFormat, columns: ColumnRules, snapshot: str
     ) -> None:
         self.router = router
         self.schema_lookup = schema_lookup

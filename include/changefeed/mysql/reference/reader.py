@@ -11,7 +11,8 @@ from typing import Any
 from changefeed.block import Block, Message, Step, pack, sequence_of
 from changefeed.errors import BinlogFormatError
 from changefeed.formats import render
-from changefeed.formats.template import Format, Op
+from changefeed.formats.format import RowFormat
+from changefeed.formats.template import Op
 from changefeed.gtid import GtidSet
 from changefeed.mysql.reference import events
 from changefeed.mysql.reference.tables import schema_of
@@ -65,7 +66,7 @@ class ReferenceReader:
         server_uuid: str,
         router: Router,
         schemas: SchemaLookup,
-        format: Format,
+        format: RowFormat,
     ) -> None:
         check_style(format.style)
         self._stream = stream

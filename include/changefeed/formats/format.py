@@ -1,0 +1,78 @@
+"""What a wire format is: how row changes and statements become the keys, values and headers of messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from changefeed.block import Header
+from changefeed.formats.style import DEFAULT_STYLE, Style
+from changefeed.formats.template import Op, Template
+from changefeed.reader import Statement
+from changefeed.table_schema import TableSchema
+
+TableChange = tuple[str, str, TableSchema | None]
+"""(database, table, its columns after a statement); None for a table that is gone or not known."""
+
+
+@dataclass(frozen=True)
+class FormatSettings:
+    """What a pipeline says of its messages, for whichever format it names.
+
+    ``server_name`` is the pipeline's name, ``ts_ms`` the time when its window was frozen, in milliseconds since 1970:
+    the same at each retry, so that a retry makes the same bytes.
+    """
+
+    server_name: str
+    ts_ms: int
+    style: Style = DEFAULT_STYLE
+    tombstones: bool = True
+
+
+class RowFormat(Protocol):
+    """How row changes are written: what a decoder needs to know of a format."""
+
+    @property
+    def style(self) -> Style:
+        """How column values are written."""
+        ...
+
+    @property
+    def tombstones(self) -> bool:
+        """Whether a delete of a row with a key is followed by a message with that key and no value."""
+        ...
+
+    def key(self, table: TableSchema) -> Template | None:
+        """The message key; None for a table without a primary key: its messages have a null key."""
+        ...
+
+    def value(self, table: TableSchema, op: Op) -> Template:
+        """The message value for a row change of ``op``."""
+        ...
+
+
+class Format(RowFormat, Protocol):
+    """One wire format: `formats.registry` has each under the name that pipelines call it by.
+
+    A format is a value: the same settings make the same bytes of the same change.
+    """
+
+    def schema_change(self, statement: Statement, kind: str, changes: Sequence[TableChange]) -> bytes:
+        """The value of the record of a definition: ``kind`` is its verb (CREATE, ALTER …), ``changes`` what it did."""
+        ...
+
+    def truncate(self, statement: Statement, database: str, table: str) -> bytes:
+        """The value of the record that says that the table was emptied."""
+        ...
+
+    def statement(self, statement: Statement, tables: Sequence[tuple[str, str]], *, hide_sql: bool) -> bytes:
+        """The value of the record of a change in statement format, whose rows nobody knows.
+
+        ``tables`` are (database, table) of those that it wrote. With ``hide_sql`` the value must not have its text.
+        """
+        ...
+
+    def statement_header(self, statement: Statement) -> Header | None:
+        """The record header that all records of ``statement`` get; None for no header."""
+        ...

@@ -1,0 +1,45 @@
+"""Another format's values as lines of a text file: what `changefeed decode FILE...` prints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import orjson
+
+from changefeed.formats.format import RowFormat
+from changefeed.formats.style import Style
+from changefeed.formats.template import Op, Template
+from changefeed.reader import Statement
+from changefeed.table_schema import TableSchema
+
+
+@dataclass(frozen=True)
+class LineFormat:
+    """The values of ``values``, one message a row change: no keys, no tombstones, no update in two messages."""
+
+    values: RowFormat
+
+    @property
+    def style(self) -> Style:
+        return self.values.style
+
+    @property
+    def tombstones(self) -> bool:
+        return False
+
+    def key(self, table: TableSchema) -> Template | None:  # noqa: ARG002 - the protocol's signature
+        return None
+
+    def value(self, table: TableSchema, op: Op) -> Template:
+        return self.values.value(table, op)
+
+    def statement(self, statement: Statement) -> bytes:
+        """The line of a statement, whatever it does: `{"op":"q","source":{...},"sql":...}`."""
+        source = {
+            "ts_ms": statement.ts_seconds * 1000,
+            "db": statement.database,
+            "gtid": statement.gtid or None,
+            "file": statement.file,
+            "pos": statement.position,
+        }
+        return orjson.dumps({"op": "q", "source": source, "sql": statement.sql})

@@ -1,0 +1,29 @@
+"""The wire formats by the name that a pipeline's `format` and `changefeed decode --format` call them by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from changefeed.errors import SettingsError, did_you_mean
+from changefeed.formats.debezium import DebeziumFormat
+from changefeed.formats.format import Format, FormatSettings
+
+FORMATS: dict[str, Callable[[FormatSettings], Format]] = {
+    "debezium-json": DebeziumFormat.of,
+}
+"""How the format of that name is made."""
+
+DEFAULT_FORMAT = "debezium-json"
+
+
+def format_of(name: str, settings: FormatSettings) -> Format:
+    """The format called ``name``; raises SettingsError, which names the nearest format, where there is none."""
+    check_name(name)
+    return FORMATS[name](settings)
+
+
+def check_name(name: str) -> None:
+    """Raises SettingsError for a ``name`` that no format has; it says which are valid and which is the nearest."""
+    if name not in FORMATS:
+        known = sorted(FORMATS)
+        raise SettingsError(f"unknown format {name!r}{did_you_mean(name, known)}; valid formats: {', '.join(known)}")
