@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from changefeed.connection import from_environment
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.pipelines.file import load_pipeline
-from changefeed.spark.catch_up import ingest_windows
+from changefeed.spark.run import ingest_windows
 from changefeed.spark.session import session
 from changefeed.spark.submitted import submitted
 from changefeed.window import Window

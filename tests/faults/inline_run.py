@@ -26,9 +26,9 @@ from changefeed.connection import from_environment
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import ChangefeedError, TerminalError
 from changefeed.pipelines.file import load_pipeline
-from changefeed.runs.commit import commit
+from changefeed.runs.cut import Bounds, cut
 from changefeed.runs.plan import plan
-from changefeed.spark.ingest import ingest
+from changefeed.spark.run import run_windows
 from changefeed.state.stores import checkpoint_store
 
 
@@ -43,12 +43,11 @@ def run(name: str) -> int:
         planned = plan(endpoints, store)
         if planned.window.is_empty:
             return 3
-        ingest(cast(Any, InlineSpark()), endpoints, planned.window)
-        manifest = commit(endpoints, planned, store)
+        for manifest in run_windows(cast(Any, InlineSpark()), endpoints, cut(endpoints, planned, Bounds()), store):
+            print(f"committed window {manifest.window.number}: {manifest.row_count} rows", flush=True)
     except ChangefeedError as error:
         print(f"{type(error).__name__}: {error}", flush=True)
         return 2 if isinstance(error, TerminalError) else 1
-    print(f"committed window {manifest.window.number}: {manifest.row_count} rows", flush=True)
     return 0
 
 

@@ -147,14 +147,26 @@ def test_a_backfill_publishes_beside_the_live_topics_and_its_retry_nothing_twice
     changefeed("backfill", name, "--from-file", "binlog.000999").is_refused("BinlogGoneError", "binlog.000999")
 
 
-def test_a_broker_that_is_away_loses_nothing(changefeed: Command) -> None:
+def test_a_broker_that_is_away_loses_nothing_and_the_backlog_is_taken_window_by_window(changefeed: Command) -> None:
     first = changefeed.begin()
     changefeed.connect(kafka=f"kafka://127.0.0.1:{free_port()}")
     changefeed("check", changefeed.name).is_refused("BrokerUnavailableError", "127.0.0.1")
     changefeed("run", changefeed.name).is_refused("BrokerUnavailableError", "127.0.0.1")
     assert changefeed.checkpoint() == first
     changefeed.connect(kafka=f"kafka://{changefeed.broker.bootstrap}")
-    assert changefeed("run", changefeed.name).exit_code == 0
+
+    # The backlog is larger than window_bytes by now, and is taken in a window for each file.
+    changefeed.server.execute("FLUSH BINARY LOGS", "INSERT INTO t VALUES (3, 'three')", database=changefeed.database)
+    changefeed.write("window_bytes: 1\n")
+    until = ("run", changefeed.name, "--until", str(first.coordinates))
+    changefeed(*until).is_refused("SettingsError", "is not in what is left to publish")
+    ran = changefeed("run", changefeed.name)
+    assert ran.exit_code == 0, ran
+    committed = changefeed.checkpoint()
+    assert committed is not None
+    assert committed.window >= 2
+    assert all(f"committed window {number} " in ran.out for number in range(1, committed.window + 1)), ran.out
+    assert changefeed("plan", changefeed.name).exit_code == NOTHING_NEW
     assert rebuilt(changefeed.records("t")) == selected(changefeed.server, changefeed.database, "t")
 
 

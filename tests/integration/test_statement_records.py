@@ -56,7 +56,7 @@ class Runner:
     def window(self) -> None:
         planned = plan(self.endpoints, self.store)
         ingest(self._spark, self.endpoints, planned.window)
-        commit(self.endpoints, planned, self.store)
+        commit(self.endpoints, planned.window, planned.expected, self.store)
 
     def records(self, *topics: str) -> list[Record]:
         return list(read_topics(self._bootstrap, topics))

@@ -14,14 +14,13 @@ from changefeed.airflow.connections import airflow_lookup, task_endpoints
 from changefeed.airflow.metrics import measured_position, measured_windows
 from changefeed.airflow.params import given_params, ingest_params
 from changefeed.airflow.summary import window_lines
-from changefeed.checkpoint import Checkpoint, CheckpointStore
+from changefeed.checkpoint import CheckpointStore
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.errors import AccountingError, CheckpointError, TerminalError
 from changefeed.manifest import Manifest
 from changefeed.pipelines.file import load_pipeline
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.state.variable_store import VariableCheckpointStore
-from changefeed.window import Window
 
 _log = logging.getLogger(__name__)
 logging.getLogger("kafka").setLevel(logging.WARNING)  # kafka-python tells each connection at INFO
@@ -33,7 +32,7 @@ def plan_window(name: str) -> dict[str, Any] | None:
 
     It is one window, or several of a long backlog. The run's parameters bound them.
     """
-    from changefeed.runs.catch_up import Bounds, cut_windows
+    from changefeed.runs.cut import Bounds, cut
     from changefeed.runs.plan import plan
     from changefeed.upkeep.retention import retention_or_none
 
@@ -54,25 +53,22 @@ def plan_window(name: str) -> dict[str, Any] | None:
     if whole.is_empty:
         _log.info("nothing new: the checkpoint and the head are both at %s", whole.head)
         return None
-    windows = failing_at_once(lambda: cut_windows(endpoints, planned, bounds))
-    for window in windows:
+    run = failing_at_once(lambda: cut(endpoints, planned, bounds))
+    for window in run.windows:
         _log.info("window %d: %s to %s", window.number, window.start, window.head)
-    _log.info("%d windows, %d bytes behind the head", len(windows), planned.lag_bytes)
-    return {
-        "windows": [window.to_json() for window in windows],
-        "expected": planned.expected.to_text(),
-        "lag_bytes": planned.lag_bytes,
-    }
+    _log.info("%d windows, %d bytes behind the head", len(run.windows), run.lag_bytes)
+    return run.to_json()
 
 
 def commit_window(name: str, planned: dict[str, Any]) -> dict[str, Any]:
     """Move the checkpoint to the head of the last sealed window; returns rows by table and op."""
-    from changefeed.runs.catch_up import commit_windows
+    from changefeed.runs.commit import commit_windows
+    from changefeed.runs.planned_run import PlannedRun
 
     pipeline = load_pipeline(name)
-    windows, expected = _frozen(planned)
+    run = PlannedRun.from_json(planned)
     endpoints, store = task_endpoints(pipeline), checkpoint_store_of(pipeline)
-    manifests = failing_at_once(lambda: commit_windows(endpoints, windows, expected, store))
+    manifests = failing_at_once(lambda: commit_windows(endpoints, run, store))
     _told(pipeline, manifests)
     for line in window_lines(manifests):
         _log.info("%s", line)
@@ -82,7 +78,7 @@ def commit_window(name: str, planned: dict[str, Any]) -> dict[str, Any]:
             sums = rows.setdefault(table, {})
             for op, count in ops.items():
                 sums[op] = sums.get(op, 0) + count
-    left = len(windows) - len(manifests)
+    left = len(run.windows) - len(manifests)
     if left:
         _log.info("%d windows were not begun in this run: the next one takes them", left)
     return {"checkpoint": str(manifests[-1].window.head), "rows": rows}
@@ -90,20 +86,17 @@ def commit_window(name: str, planned: dict[str, Any]) -> dict[str, Any]:
 
 def commit_sealed(name: str, planned: dict[str, Any]) -> None:
     """After a failed job: commit the windows that it had sealed before. What cannot be committed stays."""
-    from changefeed.runs.catch_up import commit_windows
+    from changefeed.runs.commit import commit_windows
+    from changefeed.runs.planned_run import PlannedRun
 
     pipeline = load_pipeline(name)
-    windows, expected = _frozen(planned)
+    run = PlannedRun.from_json(planned)
     try:
-        manifests = commit_windows(task_endpoints(pipeline), windows, expected, checkpoint_store_of(pipeline))
+        manifests = commit_windows(task_endpoints(pipeline), run, checkpoint_store_of(pipeline))
     except (AccountingError, CheckpointError) as error:
         _log.info("no window to commit: %s", error)
         return
-    _log.info("%d of %d windows were sealed before the failure and are committed", len(manifests), len(windows))
-
-
-def _frozen(planned: dict[str, Any]) -> tuple[list[Window], Checkpoint]:
-    return [Window.from_json(values) for values in planned["windows"]], Checkpoint.from_text(planned["expected"])
+    _log.info("%d of %d windows were sealed before the failure and are committed", len(manifests), len(run.windows))
 
 
 def _told(pipeline: Pipeline, manifests: list[Manifest]) -> None:

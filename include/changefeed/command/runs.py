@@ -19,6 +19,7 @@ from changefeed.command.app import (
     out,
     store_of,
 )
+from changefeed.coordinates import BinlogCoordinates
 from changefeed.errors import SettingsError
 from changefeed.pipelines.file import load_pipeline
 
@@ -52,27 +53,42 @@ def plan(name: PipelineName, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def run(name: PipelineName) -> None:
-    """Publish one window with the pipeline's own Spark and commit it. Exits 3 when nothing is new."""
-    from changefeed.runs.commit import commit
+def run(
+    name: PipelineName,
+    max_bytes: Annotated[int | None, typer.Option(min=1, help="Of binlog; ends at the commit before it.")] = None,
+    max_seconds: Annotated[int | None, typer.Option(min=1, help="Begin no further window after so long.")] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="FILE:POSITION", help="Do not go past this commit boundary.")
+    ] = None,
+) -> None:
+    """Publish what is new with the pipeline's own Spark, and commit it. Exits 3 when nothing is new.
+
+    A backlog larger than the pipeline's `window_bytes` is taken in several windows, each committed by itself.
+    """
+    from changefeed.runs.cut import Bounds, cut
     from changefeed.runs.plan import plan as plan_window
 
+    bounds = Bounds(max_bytes, max_seconds, BinlogCoordinates.parse(until) if until else None)
     pipeline = load_pipeline(name)
     endpoints, store = endpoints_of(pipeline), store_of(pipeline)
     planned = plan_window(endpoints, store)
     if planned.window.is_empty:
         out.print(f"{name}: nothing new, checkpoint and head are both at {planned.window.head}")
         raise typer.Exit(EXIT_NOTHING_NEW)
-    from changefeed.spark.ingest import ingest
+    frozen = cut(endpoints, planned, bounds)
+    from changefeed.spark.run import run_windows
     from changefeed.spark.session import session
 
+    at = planned.window.start
     with session(pipeline) as spark:
-        ingest(spark, endpoints, planned.window)
-    manifest = commit(endpoints, planned, store)
-    out.print(
-        f"{name}: committed window {manifest.window.number} at {manifest.window.head}: {manifest.row_count:,} rows in "
-        f"{manifest.message_count:,} messages, {manifest.size_bytes:,} bytes of binlog"
-    )
+        for manifest in run_windows(spark, endpoints, frozen, store, bounds.max_seconds):
+            at = manifest.window.head
+            out.print(
+                f"{name}: committed window {manifest.window.number} at {at}: {manifest.row_count:,} rows in "
+                f"{manifest.message_count:,} messages, {manifest.size_bytes:,} bytes of binlog"
+            )
+    if at != planned.window.head:
+        out.print(f"{name}: the rest, up to {planned.window.head}, is for the next run")
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""commit: the window's seal is in the commit log, so the checkpoint may move."""
+"""commit: a window's seal is in the commit log, so the checkpoint may move."""
 
 from __future__ import annotations
 
@@ -10,35 +10,62 @@ from changefeed.checkpoint import Checkpoint, CheckpointStore
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import AccountingError
 from changefeed.manifest import Manifest
-from changefeed.runs.plan import Plan
+from changefeed.runs.planned_run import PlannedRun
 from changefeed.runs.schema_history import copy_history
+from changefeed.window import Window
 
 
-def commit(endpoints: Endpoints, plan: Plan, store: CheckpointStore) -> Manifest:
-    """Move the checkpoint to the window's head, and return the manifest that proves it may, with `commit`'s seconds.
+def commit(endpoints: Endpoints, window: Window, expected: Checkpoint, store: CheckpointStore) -> Manifest:
+    """Move the checkpoint from ``expected`` to the window's head; the manifest that proves it may, with its seconds.
 
     Raises AccountingError when the window is not sealed in the commit log, StaleCheckpointError when the checkpoint
-    is not where `plan` found it. A second commit of the same window changes nothing.
+    is not ``expected``. A second commit of the same window changes nothing.
     """
     began = time.monotonic()
-    manifest = sealed(endpoints, plan)
-    committed = store.load(endpoints.pipeline.name)
-    if committed is not None and (committed.window, committed.coordinates) == (plan.window.number, plan.window.head):
+    manifest = _sealed(endpoints, window)
+    if _is_at(store.load(endpoints.pipeline.name), window):
         return manifest
-    store.advance(plan.expected, Checkpoint.after(plan.window, int(time.time() * 1000), manifest.gtids))
+    store.advance(expected, Checkpoint.after(window, int(time.time() * 1000), manifest.gtids))
     fault_point.reached("after_checkpoint")
     copy_history(endpoints, store)
     return replace(manifest, seconds={**manifest.seconds, "commit": round(time.monotonic() - began, 3)})
 
 
-def sealed(endpoints: Endpoints, plan: Plan) -> Manifest:
+def commit_windows(endpoints: Endpoints, run: PlannedRun, store: CheckpointStore) -> list[Manifest]:
+    """Move the checkpoint through the sealed windows of ``run``, in order; return their manifests.
+
+    Windows that are committed already are passed over but for the last of them. Raises AccountingError when not even
+    the first is sealed, StaleCheckpointError when the checkpoint is somewhere else.
+    """
+    expected, left = run.expected, run.windows
+    stored = store.load(endpoints.pipeline.name)
+    for number, window in enumerate(run.windows):
+        if stored and _is_at(stored, window):
+            expected, left = stored, run.windows[number:]
+    manifests: list[Manifest] = []
+    for window in left:
+        try:
+            manifests.append(commit(endpoints, window, expected, store))
+        except AccountingError:
+            if not manifests:
+                raise
+            break
+        expected = store.load(endpoints.pipeline.name) or expected
+    return manifests
+
+
+def _is_at(checkpoint: Checkpoint | None, window: Window) -> bool:
+    """Whether ``checkpoint`` is the one that commits ``window``."""
+    return checkpoint is not None and (checkpoint.window, checkpoint.coordinates) == (window.number, window.head)
+
+
+def _sealed(endpoints: Endpoints, window: Window) -> Manifest:
     """The window's manifest out of the commit log; raises AccountingError where that has none, or another's."""
-    values = endpoints.commit_log().read().seals.get(plan.window.number)
+    values = endpoints.commit_log().read().seals.get(window.number)
     manifest = Manifest.from_json(values) if values else None
-    if manifest is None or manifest.window != plan.window:
+    if manifest is None or manifest.window != window:
         raise AccountingError(
-            f"window {plan.window.number} of pipeline {endpoints.pipeline.name!r} ({plan.window.start} to "
-            f"{plan.window.head}) is not sealed in the commit log: not all of it is known to be in Kafka. The "
-            "checkpoint stays; run again."
+            f"window {window.number} of pipeline {endpoints.pipeline.name!r} ({window.start} to {window.head}) is not "
+            "sealed in the commit log: not all of it is known to be in Kafka. The checkpoint stays; run again."
         )
     return manifest

@@ -1,27 +1,21 @@
-"""Catch-up: a long backlog as several windows of one run, in one Spark session.
+"""cut: a planned window -> the windows of one run, of at most `window_bytes` each.
 
-`plan` freezes the whole range and cuts it at ends of binlog files, which are commit boundaries by nature and cost no
-reading; only a bound that falls inside a file is looked for in it. The job publishes the windows one after another
-and seals each; it needs no checkpoint for that, as each window begins where the one before it ended, and it could not
-move one: a Spark driver has no access to Airflow's Variables. `commit` then moves the checkpoint through the sealed
-windows in order, each compare-and-set. When the job dies in the third window, the first two are sealed and committed,
-and a retry goes on with the third.
+A backlog is cut at ends of binlog files, which are commit boundaries by nature and cost no reading; only a bound that
+falls inside a file is looked for in it. The windows are published and sealed one after another in one Spark session,
+and committed in order: when the third one fails, two are done, and the next run goes on with the third.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from changefeed.binlog.search.finder import Finder, Place, bytes_between
-from changefeed.checkpoint import Checkpoint, CheckpointStore
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.endpoints.endpoints import Endpoints
-from changefeed.errors import AccountingError, SettingsError
-from changefeed.manifest import Manifest
+from changefeed.errors import SettingsError
 from changefeed.mysql.binlogs import ServerBinlogs
-from changefeed.runs.commit import commit
 from changefeed.runs.plan import Plan
+from changefeed.runs.planned_run import PlannedRun
 from changefeed.window import Window
 
 
@@ -37,11 +31,15 @@ class Bounds:
     until: BinlogCoordinates | None = None
 
 
-def cut_windows(endpoints: Endpoints, plan: Plan, bounds: Bounds) -> list[Window]:
+def cut(endpoints: Endpoints, plan: Plan, bounds: Bounds) -> PlannedRun:
     """The windows of a run: ``plan``'s, bounded, and cut where it is larger than the pipeline's `window_bytes`.
 
     Raises SettingsError for an ``until`` that is behind the checkpoint, past the head or no commit boundary.
     """
+    return PlannedRun(tuple(_windows(endpoints, plan, bounds)), plan.expected, plan.lag_bytes)
+
+
+def _windows(endpoints: Endpoints, plan: Plan, bounds: Bounds) -> list[Window]:
     whole, pipeline = plan.window, endpoints.pipeline
     if whole.failover is not None:
         return [whole]  # up to the head, or what is published already would stand in later windows too
@@ -72,36 +70,6 @@ def cut_windows(endpoints: Endpoints, plan: Plan, bounds: Bounds) -> list[Window
     return windows
 
 
-def commit_windows(
-    endpoints: Endpoints,
-    windows: Sequence[Window],
-    expected: Checkpoint,
-    store: CheckpointStore,
-) -> list[Manifest]:
-    """Move the checkpoint through the sealed ones of ``windows``, in order; return their manifests.
-
-    Those that are committed already are passed over. Raises AccountingError when not even the first is sealed,
-    StaleCheckpointError when the checkpoint is somewhere else.
-    """
-    manifests: list[Manifest] = []
-    stands = store.load(endpoints.pipeline.name)
-    done = 0
-    for number, window in enumerate(windows, start=1):
-        if stands and stands != expected and (stands.window, stands.coordinates) == (window.number, window.head):
-            done, expected = number, stands
-    for window in windows[max(0, done - 1) :]:
-        try:
-            manifests.append(commit(endpoints, Plan(window, expected, 0), store))
-        except AccountingError:
-            if not manifests:
-                raise
-            break
-        stands = store.load(endpoints.pipeline.name)
-        if stands is not None:
-            expected = stands
-    return manifests
-
-
 def _until(finder: Finder, until: BinlogCoordinates, start: Place, head: Place) -> Place:
     if until.base != start.coordinates.base or not start.coordinates < until <= head.coordinates:
         raise SettingsError(
@@ -115,10 +83,10 @@ def _packed(finder: Finder, start: Place, head: Place, window_bytes: int) -> lis
     files = list(finder.binlogs.files())
     ends: list[Place] = []
     begin = start
-    for place in finder.file_ends(start, head):
-        if ends and bytes_between(files, begin.coordinates, place.coordinates) <= window_bytes:
-            ends[-1] = place
+    for end in finder.file_ends(start, head):
+        if ends and bytes_between(files, begin.coordinates, end.coordinates) <= window_bytes:
+            ends[-1] = end
         else:
             begin = ends[-1] if ends else start
-            ends.append(place)
+            ends.append(end)
     return ends

@@ -1,0 +1,56 @@
+"""A run: its windows published one after another in one Spark session."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+
+from pyspark.sql import SparkSession
+
+from changefeed.checkpoint import CheckpointStore
+from changefeed.endpoints.endpoints import Endpoints
+from changefeed.manifest import Manifest
+from changefeed.runs.commit import commit
+from changefeed.runs.planned_run import PlannedRun
+from changefeed.spark.ingest import ingest
+from changefeed.window import Window
+
+_log = logging.getLogger(__name__)
+
+
+def ingest_windows(
+    spark: SparkSession, endpoints: Endpoints, windows: Sequence[Window], max_seconds: int | None = None
+) -> Iterator[Manifest]:
+    """Publish and seal ``windows`` in order, and yield each manifest; those that are sealed already cost a look.
+
+    It needs no checkpoint, as each window begins where the one before it ends: Airflow's job could not move one, as
+    it has no access to Variables. There the task `commit` does it afterwards (`runs.commit.commit_windows`).
+
+    After ``max_seconds`` no further window is begun. Raises as `ingest` does; the windows yielded stay sealed.
+    """
+    began = time.monotonic()
+    for number, window in enumerate(windows):
+        gone = time.monotonic() - began
+        if max_seconds is not None and number and gone >= max_seconds:
+            _log.info("%d of %d windows after %.0f seconds: the rest is for the next run", number, len(windows), gone)
+            return
+        yield ingest(spark, endpoints, window)
+
+
+def run_windows(
+    spark: SparkSession,
+    endpoints: Endpoints,
+    run: PlannedRun,
+    store: CheckpointStore,
+    max_seconds: int | None = None,
+) -> Iterator[Manifest]:
+    """As `ingest_windows`, and commit each window as soon as it is sealed: a run in one process, without Airflow.
+
+    Yields the manifests of the committed windows. Raises as `ingest` and `commit` do; the windows yielded stay
+    committed, and the next run goes on behind them.
+    """
+    expected = run.expected
+    for sealed in ingest_windows(spark, endpoints, run.windows, max_seconds):
+        yield commit(endpoints, sealed.window, expected, store)
+        expected = store.load(endpoints.pipeline.name) or expected
