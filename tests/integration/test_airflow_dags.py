@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow_database import PROGRAMS
 from airflow_site import Site, until
 from integration.kafka_pipeline import committed, ids
 
@@ -170,6 +173,18 @@ def test_a_seek_repeats_what_it_says_is_recorded_and_undone(shop: Site, caught_u
         ("ada", "undo", there),
         ("ada", "a test", target),
     ]
+    _the_command_leaves_the_same_record(shop, target, seeks[1])
+
+
+def _the_command_leaves_the_same_record(shop: Site, target: str, by_dag: dict[str, Any]) -> None:
+    """A seek from the same checkpoint to the same target, by `changefeed seek` instead of the DAG."""
+    command = [str(PROGRAMS / "changefeed"), "seek", PIPELINE, target, "--why", "a test", "--yes", "--json"]
+    done = subprocess.run(command, env=shop.airflow.env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    by_command = json.loads(done.stdout)
+    assert by_command["who"] == getpass.getuser()
+    own = dict.fromkeys(("number", "at_ms", "who"))
+    assert {**by_command, **own} == {**by_dag, **own}
 
 
 def test_no_secret_is_in_a_log_or_a_rendered_field(shop: Site, caught_up: dict[str, Any]) -> None:

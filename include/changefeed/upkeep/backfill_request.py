@@ -83,9 +83,11 @@ class BackfillRequest(Section):
     @classmethod
     def of(cls, values: dict[str, Any]) -> BackfillRequest:
         """From a form's values, of which None and '' are not given. Raises SettingsError, a line a mistake."""
-        given = {name: value for name, value in values.items() if value not in (None, "") or name == "suffix"}
+        given = {name: value for name, value in values.items() if value not in (None, "")}
+        if "suffix" in values:
+            given["suffix"] = values["suffix"] or ""  # emptied on purpose: the live topics
         try:
-            return cls.model_validate({**given, "suffix": given.get("suffix") or ""})
+            return cls.model_validate(given)
         except ValidationError as error:
             lines = []
             for details in error.errors():

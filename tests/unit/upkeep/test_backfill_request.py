@@ -65,6 +65,14 @@ def test_the_suffix_makes_other_topics_and_none_the_live_ones() -> None:
     assert template("") == SHOP.topics.template
 
 
+def test_another_request_under_the_same_run_id_has_another_fingerprint() -> None:
+    def fingerprint(**values: Any) -> str:
+        return BackfillRequest.of({"pipeline": "shop", "from_file": "binlog.000001", **values}).fingerprint
+
+    assert fingerprint() == fingerprint(suffix=".replay")
+    assert len({fingerprint(), fingerprint(suffix=""), fingerprint(tables=["shop.*"])}) == 3
+
+
 def test_each_run_is_its_own_identity_and_a_retry_the_same() -> None:
     first = backfill_identity("shop", "manual__2026-01-01T00:00:00+00:00")
     assert first == backfill_identity("shop", "manual__2026-01-01T00:00:00+00:00")
