@@ -35,40 +35,46 @@ class GtidSet:
     @classmethod
     def parse(cls, text: str) -> GtidSet:
         """Read ``gtid_executed``, ``gtid_binlog_pos`` or one GTID; raises SettingsError for anything else."""
-        found: dict[str, list[Interval]] = {}
+        by_source: dict[str, list[Interval]] = {}
         servers: dict[str, int] = {}
         for part in re.split(r"[,\s]+", text.strip()):
             if mariadb := _MARIADB.match(part):
                 domain, server, number = mariadb.groups()
-                found.setdefault(domain, []).append((1, int(number)))
+                by_source.setdefault(domain, []).append((1, int(number)))
                 servers[domain] = int(server)
             elif part:
-                _parse_mysql(part.lower(), text, found)
-        return cls._of(found, servers)
+                _parse_mysql(part.lower(), text, by_source)
+        return cls._of(by_source, servers)
 
     @classmethod
-    def _of(cls, found: dict[str, list[Interval]], servers: dict[str, int]) -> GtidSet:
-        by_source = tuple((source, merged(intervals)) for source, intervals in sorted(found.items()) if intervals)
-        return cls(by_source, tuple(sorted(servers.items())))
+    def _of(cls, by_source: dict[str, list[Interval]], servers: dict[str, int]) -> GtidSet:
+        sources = tuple((source, merged(intervals)) for source, intervals in sorted(by_source.items()) if intervals)
+        return cls(sources, tuple(sorted(servers.items())))
 
     def union(self, *others: GtidSet) -> GtidSet:
-        found: dict[str, list[Interval]] = {}
+        """The GTIDs of this set and of ``others``."""
+        by_source: dict[str, list[Interval]] = {}
         servers: dict[str, int] = {}
         for gtids in (self, *others):
             known = dict(gtids.mariadb_servers)
             for source, intervals in gtids.intervals:
-                if source in known and intervals[-1][1] >= max((last for _, last in found.get(source, [])), default=0):
+                if source in known and intervals[-1][1] >= max(
+                    (last for _, last in by_source.get(source, [])), default=0
+                ):
                     servers[source] = known[source]
-                found.setdefault(source, []).extend(intervals)
-        return GtidSet._of(found, servers)
+                by_source.setdefault(source, []).extend(intervals)
+        return GtidSet._of(by_source, servers)
 
     def subtract(self, other: GtidSet) -> GtidSet:
         """The GTIDs of this set that ``other`` lacks."""
         removed = dict(other.intervals)
-        found = {source: _without(intervals, removed.get(source, ())) for source, intervals in self.intervals}
-        return GtidSet._of(found, {domain: server for domain, server in self.mariadb_servers if found.get(domain)})
+        by_source = {source: _without(intervals, removed.get(source, ())) for source, intervals in self.intervals}
+        return GtidSet._of(
+            by_source, {domain: server for domain, server in self.mariadb_servers if by_source.get(domain)}
+        )
 
     def contains(self, other: GtidSet) -> bool:
+        """Whether each GTID of ``other`` is in this set."""
         return not other.subtract(self)
 
     def __bool__(self) -> bool:
@@ -86,7 +92,7 @@ class GtidSet:
         return ",".join(texts)
 
 
-def _parse_mysql(part: str, whole: str, found: dict[str, list[Interval]]) -> None:
+def _parse_mysql(part: str, whole: str, by_source: dict[str, list[Interval]]) -> None:
     uuid, *items = part.split(":")
     if not _UUID.match(uuid) or not items:
         raise SettingsError(f"{part!r} in {whole[:200]!r} is no GTID: wanted UUID:N-M, UUID:TAG:N or DOMAIN-SERVER-N")
@@ -97,7 +103,7 @@ def _parse_mysql(part: str, whole: str, found: dict[str, list[Interval]]) -> Non
             last = int(interval[2] or first)
             if not 0 < first <= last:
                 raise SettingsError(f"{item!r} in {whole[:200]!r} is no interval: wanted N-M with 0 < N <= M")
-            found.setdefault(source, []).append((first, last))
+            by_source.setdefault(source, []).append((first, last))
         elif _TAG.match(item):
             source = f"{uuid}:{item}"
         else:

@@ -54,7 +54,7 @@ class ColumnRule:
 
 @dataclass(frozen=True)
 class ColumnRules:
-    """A pipeline's rules; of two for one column the first counts. ``file`` is what messages call their place."""
+    """A pipeline's rules; of two for one column the first counts. ``file`` is the name that messages give them."""
 
     rules: tuple[ColumnRule, ...] = ()
     file: str = ""
@@ -65,19 +65,19 @@ class ColumnRules:
         Raises SettingsError where a rule covers a column of the primary key: a record without its key, or with one
         that several rows share, would be lost in a compacted topic.
         """
-        found: dict[int, Treatment] = {}
-        for place, column in enumerate(table.columns):
-            rule = next((one for one in self.rules if one.covers(table.database, table.table, column.name)), None)
+        treatments: dict[int, Treatment] = {}
+        for position, column in enumerate(table.columns):
+            rule = next((rule for rule in self.rules if rule.covers(table.database, table.table, column.name)), None)
             if rule is None:
                 continue
-            if place in table.primary_key:
+            if position in table.primary_key:
                 raise SettingsError(
                     f"{self.file}: {rule.pattern!r} in {rule.setting} covers {table.database}.{table.table}."
                     f"{column.name}, which belongs to the primary key: it may not be left out or masked, because it "
                     "is the records' key. Write a pattern that does not match it, or leave the table out."
                 )
-            found[place] = rule.treatment
-        return found
+            treatments[position] = rule.treatment
+        return treatments
 
 
 ALL_SHOWN = ColumnRules()

@@ -1,4 +1,4 @@
-"""Reading a pipelines folder: YAML -> `Pipeline`, with the place of each mistake."""
+"""Reading a pipelines folder: YAML -> `Pipeline`, with the file and line of each mistake."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 from changefeed.errors import SettingsError, did_you_mean
 from changefeed.pipelines.pipeline import Pipeline
 
-Place = tuple[str | int, ...]
+Location = tuple[str | int, ...]
 
 
 def pipelines_folder() -> Path:
@@ -67,6 +67,7 @@ def load_pipelines(folder: Path | None = None) -> tuple[dict[str, Pipeline], dic
 
 
 def pipeline_files(folder: Path) -> list[Path]:
+    """The YAML files of a folder of pipelines, by name."""
     return sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")])
 
 
@@ -79,7 +80,7 @@ def read_pipeline(path: Path) -> Pipeline:
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path.name}: cannot be read: {error}") from error
     except yaml.YAMLError as error:
-        raise SettingsError(f"{path.name}: is no YAML: {' '.join(str(error).split())}") from error
+        raise SettingsError(f"{path.name}: is not YAML: {' '.join(str(error).split())}") from error
     if twice := list(_repeated(root)):
         raise SettingsError(
             "\n".join(f"{path.name}, line {line}: key {key!r} stands here again" for key, line in twice)
@@ -89,27 +90,27 @@ def read_pipeline(path: Path) -> Pipeline:
     try:
         return Pipeline.model_validate(values).of_file(path.name)
     except ValidationError as error:
-        lines = [_told(path, root, details) for details in error.errors()]
+        lines = [_message(path, root, details) for details in error.errors()]
         raise SettingsError("\n".join(lines)) from None
 
 
-def _told(path: Path, root: yaml.Node | None, details: ErrorDetails) -> str:
-    place: Place = details["loc"]
-    key = ".".join(str(part) for part in place) or "(the whole file)"
-    where = f"{path.name}, line {_line_of(root, place)}"
+def _message(path: Path, root: yaml.Node | None, details: ErrorDetails) -> str:
+    location: Location = details["loc"]
+    key = ".".join(str(part) for part in location) or "(the whole file)"
+    where = f"{path.name}, line {_line_of(root, location)}"
     if details["type"] == "extra_forbidden":
-        known = _keys_at(place[:-1])
-        return f"{where}: unknown key {key!r}{did_you_mean(str(place[-1]), known)}; valid keys: {', '.join(known)}"
+        known = _keys_at(location[:-1])
+        return f"{where}: unknown key {key!r}{did_you_mean(str(location[-1]), known)}; valid keys: {', '.join(known)}"
     if details["type"] == "missing":
         return f"{where}: key {key!r} is missing"
-    message = details["msg"].removeprefix("Value error, ")
-    return f"{where}: {key!r} is {str(details['input'])[:100]!r}: {message[:1].lower()}{message[1:]}"
+    reason = details["msg"].removeprefix("Value error, ")
+    return f"{where}: {key!r} is {str(details['input'])[:100]!r}: {reason[:1].lower()}{reason[1:]}"
 
 
-def _line_of(node: yaml.Node | None, place: Place) -> int:
-    """The line, from 1, of the deepest node that ``place`` leads to."""
+def _line_of(node: yaml.Node | None, location: Location) -> int:
+    """The line, from 1, of the deepest node that ``location`` leads to."""
     line = node.start_mark.line + 1 if node else 1
-    for part in place:
+    for part in location:
         if isinstance(node, yaml.MappingNode):
             entry = next(((key, value) for key, value in node.value if key.value == str(part)), None)
             if entry is None:
@@ -134,9 +135,9 @@ def _repeated(node: yaml.Node | None) -> Iterator[tuple[str, int]]:
             yield from _repeated(value)
 
 
-def _keys_at(place: Place) -> list[str]:
+def _keys_at(location: Location) -> list[str]:
     model: Any = Pipeline
-    for part in place:
+    for part in location:
         inside = get_args(model)  # of a list or a mapping; the part is then an index or a key of its own
         model = inside[-1] if inside else model.model_fields[str(part)].annotation
     return list(model.model_fields)

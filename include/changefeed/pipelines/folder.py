@@ -48,6 +48,7 @@ class PipelineText:
 
     @property
     def tag(self) -> str:
+        """A digest of the text: an ETag."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:32]
 
 
@@ -69,7 +70,7 @@ class PipelineFolder:
         """Write a new file, named as its pipeline. Raises SettingsError for text that is wrong or a name in use."""
         with self._alone():
             pipeline = self._checked(text)
-            if any(one.stem == pipeline.name for one in pipeline_files(self.path)) or self._find(pipeline.name):
+            if any(path.stem == pipeline.name for path in pipeline_files(self.path)) or self._find(pipeline.name):
                 raise PipelineChangedError(
                     f"there is a pipeline {pipeline.name!r} already: change it, or use a new name"
                 )
@@ -100,10 +101,10 @@ class PipelineFolder:
 
     def _unchanged(self, name: str, tag: str) -> Path:
         path = self._file_of(name)
-        found = PipelineText(name, path.read_text()).tag
-        if found != tag:
+        current = PipelineText(name, path.read_text()).tag
+        if current != tag:
             raise PipelineChangedError(
-                f"pipeline {name!r} was changed by somebody else since it was read (its tag is {found}): read it "
+                f"pipeline {name!r} was changed by somebody else since it was read (its tag is {current}): read it "
                 "again, and make the change anew"
             )
         return path
@@ -116,7 +117,7 @@ class PipelineFolder:
         finally:
             shutil.rmtree(scratch)
         refused = [key for key in pipeline.spark.conf if not key.startswith(_SPARK_CONF)]
-        refused += [one.notifier for one in pipeline.alerts.notify if not one.notifier.startswith(_NOTIFIERS)]
+        refused += [alert.notifier for alert in pipeline.alerts.notify if not alert.notifier.startswith(_NOTIFIERS)]
         if refused:
             raise SettingsError(
                 f"{refused[0]!r} may only be set in the file itself, not from here: it can name code to run. Allowed "

@@ -36,6 +36,8 @@ class Section(BaseModel):
 
 
 class SourceSettings(Section):
+    """The server whose binlog is read."""
+
     connection: str
     """Connection id of the MySQL or MariaDB server."""
     server_ids: str = "64000-64063"
@@ -44,18 +46,21 @@ class SourceSettings(Section):
     @field_validator("server_ids")
     @classmethod
     def _is_range(cls, text: str) -> str:
-        found = re.fullmatch(r"(\d+)-(\d+)", text)
-        if not found or not 0 < int(found[1]) <= int(found[2]) < 2**32:
+        bounds = re.fullmatch(r"(\d+)-(\d+)", text)
+        if not bounds or not 0 < int(bounds[1]) <= int(bounds[2]) < 2**32:
             raise ValueError("wanted a range of server_ids such as 64000-64063")
         return text
 
     @property
     def server_id_range(self) -> range:
+        """The server_ids of `server_ids`, both ends included."""
         first, last = self.server_ids.split("-")
         return range(int(first), int(last) + 1)
 
 
 class KafkaSettings(Section):
+    """The Kafka cluster, and how records are published to it."""
+
     connection: str
     """Connection id of the Kafka cluster."""
     transaction_rows: Positive = 200_000
@@ -79,6 +84,8 @@ class KafkaSettings(Section):
 
 
 class TableSettings(Section):
+    """Which tables are captured."""
+
     include: list[str] = Field(default=["*.*"], min_length=1)
     """Patterns of "database.table", with * and ? as in a shell."""
     exclude: list[str] = []
@@ -92,6 +99,7 @@ class TableSettings(Section):
         return patterns
 
     def matches(self, database: str, table: str) -> bool:
+        """Whether the table is captured: a pattern of `include` takes it, and none of `exclude`."""
         name = f"{database}.{table}"
         return any(fnmatch.fnmatchcase(name, pattern) for pattern in self.include) and not any(
             fnmatch.fnmatchcase(name, pattern) for pattern in self.exclude
@@ -118,12 +126,15 @@ class MaskSettings(Section):
 
     @property
     def treatment(self) -> Treatment:
+        """The mask as a value."""
         if self.characters is not None:
             return FirstCharacters(self.characters)
         return Constant(self.text) if self.sha256 is None else Sha256(self.sha256)
 
 
 class ColumnSettings(Section):
+    """Which columns are left out of the records, and which are masked."""
+
     exclude: list[str] = []
     """Patterns of "database.table.column": these columns are left out of all records."""
     mask: dict[str, MaskSettings] = {}
@@ -164,6 +175,8 @@ class ValueSettings(Section):
 
 
 class TopicSettings(Section):
+    """The names of topics, and how those that are missing are made."""
+
     template: str = "{database}.{table}"
     partitions: Positive = 3
     replication_factor: Positive = 1
@@ -179,6 +192,8 @@ class TopicSettings(Section):
 
 
 class CheckpointSettings(Section):
+    """Where the checkpoint is kept."""
+
     store: Literal["variable", "table"] = "variable"
     """An Airflow Variable, or a table of a database that SQLAlchemy knows."""
     connection: str | None = None
@@ -194,6 +209,8 @@ class CheckpointSettings(Section):
 
 
 class SparkSettings(Section):
+    """Where Spark runs, and how a window is cut for it."""
+
     connection: str = "spark_default"
     """Airflow's connection id of the Spark cluster."""
     master: str = "local[*]"
@@ -212,7 +229,7 @@ class NotifierSettings(Section):
 
 
 class AlertSettings(Section):
-    """What the notifiers are told of. A failed window and dead letters always are."""
+    """What is sent to the notifiers, besides failed windows and dead letters, which always are."""
 
     headroom_hours: Annotated[float, Field(gt=0)] | None = None
     """The server purges the binlog that the checkpoint stands in, in less than so many hours."""
@@ -254,9 +271,9 @@ class Pipeline(Section):
     windows_per_run: Positive = 20
     """How many windows a run takes at most; the next run goes on."""
     pool: str = "default_pool"
-    """Airflow pool of the task that publishes; one of one slot keeps a pipeline's DAGs apart."""
+    """Airflow pool of the task that publishes; a pool of one slot keeps a pipeline's DAGs apart."""
     deadline_minutes: Positive | None = None
-    """A run that is not done so long after it was queued is told to the notifiers."""
+    """A run that is not done so long after it was queued is sent to the notifiers."""
     alerts: AlertSettings = AlertSettings()
     owner: str = "changefeed"
     tags: list[str] = []
@@ -270,6 +287,7 @@ class Pipeline(Section):
 
     @property
     def column_rules(self) -> ColumnRules:
+        """`columns` as rules: those that leave a column out come before those that mask it."""
         left_out = [ColumnRule(pattern, Excluded(), "columns.exclude") for pattern in self.columns.exclude]
         masked = [ColumnRule(pattern, mask.treatment, "columns.mask") for pattern, mask in self.columns.mask.items()]
         return ColumnRules((*left_out, *masked), self._file or f"pipeline {self.name!r}")

@@ -1,4 +1,4 @@
-"""Charsets of MySQL and MariaDB: which one a collation belongs to, and their tables of code points.
+"""Charsets of MySQL and MariaDB: which of them a collation belongs to, and their tables of code points.
 
 Collation ids are those of `information_schema.collations` of MySQL 9.7 and MariaDB 11.4 together; a test reads both
 servers and says which is missing.
@@ -31,14 +31,14 @@ utf8mb4 45-46 224-247 255-271 273-275 277-294 296-298 300 303-323 608-610 1069-1
 
 @cache
 def _charsets_by_id() -> dict[int, str]:
-    found: dict[int, str] = {}
+    charsets: dict[int, str] = {}
     for line in _IDS.replace("|", "\n").split("\n"):
         name, _, ranges = line.partition(" ")
         for part in ranges.split():
             first, _, last = part.partition("-")
             for collation in range(int(first), int(last or first) + 1):
-                found[collation] = name
-    return found
+                charsets[collation] = name
+    return charsets
 
 
 def charset_of(collation: int) -> str | None:

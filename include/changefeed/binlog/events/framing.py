@@ -146,9 +146,11 @@ class Fields:
 
     @property
     def left(self) -> int:
+        """How many bytes are not read yet."""
         return len(self.data) - self.at
 
     def take(self, count: int) -> bytes:
+        """The next ``count`` bytes."""
         end = self.at + count
         if count < 0 or end > len(self.data):
             raise DamagedEvent(f"wanted {count} bytes at {self.at} of the event's body, which has {len(self.data)}")
@@ -187,6 +189,7 @@ class FormatDescription:
 
     @property
     def is_mariadb(self) -> bool:
+        """Whether MariaDB wrote the file."""
         return "mariadb" in self.server_version.lower()
 
     @classmethod

@@ -36,17 +36,17 @@ class Gtid:
     @classmethod
     def parse(cls, text: str) -> Gtid:
         """Read `uuid:n`, `uuid:tag:n` or MariaDB's `domain-server-n`; ValueError for anything else."""
-        if found := _MARIADB.match(text):
-            domain, server, number = (int(part) for part in found.groups())
+        if match := _MARIADB.match(text):
+            domain, server, number = (int(part) for part in match.groups())
             return cls(text, MARIADB, domain, server, number, f"{domain}-{server}")
-        found = _MYSQL.match(text.lower())
-        if not found:
-            raise ValueError(f"{text!r} is no GTID: wanted uuid:n, uuid:tag:n or domain-server-n")
-        number = int(found["number"])
-        if found["tag"]:
-            return cls(text, TAGGED, 0, 0, number, f"{found['uuid']}:{found['tag']}")
-        a, b = struct.unpack("<qq", uuid.UUID(found["uuid"]).bytes)
-        return cls(text, MYSQL, a, b, number, found["uuid"])
+        match = _MYSQL.match(text.lower())
+        if not match:
+            raise ValueError(f"{text!r} is not a GTID: wanted uuid:n, uuid:tag:n or domain-server-n")
+        number = int(match["number"])
+        if match["tag"]:
+            return cls(text, TAGGED, 0, 0, number, f"{match['uuid']}:{match['tag']}")
+        a, b = struct.unpack("<qq", uuid.UUID(match["uuid"]).bytes)
+        return cls(text, MYSQL, a, b, number, match["uuid"])
 
 
 def read_tagged(body: bytes) -> Gtid | None:
@@ -91,8 +91,8 @@ def gtid_of(kind: int, server_id: int, body: bytes) -> str:
         sequence, domain = int.from_bytes(body[:8], "little"), int.from_bytes(body[8:12], "little")
         return f"{domain}-{server_id}-{sequence}"
     if kind == EventType.GTID_TAGGED:
-        found = read_tagged(body)
-        return found.text if found else ""
+        tagged = read_tagged(body)
+        return tagged.text if tagged else ""
     return ""
 
 

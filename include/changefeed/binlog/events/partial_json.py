@@ -167,19 +167,19 @@ def _steps(path: str) -> list[bytes | int]:
     steps: list[bytes | int] = []
     at = 1
     while at < len(path):
-        found = _STEP.match(path, at)
-        if not found:
+        step = _STEP.match(path, at)
+        if not step:
             raise DamagedEvent(f"a change of a JSON column has the path {path!r}")
-        if found["index"] is not None:
-            steps.append(int(found["index"]))
-        elif found["quoted"] is not None:
+        if step["index"] is not None:
+            steps.append(int(step["index"]))
+        elif step["quoted"] is not None:
             try:
-                steps.append(str(json.loads(f'"{found["quoted"]}"')).encode())
+                steps.append(str(json.loads(f'"{step["quoted"]}"')).encode())
             except ValueError as error:
                 raise DamagedEvent(f"a change of a JSON column has the path {path!r}") from error
         else:
-            steps.append(found["name"].encode())
-        at = found.end()
+            steps.append(step["name"].encode())
+        at = step.end()
     return steps
 
 
@@ -194,12 +194,12 @@ def _container(node: dict[bytes, Node] | list[Node]) -> bytes:
     keys = sorted(node, key=lambda key: (len(key), key)) if isinstance(node, dict) else []
     values = [node[key] for key in keys] if isinstance(node, dict) else node
     count = len(values)
-    place = 8 + count * 5 + len(keys) * 6
+    offset = 8 + count * 5 + len(keys) * 6
     entries, tail = [], []
     for key in keys:
-        entries.append(struct.pack("<IH", place, len(key)))
+        entries.append(struct.pack("<IH", offset, len(key)))
         tail.append(key)
-        place += len(key)
+        offset += len(key)
     for value in values:
         if isinstance(value, Scalar) and _is_inline(value.kind, 4):
             entries.append(bytes([value.kind]) + value.data.ljust(4, b"\0"))
@@ -208,7 +208,7 @@ def _container(node: dict[bytes, Node] | list[Node]) -> bytes:
             kind, data = value.kind, value.data
         else:
             kind, data = (_LARGE_OBJECT if isinstance(value, dict) else _LARGE_ARRAY), _container(value)
-        entries.append(struct.pack("<BI", kind, place))
+        entries.append(struct.pack("<BI", kind, offset))
         tail.append(data)
-        place += len(data)
-    return struct.pack("<II", count, place) + b"".join(entries) + b"".join(tail)
+        offset += len(data)
+    return struct.pack("<II", count, offset) + b"".join(entries) + b"".join(tail)

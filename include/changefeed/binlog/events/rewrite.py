@@ -78,10 +78,10 @@ class Images:
         self._types = types
         at = int(words[table + layout.TABLE_SPECS])
         self._sizes = [
-            (int(words[at + layout.SPEC * place]), int(words[at + layout.SPEC * place + layout.SPEC_PREFIX]))
-            for place in range(self.columns)
+            (int(words[at + layout.SPEC * index]), int(words[at + layout.SPEC * index + layout.SPEC_PREFIX]))
+            for index in range(self.columns)
         ]
-        self.json = [place for place, kind in enumerate(types) if kind == column_types.JSON.number]
+        self.json = [index for index, kind in enumerate(types) if kind == column_types.JSON.number]
 
     def unpacked(self, event: bytes, body: bytes, kind: int) -> bytes:
         """A rows event with its COMPRESSED values unpacked."""
@@ -90,8 +90,8 @@ class Images:
         bitmaps = self._bitmaps(fields, kind in (EventType.UPDATE_ROWS, EventType.UPDATE_ROWS_V1))
         out = bytearray(body[: fields.at])
 
-        def value(place: int, data: bytes) -> bytes:
-            return unpack_value(data) if WIRE_TYPES[self._types[place]].is_compressed else data
+        def value(index: int, data: bytes) -> bytes:
+            return unpack_value(data) if WIRE_TYPES[self._types[index]].is_compressed else data
 
         while fields.left:
             for bitmap in bitmaps:
@@ -114,14 +114,14 @@ class Images:
             partial: set[int] = set()
             if fields.packed() & 1:
                 bits = fields.take((len(self.json) + 7) // 8)
-                partial = {place for bit, place in enumerate(self.json) if bits[bit >> 3] >> (bit & 7) & 1}
+                partial = {index for bit, index in enumerate(self.json) if bits[bit >> 3] >> (bit & 7) & 1}
 
-            def value(place: int, data: bytes, partial: set[int] = partial, before: dict[int, bytes] = before) -> bytes:
-                if place not in partial:
+            def value(index: int, data: bytes, partial: set[int] = partial, before: dict[int, bytes] = before) -> bytes:
+                if index not in partial:
                     return data
-                if place not in before:
+                if index not in before:
                     raise DamagedEvent("a JSON column is updated in part, and its before image is not in the event")
-                return partial_json.apply(before[place], data)
+                return partial_json.apply(before[index], data)
 
             self._copy(fields, after_bitmap, out, {}, value)
         return header_of(event, EventType.UPDATE_ROWS, len(out)) + bytes(out)
@@ -140,18 +140,18 @@ class Images:
         seen: dict[int, bytes],
         change: Callable[[int, bytes], bytes],
     ) -> None:
-        present = [place for place in range(self.columns) if bitmap[place >> 3] >> (place & 7) & 1]
+        present = [index for index in range(self.columns) if bitmap[index >> 3] >> (index & 7) & 1]
         if not present:
             raise DamagedEvent("a row image has no columns")
         nulls = fields.take((len(present) + 7) // 8)
         out += nulls
-        for bit, place in enumerate(present):
+        for bit, index in enumerate(present):
             if nulls[bit >> 3] >> (bit & 7) & 1:
                 continue
-            fixed, prefix = self._sizes[place]
+            fixed, prefix = self._sizes[index]
             data = fields.take(fields.number(prefix) if prefix else fixed)
-            seen[place] = data
-            data = change(place, data)
+            seen[index] = data
+            data = change(index, data)
             if prefix:
                 if len(data) >> (8 * prefix):
                     raise DamagedEvent("a value is longer than its column's length prefix allows")

@@ -1,1 +1,1 @@
-"""Reading a binlog without decoding rows: where it can be cut, and where a place in it is."""
+"""Reading a binlog without decoding rows: to cut it, and to find coordinates, GTIDs or a time in it."""

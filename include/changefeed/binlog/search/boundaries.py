@@ -33,7 +33,7 @@ _BETWEEN = frozenset(
 
 @dataclass(frozen=True)
 class Boundary:
-    """A place between two transactions. ``gtid`` is of the transaction that begins here, '' where none does."""
+    """Between two transactions of a file. ``gtid`` is of the transaction that begins here, '' where none does."""
 
     position: int
     ts_seconds: int
@@ -42,7 +42,7 @@ class Boundary:
 
 
 def boundaries(chunks: Iterable[bytes | bytearray | memoryview], file: str, start: int, end: int) -> Iterator[Boundary]:
-    """The commit boundaries in ``[start, end)``, in order; ``start`` must be one.
+    """The commit boundaries in ``[start, end)``, in order; ``start`` must be one of them.
 
     ``chunks`` are the bytes of whole events as a dump or a file gives them, from ``start`` on; those of a dump begin
     with events that the server made up. Raises BinlogFormatError for bytes that cannot be followed.

@@ -1,4 +1,4 @@
-"""Finding a place in a binlog: by coordinates, GTID set, time or size. Every place found is a commit boundary."""
+"""Finding a commit boundary in a binlog: by coordinates, GTID set, time or size."""
 
 from __future__ import annotations
 
@@ -52,9 +52,11 @@ class Finder:
     binlogs: Binlogs
 
     def earliest(self) -> Place:
+        """The begin of the oldest file."""
         return self.begin_of(self.binlogs.files()[0].name)
 
     def latest(self) -> Place:
+        """The end of the binlog."""
         return self.binlogs.end()
 
     def begin_of(self, file: str) -> Place:
@@ -64,12 +66,12 @@ class Finder:
 
     def end_of(self, file: str) -> Place:
         """Where a file is complete: the begin of the next one, or the end of the binlog."""
-        names = [one.name for one in self.binlogs.files()]
-        place = names.index(self._file(file).name)
-        return self.begin_of(names[place + 1]) if place + 1 < len(names) else self.latest()
+        names = [file.name for file in self.binlogs.files()]
+        number = names.index(self._file(file).name)
+        return self.begin_of(names[number + 1]) if number + 1 < len(names) else self.latest()
 
     def at(self, coordinates: BinlogCoordinates) -> Place:
-        """The place at ``coordinates``.
+        """The commit boundary at ``coordinates``.
 
         Raises BinlogGoneError for a file that is not there, SettingsError where they are no commit boundary: then
         the message names the nearest ones.
@@ -100,7 +102,7 @@ class Finder:
         return Place(coordinates, gtids.text())
 
     def after_gtids(self, wanted: GtidSet) -> Place:
-        """The first place whose next transaction is not in ``wanted``: where a follower that has them resumes.
+        """The first commit boundary whose next transaction is not in ``wanted``: where one that has them resumes.
 
         Raises BinlogGoneError when transactions that ``wanted`` lacks are older than the oldest file.
         """
@@ -129,16 +131,16 @@ class Finder:
         """The shortest range that holds all transactions of ``wanted``; raises BinlogGoneError where some are gone."""
         first: Place | None = None
         last: Place | None = None
-        found = GtidRuns()
+        seen = GtidRuns()
         ended = False  # the transaction before this boundary is the last wanted one so far
-        for place, boundary in self._walk():
+        for point, boundary in self._walk():
             if ended:
-                last, ended = place, False
+                last, ended = point, False
             if boundary.gtid and wanted.contains(GtidSet.parse(boundary.gtid)):
-                first = first or place
-                found.add_text(boundary.gtid)
+                first = first or point
+                seen.add_text(boundary.gtid)
                 ended = True
-        missing = wanted.subtract(GtidSet.parse(found.text()))
+        missing = wanted.subtract(GtidSet.parse(seen.text()))
         if first is None or missing:
             files = self.binlogs.files()
             raise BinlogGoneError(
@@ -165,9 +167,9 @@ class Finder:
             if self._begun(file.name) <= ts_seconds:
                 chosen = file
                 break
-        for place, boundary in self._walk(chosen.name):
+        for point, boundary in self._walk(chosen.name):
             if boundary.opens and boundary.ts_seconds >= ts_seconds:
-                return place
+                return point
         return self.latest()
 
     def within(self, start: Place, head: Place, size_bytes: int) -> Place:
@@ -188,14 +190,14 @@ class Finder:
                 gone += rest
                 best = head if is_last else self.begin_of(self._numbered(files, number + 1).name)
                 continue
-            for place, boundary in self._walk_from(begin, end):
+            for point, boundary in self._walk_from(begin, end):
                 behind = gone + boundary.position - begin.coordinates.position
                 if behind > size_bytes and best is not None:
                     return best
-                if place != start and behind > 0:
+                if point != start and behind > 0:
                     if behind > size_bytes:
-                        return place
-                    best = place
+                        return point
+                    best = point
             gone += rest
             best_at_end = head if is_last else self.begin_of(self._numbered(files, number + 1).name)
             if best is None:
@@ -204,18 +206,18 @@ class Finder:
         return best or head
 
     def file_ends(self, start: Place, head: Place) -> list[Place]:
-        """The ends of files between two places, and ``head``: they are commit boundaries and cost no reading."""
+        """The ends of files between two commit boundaries, and ``head``. They cost no reading."""
         names = [
             file.name
             for file in self.binlogs.files()
             if start.coordinates.number < BinlogCoordinates(file.name, 0).number <= head.coordinates.number
         ]
         ends = [self.begin_of(name) for name in names]
-        return [place for place in ends if place.coordinates != head.coordinates] + [head]
+        return [point for point in ends if point.coordinates != head.coordinates] + [head]
 
-    def first_seconds(self, place: Place | BinlogCoordinates) -> int | None:
-        """When the first event after a place was written (Unix time), or None at the end."""
-        at = place.coordinates if isinstance(place, Place) else place
+    def first_seconds(self, point: Place | BinlogCoordinates) -> int | None:
+        """When the first event after a commit boundary was written (Unix time), or None at the end."""
+        at = point.coordinates if isinstance(point, Place) else point
         size = self._size(self._file(at.file))
         for boundary in boundaries(self.binlogs.chunks(at.file, at.position, size), at.file, at.position, size):
             if boundary.opens:

@@ -27,9 +27,9 @@ def count_rows(chunks: Iterable[bytes], counts: dict[str, TableCounts]) -> None:
         elif kind in ROWS:
             name = names.get(int.from_bytes(event[HEADER_SIZE : HEADER_SIZE + 6], "little"))
             if name is not None:
-                found = counts.setdefault(name, TableCounts())
-                found.row_events += 1
-                found.size_bytes += size
+                count = counts.setdefault(name, TableCounts())
+                count.row_events += 1
+                count.size_bytes += size
 
 
 def _name(body: bytes) -> str:
