@@ -32,14 +32,15 @@ class Checkpoint:
     @classmethod
     def after(cls, window: Window, committed_at_ms: int, gtids: str | None = None) -> Checkpoint:
         """The checkpoint that commits ``window``; ``gtids`` are those of its manifest, which are exact."""
-        found = window.head_gtids if gtids is None else gtids
-        return cls(window.pipeline, window.number, window.server_uuid, window.head, found, committed_at_ms)
+        published = window.head_gtids if gtids is None else gtids
+        return cls(window.pipeline, window.number, window.server_uuid, window.head, published, committed_at_ms)
 
     def to_text(self) -> str:
         """One JSON object, as a store keeps it."""
         return orjson.dumps(self.to_json()).decode()
 
     def to_json(self) -> dict[str, str | int]:
+        """Plain values; the coordinates as FILE:POSITION."""
         return {
             "pipeline": self.pipeline,
             "window": self.window,
@@ -70,14 +71,14 @@ class Checkpoint:
 
 
 class CheckpointStore(Protocol):
-    """Keeps one checkpoint a pipeline.
+    """Keeps a checkpoint for each pipeline.
 
     Obligations: ``load`` after a successful ``advance`` returns what was stored, also from another process. A store
     never merges, never invents: where it cannot be read it raises CheckpointError or a RetryableError.
     """
 
     def load(self, pipeline: str) -> Checkpoint | None:
-        """The pipeline's checkpoint, or None where it never had one."""
+        """The pipeline's checkpoint, or None before its first."""
         ...
 
     def advance(self, expected: Checkpoint | None, new: Checkpoint) -> None:
@@ -89,7 +90,7 @@ class CheckpointStore(Protocol):
         ...
 
     def replace(self, expected: Checkpoint | None, new: Checkpoint) -> None:
-        """As `advance`, to any place: for a seek, which may go back.
+        """As `advance`, to any coordinates: for a seek, which may go back.
 
         Raises StaleCheckpointError when something else than ``expected`` is stored.
         """
@@ -116,13 +117,13 @@ def check_forward(expected: Checkpoint | None, new: Checkpoint) -> None:
         )
 
 
-def stale(pipeline: str, expected: Checkpoint | None, found: Checkpoint | None) -> StaleCheckpointError:
+def stale(pipeline: str, expected: Checkpoint | None, stored: Checkpoint | None) -> StaleCheckpointError:
     """The error of a store whose checkpoint is not ``expected``."""
 
-    def told(checkpoint: Checkpoint | None) -> str:
+    def text(checkpoint: Checkpoint | None) -> str:
         return f"window {checkpoint.window} at {checkpoint.coordinates}" if checkpoint else "no checkpoint"
 
     return StaleCheckpointError(
-        f"wanted to move the checkpoint of pipeline {pipeline!r} on from {told(expected)}, found {told(found)}: "
+        f"wanted to move the checkpoint of pipeline {pipeline!r} on from {text(expected)}, found {text(stored)}: "
         "another run committed in between. Nothing was stored; the next run goes on from what is there."
     )

@@ -1,7 +1,7 @@
-"""Named places where a test may hold this process, to kill it or what it talks to. For tests only.
+"""Named stages at which a test may hold this process, to kill it or what it talks to. For tests only.
 
 ``CHANGEFEED_FAULT`` is ``stage`` or ``stage:3`` (the third time that it is reached), and ``CHANGEFEED_FAULT_FILE`` a
-path: the process makes that file when it gets there, and waits until the file is gone. Unset, a place costs a look
+path: the process makes that file when it gets there, and waits until the file is gone. Unset, a stage costs a look
 at one variable.
 """
 

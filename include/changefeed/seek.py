@@ -15,7 +15,7 @@ Kind = Literal["earliest", "latest", "coordinates", "gtids", "time"]
 
 @dataclass(frozen=True)
 class SeekTarget:
-    """Where to: one of earliest, latest, FILE:POSITION, a GTID set, or a time."""
+    """Where to: earliest, latest, FILE:POSITION, a GTID set, or a time. The field that ``kind`` names is set."""
 
     kind: Kind
     coordinates: BinlogCoordinates | None = None
@@ -42,8 +42,8 @@ class SeekTarget:
 
 def _unknown(text: str) -> SeekTarget:
     raise SettingsError(
-        f"{text[:200]!r} is no place to seek to: wanted earliest, latest, FILE:POSITION (binlog.000012:4077), a GTID "
-        "set (3e11fa47-71ca-11e1-9e33-c80aa9429562:1-42), or a time (2026-01-31T12:00:00Z)"
+        f"{text[:200]!r} is not where a pipeline can seek to: wanted earliest, latest, FILE:POSITION "
+        "(binlog.000012:4077), a GTID set (3e11fa47-71ca-11e1-9e33-c80aa9429562:1-42), or a time (2026-01-31T12:00:00Z)"
     )
 
 
@@ -84,8 +84,10 @@ class SeekRecord:
     """The server whose coordinates ``to`` are."""
 
     def to_json(self) -> dict[str, Any]:
+        """Plain values, as the commit log keeps them; `from_json` reads them back."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> SeekRecord:
+        """Read `to_json`; what a later version added is passed over."""
         return cls(**{name: value for name, value in values.items() if name in cls.__dataclass_fields__})

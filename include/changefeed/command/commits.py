@@ -21,12 +21,12 @@ def windows(
     """Show the last sealed windows: their manifests, as the commit log keeps them."""
     from changefeed.runs.windows import windows as windows_of
 
-    found = windows_of(endpoints_of(load_pipeline(name)), limit)
+    manifests = windows_of(endpoints_of(load_pipeline(name)), limit)
     if as_json:
-        out.print_json(json.dumps([manifest.to_json() for manifest in found]))
+        out.print_json(json.dumps([manifest.to_json() for manifest in manifests]))
         return
     table = Table("window", "start", "head", "rows", "messages", "dead letters", "bytes", "seconds", box=None)
-    for manifest in found:
+    for manifest in manifests:
         window = manifest.window
         table.add_row(
             f"{window.number}{' (failover)' if window.failover else ''}",

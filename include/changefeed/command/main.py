@@ -15,7 +15,7 @@ COMMANDS = (runs, position, backfill, seek, commits, schemas, files)
 
 
 def main() -> None:
-    """An error of ours is one message on stderr and exit code 1, never a traceback."""
+    """Run the command; an error of ours is a message on stderr and exit code 1, never a traceback."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     for noisy in ("kafka", "py4j", "pyspark"):
         logging.getLogger(noisy).setLevel(logging.ERROR)

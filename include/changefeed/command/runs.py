@@ -107,7 +107,7 @@ def tail(
     endpoints = endpoints_of(pipeline)
     with endpoints.session() as session:
         topics = table_topics(pipeline, session)
-    named = {f"{database}.{one}": topic for (database, one), topic in topics.items()}
+    named = {f"{database}.{table_name}": topic for (database, table_name), topic in topics.items()}
     missing = sorted(set(table or ()) - set(named))
     if missing:
         raise SettingsError(f"pipeline {name!r} captures no table {missing[0]!r}; it has {', '.join(named) or 'none'}")

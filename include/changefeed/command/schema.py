@@ -27,16 +27,16 @@ def schema(
     endpoints = endpoints_of(pipeline)
     with endpoints.session() as session:
         if relearn:
-            bad = [one for one in relearn if one.count(".") != 1]
+            bad = [text for text in relearn if text.count(".") != 1]
             if bad:
                 raise SettingsError(f"{bad[0]!r} is no DATABASE.TABLE")
-            names = [TableName(*one.split(".")) for one in relearn]
+            names = [TableName(*text.split(".")) for text in relearn]
             history = schema_history.relearn(endpoints, session, names)
         else:
-            found = schema_history.load_history(endpoints)
-            if found is None:
+            kept = schema_history.load_history(endpoints)
+            if kept is None:
                 raise SchemaError(f"pipeline {name!r} has no schema history yet: its first run learns all tables")
-            history = schema_history.current(session, found)
+            history = schema_history.current(session, kept)
     tables = schema_history.captured(pipeline, history)
     if as_json:
         print(
@@ -44,18 +44,18 @@ def schema(
                 [
                     asdict(entry.schema)
                     if isinstance(entry, Table)
-                    else {"database": one.database, "table": one.table, "problem": entry.problem}
-                    for one, entry in tables
+                    else {"database": table.database, "table": table.table, "problem": entry.problem}
+                    for table, entry in tables
                 ]
             )
         )
         return
-    for one, entry in tables:
+    for table, entry in tables:
         if not isinstance(entry, Table):
-            out.print(f"{one}: not known: {entry.problem}")
+            out.print(f"{table}: not known: {entry.problem}")
             continue
-        key = ", ".join(entry.schema.columns[place].name for place in entry.schema.primary_key) or "none"
-        out.print(f"{one} (primary key: {key})")
+        key = ", ".join(entry.schema.columns[index].name for index in entry.schema.primary_key) or "none"
+        out.print(f"{table} (primary key: {key})")
         for column in entry.schema.columns:
             extra = " unsigned" * column.unsigned + (f" {column.collation}" if column.collation else "")
             out.print(f"  {column.name} {column.data_type}{extra} {list(column.labels) or ''}".rstrip())

@@ -1,4 +1,4 @@
-"""The checkpoint that the commit log stands for, to tell a lost one from one that never was."""
+"""The checkpoint that the commit log stands for, to know a lost checkpoint from one that never was."""
 
 from __future__ import annotations
 

@@ -41,8 +41,8 @@ class Plan:
 def plan(endpoints: Endpoints, store: CheckpointStore, *, keep_first_checkpoint: bool = True) -> Plan:
     """Freeze ``[checkpoint, head)``; an empty window means that nothing is new.
 
-    A pipeline without a checkpoint gets its first one here, at its `start`, so that also a start at `latest` is a
-    place that the next run goes on from; a dry run leaves it out of the store.
+    A pipeline without a checkpoint gets its first one here, at its `start`, so that the next run goes on from
+    there when the start is `latest` too; a dry run leaves it out of the store.
 
     On another server than the checkpoint's the position is found again by GTID set (`runs.failover`).
 
@@ -116,19 +116,19 @@ def check_same_history(checkpoint: Checkpoint, uuid: str, head: BinlogCoordinate
 
 def check_same_transactions(checkpoint: Checkpoint, head: source.Head, session: Session) -> None:
     """Raises BinlogGoneError when the server lacks transactions that lie before ``checkpoint``, or has others there:
-    then its coordinates look plausible and mean something else. Without GTIDs that is told by where events begin."""
+    then its coordinates look plausible and mean something else. Without GTIDs it shows in where events begin."""
     known = GtidSet.parse(checkpoint.gtids)
     file = checkpoint.coordinates.file
     binlogs = ServerBinlogs(session)
-    found = _other_sets(known, head, file, binlogs) if head.gtids or known else ""
-    if not found and checkpoint.coordinates != head.coordinates:
-        found = _other_transactions(checkpoint.coordinates, known, binlogs)
-    if found:
+    difference = _other_sets(known, head, file, binlogs) if head.gtids or known else ""
+    if not difference and checkpoint.coordinates != head.coordinates:
+        difference = _other_transactions(checkpoint.coordinates, known, binlogs)
+    if difference:
         raise BinlogGoneError(
             f"the checkpoint of pipeline {checkpoint.pipeline!r} stands at {checkpoint.coordinates} behind "
-            f"transactions {str(known) or '(without GTIDs)'}, and the binlog of this server is another one: {found}. "
-            "It was renumbered (RESET BINARY LOGS AND GTIDS), or the server was restored to an older point. "
-            "Seek the pipeline to where it should resume."
+            f"transactions {str(known) or '(without GTIDs)'}, and the binlog of this server is another one: "
+            f"{difference}. It was renumbered (RESET BINARY LOGS AND GTIDS), or the server was restored to an older "
+            "point. Seek the pipeline to where it should resume."
         )
     if unlogged := binlogs.unlogged.subtract(known):
         raise BinlogGoneError(
@@ -174,6 +174,6 @@ def lag_bytes(start: BinlogCoordinates, head: BinlogCoordinates, files: list[Bin
 def _first_checkpoint(pipeline: Pipeline, session: Session, uuid: str, head: source.Head) -> Checkpoint:
     coordinates = source.start_coordinates(session, pipeline.start, head)
     gtids = ""
-    if head.gtids:  # those before the place are looked up: the server's own word is of a moment before the head
+    if head.gtids:  # those before the start are looked up: the server's own set is of a moment before the head
         gtids = Finder(ServerBinlogs(session)).at(coordinates).gtids
     return Checkpoint(pipeline.name, 0, uuid, coordinates, gtids, int(time.time() * 1000))

@@ -1,4 +1,4 @@
-"""Which topics a pipeline needs: one a table that it captures now, and its commit log."""
+"""Which topics a pipeline needs: one for each table that it captures now, and those of its own."""
 
 from __future__ import annotations
 
@@ -39,5 +39,6 @@ def wanted_topics(pipeline: Pipeline, session: Session) -> dict[str, TopicSettin
 
 
 def table_topic_settings(pipeline: Pipeline) -> TopicSettings:
+    """How a table's topic is made where it is missing."""
     topics = pipeline.topics
     return TopicSettings(topics.partitions, topics.replication_factor, topics.configs)

@@ -13,7 +13,7 @@ def commit_log_state(endpoints: Endpoints, identity: str | None = None) -> Commi
     return log.read() if log.exists() else CommitLogState()
 
 
-def windows(endpoints: Endpoints, limit: int = 20, identity: str | None = None) -> list[Manifest]:
+def windows(endpoints: Endpoints, limit: int = 20) -> list[Manifest]:
     """Manifests of the last ``limit`` windows, latest first. Raises BrokerUnavailableError."""
-    seals = commit_log_state(endpoints, identity).seals
+    seals = commit_log_state(endpoints).seals
     return [Manifest.from_json(seals[number]) for number in sorted(seals, reverse=True)[:limit]]

@@ -41,7 +41,7 @@ class TableCheckpointStore:
 
     def __init__(self, url: str) -> None:
         try:
-            self._place = make_url(url).render_as_string(hide_password=True)
+            self._database = make_url(url).render_as_string(hide_password=True)
             self._engine = create_engine(url, pool_pre_ping=True)
         except (ArgumentError, ModuleNotFoundError) as error:
             raise SettingsError(
@@ -82,7 +82,7 @@ class TableCheckpointStore:
         except OperationalError as error:
             raise self._unavailable(error) from error
         except SQLAlchemyError as error:
-            raise CheckpointError(f"{self._place} refused the checkpoint of {new.pipeline!r}: {error}") from error
+            raise CheckpointError(f"{self._database} refused the checkpoint of {new.pipeline!r}: {error}") from error
         if not stored:
             raise stale(new.pipeline, expected, self.load(new.pipeline))
 
@@ -124,6 +124,6 @@ class TableCheckpointStore:
 
     def _unavailable(self, error: Exception) -> StateStoreUnavailableError:
         return StateStoreUnavailableError(
-            f"the state table in {self._place} cannot be used: {str(error).splitlines()[0]}. Nothing was stored; the "
-            "run can be tried again when the database answers."
+            f"the state table in {self._database} cannot be used: {str(error).splitlines()[0]}. Nothing was stored; "
+            "the run can be tried again when the database answers."
         )

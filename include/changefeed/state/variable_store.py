@@ -37,9 +37,9 @@ class VariableCheckpointStore:
         self.replace(expected, new)
 
     def replace(self, expected: Checkpoint | None, new: Checkpoint) -> None:
-        found = self.load(new.pipeline)
-        if found != expected:
-            raise stale(new.pipeline, expected, found)
+        stored = self.load(new.pipeline)
+        if stored != expected:
+            raise stale(new.pipeline, expected, stored)
         self._variables.set(_key(new.pipeline), new.to_text(), f"Checkpoint of changefeed pipeline {new.pipeline}")
 
     def load_schemas(self, pipeline: str) -> str | None:

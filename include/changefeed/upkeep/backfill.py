@@ -1,4 +1,4 @@
-"""backfill: the plan of one, from a request to a window and what lies in it."""
+"""backfill: from a request to a frozen window and what lies in it, and what is left of it in the end."""
 
 from __future__ import annotations
 
@@ -44,9 +44,11 @@ class BackfillPlan:
 
     @property
     def source(self) -> str:
+        """Where the files are read, for people."""
         return "archived files" if self.archive else "the server"
 
     def to_json(self) -> dict[str, Any]:
+        """Plain values, as a task and the REST API hand them on."""
         return {
             "window": self.window.to_json(),
             "files": [{"name": file.name, "size_bytes": file.size_bytes} for file in self.files],
@@ -54,7 +56,8 @@ class BackfillPlan:
             "topics": self.topics,
             "archive": self.archive,
             "tables": {
-                name: {"row_events": one.row_events, "size_bytes": one.size_bytes} for name, one in self.tables.items()
+                name: {"row_events": counts.row_events, "size_bytes": counts.size_bytes}
+                for name, counts in self.tables.items()
             },
         }
 
@@ -66,7 +69,7 @@ def plan_backfill(endpoints: Endpoints, request: BackfillRequest, identity: str 
     range ends where it ended the first time, and nothing is published twice.
 
     Raises BinlogGoneError for a range that is not there, naming the files that are, and SettingsError for one that
-    is empty, for places that are no commit boundaries, and for tables that the pipeline does not capture.
+    is empty, for ends that are no commit boundaries, and for tables that the pipeline does not capture.
     """
     pipeline = endpoints.pipeline
     narrowed = backfill_pipeline(pipeline, request)

@@ -26,14 +26,14 @@ class BackfillRequest(Section):
     """First and last binlog file, both included."""
     from_coordinates: str | None = None
     to_coordinates: str | None = None
-    """FILE:POSITION, the second one not included."""
+    """FILE:POSITION, the end not included."""
     gtids: str | None = None
     """A GTID set: the shortest range that holds all its transactions."""
     from_time: str | None = None
     to_time: str | None = None
-    """ISO 8601, the second one not included."""
+    """ISO 8601, the end not included."""
     tables: list[str] = Field(default=[])
-    """Patterns of "database.table" among those that the pipeline captures; all where there are none."""
+    """Patterns of "database.table" among those that the pipeline captures; all tables where the list is empty."""
     suffix: Annotated[str, Field(pattern=_SUFFIX)] = ".replay"
     """What the topics' names end in; nothing means the live topics."""
     archive: str | None = None
@@ -52,8 +52,8 @@ class BackfillRequest(Section):
             if any(values)
         ]
         if len(given) != 1:
-            found = " and ".join(given) if given else "none"
-            raise ValueError(f"wanted one range (files, coordinates, gtids or times), found {found}")
+            forms = " and ".join(given) if given else "none"
+            raise ValueError(f"wanted one range (files, coordinates, gtids or times), found {forms}")
         if self.to_file and not self.from_file:
             raise ValueError("to_file needs from_file")
         if self.from_file:
@@ -104,6 +104,7 @@ class NarrowedTables(TableSettings):
     within: TableSettings
 
     def matches(self, database: str, table: str) -> bool:
+        """Whether the backfill publishes the table."""
         return super().matches(database, table) and self.within.matches(database, table)
 
 

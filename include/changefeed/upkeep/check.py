@@ -14,7 +14,7 @@ from changefeed.runs.topics import captured_tables, table_topics
 
 
 def check(endpoints: Endpoints) -> Iterator[str]:
-    """Yield a line for each thing found right; raises the error of the first that is wrong."""
+    """Yield a line for each thing that is right; raises the error of the first that is wrong."""
     pipeline = endpoints.pipeline
     with endpoints.session() as session:
         preflight(session)
@@ -32,8 +32,12 @@ def _column_rules(pipeline: Pipeline, session: Session) -> Iterator[str]:
     if not rules.rules:
         return
     tables = [schema for name in captured_tables(pipeline, session) if (schema := table_schema(session, *name))]
-    found = {f"{one.database}.{one.table}.{one.columns[place].name}" for one in tables for place in rules.of(one)}
-    yield f"{len(found)} columns left out or masked: {', '.join(sorted(found)) or 'none'}"
+    columns = {
+        f"{table.database}.{table.table}.{table.columns[index].name}" for table in tables for index in rules.of(table)
+    }
+    yield f"{len(columns)} columns left out or masked: {', '.join(sorted(columns)) or 'none'}"
     for rule in rules.rules:
-        if not any(rule.covers(one.database, one.table, column.name) for one in tables for column in one.columns):
+        if not any(
+            rule.covers(table.database, table.table, column.name) for table in tables for column in table.columns
+        ):
             yield f"{rule.pattern!r} in {rule.setting} matches no column of these tables: is it spelled right?"

@@ -28,14 +28,14 @@ def prune(endpoints: Endpoints, store: CheckpointStore) -> Pruned:
     checkpoint = store.load(pipeline.name)
     if checkpoint is None:
         raise CheckpointError(
-            f"pipeline {pipeline.name!r} has no checkpoint: what is behind it cannot be told, and nothing was forgotten"
+            f"pipeline {pipeline.name!r} has no checkpoint: what is behind it is not known, and nothing was forgotten"
         )
     with endpoints.session() as session:
         alive = set(wanted_topics(pipeline, session))
     log = endpoints.commit_log()
     with endpoints.lease():
         state = log.read()
-        found = {name for name, _ in state.progress} - alive
-        found -= {name for (name, _), one in state.progress.items() if one.window > checkpoint.window}
-        records = log.forget(found, state) + log.forget_begun(state, checkpoint.window)
-    return Pruned(tuple(sorted(found)), records)
+        gone = {name for name, _ in state.progress} - alive
+        gone -= {name for (name, _), progress in state.progress.items() if progress.window > checkpoint.window}
+        records = log.forget(gone, state) + log.forget_begun(state, checkpoint.window)
+    return Pruned(tuple(sorted(gone)), records)

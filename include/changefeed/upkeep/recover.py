@@ -23,7 +23,7 @@ def recover(endpoints: Endpoints, store: CheckpointStore) -> Recovery:
     """Put the checkpoint where the latest seal or seek of the commit log says, compare-and-set.
 
     Raises PipelineBusyError while a run is under way, CheckpointError when the stored checkpoint is as new as the
-    log, when the log has neither seal nor seek, or when the stored one cannot be read.
+    log, when the log has neither seal nor seek, or when the stored checkpoint cannot be read.
     """
     pipeline, log = endpoints.pipeline, endpoints.commit_log()
     if not log.exists():
@@ -35,12 +35,12 @@ def recover(endpoints: Endpoints, store: CheckpointStore) -> Recovery:
                 f"commit log {log.topic!r} holds no sealed window of pipeline {pipeline.name!r}: there is nothing to "
                 "recover from. The next run begins at the pipeline's start, or seek."
             )
-        found, origin = latest
+        logged, origin = latest
         before = store.load(pipeline.name)
-        if before is not None and before.window >= found.window:
+        if before is not None and before.window >= logged.window:
             raise CheckpointError(
                 f"the checkpoint of pipeline {pipeline.name!r} is of window {before.window}, at {before.coordinates}, "
                 f"and the commit log ends with {origin}: nothing is lost, and nothing was changed."
             )
-        store.replace(before, found)
-    return Recovery(before, found, origin)
+        store.replace(before, logged)
+    return Recovery(before, logged, origin)

@@ -29,6 +29,7 @@ class Status:
     error: str | None = None
 
     def to_json(self) -> dict[str, str | int | None]:
+        """Plain values, as the command prints them and the REST API answers them."""
         return asdict(self)
 
 
