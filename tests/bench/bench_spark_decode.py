@@ -53,7 +53,7 @@ def decode_once(folder: Path, master: str) -> dict[str, float]:
         archive=str(folder),
     )
     slices = cut(spark, job, list(whole_file_slices(job.window, files)), SLICE_BYTES).slices
-    decoded = slice_frame(spark, slices).mapInArrow(
+    decoded = slice_frame(spark, job, slices).mapInArrow(
         lambda batches: decode_batches(job, batches, lambda _: None), frame.DECODED_SCHEMA
     )
     seconds = 0.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,31 +16,16 @@ from changefeed.pipelines.pipeline import (
     KafkaSettings,
     Pipeline,
     SourceSettings,
-    SparkSettings,
     TableSettings,
     TopicSettings,
 )
 from changefeed.runs.commit import commit
 from changefeed.runs.plan import plan
 from changefeed.spark.ingest import ingest
-from changefeed.spark.session import local_session
 from changefeed.state.table_store import TableCheckpointStore
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
 from devstack.topics import Record, read_topics
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    pipeline = Pipeline(
-        name="records",
-        source=SourceSettings(connection="-"),
-        kafka=KafkaSettings(connection="-"),
-        spark=SparkSettings(master="local[2]"),
-    )
-    session = local_session(pipeline)
-    yield session
-    session.stop()
 
 
 class Runner:

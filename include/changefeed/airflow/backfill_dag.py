@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 DAG_ID = "changefeed_backfill"
 AT_ONCE = 4
-"""Backfills that run at the same time; each reads with server_ids of its own."""
+"""Backfills that run at the same time."""
 
 POOL_VARIABLE = "CHANGEFEED_BACKFILL_POOL"
 

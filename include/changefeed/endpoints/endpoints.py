@@ -13,6 +13,7 @@ from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.lease import Lease
 from changefeed.kafka.schema_log import SchemaLog, schema_history_topic
 from changefeed.kafka.topics import commit_log_topic
+from changefeed.mysql.server_ids import ServerIds
 from changefeed.mysql.session import Session
 from changefeed.pipelines.pipeline import Pipeline
 
@@ -44,6 +45,11 @@ class Endpoints:
     def session(self) -> Session:
         """A new connection to the source, for queries; the caller closes it. Raises as `Session` does."""
         return Session(self.mysql)
+
+    @property
+    def server_ids(self) -> ServerIds:
+        """The ids that tasks name who read the pipeline's windows; what else reads the source names none."""
+        return ServerIds(self.pipeline.name, self.pipeline.source.server_id_range)
 
     def commit_log(self, identity: str | None = None) -> CommitLog:
         """The commit log of ``identity``: of the pipeline's windows, or of a backfill's own."""

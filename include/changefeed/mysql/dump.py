@@ -14,6 +14,7 @@ from changefeed.binlog.events.framing import HEADER, HEADER_SIZE, EventType, nam
 from changefeed.binlog.kernel.packets import PacketSplitter
 from changefeed.coordinates import FIRST_POSITION
 from changefeed.errors import BinlogFormatError, BinlogGoneError, ChangefeedError, SourceError, SourceUnavailableError
+from changefeed.mysql.server_ids import NO_SERVER_ID
 from changefeed.mysql.session import Session, translated
 
 _COM_REGISTER_REPLICA, _COM_BINLOG_DUMP = 0x15, 0x12
@@ -23,12 +24,6 @@ _MARIADB_ANNOTATE_ROWS = 0x02
 _HEARTBEAT_NANOSECONDS = 30 * 10**9
 _ERROR, _END = 0xFF, 0xFE
 _FATAL_READ = 1236
-
-NO_SERVER_ID = 0
-"""What a reader is that ends none and is ended by none, however many read at once: what mysqlbinlog sends too.
-
-https://dev.mysql.com/doc/refman/9.7/en/mysqlbinlog.html#option_mysqlbinlog_connection-server-id
-"""
 
 
 class DumpStream:

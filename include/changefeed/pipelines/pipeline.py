@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import os
 import re
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -40,12 +41,17 @@ class SourceSettings(Section):
 
     connection: str
     """Connection id of the MySQL or MariaDB server."""
-    server_ids: str = "64000-64063"
-    """Range of server_ids that the pipeline's readers use; no other replica of the source may use them."""
+    server_ids: str | None = None
+    """Range of server_ids for the tasks that read a window, one each; no other replica of the source may use them.
+
+    Without one they name no server_id, and the server lets any number of them read.
+    """
 
     @field_validator("server_ids")
     @classmethod
-    def _is_range(cls, text: str) -> str:
+    def _is_range(cls, text: str | None) -> str | None:
+        if text is None:
+            return None
         bounds = re.fullmatch(r"(\d+)-(\d+)", text)
         if not bounds or not 0 < int(bounds[1]) <= int(bounds[2]) < 2**32:
             raise ValueError("wanted a range of server_ids such as 64000-64063")
@@ -53,7 +59,9 @@ class SourceSettings(Section):
 
     @property
     def server_id_range(self) -> range:
-        """The server_ids of `server_ids`, both ends included."""
+        """The ids of `server_ids`, both ends included; empty without them."""
+        if self.server_ids is None:
+            return range(0)
         first, last = self.server_ids.split("-")
         return range(int(first), int(last) + 1)
 
@@ -219,6 +227,21 @@ class SparkSettings(Section):
     """URL of a Spark Connect server that is up already: runs use it instead of spark-submit."""
     slice_bytes: Positive = 64 * 1024 * 1024
     conf: dict[str, str] = {}
+
+    @property
+    def cores(self) -> int | None:
+        """How many tasks run at once, where these settings say it; None where only the cluster knows."""
+        most, executors, each = (
+            self.conf.get(f"spark.{name}", "") for name in ("cores.max", "executor.instances", "executor.cores")
+        )
+        if most.isdigit():
+            return int(most)
+        if executors.isdigit() and each.isdigit():
+            return int(executors) * int(each)
+        local = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\d+)?\])?", self.master.replace(" ", ""))
+        if local is None or self.connect is not None:
+            return None
+        return (os.cpu_count() or 1) if local[1] == "*" else int(local[1] or 1)
 
 
 class NotifierSettings(Section):

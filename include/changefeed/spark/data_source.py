@@ -7,7 +7,7 @@
 
 Options: ``connection`` (a connection id, see `changefeed.connection`) or ``uri``; ``start`` and ``end`` as
 FILE:POSITION (by default all that the server has); ``tables`` and ``exclude``, patterns with commas between;
-``slice_bytes``; ``server_ids``, a range for its readers. An update that changes the primary key is two rows, d and c.
+``slice_bytes``. Its readers name no server_id. An update that changes the primary key is two rows, d and c.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from changefeed.mysql import source
 from changefeed.mysql.catalog import catalog_lookup
 from changefeed.mysql.dump import DumpStream
 from changefeed.mysql.session import Session
-from changefeed.pipelines.pipeline import SourceSettings, TableSettings
+from changefeed.pipelines.pipeline import TableSettings
 from changefeed.reader import Route
 from changefeed.window import Slice, Window, whole_file_slices
 
@@ -54,7 +54,7 @@ _ARROW = pa.schema(
         ("after", pa.string()),
     ]
 )
-_OPTIONS = {"connection", "uri", "start", "end", "tables", "exclude", "slice_bytes", "server_ids", "path"}
+_OPTIONS = {"connection", "uri", "start", "end", "tables", "exclude", "slice_bytes", "path"}
 _SLICE_BYTES = 64 << 20
 
 
@@ -64,7 +64,6 @@ class SlicePartition(InputPartition):
 
     piece: Slice
     server_uuid: str
-    server_id: int
 
 
 class BinlogDataSource(DataSource):
@@ -97,8 +96,6 @@ class BinlogDataSourceReader(DataSourceReader):
         self._tables = TableSettings(include=include, exclude=list(filter(None, options.get("exclude", "").split(","))))
 
     def partitions(self) -> list[SlicePartition]:
-        settings = SourceSettings(connection="-", server_ids=self._options.get("server_ids", "64000-64063"))
-        ids = settings.server_id_range
         slice_bytes = int(self._options.get("slice_bytes", _SLICE_BYTES))
         with Session(self._mysql) as session:
             uuid = source.server_uuid(session)
@@ -111,16 +108,16 @@ class BinlogDataSourceReader(DataSourceReader):
         pieces: list[Slice] = []
         for piece in whole_file_slices(window, files):
             if piece.size_bytes > 1.5 * slice_bytes:
-                pieces += scout(self._dump(piece, ids[0]), piece, slice_bytes).slices
+                pieces += scout(self._dump(piece), piece, slice_bytes).slices
             else:
                 pieces.append(piece)
-        return [SlicePartition(piece, uuid, ids[piece.number % len(ids)]) for piece in numbered(pieces)]
+        return [SlicePartition(piece, uuid) for piece in numbered(pieces)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SlicePartition)
         schemas = catalog_lookup(lambda: Session(self._mysql))
         decoder = KernelDecoder(self._route, schemas, ColumnsFormat(), partition.server_uuid)
-        for item in decoder.decode(self._dump(partition.piece, partition.server_id), partition.piece):
+        for item in decoder.decode(self._dump(partition.piece), partition.piece):
             if isinstance(item, Block):
                 yield _batch(item)
 
@@ -129,9 +126,8 @@ class BinlogDataSourceReader(DataSourceReader):
         name = orjson.dumps([database, table]).decode()
         return Route(name, 1) if self._tables.matches(database, table) else None
 
-    def _dump(self, piece: Slice, server_id: int) -> DumpStream:
-        session = Session(self._mysql)
-        return DumpStream(session, file=piece.file, start=piece.start, end=piece.end, server_id=server_id)
+    def _dump(self, piece: Slice) -> DumpStream:
+        return DumpStream(Session(self._mysql), file=piece.file, start=piece.start, end=piece.end)
 
     def _coordinates(self, option: str, default: BinlogCoordinates) -> BinlogCoordinates:
         text = self._options.get(option)

@@ -29,7 +29,7 @@ from changefeed.runs.topics import table_topics, wanted_topics
 from changefeed.spark import frame
 from changefeed.spark.conf import BATCH_CONF
 from changefeed.spark.decode import decode_batches
-from changefeed.spark.job import IngestJob
+from changefeed.spark.job import IngestJob, task_number
 from changefeed.spark.progress import MessageCount, shown
 from changefeed.spark.publish import decode_and_publish_batches, publish_batches
 from changefeed.spark.session import cores
@@ -71,6 +71,9 @@ def ingest(
     identity = identity or pipeline.name
     began = time.monotonic()
     waited = max(0.0, round(time.time() - window.frozen_at_ms / 1000, 3))  # for Airflow, Spark and windows before it
+    tasks = cores(spark)
+    if identity == pipeline.name:
+        endpoints.server_ids.check(tasks)
     with endpoints.session() as session:
         uuid = source.server_uuid(session)
         if uuid != window.server_uuid and archive is None:
@@ -84,7 +87,6 @@ def ingest(
         tables = {topic: ".".join(table) for table, topic in table_topics(pipeline, session).items()}
         history = history_for(endpoints, session, window, archive=archive)
         names_come_along = session.variable("binlog_row_metadata") == "FULL" and not session.is_mariadb
-    tasks = cores(spark)
     spark.conf.set("spark.sql.shuffle.partitions", tasks)  # its default, 200, is for other jobs
     for name, rows in BATCH_CONF.items():
         spark.conf.set(name, rows)
@@ -191,7 +193,7 @@ def _one_slice(spark: SparkSession, job: IngestJob, slices: Sequence[Slice]) -> 
 
     outcome = _Outcome()
     with shown(spark, "decode and publish", len(slices)):
-        published = slice_frame(spark, slices).mapInArrow(decode_and_publish, frame.PUBLISHED_SCHEMA)
+        published = slice_frame(spark, job, slices).mapInArrow(decode_and_publish, frame.PUBLISHED_SCHEMA)
         _take(outcome, ((row.kind, row.text) for row in published.collect()))
     return outcome
 
@@ -203,7 +205,7 @@ def _many_slices(spark: SparkSession, job: IngestJob, slices: Sequence[Slice], t
         return decode_batches(job, batches, messages.add)
 
     outcome, messages = _Outcome(), MessageCount(spark)
-    decoded = slice_frame(spark, slices).mapInArrow(decode, frame.DECODED_SCHEMA)
+    decoded = slice_frame(spark, job, slices).mapInArrow(decode, frame.DECODED_SCHEMA)
     decoded = decoded.persist(StorageLevel.DISK_ONLY)  # who publishes what is known when all of it is decoded
     try:
         with shown(spark, "decode", len(slices), messages):
@@ -238,10 +240,7 @@ def _publish(
     messages: MessageCount,
 ) -> Iterator[tuple[str, str]]:
     def publish(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        return publish_batches(job, context.partitionId() if context else 0, batches, messages.add)
+        return publish_batches(job, task_number(), batches, messages.add)
 
     rows = [(topic, partition, task) for (topic, partition), task in packed.items()]
     assigned = F.broadcast(spark.createDataFrame(rows, "topic string, partition int, task int"))

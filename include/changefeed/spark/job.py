@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+from pyspark import TaskContext
 
 from changefeed.ddl.history import SchemaHistory
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.failover import Mark
 from changefeed.formats.format import Format
 from changefeed.kafka.topics import TopicLimits, topic_name
+from changefeed.mysql.server_ids import ServerIds
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.reader import Route
 from changefeed.window import Window
@@ -57,18 +59,16 @@ class IngestJob:
         """The wire format of the window's messages."""
         return self.pipeline.message_format(self.window.frozen_at_ms)
 
-    def server_id(self, slice_number: int) -> int:
-        """A server_id of the pipeline's range: two readers of one id would cut each other off.
+    @property
+    def server_ids(self) -> ServerIds:
+        """The ids of the tasks that read; none for a backfill, of which any number may run beside the windows."""
+        return self.endpoints.server_ids if self.identity == self.pipeline.name else ServerIds(self.identity)
 
-        Windows use the lower half, backfills the upper one, each backfill from another id on.
-        """
-        ids = self.pipeline.source.server_id_range
-        half = len(ids) // 2
-        if self.identity == self.pipeline.name:
-            lower = ids[: max(1, half)]
-            return lower[slice_number % len(lower)]
-        upper = ids[half:]
-        return upper[(zlib.crc32(self.identity.encode()) + slice_number) % len(upper)]
+
+def task_number() -> int:
+    """The number of the Spark task that this runs in, among those of its stage; 0 outside of Spark."""
+    context = TaskContext.get()
+    return context.partitionId() if context else 0
 
 
 def topic_of(pipeline: Pipeline, database: str, table: str) -> str:

@@ -13,7 +13,7 @@ from changefeed.mysql.catalog import catalog_lookup
 from changefeed.mysql.dump import DumpStream
 from changefeed.mysql.reference import ReferenceReader
 from changefeed.reader import SliceReader, SliceReport
-from changefeed.spark.job import IngestJob
+from changefeed.spark.job import IngestJob, task_number
 from changefeed.spark.statement_follower import StatementFollower, refuse
 from changefeed.window import Slice
 
@@ -22,8 +22,8 @@ def dump_of(job: IngestJob, piece: Slice) -> Iterable[bytes]:
     """The events of ``piece``, over a connection of its own, or out of the archive."""
     if job.archive is not None:
         return ArchivedBinlogs(job.archive).chunks(piece.file, piece.start, piece.end)
-    session = job.endpoints.session()
-    return DumpStream(session, file=piece.file, start=piece.start, end=piece.end, server_id=job.server_id(piece.number))
+    server_id = job.server_ids.of_task(task_number())
+    return DumpStream(job.endpoints.session(), file=piece.file, start=piece.start, end=piece.end, server_id=server_id)
 
 
 class KernelReader:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -24,15 +25,37 @@ _SCOUT_FROM = 1.5
 """A file this many slices large is worth the scout's pass over it."""
 
 
-def slice_frame(spark: SparkSession, slices: Sequence[Slice]) -> DataFrame:
-    """One row a slice and one Spark partition a row, the largest first, so that no core waits for a straggler."""
+def slice_frame(spark: SparkSession, job: IngestJob, slices: Sequence[Slice]) -> DataFrame:
+    """One row a slice: a Spark partition, and so a task, for each, or as many as there are server_ids to read with.
+
+    The largest slices come first, so that no core waits for a straggler.
+    """
+    tasks = shared_out(slices, job.server_ids.tasks(len(slices)))
+    rows = [
+        (task, piece.number, piece.file, piece.start, piece.end, piece.gtid)
+        for task, pieces in enumerate(tasks)
+        for piece in pieces
+    ]
+    if len(tasks) == len(rows) and not is_connect(spark):
+        alone = spark.sparkContext.parallelize([row[1:] for row in rows], max(1, len(rows)))
+        return spark.createDataFrame(alone, frame.SLICE_SCHEMA)
+    local = spark.createDataFrame(rows, f"task int, {frame.SLICE_SCHEMA}")
+    by_task = local.repartitionById(len(tasks), F.col("task")) if len(tasks) > 1 else local.coalesce(1)
+    return by_task.drop("task")
+
+
+def shared_out(slices: Sequence[Slice], most: int) -> list[list[Slice]]:
+    """The slices of each of at most ``most`` tasks: the largest first, each to the task that has least to read."""
     ordered = sorted(slices, key=lambda piece: -piece.size_bytes)
-    rows = [(piece.number, piece.file, piece.start, piece.end, piece.gtid) for piece in ordered]
-    if is_connect(spark):
-        placed = [(place, *row) for place, row in enumerate(rows)]
-        local = spark.createDataFrame(placed, f"place int, {frame.SLICE_SCHEMA}")
-        return local.repartitionById(len(rows), F.col("place")).drop("place") if len(rows) > 1 else local.coalesce(1)
-    return spark.createDataFrame(spark.sparkContext.parallelize(rows, max(1, len(rows))), frame.SLICE_SCHEMA)
+    if most >= len(ordered):
+        return [[piece] for piece in ordered]
+    tasks: list[list[Slice]] = [[] for _ in range(most)]
+    loads = [(0, number) for number in range(most)]
+    for piece in ordered:
+        size_bytes, number = heapq.heappop(loads)
+        tasks[number].append(piece)
+        heapq.heappush(loads, (size_bytes + piece.size_bytes, number))
+    return tasks
 
 
 @dataclass(frozen=True)
@@ -72,7 +95,7 @@ def _scout(spark: SparkSession, job: IngestJob, large: Sequence[Slice], slice_by
                 yield frame.published_batch("scouting", orjson.dumps([piece.number, found]).decode())
 
     with shown(spark, "scout", len(large)):
-        told = slice_frame(spark, large).mapInArrow(scout_files, frame.PUBLISHED_SCHEMA).collect()
+        told = slice_frame(spark, job, large).mapInArrow(scout_files, frame.PUBLISHED_SCHEMA).collect()
     found: dict[int, Scouting] = {}
     for row in told:
         if row.kind == "error":

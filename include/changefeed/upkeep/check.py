@@ -8,7 +8,9 @@ from changefeed.endpoints.endpoints import Endpoints
 from changefeed.mysql import source
 from changefeed.mysql.catalog import table_schema
 from changefeed.mysql.preflight import preflight
+from changefeed.mysql.server_ids import ServerIds
 from changefeed.mysql.session import Session
+from changefeed.pipelines.file import load_pipelines
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.runs.topics import captured_tables, table_topics
 
@@ -22,8 +24,26 @@ def check(endpoints: Endpoints) -> Iterator[str]:
         topics = table_topics(pipeline, session)
         yield f"{len(topics)} tables: {', '.join(f'{database}.{table}' for database, table in topics) or 'none yet'}"
         yield from _column_rules(pipeline, session)
+    yield from _server_ids(endpoints)
     endpoints.kafka.reach()
     yield f"Kafka {endpoints.kafka.bootstrap}: reachable"
+
+
+def _server_ids(endpoints: Endpoints) -> Iterator[str]:
+    """That there are enough of the pipeline's server_ids, and that they are its own; nothing where it names none."""
+    own, pipeline = endpoints.server_ids, endpoints.pipeline
+    if not own.ids:
+        return
+    cores = pipeline.spark.cores
+    if cores is not None:
+        own.check(cores)
+    for other in load_pipelines()[0].values():
+        if other.name != pipeline.name and other.source.connection == pipeline.source.connection:
+            own.check_disjoint(ServerIds(other.name, other.source.server_id_range))
+    known = (
+        f"{cores} tasks at once" if cores is not None else "as many tasks: the cores of the cluster are not known yet"
+    )
+    yield f"server_ids {own}: {len(own.ids)} for {known}"
 
 
 def _column_rules(pipeline: Pipeline, session: Session) -> Iterator[str]:

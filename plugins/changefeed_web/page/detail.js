@@ -196,7 +196,6 @@ export async function yaml(main, alive, name) {
 const TEMPLATE = `name: orders
 source:
   connection: mysql_default       # a connection in Airflow
-  server_ids: 64100-64131         # no other replica of the source may use these
 kafka:
   connection: kafka_default
 tables:
