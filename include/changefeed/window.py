@@ -18,6 +18,11 @@ class BinlogFile:
     name: str
     size_bytes: int
 
+    @property
+    def number(self) -> int:
+        """The number at the end of the name, by which files are ordered; raises SettingsError where it has none."""
+        return BinlogCoordinates(self.name, 0).number
+
 
 @dataclass(frozen=True)
 class Window:
@@ -101,7 +106,7 @@ def whole_file_slices(window: Window, files: Sequence[BinlogFile]) -> Iterator[S
     from it: nothing between the ends may be passed over.
     """
     wanted = range(window.start.number, window.head.number + 1)
-    by_number = {BinlogCoordinates(file.name, 0).number: file for file in files}
+    by_number = {file.number: file for file in files}
     number = 0
     for file_number in wanted:
         file = by_number.get(file_number)

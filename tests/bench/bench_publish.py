@@ -40,7 +40,7 @@ from changefeed.kafka.topics import (
     ensure_topics,
     topic_limits,
 )
-from changefeed.kafka.transactions import PublishSettings
+from changefeed.publish_settings import PublishSettings
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.process import started

@@ -21,7 +21,7 @@ from changefeed.kafka.topics import (
     ensure_topics,
     topic_limits,
 )
-from changefeed.kafka.transactions import PublishSettings
+from changefeed.publish_settings import PublishSettings
 
 SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 

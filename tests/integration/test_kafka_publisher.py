@@ -21,7 +21,7 @@ from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.fencing import transactional_id
 from changefeed.kafka.publisher import Publisher
 from changefeed.kafka.topics import TopicLimits, TopicSettings, ensure_topics
-from changefeed.kafka.transactions import PublishSettings
+from changefeed.publish_settings import PublishSettings
 from devstack.kafka import KafkaBroker
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -277,7 +277,7 @@ _KILLED = """
     import os, signal, sys
     sys.path[:0] = ["include", "tests"]
     from changefeed.kafka.connection import KafkaConnection
-    from changefeed.kafka.transactions import PublishSettings
+    from changefeed.publish_settings import PublishSettings
     from integration.kafka_pipeline import Pipeline, blocks_of
 
     bootstrap, name, stage, times = sys.argv[1:]

@@ -23,7 +23,7 @@ from changefeed.errors import BadRecordError, TopicError
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.fencing import transactional_id
 from changefeed.kafka.topics import TopicLimits, TopicSettings, ensure_topics
-from changefeed.kafka.transactions import PublishSettings
+from changefeed.publish_settings import PublishSettings
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.process import started

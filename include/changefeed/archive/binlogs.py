@@ -78,7 +78,7 @@ class ArchivedBinlogs:
                 f"archive {_shown(self.url)!r} holds binlogs of several names ({', '.join(sorted(bases))}): they have "
                 "no order. Give each server its own folder."
             )
-        return sorted(found, key=lambda item: BinlogCoordinates(item[0].name, 0).number)
+        return sorted(found, key=lambda item: item[0].number)
 
 
 def _is_binlog_name(name: str) -> bool:

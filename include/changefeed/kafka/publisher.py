@@ -25,7 +25,8 @@ from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.fencing import transactional_id
 from changefeed.kafka.progress import Progress, TopicPartition
 from changefeed.kafka.topics import TopicLimits, topic_limits
-from changefeed.kafka.transactions import PublishSettings, Transactions
+from changefeed.kafka.transactions import Transactions
+from changefeed.publish_settings import PublishSettings
 
 _log = logging.getLogger(__name__)
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from changefeed.errors import ChangefeedError, SettingsError
+from changefeed.errors import ChangefeedError
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.topics import TopicLimits
+from changefeed.publish_settings import PublishSettings
 
 _log = logging.getLogger(__name__)
 
@@ -24,36 +24,6 @@ _LOOK_SECONDS = 2.0
 
 Delivered = Callable[[KafkaError | None, Message], None]
 Headers = list[tuple[str, bytes]]
-
-
-@dataclass(frozen=True)
-class PublishSettings:
-    """How rows go into Kafka.
-
-    A transaction closes after ``transaction_rows`` records or ``transaction_seconds``, whichever comes first: more
-    of either costs less and lets readers wait longer. ``transaction_timeout_seconds`` is when the broker aborts a
-    transaction whose producer stands still (transaction.timeout.ms; the broker allows 15 minutes by default).
-    ``queue_bytes`` bounds the records that one task holds for sending. Raises SettingsError for values that
-    contradict each other.
-    """
-
-    transaction_rows: int = 250_000
-    transaction_seconds: float = 10.0
-    transaction_timeout_seconds: float = 120.0
-    compression: str = "lz4"
-    queue_bytes: int = 64 << 20
-    linger_ms: int = 20
-    batch_bytes: int = 1_000_000
-
-    def __post_init__(self) -> None:
-        if self.transaction_rows < 1:
-            raise SettingsError(f"transaction_rows is {self.transaction_rows}: wanted at least 1")
-        if not 0 < self.transaction_seconds < self.transaction_timeout_seconds:
-            raise SettingsError(
-                f"transaction_seconds is {self.transaction_seconds:g}: wanted more than 0 and less than "
-                f"transaction_timeout_seconds, {self.transaction_timeout_seconds:g}, as the broker aborts a "
-                "transaction that takes longer"
-            )
 
 
 class Transactions:

@@ -77,11 +77,7 @@ class ServerBinlogs:
     @cached_property
     def _files(self) -> list[BinlogFile]:
         end = self._end  # first: a file begun after it must not be the last one here
-        files = [file for file in source.binlog_files(self._session) if _number(file) <= end.coordinates.number]
+        files = [file for file in source.binlog_files(self._session) if file.number <= end.coordinates.number]
         if not files:
             raise BinlogGoneError(f"{self._session.connection}: the server has no binlog files")
         return files
-
-
-def _number(file: BinlogFile) -> int:
-    return int(file.name.rpartition(".")[2])

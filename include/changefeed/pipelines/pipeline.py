@@ -23,6 +23,7 @@ from changefeed.pipelines.column_rules import (
     Sha256,
     Treatment,
 )
+from changefeed.publish_settings import PublishSettings
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$")]
 Positive = Annotated[int, Field(gt=0)]
@@ -71,15 +72,25 @@ class KafkaSettings(Section):
 
     connection: str
     """Connection id of the Kafka cluster."""
-    transaction_rows: Positive = 200_000
+    transaction_rows: Positive = PublishSettings.transaction_rows
     """A Kafka transaction is closed after so many records, or after `transaction_seconds`."""
-    transaction_seconds: Positive = 20
-    transaction_timeout_seconds: Positive = 120
+    transaction_seconds: Positive = int(PublishSettings.transaction_seconds)
+    transaction_timeout_seconds: Positive = int(PublishSettings.transaction_timeout_seconds)
     """The broker aborts a transaction whose producer stands still for so long; it allows 15 minutes by default."""
     compression: Literal["lz4", "zstd", "snappy", "gzip", "none"] = "lz4"
     on_bad_record: Literal["fail", "dead_letter"] = "fail"
     lease_seconds: Positive = 15
     """A run that gave no sign of life for so long counts as dead, and the next one takes over."""
+
+    @property
+    def publishing(self) -> PublishSettings:
+        """How a task publishes with these settings."""
+        return PublishSettings(
+            transaction_rows=self.transaction_rows,
+            transaction_seconds=self.transaction_seconds,
+            transaction_timeout_seconds=self.transaction_timeout_seconds,
+            compression=self.compression,
+        )
 
     @model_validator(mode="after")
     def _closes_before_the_broker_aborts(self) -> KafkaSettings:

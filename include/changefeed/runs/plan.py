@@ -165,9 +165,7 @@ def _other_transactions(at: BinlogCoordinates, known: GtidSet, binlogs: ServerBi
 
 def lag_bytes(start: BinlogCoordinates, head: BinlogCoordinates, files: list[BinlogFile]) -> int:
     """Bytes of binlog between two coordinates."""
-    between = sum(
-        file.size_bytes for file in files if start.number <= BinlogCoordinates(file.name, 0).number < head.number
-    )
+    between = sum(file.size_bytes for file in files if start.number <= file.number < head.number)
     return between + head.position - start.position
 
 

@@ -15,7 +15,6 @@ from changefeed.failover import PublishedFilter
 from changefeed.kafka.account import Receipt
 from changefeed.kafka.publisher import Publisher
 from changefeed.kafka.topics import TopicLimits, commit_log_topic, dead_letter_topic, ensure_topics, topic_limits
-from changefeed.kafka.transactions import PublishSettings
 from changefeed.manifest import TopicPartitionReceipt
 from changefeed.reader import SliceReport
 from changefeed.runs.topics import table_topic_settings
@@ -33,12 +32,7 @@ def publisher(job: IngestJob, task: int, limits: Mapping[str, TopicLimits]) -> P
         job.window.number,
         commit_log_topic(job.pipeline.name),
         limits,
-        PublishSettings(
-            transaction_rows=kafka.transaction_rows,
-            transaction_seconds=kafka.transaction_seconds,
-            transaction_timeout_seconds=kafka.transaction_timeout_seconds,
-            compression=kafka.compression,
-        ),
+        kafka.publishing,
         source=job.window.server_uuid,
         attempt=job.attempt,
         dead_letter=dead_letter_topic(job.pipeline.name) if kafka.on_bad_record == "dead_letter" else None,

@@ -86,9 +86,7 @@ def plan_backfill(endpoints: Endpoints, request: BackfillRequest, identity: str 
             frozen = _begun_window(endpoints, identity, uuid) if identity else None
             start, head = _ends(frozen) if frozen else _range(Finder(binlogs), request)
             files = tuple(
-                file
-                for file in binlogs.files()
-                if start.coordinates.number <= BinlogCoordinates(file.name, 0).number <= head.coordinates.number
+                file for file in binlogs.files() if start.coordinates.number <= file.number <= head.coordinates.number
             )
             size_bytes = bytes_between(list(binlogs.files()), start.coordinates, head.coordinates)
             if size_bytes <= 0:
@@ -194,7 +192,7 @@ def _counted(binlogs: Binlogs, files: tuple[BinlogFile, ...], start: Place, head
 
 def _check_complete(files: tuple[BinlogFile, ...], start: Place, head: Place) -> None:
     wanted = range(start.coordinates.number, head.coordinates.number + 1)
-    there = {BinlogCoordinates(file.name, 0).number for file in files}
+    there = {file.number for file in files}
     missing = [number for number in wanted if number not in there]
     if missing:
         raise BinlogGoneError(

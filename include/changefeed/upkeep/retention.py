@@ -52,9 +52,7 @@ def _headroom_seconds(finder: Finder, checkpoint: BinlogCoordinates, session: Se
         keeps = 86_400 * float(session.variable("expire_logs_days") or 0)
     if not keeps:
         return None
-    following = [
-        file.name for file in finder.binlogs.files() if BinlogCoordinates(file.name, 0).number == checkpoint.number + 1
-    ]
+    following = [file.name for file in finder.binlogs.files() if file.number == checkpoint.number + 1]
     if not following:
         return keeps  # still open: it counts from when it is closed
     return max(0.0, finder.begun_seconds(following[0]) + keeps - time.time())

@@ -83,7 +83,7 @@ def plan_seek(endpoints: Endpoints, target: str, store: CheckpointStore, *, expe
         skipped, repeated = max(0, distance), max(0, -distance)
         low, high = sorted((before.coordinates, to.coordinates))
         if distance:
-            names = tuple(file.name for file in files if low.number <= _number(file.name) <= high.number)
+            names = tuple(file.name for file in files if low.number <= file.number <= high.number)
     return SeekPlan(pipeline.name, target, before, to, uuid, skipped, repeated, names)
 
 
@@ -170,7 +170,3 @@ def _found(finder: Finder, target: SeekTarget) -> Place:
     if target.ts_seconds is not None:
         return finder.at_time(target.ts_seconds)
     return finder.earliest() if target.kind == "earliest" else finder.latest()
-
-
-def _number(file: str) -> int:
-    return int(file.rpartition(".")[2])

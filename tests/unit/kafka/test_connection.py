@@ -11,7 +11,7 @@ from changefeed.errors import BrokerUnavailableError, SettingsError
 from changefeed.kafka.commit_log import CommitLog
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.fencing import fence
-from changefeed.kafka.transactions import PublishSettings
+from changefeed.publish_settings import PublishSettings
 
 _SECURE = {
     "security.protocol": "sasl_ssl",

@@ -179,7 +179,7 @@ class Finder:
         """
         best: Place | None = None
         gone = 0
-        files = {BinlogCoordinates(file.name, 0).number: file for file in self.binlogs.files()}
+        files = {file.number: file for file in self.binlogs.files()}
         for number in range(start.coordinates.number, head.coordinates.number + 1):
             file = self._numbered(files, number)
             begin = start if number == start.coordinates.number else self.begin_of(file.name)
@@ -210,7 +210,7 @@ class Finder:
         names = [
             file.name
             for file in self.binlogs.files()
-            if start.coordinates.number < BinlogCoordinates(file.name, 0).number <= head.coordinates.number
+            if start.coordinates.number < file.number <= head.coordinates.number
         ]
         ends = [self.begin_of(name) for name in names]
         return [point for point in ends if point.coordinates != head.coordinates] + [head]
@@ -276,6 +276,6 @@ def bytes_between(files: Sequence[BinlogFile], start: BinlogCoordinates, end: Bi
     """Bytes of binlog from ``start`` to ``end``; negative when ``end`` is before ``start``."""
     if end < start:
         return -bytes_between(files, end, start)
-    sizes = {BinlogCoordinates(file.name, 0).number: file.size_bytes for file in files}
+    sizes = {file.number: file.size_bytes for file in files}
     whole = sum(sizes.get(number, 0) for number in range(start.number, end.number))
     return whole + end.position - start.position
