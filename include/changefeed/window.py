@@ -75,7 +75,7 @@ class Window:
             start_gtids=str(values["start_gtids"]),
             head_gtids=str(values["head_gtids"]),
             frozen_at_ms=int(values["frozen_at_ms"]),
-            plan_seconds=float(values["plan_seconds"]),
+            plan_seconds=float(values.get("plan_seconds", 0.0)),
             failover=Failover(**values["failover"]) if values.get("failover") else None,
         )
 

@@ -27,7 +27,7 @@ def seeks(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any]:
     """The record of seeks, latest first: who, when, from where, to where, why."""
     must(user, "GET", name)
     found = position.commit_log(pipeline_of(name)).seeks
-    return {"seeks": [found[number] for number in sorted(found, reverse=True)[:limit]]}
+    return {"seeks": [found[number].to_json() for number in sorted(found, reverse=True)[:limit]]}
 
 
 @router.get("/pipelines/{name}/commit-log")

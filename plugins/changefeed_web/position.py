@@ -68,7 +68,7 @@ def manifests(pipeline: Pipeline, limit: int) -> list[dict[str, Any]]:
         return commit_log_state(server_endpoints(pipeline))
 
     seals = _once("commit log", pipeline.name, read).seals
-    return [seals[number] for number in sorted(seals, reverse=True)[:limit]]
+    return [seals[number].to_json() for number in sorted(seals, reverse=True)[:limit]]
 
 
 def commit_log(pipeline: Pipeline) -> Any:

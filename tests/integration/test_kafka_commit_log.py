@@ -10,15 +10,24 @@ import pytest
 from confluent_kafka import Producer
 from integration.kafka_pipeline import Pipeline, blocks_of
 
+from changefeed.coordinates import BinlogCoordinates
 from changefeed.errors import BrokerUnavailableError, CheckpointError, TopicError
-from changefeed.kafka.commit_log import CommitLog, CommitLogState, progress_key
+from changefeed.kafka.commit_log import CommitLog, CommitLogState
 from changefeed.kafka.connection import KafkaConnection
+from changefeed.kafka.log_record import AttemptRecord, ProgressRecord, SealRecord
+from changefeed.manifest import Manifest
+from changefeed.window import Window
 from devstack.kafka import KafkaBroker
 
 
 @pytest.fixture
 def pipeline(kafka_broker: KafkaBroker, unique_name: str) -> Pipeline:
     return Pipeline(KafkaConnection(kafka_broker.bootstrap), unique_name)
+
+
+def manifest(window: int, pipeline: str = "shop") -> Manifest:
+    start, head = (BinlogCoordinates("bin.000001", 100 * number) for number in (window, window + 1))
+    return Manifest(Window(pipeline, window, "uuid", start, head, "", "", 0), 100, 1, 1, {}, 0, ())
 
 
 def _stranger(pipeline: Pipeline) -> Producer:
@@ -28,7 +37,7 @@ def _stranger(pipeline: Pipeline) -> Producer:
     )
     producer.init_transactions(20)
     producer.begin_transaction()
-    producer.produce(pipeline.log_topic, b"{}", progress_key("stranger", "x", 0), 0)
+    producer.produce(pipeline.log_topic, b"{}", ProgressRecord.key_of("stranger", "x", 0), 0)
     producer.flush(20)
     return producer
 
@@ -65,16 +74,16 @@ def test_a_log_that_ends_in_aborted_records_is_read_to_its_end(pipeline: Pipelin
 def test_seals_are_kept_in_order_and_only_the_last_ones(pipeline: Pipeline) -> None:
     for window in range(1, 13):
         known = pipeline.log.read().seals
-        pipeline.log.seal(window, {"number": window, "head": f"bin.000001:{window}"}, keep=3, sealed=known)
+        pipeline.log.seal(manifest(window), keep=3, sealed=known)
     state = pipeline.log.read()
     assert list(state.seals) == [10, 11, 12]
-    assert state.seals[12] == {"number": 12, "head": "bin.000001:12"}
+    assert state.seals[12] == manifest(12)
 
 
 def test_sealing_a_window_twice_is_harmless(pipeline: Pipeline) -> None:
     for _ in range(2):
-        pipeline.log.seal(1, {"number": 1}, keep=3, sealed=pipeline.log.read().seals)
-    assert pipeline.log.read().seals == {1: {"number": 1}}
+        pipeline.log.seal(manifest(1), keep=3, sealed=pipeline.log.read().seals)
+    assert pipeline.log.read().seals == {1: manifest(1)}
 
 
 def test_dead_tables_are_forgotten(pipeline: Pipeline) -> None:
@@ -90,16 +99,16 @@ def test_dead_tables_are_forgotten(pipeline: Pipeline) -> None:
 
 def test_identities_share_a_log_and_do_not_see_each_other(pipeline: Pipeline) -> None:
     backfill = CommitLog(pipeline.connection, pipeline.log_topic, f"{pipeline.name}/backfill")
-    pipeline.log.seal(1, {"of": "pipeline"})
-    backfill.seal(1, {"of": "backfill"})
-    backfill.begin_attempt("b")
-    assert pipeline.log.read() == CommitLogState(seals={1: {"of": "pipeline"}})
+    pipeline.log.seal(manifest(1))
+    backfill.seal(manifest(1, "backfill"))
+    backfill.keep(AttemptRecord("b"))
+    assert pipeline.log.read() == CommitLogState((SealRecord(manifest(1)),))
     assert pipeline.log.identities() == [pipeline.name, backfill.identity]
-    pipeline.log.begin_attempt("p")
+    pipeline.log.keep(AttemptRecord("p"))
     assert pipeline.log.identities() == [backfill.identity, pipeline.name], "who wrote last comes last"
     assert backfill.forget_everything() == 2
     assert pipeline.log.identities() == [pipeline.name]
-    assert pipeline.log.read().seals == {1: {"of": "pipeline"}}
+    assert pipeline.log.read().seals == {1: manifest(1)}
 
 
 def test_a_record_that_is_not_ours_stops_the_run(pipeline: Pipeline) -> None:
@@ -116,4 +125,4 @@ def test_a_log_that_is_not_there_is_told(pipeline: Pipeline) -> None:
     with pytest.raises(TopicError, match=r"missing"):
         missing.read()
     with pytest.raises((TopicError, BrokerUnavailableError), match=r"missing"):
-        missing.seal(1, {})
+        missing.keep(AttemptRecord("a"))

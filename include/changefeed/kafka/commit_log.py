@@ -1,66 +1,96 @@
 """The commit log: the compacted topic that says what has been published, and which windows are sealed.
 
-Keys are JSON arrays that begin with the identity, the pipeline's name or a backfill's own; the value is JSON, or
-null (a tombstone) for what is forgotten:
-
-    [identity, "progress", topic, partition]   Progress; written in the transaction of the messages it speaks of
-    [identity, "seal", window]                 the window's manifest
-    [identity, "seek", window]                 the record of a seek, which takes a window's number
-    [identity, "begun", window]                the window of which publishing began, as JSON
-    [identity, "failover", window, from, to]   marks: how far each topic-partition was given before a failover
-    [identity, "attempt"]                      who may publish; see `fencing`
-    [identity, "lease", attempt]               that a run is alive; see `lease`
+`log_record` has the kinds of records that it holds.
 """
 
 from __future__ import annotations
 
-import json
+import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from changefeed.errors import ChangefeedError, CheckpointError
+from changefeed.errors import ChangefeedError
 from changefeed.kafka.connection import KafkaConnection
+from changefeed.kafka.log_record import (
+    AttemptRecord,
+    BegunRecord,
+    FailoverRecord,
+    LogEntry,
+    LogRecord,
+    ProgressRecord,
+    SealRecord,
+    SoughtRecord,
+    latest_entries,
+)
 from changefeed.kafka.partition_reader import partition_reader
 from changefeed.kafka.progress import Progress, TopicPartition
+from changefeed.kafka.topics import partition_counts
+from changefeed.manifest import Manifest
+from changefeed.seek import SeekRecord
+from changefeed.window import Window
 
-_NO_SUCH_TOPIC = 3
+_log = logging.getLogger(__name__)
 
-
-FailoverKey = tuple[int, str, str]
-"""The checkpoint's window number, the UUID of the old server, and of the new one."""
+Kind = TypeVar("Kind", bound=LogRecord)
 
 
 @dataclass(frozen=True)
 class CommitLogState:
-    """What the log says of one identity: progress by topic-partition, manifests by window number, who may publish."""
+    """What the log says of one identity.
 
-    progress: dict[TopicPartition, Progress] = field(default_factory=dict)
-    seals: dict[int, dict[str, Any]] = field(default_factory=dict)
-    seeks: dict[int, dict[str, Any]] = field(default_factory=dict)
-    attempt: str = ""
-    begun: dict[int, dict[str, Any]] = field(default_factory=dict)
-    failovers: dict[FailoverKey, list[dict[str, Any]]] = field(default_factory=dict)
+    ``unknown`` are records of kinds that only a newer version of changefeed knows. They are left as they are.
+    """
+
+    records: tuple[LogRecord, ...] = ()
+    unknown: tuple[LogEntry, ...] = ()
+
+    @classmethod
+    def of_entries(cls, entries: Iterable[LogEntry]) -> CommitLogState:
+        """Read the entries of one identity, each the latest of its key. Raises CheckpointError for unreadable ones."""
+        read = [(entry, entry.read()) for entry in entries]
+        return cls(
+            tuple(record for _, record in read if record is not None),
+            tuple(entry for entry, record in read if record is None),
+        )
+
+    def of(self, kind: type[Kind]) -> list[Kind]:
+        """All records of one kind."""
+        return [record for record in self.records if isinstance(record, kind)]
+
+    @cached_property
+    def progress(self) -> dict[TopicPartition, Progress]:
+        """What each topic-partition was given."""
+        return {(record.topic, record.partition): record.progress for record in self.of(ProgressRecord)}
+
+    @cached_property
+    def seals(self) -> dict[int, Manifest]:
+        """Manifests of the sealed windows by their numbers, in order."""
+        return dict(sorted((record.manifest.window.number, record.manifest) for record in self.of(SealRecord)))
+
+    @cached_property
+    def seeks(self) -> dict[int, SeekRecord]:
+        """Seeks by the window numbers that they took, in order."""
+        return dict(sorted((record.seek.number, record.seek) for record in self.of(SoughtRecord)))
+
+    @cached_property
+    def begun(self) -> dict[int, Window]:
+        """Windows by number, in order, of which publishing began and that are not sealed."""
+        return dict(sorted((record.window.number, record.window) for record in self.of(BegunRecord)))
+
+    @cached_property
+    def attempt(self) -> str:
+        """The attempt that may publish, '' before the first."""
+        return next((record.attempt for record in self.of(AttemptRecord)), "")
 
     @property
     def latest_number(self) -> int:
         """The highest window number that any record speaks of, 0 where there is none."""
-        progress = (one.window for one in self.progress.values())
+        progress = (progress.window for progress in self.progress.values())
         return max((*self.seals, *self.seeks, *self.begun, *progress), default=0)
-
-
-def _json(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()
-
-
-def progress_key(identity: str, topic: str, partition: int) -> bytes:
-    return _json([identity, "progress", topic, partition])
-
-
-def _seal_key(identity: str, window: int) -> bytes:
-    return _json([identity, "seal", window])
 
 
 @dataclass(frozen=True)
@@ -69,6 +99,9 @@ class CommitLog:
 
     ``wait_seconds`` is how long `read` waits for transactions that are open in the log; it should be more than
     the publishers' transaction timeout, after which the broker aborts them.
+
+    All that write raise BrokerUnavailableError or TopicError; then it is unknown whether the records were written.
+    Writing the same record again is harmless.
     """
 
     connection: KafkaConnection
@@ -78,9 +111,7 @@ class CommitLog:
 
     def exists(self) -> bool:
         """Whether the topic is there. Raises BrokerUnavailableError, TopicError."""
-        with self.connection.admin() as admin:
-            (found,) = admin.describe_topics([self.topic])
-        return bool(found["error_code"] != _NO_SUCH_TOPIC)
+        return bool(partition_counts(self.connection, [self.topic]))
 
     def read(self) -> CommitLogState:
         """Everything committed up to the end that the log has now.
@@ -89,121 +120,79 @@ class CommitLog:
         committed can lie behind one that is still open, and passing over them would publish their messages twice.
         So it waits until the open ones are committed or aborted.
 
+        Records of unknown kinds are reported, not interpreted and not lost: nothing here writes or forgets them.
+
         Raises BrokerUnavailableError when they stay open for ``wait_seconds`` or no broker answers, TopicError where
         the topic is gone, CheckpointError for a record that cannot be read.
         """
-        return self._state(self._latest())
+        state = CommitLogState.of_entries(self._own())
+        if state.unknown:
+            _log.warning(
+                "commit log %r has records of kinds that this version does not know (%s): a newer changefeed wrote "
+                "them. They stay as they are.",
+                self.topic,
+                ", ".join(sorted({entry.kind for entry in state.unknown})),
+            )
+        return state
 
     def identities(self) -> list[str]:
         """Whose records the log holds: the one that wrote last comes last. Raises as `read` does."""
-        written = [key for key, value in self._latest().items() if value is not None]
-        return list(dict.fromkeys(str(json.loads(key)[0]) for key in reversed(written)))[::-1]
+        return list(dict.fromkeys(entry.identity for entry in reversed(self._latest())))[::-1]
 
-    def _latest(self) -> dict[bytes, bytes | None]:
-        """The last value of each key, in the order in which they were written."""
-        latest: dict[bytes, bytes | None] = {}
+    def _latest(self) -> list[LogEntry]:
+        """The last record of each key that is not forgotten, of all identities, in the order of the log."""
         wanted = f"to read the commit log of {self.identity!r}"
         with partition_reader(self.connection, [(self.topic, 0)], wanted) as reader:
-            for record in reader.to_end(patience_seconds=self.wait_seconds):
-                key = record.key or b""
-                latest.pop(key, None)
-                latest[key] = record.value
-        return latest
+            return latest_entries(reader.to_end(patience_seconds=self.wait_seconds))
 
-    def _state(self, latest: Mapping[bytes, bytes | None]) -> CommitLogState:
-        progress: dict[TopicPartition, Progress] = {}
-        seals: dict[int, dict[str, Any]] = {}
-        seeks: dict[int, dict[str, Any]] = {}
-        begun: dict[int, dict[str, Any]] = {}
-        failovers: dict[FailoverKey, list[dict[str, Any]]] = {}
-        attempt = ""
-        for key, text in latest.items():
-            try:
-                identity, kind, *rest = json.loads(key)
-                if identity != self.identity or text is None:
-                    continue
-                value = json.loads(text)
-                if kind == "progress":
-                    progress[str(rest[0]), int(rest[1])] = Progress.from_json(value)
-                elif kind == "seal":
-                    seals[int(rest[0])] = value
-                elif kind == "seek":
-                    seeks[int(rest[0])] = value
-                elif kind == "begun":
-                    begun[int(rest[0])] = value
-                elif kind == "failover":
-                    failovers[int(rest[0]), str(rest[1]), str(rest[2])] = list(value)
-                elif kind == "attempt":
-                    attempt = str(value)
-            except (ValueError, TypeError, IndexError) as error:
-                raise CheckpointError(
-                    f"record {key!r} of commit log {self.topic!r} cannot be read ({error}): only changefeed may write "
-                    "to that topic. Its progress is unknown, so nothing is published."
-                ) from error
-        return CommitLogState(
-            progress,
-            dict(sorted(seals.items())),
-            dict(sorted(seeks.items())),
-            attempt,
-            dict(sorted(begun.items())),
-            failovers,
-        )
+    def _own(self) -> list[LogEntry]:
+        return [entry for entry in self._latest() if entry.identity == self.identity]
 
-    def seal(self, window: int, manifest: Mapping[str, Any], keep: int = 100, sealed: Iterable[int] = ()) -> None:
+    def seal(self, manifest: Manifest, keep: int = 100, sealed: Iterable[int] = ()) -> None:
         """Write the manifest of a window, and tombstones for all but the last ``keep`` of the windows ``sealed``.
 
         Seals of higher numbers are left by a state store that was restored from an older backup since: they are
-        forgotten too, so that the highest one is where the pipeline stands. Writing the same seal again is harmless.
-        Raises BrokerUnavailableError or TopicError; then it is unknown whether the seal was written.
+        forgotten too, so that the highest one is where the pipeline stands.
         """
+        window = manifest.window.number
         numbers = sorted({window, *(number for number in sealed if number < window)})
         old = [*numbers[: max(0, len(numbers) - keep)], *(number for number in sealed if number > window)]
-        records: dict[bytes, bytes | None] = {_seal_key(self.identity, window): _json(dict(manifest))}
-        records |= {_seal_key(self.identity, number): None for number in old if number != window}
-        records |= {self._begun_key(number): None for number in (window, *old)}
+        seal = SealRecord(manifest)
+        records: dict[bytes, bytes | None] = {seal.key(self.identity): seal.value()}
+        records |= {SealRecord.key_of(self.identity, number): None for number in old if number != window}
+        records |= {BegunRecord.key_of(self.identity, number): None for number in (window, *old)}
         self._write(records, f"to seal window {window}")
 
-    def note_seek(self, number: int, record: Mapping[str, Any]) -> None:
-        """Keep the record of a seek; it is never forgotten. Raises as `seal` does."""
-        self._write({_json([self.identity, "seek", number]): _json(dict(record))}, f"to note seek {number}")
-
-    def begin_window(self, window: int, record: Mapping[str, Any]) -> None:
-        """Keep what window is being published until it is sealed. Raises as `seal` does."""
-        self._write({self._begun_key(window): _json(dict(record))}, f"to begin window {window}")
-
-    def note_failover(self, key: FailoverKey, marks: Iterable[Mapping[str, Any]]) -> None:
-        """Keep how far each topic-partition was given by the old server. Raises as `seal` does."""
-        number, old, new = key
-        record = _json([dict(mark) for mark in marks])
-        self._write({_json([self.identity, "failover", number, old, new]): record}, "to note a failover")
-
-    def _begun_key(self, window: int) -> bytes:
-        return _json([self.identity, "begun", window])
-
-    def begin_attempt(self, attempt: str) -> None:
-        """Say that from now on only ``attempt`` may publish."""
-        self._write({_json([self.identity, "attempt"]): _json(attempt)}, "to begin an attempt")
+    def keep(self, record: LogRecord) -> None:
+        """Write ``record``, in place of an earlier one with its key."""
+        self._write({record.key(self.identity): record.value()}, f"to keep a record of kind {record.kind!r}")
 
     def forget(self, topics: Iterable[str], state: CommitLogState | None = None) -> int:
         """Write tombstones for the progress of ``topics``; return how many. For dead tables, and after a seek."""
         names = set(topics)
-        known = (state or self.read()).progress
-        gone = [key for key in known if key[0] in names]
-        self._write({progress_key(self.identity, *key): None for key in gone}, f"to forget {sorted(names)}")
-        return len(gone)
+        gone = [record for record in (state or self.read()).of(ProgressRecord) if record.topic in names]
+        return self._forget(gone, f"to forget {sorted(names)}")
 
     def forget_begun(self, state: CommitLogState, window: int) -> int:
         """Forget windows begun and failovers up to ``window``, which is committed; return how many records."""
-        gone = [self._begun_key(number) for number in state.begun if number <= window]
-        gone += [_json([self.identity, "failover", *key]) for key in state.failovers if key[0] < window]
-        self._write(dict.fromkeys(gone), f"to forget windows up to {window}")
-        return len(gone)
+        gone: list[LogRecord] = [record for record in state.of(BegunRecord) if record.window.number <= window]
+        gone += [record for record in state.of(FailoverRecord) if record.window < window]
+        return self._forget(gone, f"to forget windows up to {window}")
 
     def forget_everything(self) -> int:
-        """Forget all records of this identity; return how many. For a backfill that nobody will try again."""
-        gone = [key for key, value in self._latest().items() if value and json.loads(key)[0] == self.identity]
-        self._write(dict.fromkeys(gone), "to forget everything")
-        return len(gone)
+        """Forget all records of this identity, of unknown kinds too; return how many.
+
+        For a backfill that nobody will try again. Its attempt is forgotten first: a task of it that comes late then
+        finds that it may not publish, rather than that nothing was published yet.
+        """
+        entries = sorted(self._own(), key=lambda entry: entry.kind != AttemptRecord.kind)
+        self._write({entry.record.key or b"": None for entry in entries}, "to forget everything")
+        return len(entries)
+
+    def _forget(self, records: Iterable[LogRecord], wanted: str) -> int:
+        keys = [record.key(self.identity) for record in records]
+        self._write(dict.fromkeys(keys), wanted)
+        return len(keys)
 
     def _write(self, records: Mapping[bytes, bytes | None], wanted: str) -> None:
         if not records:

@@ -17,6 +17,7 @@ from confluent_kafka import KafkaException
 from changefeed.errors import TopicError
 from changefeed.kafka.commit_log import CommitLog
 from changefeed.kafka.connection import KafkaConnection
+from changefeed.kafka.log_record import AttemptRecord
 
 _AT_ONCE = 16
 
@@ -33,7 +34,7 @@ def fence(connection: KafkaConnection, identity: str, tasks: int, commit_log_top
     taken over. Raises BrokerUnavailableError, TopicError (ACLs, no transactions), SettingsError.
     """
     attempt = attempt or uuid.uuid4().hex
-    CommitLog(connection, commit_log_topic, identity).begin_attempt(attempt)
+    CommitLog(connection, commit_log_topic, identity).keep(AttemptRecord(attempt))
     ids = {transactional_id(identity, task) for task in range(tasks)} | set(_used(connection, identity))
     with ThreadPoolExecutor(min(_AT_ONCE, max(1, len(ids)))) as pool:
         for _ in pool.map(lambda name: _take_over(connection, name), sorted(ids)):

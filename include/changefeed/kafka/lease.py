@@ -12,7 +12,6 @@ stops it when it wakes, and nothing is published twice or lost.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import socket
@@ -22,12 +21,13 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from changefeed.errors import ChangefeedError, PipelineBusyError
 from changefeed.kafka.connection import KafkaConnection
+from changefeed.kafka.log_record import ClaimRecord, LogEntry
 from changefeed.kafka.partition_reader import KafkaRecord, partition_reader
 
 _log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ class Lease:
             message_timeout_ms=int(self._connection.timeout_seconds * 1000),
             linger_ms=0,
         )
-        self._first = self._write(self.attempt, {"first": None, "who": self._who})
+        self._first = self._write(self.attempt, ClaimRecord(self.attempt, None, self._who))
         self._beat.start()
         try:
             self._wait_for_others()
@@ -99,7 +99,7 @@ class Lease:
     def _repeat(self) -> None:
         while not self._done.wait(self._seconds / BEATS):
             try:
-                self._write(self.attempt, {"first": self._first, "who": self._who})
+                self._write(self.attempt, ClaimRecord(self.attempt, self._first, self._who))
             except ChangefeedError as error:
                 _log.warning("the claim of this run could not be repeated: %s", error)
 
@@ -137,22 +137,22 @@ class Lease:
 
     def _take(self, records: Iterable[KafkaRecord], claims: dict[str, Claim]) -> None:
         for record in records:
-            identity, kind, *rest = json.loads(record.key or b"")
-            if (identity, kind) != (self._identity, "lease"):
+            entry = LogEntry.of(record)
+            if (entry.identity, entry.kind) != (self._identity, ClaimRecord.kind):
                 continue
-            name = str(rest[0])
+            name = str(entry.parts[0])
             at_ms = record.timestamp_ms if record.stamped_by_broker else None
             if name == self.attempt:
                 self._first_ms = self._first_ms or at_ms
                 continue
-            if record.value is None:
-                claims.pop(name, None)
-                continue
-            value = json.loads(record.value)
-            first = record.offset if value["first"] is None else int(value["first"])
-            claims[name] = Claim(name, first, record.offset, str(value["who"]), at_ms)
+            claim = entry.read()
+            if isinstance(claim, ClaimRecord):
+                first = record.offset if claim.first is None else claim.first
+                claims[name] = Claim(name, first, record.offset, claim.who, at_ms)
+            else:
+                claims.pop(name, None)  # it was given back
 
-    def _write(self, attempt: str, value: dict[str, Any] | None) -> int:
+    def _write(self, attempt: str, claim: ClaimRecord | None) -> int:
         """Write a claim, or give it back; return its offset."""
         assert self._producer is not None
         told: list[tuple[KafkaError | None, int]] = []
@@ -160,11 +160,10 @@ class Lease:
         def delivered(error: KafkaError | None, record: Message) -> None:
             told.append((error, record.offset() or 0))
 
-        key = json.dumps([self._identity, "lease", attempt]).encode()
-        text = None if value is None else json.dumps(value).encode()
+        key, value = ClaimRecord.key_of(self._identity, attempt), claim.value() if claim else None
         wanted = f"to claim {self._identity!r} in commit log {self._topic!r}"
         try:
-            self._producer.produce(self._topic, value=text, key=key, partition=0, on_delivery=delivered)
+            self._producer.produce(self._topic, value=value, key=key, partition=0, on_delivery=delivered)
             self._producer.flush(self._connection.timeout_seconds + 1)
         except KafkaException as error:
             raise self._connection.refused(error, wanted) from error

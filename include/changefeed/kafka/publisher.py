@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import logging
 import struct
 import time
@@ -20,9 +19,10 @@ from changefeed.block import HAS_HEADER, HEADER_SEPARATOR, NULL_KEY, NULL_VALUE,
 from changefeed.errors import BadRecordError, BrokerUnavailableError, FencedError, TopicError
 from changefeed.kafka.account import Account, Receipt
 from changefeed.kafka.bad_record import GTID_HEADER, ID_HEADER, OVERHEAD_BYTES, BadRecord
-from changefeed.kafka.commit_log import CommitLog, CommitLogState, progress_key
+from changefeed.kafka.commit_log import CommitLog, CommitLogState
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.fencing import transactional_id
+from changefeed.kafka.log_record import ProgressRecord
 from changefeed.kafka.progress import Progress, TopicPartition
 from changefeed.kafka.topics import TopicLimits, topic_limits
 from changefeed.kafka.transactions import Transactions
@@ -259,9 +259,8 @@ class Publisher:
 
     def _write_progress(self) -> None:
         for (topic, partition), account in self._touched.items():
-            key = progress_key(self._identity, topic, partition)
-            value = json.dumps(account.progress().to_json()).encode()
-            self._transactions.produce(self._log.topic, value, key, 0, [], None)
+            record = ProgressRecord(topic, partition, account.progress())
+            self._transactions.produce(self._log.topic, record.value(), record.key(self._identity), 0, [], None)
 
     def _look_around(self) -> None:
         """Records are slow to be delivered: is there still something to wait for?

@@ -61,8 +61,7 @@ def _is_at(checkpoint: Checkpoint | None, window: Window) -> bool:
 
 def _sealed(endpoints: Endpoints, window: Window) -> Manifest:
     """The window's manifest out of the commit log; raises AccountingError where that has none, or another's."""
-    values = endpoints.commit_log().read().seals.get(window.number)
-    manifest = Manifest.from_json(values) if values else None
+    manifest = endpoints.commit_log().read().seals.get(window.number)
     if manifest is None or manifest.window != window:
         raise AccountingError(
             f"window {window.number} of pipeline {endpoints.pipeline.name!r} ({window.start} to {window.head}) is not "

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict
-from typing import Any
 
 from changefeed.binlog.search.finder import Finder, Place
 from changefeed.checkpoint import Checkpoint
@@ -12,6 +10,7 @@ from changefeed.errors import AccountingError, BinlogGoneError
 from changefeed.failover import Failover, Mark, source_and_number
 from changefeed.gtid import GtidSet
 from changefeed.kafka.commit_log import CommitLog, CommitLogState
+from changefeed.kafka.log_record import FailoverRecord
 from changefeed.kafka.progress import Progress, TopicPartition
 from changefeed.mysql.binlogs import ServerBinlogs
 from changefeed.mysql.session import Session
@@ -59,14 +58,14 @@ def marks_of(window: Window, state: CommitLogState, log: CommitLog) -> tuple[Mar
     failover = window.failover
     if failover is None:
         return ()
-    key = (failover.window, failover.from_uuid, window.server_uuid)
-    if key in state.failovers:
-        return tuple(Mark(**values) for values in state.failovers[key])
+    for noted in state.of(FailoverRecord):
+        if (noted.window, noted.from_uuid, noted.to_uuid) == (failover.window, failover.from_uuid, window.server_uuid):
+            return noted.marks
     ahead = {place: one for place, one in state.progress.items() if one.window > failover.window}
     if ahead:
         _check_exact(window, failover, ahead, state)
     marks = tuple(Mark(topic, partition, one.gtid, one.gtid_messages) for (topic, partition), one in ahead.items())
-    log.note_failover(key, [asdict(mark) for mark in marks])
+    log.keep(FailoverRecord(failover.window, failover.from_uuid, window.server_uuid, marks))
     if marks:
         _log.warning(
             "window %d was begun on server %s: %d topic-partitions had got a part of it, which is skipped by GTID",
@@ -82,10 +81,10 @@ def _check_exact(
 ) -> None:
     """Raises AccountingError unless the GTIDs alone tell what the old server's windows have published."""
     published = GtidSet.parse(failover.published)
-    begun: list[dict[str, Any]] = [*state.begun.values(), *(seal["window"] for seal in state.seals.values())]
-    old = [one for one in begun if one["number"] > failover.window and one["server_uuid"] == failover.from_uuid]
+    begun = [*state.begun.values(), *(manifest.window for manifest in state.seals.values())]
+    old = [of for of in begun if of.number > failover.window and of.server_uuid == failover.from_uuid]
     given = {one.gtid for one in ahead.values()}
-    ends = GtidSet().union(*(GtidSet.parse(str(one["head_gtids"])) for one in old), *map(GtidSet.parse, given))
+    ends = GtidSet().union(*(GtidSet.parse(of.head_gtids) for of in old), *map(GtidSet.parse, given))
     sources = {source for source, _ in ends.subtract(published).intervals}
     missing = ends.subtract(published).subtract(GtidSet.parse(window.head_gtids))
     lost = [gtid for gtid in given if gtid and not GtidSet.parse(window.head_gtids).contains(GtidSet.parse(gtid))]

@@ -9,9 +9,7 @@ from changefeed.coordinates import BinlogCoordinates
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import CheckpointError
 from changefeed.kafka.commit_log import CommitLogState
-from changefeed.manifest import Manifest
 from changefeed.pipelines.pipeline import Pipeline
-from changefeed.seek import SeekRecord
 
 
 def latest_checkpoint(pipeline: Pipeline, state: CommitLogState) -> tuple[Checkpoint, str] | None:
@@ -19,11 +17,11 @@ def latest_checkpoint(pipeline: Pipeline, state: CommitLogState) -> tuple[Checkp
     sealed, sought = max(state.seals, default=0), max(state.seeks, default=0)
     now = int(time.time() * 1000)
     if sealed > sought:
-        manifest = Manifest.from_json(state.seals[sealed])
+        manifest = state.seals[sealed]
         return Checkpoint.after(manifest.window, now, manifest.gtids), f"the seal of window {sealed}"
     if not sought:
         return None
-    record = SeekRecord.from_json(state.seeks[sought])
+    record = state.seeks[sought]
     if not record.server_uuid:
         raise CheckpointError(f"the latest record is a seek to {record.to} that does not name its server: seek there.")
     to = BinlogCoordinates.parse(record.to)

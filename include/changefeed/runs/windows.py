@@ -16,4 +16,4 @@ def commit_log_state(endpoints: Endpoints, identity: str | None = None) -> Commi
 def windows(endpoints: Endpoints, limit: int = 20) -> list[Manifest]:
     """Manifests of the last ``limit`` windows, latest first. Raises BrokerUnavailableError."""
     seals = commit_log_state(endpoints).seals
-    return [Manifest.from_json(seals[number]) for number in sorted(seals, reverse=True)[:limit]]
+    return [seals[number] for number in sorted(seals, reverse=True)[:limit]]

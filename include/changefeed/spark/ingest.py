@@ -19,6 +19,7 @@ from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import BinlogGoneError, StaleCheckpointError
 from changefeed.kafka.commit_log import CommitLogState
 from changefeed.kafka.fencing import fence
+from changefeed.kafka.log_record import BegunRecord
 from changefeed.kafka.topics import ensure_topics, topic_limits
 from changefeed.manifest import Manifest, TopicPartitionReceipt, account
 from changefeed.mysql import source
@@ -98,7 +99,7 @@ def ingest(
         if (done := _already_sealed(window, state)) is not None:
             return done
         marks = marks_of(window, state, log)
-        log.begin_window(window.number, window.to_json())
+        log.keep(BegunRecord(window))
         limits = topic_limits(kafka, topics, tables)
         job = IngestJob(
             endpoints=endpoints,
@@ -130,7 +131,7 @@ def ingest(
         if identity == pipeline.name and history is not None:
             save_history(endpoints, history, window, outcome.reports)
         fault_point.reached("before_seal")
-        log.seal(window.number, manifest.to_json(), sealed=state.seals)
+        log.seal(manifest, sealed=state.seals)
     fault_point.reached("after_seal")
     if manifest.dead_letters:
         _log.warning("window %d: %d records went to the dead-letter topic", window.number, manifest.dead_letters)
@@ -171,8 +172,7 @@ def _decode_and_publish(spark: SparkSession, job: IngestJob, slices: Sequence[Sl
 
 def _already_sealed(window: Window, state: CommitLogState) -> Manifest | None:
     """The manifest of an earlier attempt that was done with exactly this window."""
-    values = state.seals.get(window.number)
-    manifest = Manifest.from_json(values) if values else None
+    manifest = state.seals.get(window.number)
     return manifest if manifest is not None and manifest.window == window else None
 
 
@@ -182,7 +182,7 @@ def _check_not_sought(window: Window, state: CommitLogState) -> None:
     if later:
         raise StaleCheckpointError(
             f"window {window.number} of pipeline {window.pipeline!r} starts at {window.start}, and the pipeline was "
-            f"sought to {state.seeks[later[-1]].get('to')} after it was frozen. Nothing was published; the next run "
+            f"sought to {state.seeks[later[-1]].to} after it was frozen. Nothing was published; the next run "
             "goes on from there."
         )
 

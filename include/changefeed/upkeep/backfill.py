@@ -109,8 +109,7 @@ def plan_backfill(endpoints: Endpoints, request: BackfillRequest, identity: str 
 
 def sealed_backfill(endpoints: Endpoints, window: Window, identity: str) -> Manifest | None:
     """The manifest of a backfill that is complete; None while it is not."""
-    values = commit_log_state(endpoints, identity).seals.get(window.number)
-    manifest = Manifest.from_json(values) if values else None
+    manifest = commit_log_state(endpoints, identity).seals.get(window.number)
     return manifest if manifest is not None and manifest.window == window else None
 
 
@@ -143,10 +142,10 @@ def finish_backfill(endpoints: Endpoints, window: Window, identity: str) -> Mani
 def _begun_window(endpoints: Endpoints, identity: str, uuid: str) -> Window | None:
     """The window that an earlier attempt of ``identity`` began to publish, or has published; None for the first."""
     state = commit_log_state(endpoints, identity)
-    begun = [*state.begun.values(), *(seal["window"] for seal in state.seals.values())]
+    begun = [*state.begun.values(), *(manifest.window for manifest in state.seals.values())]
     if not begun:
         return None
-    window = Window.from_json(begun[-1])
+    window = begun[-1]
     if window.server_uuid != uuid:
         raise BinlogGoneError(
             f"backfill {identity!r} was begun on server {window.server_uuid}, found server {uuid}: the same "

@@ -12,6 +12,7 @@ from changefeed.checkpoint import Checkpoint, CheckpointStore
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import CheckpointError, SettingsError
 from changefeed.kafka.fencing import fence
+from changefeed.kafka.log_record import SoughtRecord
 from changefeed.kafka.topics import commit_log_settings, ensure_topics
 from changefeed.mysql import source
 from changefeed.mysql.binlogs import ServerBinlogs
@@ -122,7 +123,7 @@ def seek(endpoints: Endpoints, planned: SeekPlan, store: CheckpointStore, *, who
             repeated_bytes=planned.repeated_bytes,
             server_uuid=planned.server_uuid,
         )
-        log.note_seek(number, record.to_json())
+        log.keep(SoughtRecord(record))
         same = planned.before is not None and planned.before.server_uuid == planned.server_uuid
         if not same or not planned.skipped_bytes:
             log.forget({name for name, _ in state.progress}, state)
@@ -143,7 +144,7 @@ def check_reason(why: str) -> None:
 def seeks(endpoints: Endpoints) -> list[SeekRecord]:
     """The pipeline's seeks, latest first; raises TopicError before its first run, when it has no commit log."""
     found = endpoints.commit_log().read().seeks
-    return [SeekRecord.from_json(found[number]) for number in sorted(found, reverse=True)]
+    return [found[number] for number in sorted(found, reverse=True)]
 
 
 def _current(pipeline: Pipeline, store: CheckpointStore) -> Checkpoint | None:

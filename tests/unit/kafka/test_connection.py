@@ -11,6 +11,7 @@ from changefeed.errors import BrokerUnavailableError, SettingsError
 from changefeed.kafka.commit_log import CommitLog
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.fencing import fence
+from changefeed.kafka.log_record import AttemptRecord
 from changefeed.publish_settings import PublishSettings
 
 _SECURE = {
@@ -76,7 +77,7 @@ def test_a_wrong_address_is_told_in_bounded_time_and_quietly(capfd: pytest.Captu
     calls = (
         connection.reach,
         CommitLog(connection, "changefeed.shop.commits", "shop").read,
-        lambda: CommitLog(connection, "changefeed.shop.commits", "shop").seal(1, {}),
+        lambda: CommitLog(connection, "changefeed.shop.commits", "shop").keep(AttemptRecord("a")),
         lambda: fence(connection, "shop", 2, "changefeed.shop.commits"),
     )
     for call in calls:

@@ -1,0 +1,269 @@
+"""What the commit log holds: one class for each kind of record.
+
+A record's key is a JSON array: the identity (the pipeline's name, or a backfill's own), the kind, and what tells the
+records of that kind apart. The value is JSON, or null (a tombstone) for what is forgotten. The log is compacted by
+the key's bytes, so a kind never changes how its keys are spelled.
+
+A new kind is one more subclass of `LogRecord`: the log reads, writes and forgets it without being changed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Self
+
+from changefeed.errors import CheckpointError
+from changefeed.failover import Mark
+from changefeed.kafka.partition_reader import KafkaRecord
+from changefeed.kafka.progress import Progress
+from changefeed.manifest import Manifest
+from changefeed.seek import SeekRecord
+from changefeed.window import Window
+
+KINDS: dict[str, type[LogRecord]] = {}
+"""The class of each kind, by the name that stands in keys."""
+
+
+class LogRecord:
+    """Base of all kinds; a subclass is a frozen dataclass, declared with ``kind="its name in keys"``."""
+
+    kind: ClassVar[str]
+
+    def __init_subclass__(cls, *, kind: str) -> None:
+        if kind in KINDS:
+            raise TypeError(f"two classes are of kind {kind!r}: {KINDS[kind].__name__} and {cls.__name__}")
+        cls.kind = kind
+        KINDS[kind] = cls
+
+    @property
+    def parts(self) -> tuple[str | int, ...]:
+        """What tells the records of this kind apart, as it stands in their keys behind the kind."""
+        raise NotImplementedError
+
+    def to_json(self) -> Any:
+        """The value, of types that JSON has."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_json(cls, parts: Sequence[Any], value: Any, /) -> Self:
+        """The record of a key's ``parts`` and its value. Raises ValueError, TypeError, KeyError or IndexError."""
+        raise NotImplementedError
+
+    @classmethod
+    def key_of(cls, identity: str, *parts: str | int) -> bytes:
+        """The key of a record of this kind, also of one that is to be forgotten."""
+        return _json([identity, cls.kind, *parts])
+
+    def key(self, identity: str) -> bytes:
+        """This record's key in the log of ``identity``."""
+        return self.key_of(identity, *self.parts)
+
+    def value(self) -> bytes:
+        """This record's value."""
+        return _json(self.to_json())
+
+
+@dataclass(frozen=True)
+class ProgressRecord(LogRecord, kind="progress"):
+    """What a topic-partition was given; written in the transaction of the messages that it speaks of."""
+
+    topic: str
+    partition: int
+    progress: Progress
+
+    @property
+    def parts(self) -> tuple[str | int, ...]:
+        return self.topic, self.partition
+
+    def to_json(self) -> Any:
+        return self.progress.to_json()
+
+    @classmethod
+    def from_json(cls, parts: Sequence[Any], value: Any, /) -> Self:
+        return cls(str(parts[0]), int(parts[1]), Progress.from_json(value))
+
+
+@dataclass(frozen=True)
+class SealRecord(LogRecord, kind="seal"):
+    """The manifest of a window that was published whole."""
+
+    manifest: Manifest
+
+    @property
+    def parts(self) -> tuple[str | int, ...]:
+        return (self.manifest.window.number,)
+
+    def to_json(self) -> Any:
+        return self.manifest.to_json()
+
+    @classmethod
+    def from_json(cls, _parts: Sequence[Any], value: Any, /) -> Self:
+        return cls(Manifest.from_json(value))
+
+
+@dataclass(frozen=True)
+class SoughtRecord(LogRecord, kind="seek"):
+    """A seek, which takes a window's number. It is never forgotten."""
+
+    seek: SeekRecord
+
+    @property
+    def parts(self) -> tuple[str | int, ...]:
+        return (self.seek.number,)
+
+    def to_json(self) -> Any:
+        return self.seek.to_json()
+
+    @classmethod
+    def from_json(cls, _parts: Sequence[Any], value: Any, /) -> Self:
+        return cls(SeekRecord.from_json(value))
+
+
+@dataclass(frozen=True)
+class BegunRecord(LogRecord, kind="begun"):
+    """A window of which publishing began and that is not sealed yet."""
+
+    window: Window
+
+    @property
+    def parts(self) -> tuple[str | int, ...]:
+        return (self.window.number,)
+
+    def to_json(self) -> Any:
+        return self.window.to_json()
+
+    @classmethod
+    def from_json(cls, _parts: Sequence[Any], value: Any, /) -> Self:
+        return cls(Window.from_json(value))
+
+
+@dataclass(frozen=True)
+class FailoverRecord(LogRecord, kind="failover"):
+    """How far each topic-partition had been given before a failover from one server to another.
+
+    ``window`` is the number of the checkpoint's window; the servers are named by their UUIDs.
+    """
+
+    window: int
+    from_uuid: str
+    to_uuid: str
+    marks: tuple[Mark, ...]
+
+    @property
+    def parts(self) -> tuple[str | int, ...]:
+        return self.window, self.from_uuid, self.to_uuid
+
+    def to_json(self) -> Any:
+        return [asdict(mark) for mark in self.marks]
+
+    @classmethod
+    def from_json(cls, parts: Sequence[Any], value: Any, /) -> Self:
+        return cls(int(parts[0]), str(parts[1]), str(parts[2]), tuple(Mark(**mark) for mark in value))
+
+
+@dataclass(frozen=True)
+class AttemptRecord(LogRecord, kind="attempt"):
+    """The one attempt that may publish; see `fencing`."""
+
+    attempt: str
+
+    @property
+    def parts(self) -> tuple[str | int, ...]:
+        return ()
+
+    def to_json(self) -> Any:
+        return self.attempt
+
+    @classmethod
+    def from_json(cls, _parts: Sequence[Any], value: Any, /) -> Self:
+        return cls(str(value))
+
+
+@dataclass(frozen=True)
+class ClaimRecord(LogRecord, kind="lease"):
+    """That a run is alive; see `lease`. ``first`` is the offset of its first claim, None in that one itself.
+
+    ``who`` names the run's process and machine, for people.
+    """
+
+    attempt: str
+    first: int | None
+    who: str
+
+    @property
+    def parts(self) -> tuple[str | int, ...]:
+        return (self.attempt,)
+
+    def to_json(self) -> Any:
+        return {"first": self.first, "who": self.who}
+
+    @classmethod
+    def from_json(cls, parts: Sequence[Any], value: Any, /) -> Self:
+        return cls(str(parts[0]), None if value["first"] is None else int(value["first"]), str(value["who"]))
+
+    @classmethod
+    def key_of(cls, identity: str, *parts: str | int) -> bytes:
+        return json.dumps([identity, cls.kind, *parts]).encode()  # with spaces, as its keys always had
+
+
+@dataclass(frozen=True)
+class LogEntry:
+    """A record of the log's topic with its key read: whose record, of which kind, which of that kind, and its value."""
+
+    identity: str
+    kind: str
+    parts: tuple[Any, ...]
+    record: KafkaRecord
+
+    @classmethod
+    def of(cls, record: KafkaRecord) -> LogEntry:
+        """Raises CheckpointError for a key that changefeed does not write."""
+        try:
+            identity, kind, *parts = json.loads(record.key or b"")
+        except (ValueError, TypeError) as error:
+            raise _not_ours(record, error) from error
+        return cls(str(identity), str(kind), tuple(parts), record)
+
+    @property
+    def is_tombstone(self) -> bool:
+        """Whether it says that an earlier record with its key is forgotten."""
+        return self.record.value is None
+
+    def read(self) -> LogRecord | None:
+        """The record as its kind; None for a tombstone, and for a kind that this version does not know.
+
+        Raises CheckpointError for a value that is not of that kind.
+        """
+        kind = KINDS.get(self.kind)
+        if kind is None or self.record.value is None:
+            return None
+        try:
+            return kind.from_json(self.parts, json.loads(self.record.value))
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+            raise _not_ours(self.record, error) from error
+
+
+def latest_entries(records: Iterable[KafkaRecord]) -> list[LogEntry]:
+    """The last of ``records`` with each key, without what is forgotten, in the order of the log.
+
+    Raises CheckpointError for a record that changefeed did not write.
+    """
+    latest: dict[bytes | None, KafkaRecord] = {}
+    for record in records:
+        latest.pop(record.key, None)
+        latest[record.key] = record
+    entries = map(LogEntry.of, latest.values())
+    return [entry for entry in entries if not entry.is_tombstone]
+
+
+def _not_ours(record: KafkaRecord, error: Exception) -> CheckpointError:
+    return CheckpointError(
+        f"record {record.key!r} of commit log {record.topic!r}, at offset {record.offset}, cannot be read ({error!r}): "
+        "only changefeed may write to that topic. Its progress is unknown, so nothing is published."
+    )
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()

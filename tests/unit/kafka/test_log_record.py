@@ -1,0 +1,220 @@
+"""The commit log's records are read as they were always written, and a new kind is one more class."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import pytest
+
+from changefeed.coordinates import BinlogCoordinates
+from changefeed.errors import CheckpointError
+from changefeed.failover import Failover, Mark
+from changefeed.kafka import log_record
+from changefeed.kafka.commit_log import CommitLogState
+from changefeed.kafka.log_record import (
+    AttemptRecord,
+    BegunRecord,
+    ClaimRecord,
+    FailoverRecord,
+    LogEntry,
+    LogRecord,
+    ProgressRecord,
+    SealRecord,
+    SoughtRecord,
+    latest_entries,
+)
+from changefeed.kafka.partition_reader import KafkaRecord
+from changefeed.kafka.progress import Progress
+from changefeed.manifest import Manifest, TopicPartitionReceipt
+from changefeed.seek import SeekRecord
+from changefeed.window import Window
+
+WINDOW = Window(
+    pipeline="shop",
+    number=7,
+    server_uuid="uuid-b",
+    start=BinlogCoordinates("bin.000009", 4077),
+    head=BinlogCoordinates("bin.000010", 500),
+    start_gtids="uuid-a:1-5",
+    head_gtids="uuid-a:1-9",
+    frozen_at_ms=1767225600000,
+    plan_seconds=0.25,
+    failover=Failover("uuid-a", 6, "uuid-a:1-5"),
+)
+WINDOW_TEXT = (
+    b'{"pipeline":"shop","number":7,"server_uuid":"uuid-b","start":"bin.000009:4077","head":"bin.000010:500",'
+    b'"start_gtids":"uuid-a:1-5","head_gtids":"uuid-a:1-9","frozen_at_ms":1767225600000,"plan_seconds":0.25,'
+    b'"failover":{"from_uuid":"uuid-a","window":6,"published":"uuid-a:1-5"}}'
+)
+RECEIPT = TopicPartitionReceipt("shop.orders", 0, 2, 1, 100, 0, 10, 13, 1)
+MANIFEST = Manifest(
+    WINDOW, 1396, 15, 5, {"shop.orders": {"c": 3, "d": 1}}, 8, (RECEIPT,), {"ingest": 1.5}, "uuid-a:1-9"
+)
+SEEK = SeekRecord(
+    8,
+    1767225600001,
+    "ann",
+    "a reason",
+    "latest",
+    "bin.000009:4077",
+    "uuid-a:1-5",
+    "bin.000010:500",
+    "uuid-a:1-9",
+    100,
+    0,
+    "uuid-b",
+)
+PROGRESS = Progress(
+    file="bin.000010",
+    position=480,
+    sequence=36,
+    window=7,
+    source="uuid-b",
+    gtid="uuid-a:9",
+    messages=3,
+    value_bytes=100,
+    first_offset=10,
+    last_offset=13,
+    gtid_messages=2,
+)
+
+STORED: list[tuple[bytes, bytes, LogRecord]] = [
+    (
+        b'["shop","progress","shop.orders",0]',
+        b'{"file": "bin.000010", "position": 480, "sequence": 36, "window": 7, "source": "uuid-b", "gtid": "uuid-a:9", '
+        b'"messages": 3, "value_bytes": 100, "dead_letters": 0, "first_offset": 10, "last_offset": 13, '
+        b'"gtid_messages": 2}',
+        ProgressRecord("shop.orders", 0, PROGRESS),
+    ),
+    (
+        b'["shop","seal",7]',
+        b'{"window":' + WINDOW_TEXT + b',"size_bytes":1396,"events":15,"transactions":5,"rows":{"shop.orders":{"c":3,'
+        b'"d":1}},"skipped_rows":8,"topics":[{"topic":"shop.orders","partition":0,"messages":2,"already_there":1,'
+        b'"value_bytes":100,"dead_letters":0,"first_offset":10,"last_offset":13,"skipped":1}],"seconds":{"ingest":1.5},'
+        b'"gtids":"uuid-a:1-9"}',
+        SealRecord(MANIFEST),
+    ),
+    (
+        b'["shop","seek",8]',
+        b'{"number":8,"at_ms":1767225600001,"who":"ann","why":"a reason","asked":"latest","before":"bin.000009:4077",'
+        b'"before_gtids":"uuid-a:1-5","to":"bin.000010:500","to_gtids":"uuid-a:1-9","skipped_bytes":100,'
+        b'"repeated_bytes":0,"server_uuid":"uuid-b"}',
+        SoughtRecord(SEEK),
+    ),
+    (b'["shop","begun",7]', WINDOW_TEXT, BegunRecord(WINDOW)),
+    (
+        b'["shop","failover",6,"uuid-a","uuid-b"]',
+        b'[{"topic":"shop.orders","partition":0,"gtid":"uuid-a:7","messages":4}]',
+        FailoverRecord(6, "uuid-a", "uuid-b", (Mark("shop.orders", 0, "uuid-a:7", 4),)),
+    ),
+    (b'["shop","attempt"]', b'"aaaaaaaa"', AttemptRecord("aaaaaaaa")),
+    (
+        b'["shop", "lease", "aaaa"]',
+        b'{"first": 12, "who": "process 1 on host"}',
+        ClaimRecord("aaaa", 12, "process 1 on host"),
+    ),
+]
+"""Keys and values as version 0.1 wrote them."""
+
+
+def stored(key: bytes | None, value: bytes | None, offset: int = 0) -> KafkaRecord:
+    return KafkaRecord("log", 0, offset, key, value, (), 0, stamped_by_broker=True)
+
+
+@pytest.mark.parametrize(("key", "value", "record"), STORED, ids=[record.kind for *_, record in STORED])
+def test_what_is_stored_is_read(key: bytes, value: bytes, record: LogRecord) -> None:
+    assert LogEntry.of(stored(key, value)).read() == record
+
+
+@pytest.mark.parametrize(("key", "value", "record"), STORED, ids=[record.kind for *_, record in STORED])
+def test_a_record_replaces_the_one_that_an_older_version_wrote(key: bytes, value: bytes, record: LogRecord) -> None:
+    """The log is compacted by the bytes of keys."""
+    assert record.key("shop") == key
+    assert record.key_of("shop", *record.parts) == key
+    assert LogEntry.of(stored(key, record.value())).read() == record
+    assert json.loads(record.value()) == json.loads(value)
+
+
+def test_progress_of_before_failovers_were_known_is_read() -> None:
+    value = b'{"file":"bin.000007","position":94,"sequence":36,"window":1,"messages":5,"something_new":1}'
+    entry = LogEntry.of(stored(b'["shop","progress","shop.orders",1]', value))
+    expected = Progress(file="bin.000007", position=94, sequence=36, window=1, messages=5)
+    assert entry.read() == ProgressRecord("shop.orders", 1, expected)
+
+
+def test_a_window_of_before_phases_were_timed_is_read() -> None:
+    value = WINDOW_TEXT.replace(b'"plan_seconds":0.25,', b"")
+    entry = LogEntry.of(stored(b'["shop","begun",7]', value))
+    read = entry.read()
+    assert isinstance(read, BegunRecord)
+    assert read.window.head == WINDOW.head
+
+
+def test_the_last_record_of_a_key_counts_and_a_tombstone_forgets_it() -> None:
+    one, two = [b'["shop","seek",%d]' % number for number in (1, 2)]
+    entries = latest_entries([stored(one, b"1", 0), stored(two, b"2", 1), stored(one, b"3", 2), stored(two, None, 3)])
+    assert [(entry.parts, entry.record.value) for entry in entries] == [((1,), b"3")]
+
+
+def test_a_kind_that_this_version_does_not_know_is_kept_and_not_interpreted() -> None:
+    newer = stored(b'["shop","watermark","c",1]', b"\x00not even JSON")
+    state = CommitLogState.of_entries(latest_entries([newer, stored(*STORED[5][:2])]))
+    assert state.attempt == "aaaaaaaa"
+    assert state.records == (AttemptRecord("aaaaaaaa"),)
+    (unknown,) = state.unknown
+    assert (unknown.kind, unknown.parts, unknown.record) == ("watermark", ("c", 1), newer)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (None, b"1"),
+        (b"not json", b"1"),
+        (b'["shop"]', b"1"),
+        (b"7", b"1"),
+        (b'["shop","seal",7]', b"what?"),
+        (b'["shop","seal",7]', b'{"window":7}'),
+        (b'["shop","progress","shop.orders"]', STORED[0][1]),
+    ],
+)
+def test_a_record_that_is_not_ours_is_an_error_that_quotes_it(key: bytes | None, value: bytes) -> None:
+    with pytest.raises(CheckpointError, match="only changefeed may write") as unreadable:
+        CommitLogState.of_entries(latest_entries([stored(key, value, 41)]))
+    assert repr(key) in str(unreadable.value)
+    assert "offset 41" in str(unreadable.value)
+
+
+@pytest.fixture
+def made_up_kind() -> Iterator[type[LogRecord]]:
+    @dataclass(frozen=True)
+    class Chunk(LogRecord, kind="chunk"):
+        table: str
+        rows: int
+
+        @property
+        def parts(self) -> tuple[str | int, ...]:
+            return (self.table,)
+
+        def to_json(self) -> Any:
+            return self.rows
+
+        @classmethod
+        def from_json(cls, parts: Sequence[Any], value: Any, /) -> Self:
+            return cls(str(parts[0]), int(value))
+
+    yield Chunk
+    del log_record.KINDS["chunk"]
+
+
+def test_a_new_kind_is_one_class(made_up_kind: Any) -> None:
+    chunk = made_up_kind("shop.orders", 500)
+    state = CommitLogState.of_entries(latest_entries([stored(chunk.key("shop"), chunk.value())]))
+    assert (state.of(made_up_kind), state.unknown) == ([chunk], ())
+
+
+def test_two_classes_of_one_kind_are_refused() -> None:
+    with pytest.raises(TypeError, match="AttemptRecord and Another"):
+        type("Another", (LogRecord,), {}, kind="attempt")
