@@ -10,12 +10,13 @@ Coordinates of two servers have nothing in common, so what was published is told
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
 
-from changefeed.block import Block, Message, pack
+from changefeed.block import Block, Message
+from changefeed.block_filter import without
 from changefeed.errors import AccountingError
 from changefeed.gtid import GtidSet
 
@@ -52,34 +53,26 @@ def source_and_number(gtid: str) -> tuple[str, int]:
     return source, intervals[-1][1]
 
 
-@dataclass
 class PublishedFilter:
-    """Leaves out of blocks what is in Kafka already, and counts it in ``skipped`` by topic and partition."""
+    """The `BlockFilter` that leaves out what is in Kafka already.
 
-    failover: Failover
-    marks: Iterable[Mark]
-    skipped: dict[tuple[str, int], int] = field(default_factory=dict)
+    It counts the messages of a transaction as the publisher counted them into ``marks``, so in a chain it is the last.
+    """
 
-    def __post_init__(self) -> None:
-        self._published = GtidSet.parse(self.failover.published)
-        self._marks = {(mark.topic, mark.partition): mark for mark in self.marks}
-        self._left = {place: mark.messages for place, mark in self._marks.items()}
+    reason = "failover"
+
+    def __init__(self, failover: Failover, marks: Iterable[Mark]) -> None:
+        self._published = GtidSet.parse(failover.published)
+        self._marks = {(mark.topic, mark.partition): mark for mark in marks}
+        self._left = {partition: mark.messages for partition, mark in self._marks.items()}
         self._known: dict[str, bool] = {}
 
-    def rest(self, blocks: Iterable[Block]) -> Iterator[Block]:
-        """``blocks`` without what is published; each topic-partition's must come in binlog order.
+    def rest(self, block: Block) -> Block | None:
+        """``block`` without what is published.
 
         Raises AccountingError for a message without a GTID: whether it was published cannot be told.
         """
-        for block in blocks:
-            messages = list(block.messages())
-            kept = [message for message in messages if not self._is_published(block, message)]
-            place = (block.topic, block.partition)
-            self.skipped[place] = self.skipped.get(place, 0) + len(messages) - len(kept)
-            if len(kept) == len(messages):
-                yield block
-            elif kept:
-                yield Block(block.topic, block.partition, block.file, block.slice, block.number, pack(kept))
+        return without(block, lambda message: self._is_published(block, message))
 
     def _is_published(self, block: Block, message: Message) -> bool:
         gtid = message.gtid.decode("ascii", "replace")
@@ -95,8 +88,8 @@ class PublishedFilter:
             self._known[gtid] = self._published.contains(GtidSet.parse(gtid))
         if self._known[gtid]:
             return True
-        place = (block.topic, block.partition)
-        mark = self._marks.get(place)
+        partition = (block.topic, block.partition)
+        mark = self._marks.get(partition)
         if mark is None:
             return False
         source, number = source_and_number(gtid)
@@ -105,5 +98,5 @@ class PublishedFilter:
             return False
         if number < last:
             return True
-        self._left[place] -= 1
-        return self._left[place] >= 0
+        self._left[partition] -= 1
+        return self._left[partition] >= 0

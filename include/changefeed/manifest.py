@@ -25,13 +25,21 @@ class TopicPartitionReceipt:
     dead_letters: int
     first_offset: int | None
     last_offset: int | None
-    skipped: int = 0
-    """Messages that the old server's binlog had brought before a failover."""
+    dropped: dict[str, int] = field(default_factory=dict)
+    """Messages that were left out, by the reason of the `BlockFilter` that did it."""
 
     @property
-    def delivered(self) -> int:
-        """Messages that are in Kafka now, whichever attempt brought them; dead letters among them."""
-        return self.messages + self.already_there + self.dead_letters + self.skipped
+    def accounted(self) -> int:
+        """Messages of which it is known what became of them: in Kafka, whichever attempt brought them, or dropped."""
+        return self.messages + self.already_there + self.dead_letters + sum(self.dropped.values())
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> TopicPartitionReceipt:
+        """Read what `Manifest.to_json` made; fields of a newer version are left out."""
+        known = {name: value for name, value in values.items() if name in cls.__dataclass_fields__}
+        if values.get("skipped"):
+            known["dropped"] = {"failover": int(values["skipped"])}  # as seals had it when failover's was the only one
+        return cls(**known)
 
 
 @dataclass(frozen=True)
@@ -59,24 +67,28 @@ class Manifest:
 
     @property
     def row_count(self) -> int:
+        """Row changes of all tables."""
         return sum(sum(ops.values()) for ops in self.rows.values())
 
     @property
     def message_count(self) -> int:
-        return sum(receipt.delivered for receipt in self.topics)
+        """Messages that the window became; those that were there already or were dropped are among them."""
+        return sum(receipt.accounted for receipt in self.topics)
 
     def to_json(self) -> dict[str, Any]:
+        """As the commit log stores it, and the REST API shows it."""
         return {**asdict(self), "window": self.window.to_json()}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Manifest:
-        return cls(
-            **{
-                **values,
-                "window": Window.from_json(values["window"]),
-                "topics": tuple(TopicPartitionReceipt(**receipt) for receipt in values["topics"]),
-            }
-        )
+        """Read what `to_json` made; fields of a newer version are left out.
+
+        Raises TypeError, KeyError or ValueError for anything else.
+        """
+        known = {name: value for name, value in values.items() if name in cls.__dataclass_fields__}
+        known["window"] = Window.from_json(values["window"])
+        known["topics"] = tuple(map(TopicPartitionReceipt.from_json, values["topics"]))
+        return cls(**known)
 
 
 def account(
@@ -110,12 +122,13 @@ def account(
             )
     if len(reports) != len(slices):
         raise AccountingError(f"{len(slices)} slices made {len(reports)} reports")
-    given = {(receipt.topic, receipt.partition): receipt.delivered for receipt in receipts}
-    for place in sorted(decoded.keys() | given.keys()):
-        if decoded.get(place, 0) != given.get(place, 0):
+    given = {(receipt.topic, receipt.partition): receipt.accounted for receipt in receipts}
+    for topic, partition in sorted(decoded.keys() | given.keys()):
+        wanted, known = (counts.get((topic, partition), 0) for counts in (decoded, given))
+        if wanted != known:
             raise AccountingError(
-                f"topic {place[0]!r} partition {place[1]}: {decoded.get(place, 0)} messages were decoded and "
-                f"{given.get(place, 0)} published. The window is not committed."
+                f"topic {topic!r} partition {partition}: {wanted} messages were decoded and {known} published or "
+                "dropped by a filter. The window is not committed."
             )
     read = [GtidSet.parse(report.gtids) for report in reports]
     gtids = GtidSet.parse(window.start_gtids).union(*read)

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from changefeed import fault_point
 from changefeed.block import Block
+from changefeed.block_filter import BlockFilter, FilterChain
 from changefeed.errors import ChangefeedError
 from changefeed.failover import PublishedFilter
 from changefeed.kafka.account import Receipt
@@ -40,11 +41,15 @@ def publisher(job: IngestJob, task: int, limits: Mapping[str, TopicLimits]) -> P
     )
 
 
-def _rest(job: IngestJob, blocks: Iterable[Block], skipped: dict[tuple[str, int], int]) -> Iterable[Block]:
-    """After a failover: ``blocks`` without what the old server's binlog had brought already, counted in ``skipped``."""
-    if job.window.failover is None:
-        return blocks
-    return PublishedFilter(job.window.failover, job.marks, skipped).rest(blocks)
+def filters_of(job: IngestJob) -> list[BlockFilter]:
+    """What leaves messages out of the window's blocks, in the order in which they are asked.
+
+    Failover's is the last: it counts messages as the publisher does, which sees what the others leave.
+    """
+    filters: list[BlockFilter] = []
+    if job.window.failover is not None:
+        filters.append(PublishedFilter(job.window.failover, job.marks))
+    return filters
 
 
 def with_topics(job: IngestJob, limits: dict[str, TopicLimits], blocks: Iterable[Block]) -> Iterator[Block]:
@@ -60,24 +65,23 @@ def publish_batches(
     job: IngestJob, task: int, batches: Iterable[pa.RecordBatch], count: Callable[[int], None]
 ) -> Iterator[pa.RecordBatch]:
     """`mapInArrow` of the publish stage: a receipt a topic-partition, or an error; ``count`` is told the messages."""
-    skipped: dict[tuple[str, int], int] = {}
+    chain = FilterChain(filters_of(job))
     try:
         limits = dict(job.limits)
         with publisher(job, task, limits) as open_publisher:
-            blocks = _rest(job, frame.blocks_of(batches), skipped)
-            receipts = open_publisher.publish(with_topics(job, limits, blocks))
+            receipts = open_publisher.publish(with_topics(job, limits, chain.rest(frame.blocks_of(batches))))
     except ChangefeedError as error:
         yield frame.published_batch("error", frame.error_text(error))
         return
     count(sum(receipt.messages for receipt in receipts))
-    yield from _told(receipts, skipped)
+    yield from _receipt_batches(receipts, chain)
 
 
 def decode_and_publish_batches(job: IngestJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """`mapInArrow` of a window of one slice: both stages in one task, without a shuffle."""
     reports: list[SliceReport] = []
     sizes = frame.Sizes()
-    skipped: dict[tuple[str, int], int] = {}
+    chain = FilterChain(filters_of(job))
 
     def blocks() -> Iterator[Block]:
         for item in read_slices(job, frame.slices_of(batches)):
@@ -90,27 +94,27 @@ def decode_and_publish_batches(job: IngestJob, batches: Iterable[pa.RecordBatch]
     try:
         limits = dict(job.limits)
         with publisher(job, 0, limits) as open_publisher:
-            receipts = open_publisher.publish(with_topics(job, limits, _rest(job, blocks(), skipped)))
+            receipts = open_publisher.publish(with_topics(job, limits, chain.rest(blocks())))
     except ChangefeedError as error:
         yield frame.published_batch("error", frame.error_text(error))
         return
     for report in reports:
         yield frame.published_batch("report", frame.report_text(report))
     yield frame.published_batch("sizes", sizes.text())
-    yield from _told(receipts, skipped)
+    yield from _receipt_batches(receipts, chain)
 
 
-def _told(receipts: Iterable[Receipt], skipped: dict[tuple[str, int], int]) -> Iterator[pa.RecordBatch]:
-    left = dict(skipped)
+def _receipt_batches(receipts: Iterable[Receipt], chain: FilterChain) -> Iterator[pa.RecordBatch]:
+    dropped = dict(chain.dropped)
     for receipt in receipts:
-        count = left.pop((receipt.topic, receipt.partition), 0)
-        yield frame.published_batch("receipt", receipt_text(receipt, count))
-    for (topic, partition), count in left.items():
-        nothing = TopicPartitionReceipt(topic, partition, 0, 0, 0, 0, None, None, count)
+        counts = dropped.pop((receipt.topic, receipt.partition), None)
+        yield frame.published_batch("receipt", receipt_text(receipt, counts or {}))
+    for (topic, partition), counts in dropped.items():
+        nothing = TopicPartitionReceipt(topic, partition, 0, 0, 0, 0, None, None, dict(counts))
         yield frame.published_batch("receipt", orjson.dumps(asdict(nothing)).decode())
 
 
-def receipt_text(receipt: Receipt, skipped: int = 0) -> str:
+def receipt_text(receipt: Receipt, dropped: Mapping[str, int]) -> str:
     """A receipt for the driver; offsets are those of the whole window, over all attempts at it."""
     whole = receipt.window if receipt.window and receipt.window.window else None
     given = TopicPartitionReceipt(
@@ -122,6 +126,6 @@ def receipt_text(receipt: Receipt, skipped: int = 0) -> str:
         dead_letters=receipt.dead_letters,
         first_offset=whole.first_offset if whole else receipt.first_offset,
         last_offset=whole.last_offset if whole else receipt.last_offset,
-        skipped=skipped,
+        dropped=dict(dropped),
     )
     return orjson.dumps(asdict(given)).decode()

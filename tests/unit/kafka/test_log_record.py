@@ -49,7 +49,7 @@ WINDOW_TEXT = (
     b'"start_gtids":"uuid-a:1-5","head_gtids":"uuid-a:1-9","frozen_at_ms":1767225600000,"plan_seconds":0.25,'
     b'"failover":{"from_uuid":"uuid-a","window":6,"published":"uuid-a:1-5"}}'
 )
-RECEIPT = TopicPartitionReceipt("shop.orders", 0, 2, 1, 100, 0, 10, 13, 1)
+RECEIPT = TopicPartitionReceipt("shop.orders", 0, 2, 1, 100, 0, 10, 13, {"failover": 1})
 MANIFEST = Manifest(
     WINDOW, 1396, 15, 5, {"shop.orders": {"c": 3, "d": 1}}, 8, (RECEIPT,), {"ingest": 1.5}, "uuid-a:1-9"
 )
@@ -135,7 +135,8 @@ def test_a_record_replaces_the_one_that_an_older_version_wrote(key: bytes, value
     assert record.key("shop") == key
     assert record.key_of("shop", *record.parts) == key
     assert LogEntry.of(stored(key, record.value())).read() == record
-    assert json.loads(record.value()) == json.loads(value)
+    if record.kind != "seal":  # since blocks pass more filters than failover's, a seal names them
+        assert json.loads(record.value()) == json.loads(value)
 
 
 def test_progress_of_before_failovers_were_known_is_read() -> None:

@@ -1,0 +1,105 @@
+"""Filters leave messages out of blocks, and each one that they leave out is in the window's account."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from changefeed.block import Block, Message, Step, pack, sequence_of
+from changefeed.block_filter import FilterChain, without
+from changefeed.coordinates import BinlogCoordinates
+from changefeed.errors import AccountingError
+from changefeed.failover import Failover, Mark, PublishedFilter
+from changefeed.manifest import TopicPartitionReceipt, account
+from changefeed.reader import SliceReport
+from changefeed.window import Slice, Window
+
+SOURCE = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+WINDOW = Window("shop", 3, "uuid", BinlogCoordinates("bin.000001", 4), BinlogCoordinates("bin.000001", 904), "", "", 0)
+
+
+class OddRows:
+    """A filter like any other: it leaves out every second row."""
+
+    reason = "odd rows"
+
+    def rest(self, block: Block) -> Block | None:
+        return without(block, lambda message: bool(message.sequence >> 2 & 1))
+
+
+class Doubling:
+    """What no filter may do."""
+
+    reason = "doubling"
+
+    def rest(self, block: Block) -> Block | None:
+        return replace(block, payload=pack([*block.messages(), *block.messages()]))
+
+
+def message(number: int, row: int) -> Message:
+    """Row ``row`` of transaction ``number``."""
+    return Message(number, sequence_of(row, Step.CHANGE), b"k", b"v", b"id", f"{SOURCE}:{number}".encode())
+
+
+def block(partition: int, transactions: range, rows: int = 4) -> Block:
+    messages = [message(number, row) for number in transactions for row in range(rows)]
+    return Block("shop.orders", partition, "bin.000001", 0, transactions.start, pack(messages))
+
+
+def left(blocks: list[Block]) -> list[tuple[int, int]]:
+    """(transaction, row) of each message."""
+    return [(message.position, message.sequence >> 2) for block in blocks for message in block.messages()]
+
+
+def test_without_filters_blocks_pass_as_they_are() -> None:
+    blocks = [block(0, range(1, 3)), block(1, range(3, 4))]
+    chain = FilterChain([])
+    assert list(chain.rest(blocks)) == blocks
+    assert chain.dropped == {}
+
+
+def test_a_block_that_loses_nothing_is_not_packed_again() -> None:
+    whole = block(0, range(1, 3), rows=1)
+    (passed,) = FilterChain([OddRows()]).rest([whole])
+    assert passed is whole
+
+
+def test_filters_stand_one_behind_the_other_and_each_has_its_own_count() -> None:
+    """Before the failover partition 0 got transactions 1 and 2, and one of the even rows of 3; partition 1 nothing."""
+    failover = PublishedFilter(Failover("old", 2, f"{SOURCE}:1"), [Mark("shop.orders", 0, f"{SOURCE}:3", 1)])
+    chain = FilterChain([OddRows(), failover])
+    blocks = list(chain.rest([block(0, range(1, 3)), block(0, range(3, 5)), block(1, range(1, 3))]))
+    assert left(blocks) == [(3, 2), (4, 0), (4, 2), (2, 0), (2, 2)]
+    assert [(block.partition, block.number) for block in blocks] == [(0, 3), (1, 1)]
+    assert chain.dropped == {
+        ("shop.orders", 0): {"odd rows": 8, "failover": 5},
+        ("shop.orders", 1): {"odd rows": 4, "failover": 2},
+    }
+
+
+def test_what_filters_dropped_is_in_the_sums_of_commit() -> None:
+    chain = FilterChain([OddRows()])
+    published = sum(block.message_count for block in chain.rest([block(0, range(1, 3)), block(0, range(3, 5))]))
+    dropped = dict(chain.dropped["shop.orders", 0])
+    receipt = TopicPartitionReceipt("shop.orders", 0, published, 0, 100, 0, 0, published - 1, dropped)
+    pieces = (Slice(0, "bin.000001", 4, 904),)
+    reports = (SliceReport(0, 900, 10, {}),)
+    decoded = {("shop.orders", 0): 16}
+    manifest = account(WINDOW, pieces, reports, decoded, [receipt], {})
+    assert manifest.topics == (receipt,)
+    assert type(manifest).from_json(manifest.to_json()) == manifest
+    with pytest.raises(AccountingError, match="16 messages were decoded and 8 published or dropped"):
+        account(WINDOW, pieces, reports, decoded, [replace(receipt, dropped={})], {})
+
+
+def test_a_filter_that_adds_messages_ends_the_run() -> None:
+    with pytest.raises(AccountingError, match="'doubling' made 4 messages more"):
+        list(FilterChain([Doubling()]).rest([block(0, range(1, 2))]))
+
+
+def test_after_a_failover_a_message_without_a_gtid_ends_the_run() -> None:
+    payload = pack([replace(message(1, 0), gtid=b"")])
+    nameless = Block("shop.orders", 0, "bin.000001", 0, 0, payload)
+    with pytest.raises(AccountingError, match=r"bin\.000001:1 holds a transaction without a GTID"):
+        PublishedFilter(Failover("old", 2, f"{SOURCE}:1"), []).rest(nameless)
