@@ -57,7 +57,6 @@ class Transactions:
         )
         self.is_open = False
         self.opened_at = 0.0
-        self.committed = 0
 
     def take_over(self) -> None:
         """Fence earlier producers of the same name and abort what they left open. Once, before anything else."""
@@ -132,7 +131,6 @@ class Transactions:
         wanted = f"to commit {what}"
         self._do(lambda seconds: self.producer.commit_transaction(seconds), wanted, self._patience_seconds)
         self.is_open = False
-        self.committed += 1
 
     def abort(self) -> None:
         """Abort the open transaction, if there is one. Never raises: the broker aborts it later otherwise."""
