@@ -1,4 +1,4 @@
-"""Where the servers are: connections by name, in Airflow's own URI form.
+"""Where the servers are: connections by id, as URIs in Airflow's own form.
 
 Inside Airflow a connection id is looked up by Airflow; elsewhere it is read from the environment variable that
 Airflow would read too, ``AIRFLOW_CONN_<ID>``, so that one setting serves both.
@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from changefeed.errors import SettingsError
 
 ConnectionLookup = Callable[[str], str]
-"""Connection id -> its URI. Raises SettingsError where there is none."""
+"""Gives the URI of a connection id. Raises SettingsError for an id that nobody has set."""
 
 
 def variable_of(connection_id: str) -> str:
@@ -27,8 +27,8 @@ def from_environment(connection_id: str) -> str:
     uri = os.environ.get(variable_of(connection_id))
     if not uri:
         raise SettingsError(
-            f"wanted connection {connection_id!r}, found no environment variable {variable_of(connection_id)}: set it "
-            "to a URI such as mysql://user:password@host:3306 or kafka://host:9092"
+            f"connection {connection_id!r} is wanted, and environment variable {variable_of(connection_id)} is not "
+            "set: set it to a URI such as mysql://user:password@host:3306 or kafka://host:9092"
         )
     return uri
 
@@ -45,7 +45,11 @@ class MysqlConnection:
 
     @classmethod
     def from_uri(cls, uri: str) -> MysqlConnection:
-        """Read ``mysql://user:password@host:port/?ssl_ca=…``. Options: ssl_ca, ssl_cert, ssl_key, ssl_verify."""
+        """Read ``mysql://user:password@host:port/?ssl_ca=…``.
+
+        Options are ssl_ca, ssl_cert, ssl_key, ssl_verify and connect_timeout_seconds. Raises SettingsError for another
+        scheme or option, and without a host. No message has the password in it.
+        """
         parts = _split(uri, "mysql")
         if not parts.hostname:
             raise SettingsError("a MySQL connection has no host: wanted mysql://user:password@host:3306")
@@ -62,7 +66,10 @@ class MysqlConnection:
 
 
 def kafka_parts(uri: str) -> tuple[str, dict[str, str]]:
-    """Bootstrap servers and librdkafka options of ``kafka://host:port,host:port/?sasl.username=…``."""
+    """Bootstrap servers and librdkafka options of ``kafka://host:port,host:port/?sasl.username=…``.
+
+    Raises SettingsError for another scheme, or without a broker.
+    """
     parts = _split(uri, "kafka")
     options = {name: value for name, value in parse_qsl(parts.query) if name != "__extra__"}
     bootstrap = parts.netloc.rpartition("@")[2] or options.pop("bootstrap.servers", "")

@@ -48,6 +48,7 @@ class BinlogCoordinates:
 
     @property
     def number(self) -> int:
+        """The file's number, by which files are ordered."""
         return int(self.file.rpartition(".")[2])
 
     def has_reached(self, other: BinlogCoordinates) -> bool:

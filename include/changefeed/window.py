@@ -1,4 +1,4 @@
-"""The closed piece of a binlog that one run publishes, and the slices it is decoded in."""
+"""The part of a binlog that is published as one, and the slices that it is decoded in."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from changefeed.failover import Failover
 
 @dataclass(frozen=True)
 class BinlogFile:
-    """One line of SHOW BINARY LOGS."""
+    """A binlog file as SHOW BINARY LOGS lists it, or as it stands in an archive."""
 
     name: str
     size_bytes: int
 
     @property
     def number(self) -> int:
-        """The number at the end of the name, by which files are ordered; raises SettingsError where it has none."""
+        """The number at the end of the name, by which files are ordered; raises SettingsError for a name without."""
         return BinlogCoordinates(self.name, 0).number
 
 
@@ -41,12 +41,13 @@ class Window:
     head_gtids: str
     frozen_at_ms: int
     plan_seconds: float = 0.0
-    """What freezing it took; of a run's several windows, in the first."""
+    """Seconds that freezing it took; where a run has several windows, they stand in the first."""
     failover: Failover | None = None
-    """Set when ``start`` was found by GTID set, on another server than the checkpoint's."""
+    """Set when ``start`` was looked up by GTID set, because the checkpoint is another server's."""
 
     @property
     def is_empty(self) -> bool:
+        """Whether nothing is new: the checkpoint stands at the head."""
         return self.start == self.head
 
     def to_json(self) -> dict[str, Any]:
@@ -66,6 +67,7 @@ class Window:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Window:
+        """Read what `to_json` gave."""
         return cls(
             pipeline=str(values["pipeline"]),
             number=int(values["number"]),
@@ -96,11 +98,12 @@ class Slice:
 
     @property
     def size_bytes(self) -> int:
+        """Bytes of binlog in the slice."""
         return self.end - self.start
 
 
 def whole_file_slices(window: Window, files: Sequence[BinlogFile]) -> Iterator[Slice]:
-    """One slice a binlog file between the window's ends.
+    """A slice for each binlog file between the window's ends, as large as the window has of it.
 
     ``files`` is what the server has, in order. Raises BinlogGoneError when a file of the window is missing
     from it: nothing between the ends may be passed over.

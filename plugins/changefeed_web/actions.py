@@ -102,7 +102,7 @@ def _switch(name: str, user: Any, *, paused: bool) -> dict[str, Any]:
 
 def _triggered(user: Any, what: str, name: str, dag_id: str, conf: dict[str, Any]) -> dict[str, Any]:
     try:
-        found = trigger_dag(
+        started = trigger_dag(
             dag_id=dag_id,
             triggered_by=DagRunTriggeredByType.REST_API,
             triggering_user_name=user.get_name(),
@@ -112,8 +112,8 @@ def _triggered(user: Any, what: str, name: str, dag_id: str, conf: dict[str, Any
         raise HTTPException(409, f"Airflow does not know DAG {dag_id} yet: try again in a moment") from None
     except (ParamValidationError, ValueError) as error:
         raise HTTPException(422, str(error)) from None
-    if found is None:
+    if started is None:
         raise HTTPException(409, f"Airflow did not start a run of DAG {dag_id}")
     position.forget(name)
     audited(user, what, name, conf=conf)
-    return {"dag_id": dag_id, "run_id": found.run_id, "href": f"/dags/{dag_id}/runs/{found.run_id}"}
+    return {"dag_id": dag_id, "run_id": started.run_id, "href": f"/dags/{dag_id}/runs/{started.run_id}"}

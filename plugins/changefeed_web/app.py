@@ -34,7 +34,7 @@ def create_app() -> FastAPI:
 
 
 async def _page(request: Request) -> Response:
-    """The page has no data in it; whoever is not logged in is sent to where one logs in."""
+    """The page, which has no data in it; whoever is not logged in is sent to the login."""
     from airflow.api_fastapi.auth.managers.base_auth_manager import COOKIE_NAME_JWT_TOKEN
 
     if not request.cookies.get(COOKIE_NAME_JWT_TOKEN) and not request.headers.get("Authorization"):

@@ -35,10 +35,10 @@ def dag_state(dag_id: str) -> dict[str, Any]:
 def runs(dag_id: str, limit: int) -> list[dict[str, Any]]:
     """The last runs of a DAG, latest first, with what they were given."""
     with create_session() as session:
-        found = session.scalars(
+        latest = session.scalars(
             select(DagRun).where(DagRun.dag_id == dag_id).order_by(DagRun.run_after.desc()).limit(limit)
         )
-        return [{**_run(run), "conf": run.conf or {}} for run in found]
+        return [{**_run(run), "conf": run.conf or {}} for run in latest]
 
 
 def retries(dag_id: str, run_id: str) -> int:
@@ -69,16 +69,16 @@ def last_error(dag_id: str, run_id: str) -> dict[str, Any] | None:
 def _errors_in_log(instance: Any) -> str:
     try:
         lines, _ = TaskLogReader().read_log_chunks(instance, instance.try_number, {"end_of_log": False})
-        found = []
+        texts = []
         for line in lines:
             event = str(getattr(line, "event", ""))
             values = line.model_dump()
             if event.startswith("ERROR ") or values.get("level") in ("error", "critical"):
-                told = [detail.get("exc_value", "") for detail in values.get("error_detail") or ()]
-                found += [text for text in (event.removeprefix("ERROR "), *told) if text]
+                details = [detail.get("exc_value", "") for detail in values.get("error_detail") or ()]
+                texts += [text for text in (event.removeprefix("ERROR "), *details) if text]
     except Exception as error:  # a log that cannot be read must not hide the pipeline
         return f"the task's log cannot be read here: {error}"
-    useful = [text for text in found if text != "Task failed with exception"]
+    useful = [text for text in texts if text != "Task failed with exception"]
     return "\n".join(dict.fromkeys(useful)) or "the task failed and its log has no error: it was killed, or never began"
 
 

@@ -26,19 +26,19 @@ def windows(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any]:
 def seeks(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any]:
     """The record of seeks, latest first: who, when, from where, to where, why."""
     must(user, "GET", name)
-    found = position.commit_log(pipeline_of(name)).seeks
-    return {"seeks": [found[number].to_json() for number in sorted(found, reverse=True)[:limit]]}
+    records = position.commit_log(pipeline_of(name)).seeks
+    return {"seeks": [records[number].to_json() for number in sorted(records, reverse=True)[:limit]]}
 
 
 @router.get("/pipelines/{name}/commit-log")
 def commit_log(name: str, user: GetUserDep) -> dict[str, Any]:
     """The last message that each topic-partition was given."""
     must(user, "GET", name)
-    found = position.commit_log(pipeline_of(name)).progress
+    by_partition = position.commit_log(pipeline_of(name)).progress
     return {
         "progress": [
             {"topic": topic, "partition": partition, **progress.to_json()}
-            for (topic, partition), progress in sorted(found.items())
+            for (topic, partition), progress in sorted(by_partition.items())
         ]
     }
 
@@ -47,7 +47,7 @@ def commit_log(name: str, user: GetUserDep) -> dict[str, Any]:
 def schema(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any]:
     """The captured tables as the schema history has them, and the last definitions that changed them, latest first.
 
-    ``until`` is the place in the binlog up to which it is known; null before the first window.
+    ``until`` is the coordinates up to which it is known; null before the first window.
     """
     must(user, "GET", name)
     return position.schemas(pipeline_of(name), limit)

@@ -49,24 +49,24 @@ def text_of(samples: Iterable[Sample]) -> str:
     for sample in samples:
         by_name.setdefault(sample[0], []).append(sample)
     lines = []
-    for name, (kind, told) in HELP.items():
+    for name, (kind, meaning) in HELP.items():
         if name in by_name:
-            lines += [f"# HELP {name} {told}", f"# TYPE {name} {kind}"]
+            lines += [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"]
             lines += [f"{name}{{{_labels(labels)}}} {value:g}" for _, labels, value in by_name[name]]
     return "\n".join(lines) + "\n"
 
 
 def _samples(pipeline: Pipeline) -> Iterable[Sample]:
     of = {"pipeline": pipeline.name}
-    found = position.position(pipeline)
-    yield "changefeed_up", of, 0 if found.get("error") else 1
+    stands = position.position(pipeline)
+    yield "changefeed_up", of, 0 if stands.get("error") else 1
     dag = dag_state(ingest_dag_id(pipeline.name))
     yield "changefeed_paused", of, 1 if dag["paused"] else 0
     if dag["last_run"]:
         yield "changefeed_last_run_retries", of, retries(dag["dag_id"], dag["last_run"]["run_id"])
     for key in ("lag_bytes", "lag_seconds", "retention_headroom_seconds"):
-        if found.get(key) is not None:
-            yield f"changefeed_{key}", of, float(found[key])
+        if stands.get(key) is not None:
+            yield f"changefeed_{key}", of, float(stands[key])
     try:
         windows: list[dict[str, Any]] = position.manifests(pipeline, 100)
     except ChangefeedError:

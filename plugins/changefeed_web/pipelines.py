@@ -21,7 +21,7 @@ IfMatch = Annotated[str | None, Header(description="The ETag that the change is 
 
 
 def pipeline_of(name: str) -> Pipeline:
-    """404 for one that is not there; a wrong one is 422 with its mistake."""
+    """The pipeline of that name; 404 where there is none, 422 with its mistake where its YAML is wrong."""
     try:
         PipelineFolder(pipelines_folder()).text(name)
     except NoSuchPipelineError as error:
@@ -36,10 +36,10 @@ def list_pipelines(
 ) -> dict[str, Any]:
     """All pipelines that you may see, and by file the mistakes of those that are wrong."""
     pipelines, errors = load_pipelines()
-    seen = [one for name, one in sorted(pipelines.items()) if may(user, "GET", ingest_dag_id(name))]
+    seen = [pipeline for name, pipeline in sorted(pipelines.items()) if may(user, "GET", ingest_dag_id(name))]
     with ThreadPoolExecutor(8) as threads:
-        found = list(threads.map(lambda one: _told(one, live=live), seen))
-    return {"pipelines": found, "refused": {path.name: str(error) for path, error in errors.items()}}
+        shown = list(threads.map(lambda pipeline: _shown(pipeline, live=live), seen))
+    return {"pipelines": shown, "refused": {path.name: str(error) for path, error in errors.items()}}
 
 
 @router.get("/pipelines/{name}")
@@ -49,13 +49,13 @@ def get_pipeline(name: str, user: GetUserDep, response: Response) -> dict[str, A
     pipeline = pipeline_of(name)
     text = PipelineFolder(pipelines_folder()).text(name)
     response.headers["ETag"] = f'"{text.tag}"'
-    told = _told(pipeline, live=True)
+    shown = _shown(pipeline, live=True)
     try:
-        told["topics"] = position.topics(pipeline)
+        shown["topics"] = position.topics(pipeline)
     except ChangefeedError as error:
-        told["topics"] = {}
-        told["topics_error"] = str(error)
-    return {**told, "yaml": text.text}
+        shown["topics"] = {}
+        shown["topics_error"] = str(error)
+    return {**shown, "yaml": text.text}
 
 
 @router.post("/pipelines", status_code=201)
@@ -107,7 +107,7 @@ def _written(text: PipelineText, response: Response) -> dict[str, Any]:
     return {"name": text.name, "yaml": text.text, "dag_id": ingest_dag_id(text.name)}
 
 
-def _told(pipeline: Pipeline, *, live: bool) -> dict[str, Any]:
+def _shown(pipeline: Pipeline, *, live: bool) -> dict[str, Any]:
     dag = dag_state(ingest_dag_id(pipeline.name))
     error = None
     if dag["last_run"] and dag["last_run"]["state"] == "failed":

@@ -26,12 +26,12 @@ def store_of(pipeline: Pipeline) -> CheckpointStore:
 
 
 def position(pipeline: Pipeline) -> dict[str, Any]:
-    """Status, lag, retention headroom and captured tables. What cannot be read is told as ``error``."""
+    """Status, lag, retention headroom and captured tables. What cannot be read is in ``error``."""
     return dict(_once("position", pipeline.name, lambda: _position(pipeline)))
 
 
 def forget(name: str) -> None:
-    """After a change: the next look is a new one."""
+    """After a change: let the next look read anew."""
     for key in [key for key in _kept if key[1] == name]:
         _kept.pop(key, None)
 
@@ -56,8 +56,8 @@ def _topics(pipeline: Pipeline) -> dict[str, str]:
     from changefeed.runs.topics import table_topics
 
     with server_endpoints(pipeline).session() as session:
-        found = table_topics(pipeline, session)
-    return {f"{database}.{table}": topic for (database, table), topic in found.items()}
+        topics = table_topics(pipeline, session)
+    return {f"{database}.{table}": topic for (database, table), topic in topics.items()}
 
 
 def manifests(pipeline: Pipeline, limit: int) -> list[dict[str, Any]]:
@@ -94,7 +94,7 @@ def schemas(pipeline: Pipeline, limit: int) -> dict[str, Any]:
         known: dict[str, Any] = {"database": name.database, "table": name.table}
         if isinstance(entry, Table):
             columns = entry.schema.columns
-            known["primary_key"] = [columns[place].name for place in entry.schema.primary_key]
+            known["primary_key"] = [columns[index].name for index in entry.schema.primary_key]
             known["columns"] = [asdict(column) for column in columns]
         else:
             known["problem"] = entry.problem

@@ -22,7 +22,7 @@ DAG_ID = "changefeed_admin"
 
 
 def admin_dag(pipelines: list[str]) -> DAG:
-    """One DAG for all pipelines; the form names one."""
+    """One DAG for all pipelines; its form asks which."""
     dag = DAG(
         dag_id=DAG_ID,
         description="Seek: move a pipeline's checkpoint",
@@ -42,20 +42,20 @@ def admin_dag(pipelines: list[str]) -> DAG:
 
 
 def show_seek() -> dict[str, Any] | None:
-    """Find the place and log what going there means; None, which skips the rest, when it shall not be done."""
+    """Look up the target and log what a seek to it means; None, which skips the rest, when it shall not be done."""
     from changefeed.upkeep.seek import plan_seek
 
     def planned() -> dict[str, Any] | None:
         given = given_params(seek_params([]))
         pipeline = load_pipeline(given["pipeline"])
         endpoints, store = task_endpoints(pipeline), checkpoint_store_of(pipeline)
-        found = plan_seek(endpoints, given["to"], store, expected=given["expected"])
-        told = found.to_json()
-        _log.info("seek %s from %s to %s: %s", pipeline.name, told["from"], told["to"], found.effect)
+        seek_plan = plan_seek(endpoints, given["to"], store, expected=given["expected"])
+        values = seek_plan.to_json()
+        _log.info("seek %s from %s to %s: %s", pipeline.name, values["from"], values["to"], seek_plan.effect)
         if not given["apply"]:
             _log.info("nothing was changed: trigger it again with 'Move the checkpoint' on")
             return None
-        return {**given, "before": found.before.to_text() if found.before else None, **told}
+        return {**given, "before": seek_plan.before.to_text() if seek_plan.before else None, **values}
 
     return failing_at_once(planned)
 
@@ -75,17 +75,17 @@ def apply_seek(planned: dict[str, Any]) -> dict[str, Any]:
                 f"{ingest_dag_id(pipeline.name)}, then seek again. The checkpoint was not moved."
             )
         endpoints, store = task_endpoints(pipeline), checkpoint_store_of(pipeline)
-        found = plan_seek(endpoints, str(planned["to"]), store)
+        seek_plan = plan_seek(endpoints, str(planned["to"]), store)
         before = Checkpoint.from_text(planned["before"]) if planned["before"] else None
-        if found.before != before:
+        if seek_plan.before != before:
             raise CheckpointError(
                 f"the checkpoint of pipeline {pipeline.name!r} moved since it was looked at: it was at "
                 f"{before.coordinates if before else None} and is at "
-                f"{found.before.coordinates if found.before else None}. Nothing was changed; seek again."
+                f"{seek_plan.before.coordinates if seek_plan.before else None}. Nothing was changed; seek again."
             )
         who = getattr(context["dag_run"], "triggering_user_name", None) or "airflow"
-        found = replace(found, asked=str(planned["asked"]))
-        record = seek(endpoints, found, store, who=who, why=planned["why"])
+        seek_plan = replace(seek_plan, asked=str(planned["asked"]))
+        record = seek(endpoints, seek_plan, store, who=who, why=planned["why"])
         _log.info("the checkpoint is at %s now; seek to %s to undo it", record.to, record.before)
         return record.to_json()
 

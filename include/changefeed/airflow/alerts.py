@@ -25,17 +25,17 @@ def notify(pipeline: Pipeline, kind: str, text: str, context: Mapping[str, Any] 
     if not pipeline.alerts.notify:
         return
     _log.warning("alert %s: %s", kind, text)
-    told = {"kind": kind, "pipeline": pipeline.name, "text": text}
+    values = {"kind": kind, "pipeline": pipeline.name, "text": text}
     for settings in pipeline.alerts.notify:
         try:
             made = notifier(settings)
-            made({**(context if context is not None else _context()), "changefeed": told})
+            made({**(context if context is not None else _context()), "changefeed": values})
         except Exception:
             _log.exception("notifier %s failed", settings.notifier)
 
 
 def notifier(settings: NotifierSettings) -> BaseNotifier:
-    """The notifier that the settings name; raises SettingsError where there is none."""
+    """The notifier that the settings name; raises SettingsError where it cannot be made."""
     module, _, name = settings.notifier.rpartition(".")
     try:
         made: Any = getattr(import_module(module), name)(**settings.arguments)
@@ -45,7 +45,7 @@ def notifier(settings: NotifierSettings) -> BaseNotifier:
             "airflow.providers.slack.notifications.slack.SlackNotifier, and its arguments."
         ) from error
     if not isinstance(made, BaseNotifier):
-        raise SettingsError(f"{settings.notifier!r} is no Airflow notifier: it is a {type(made).__name__}")
+        raise SettingsError(f"{settings.notifier!r} is not an Airflow notifier: it is a {type(made).__name__}")
     return made
 
 
@@ -71,11 +71,11 @@ def limits_passed(
 ) -> list[tuple[str, str]]:
     """(kind, text) of each limit of the pipeline that is passed now."""
     alerts = pipeline.alerts
-    found = []
+    passed = []
     if alerts.headroom_hours is not None and headroom_seconds is not None:
         hours = headroom_seconds / 3600
         if hours < alerts.headroom_hours:
-            found.append(
+            passed.append(
                 (
                     "headroom",
                     f"pipeline {pipeline.name!r}: its binlog is purged in {hours:.1f} hours (limit "
@@ -84,12 +84,12 @@ def limits_passed(
                 )
             )
     if alerts.lag_bytes is not None and lag_bytes > alerts.lag_bytes:
-        found.append(("lag", f"pipeline {pipeline.name!r} is {lag_bytes:,} bytes behind (limit {alerts.lag_bytes:,})"))
+        passed.append(("lag", f"pipeline {pipeline.name!r} is {lag_bytes:,} bytes behind (limit {alerts.lag_bytes:,})"))
     if alerts.lag_seconds is not None and lag_seconds is not None and lag_seconds > alerts.lag_seconds:
-        found.append(
+        passed.append(
             ("lag", f"pipeline {pipeline.name!r} is {lag_seconds:,.0f} seconds behind (limit {alerts.lag_seconds:,})")
         )
-    return found
+    return passed
 
 
 def _context() -> Mapping[str, Any]:

@@ -29,7 +29,7 @@ POOL_VARIABLE = "CHANGEFEED_BACKFILL_POOL"
 
 
 def backfill_dag(pipelines: list[str]) -> DAG:
-    """One DAG for all pipelines; the form names one. Its publishing task runs in the pool that
+    """One DAG for all pipelines; its form asks which. Its publishing task runs in the pool that
     CHANGEFEED_BACKFILL_POOL names, or in Airflow's default pool."""
     dag = DAG(
         dag_id=DAG_ID,
@@ -70,23 +70,25 @@ def plan_range() -> dict[str, Any]:
     def planned() -> dict[str, Any]:
         request = BackfillRequest.of(given_params(known))
         identity = backfill_identity(request.pipeline, get_current_context()["dag_run"].run_id)
-        found = plan_backfill(task_endpoints(load_pipeline(request.pipeline)), request, identity)
-        window = found.window
-        _log.info("backfill %s to %s, %d bytes, from %s", window.start, window.head, found.size_bytes, found.source)
-        for line in table_lines(["file", "bytes"], [(file.name, file.size_bytes) for file in found.files]):
+        backfill = plan_backfill(task_endpoints(load_pipeline(request.pipeline)), request, identity)
+        window = backfill.window
+        _log.info(
+            "backfill %s to %s, %d bytes, from %s", window.start, window.head, backfill.size_bytes, backfill.source
+        )
+        for line in table_lines(["file", "bytes"], [(file.name, file.size_bytes) for file in backfill.files]):
             _log.info("%s", line)
         for line in table_lines(
             ["table", "row events", "bytes", "topic"],
             [
-                (table, counts.row_events, counts.size_bytes, found.topics.get(table, "(left out)"))
-                for table, counts in found.tables.items()
+                (table, counts.row_events, counts.size_bytes, backfill.topics.get(table, "(left out)"))
+                for table, counts in backfill.tables.items()
             ],
         ):
             _log.info("%s", line)
         return {
             "request": json.loads(request.model_dump_json()),
             "identity": identity,
-            **found.to_json(),
+            **backfill.to_json(),
         }
 
     return failing_at_once(planned)

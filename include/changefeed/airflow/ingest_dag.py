@@ -21,6 +21,7 @@ _START = pendulum.datetime(2026, 1, 1, tz="UTC")
 
 
 def ingest_dag_id(pipeline: str) -> str:
+    """The id of a pipeline's ingest DAG."""
     return f"changefeed_ingest__{pipeline}"
 
 

@@ -1,4 +1,4 @@
-"""The `ingest` task: jobs/ingest.py, with a clean environment and errors told apart.
+"""The `ingest` task: jobs/ingest.py, with a clean environment; an error that a retry cannot help fails at once.
 
 spark-submit runs it; Python itself where the pipeline names a Spark Connect server: then no JVM has to start.
 """
@@ -47,10 +47,12 @@ class CleanSparkSubmitHook(SparkSubmitHook):
         self._environment = environment
 
     def submit(self, application: str = "", **kwargs: Any) -> str | None:
+        """Run spark-submit with that environment."""
         return super().submit(application, **kwargs, env=self._environment)
 
     @property
     def exit_code(self) -> int | None:
+        """How spark-submit ended; None before it began."""
         return self._submit_sp.returncode if self._submit_sp else None
 
 

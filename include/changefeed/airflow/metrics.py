@@ -36,4 +36,5 @@ def measured_windows(pipeline: str, manifests: Sequence[Manifest]) -> None:
 
 
 def measured_retry(pipeline: str, task: str) -> None:
+    """Count another try of a task."""
     stats.incr("changefeed.retries", 1, tags={"pipeline": pipeline, "task": task})

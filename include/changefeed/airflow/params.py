@@ -20,6 +20,7 @@ RANGE, DESTINATION = "Range: one of the four forms", "What, and where to"
 
 
 def ingest_params() -> dict[str, Param]:
+    """The form of a run of the ingest DAG: what bounds it."""
     return {
         "max_bytes": Param(
             None, title="At most so many bytes", description="Of binlog; ends at the commit before it.", **_WHOLE_NUMBER
@@ -40,6 +41,8 @@ def ingest_params() -> dict[str, Param]:
 
 
 def backfill_params(pipelines: list[str]) -> dict[str, Param]:
+    """The form of a backfill: its pipeline, range, tables and topics."""
+
     def text(title: str, description: str, section: str, **schema: Any) -> Param:
         return Param(None, title=title, description_md=description, section=section, **schema)
 
@@ -80,6 +83,7 @@ def backfill_params(pipelines: list[str]) -> dict[str, Param]:
 
 
 def seek_params(pipelines: list[str]) -> dict[str, Param]:
+    """The form of a seek: its pipeline, target and reason, and whether it shall be done."""
     return {
         "pipeline": Param(
             pipelines[0] if pipelines else "", type="string", enum=pipelines or [""], title="Pipeline", section=None
@@ -118,6 +122,8 @@ def given_params(known: Mapping[str, Any]) -> dict[str, Any]:
         if key not in known:
             near = difflib.get_close_matches(key, known, n=1)
             meant = f" (did you mean {near[0]!r}?)" if near else ""
-            raise SettingsError(f"the run was given {key!r}, which is no parameter{meant}; valid: {', '.join(known)}")
+            raise SettingsError(
+                f"the run was given {key!r}, which is not a parameter{meant}; valid: {', '.join(known)}"
+            )
     params = context["params"]
     return {key: params[key] for key in known if key in params}

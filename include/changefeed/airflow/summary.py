@@ -32,7 +32,7 @@ def window_lines(manifests: Sequence[Manifest]) -> list[str]:
 def table_lines(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
     """Columns of equal width; numbers to the right, with commas."""
     cells = [list(head), *([f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row] for row in rows)]
-    widths = [max(len(line[place]) for line in cells) for place in range(len(head))]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(head))]
 
     def aligned(line: list[str]) -> str:
         first, *rest = line

@@ -19,17 +19,19 @@ from changefeed.window import BinlogFile
 class ArchivedBinlogs:
     """`Binlogs` of a folder or of one file. Files are those with a number at the end (``binlog.000012``).
 
-    Raises SettingsError for a place that cannot be read, BinlogGoneError where it has no binlog file, and
-    BinlogFormatError for a file that is none, or is encrypted.
+    Raises SettingsError for a folder or URL that cannot be read, BinlogGoneError where it has no binlog file, and
+    BinlogFormatError for a file that is encrypted or is not a binlog.
     """
 
     def __init__(self, url: str) -> None:
         self.url = url
 
     def files(self) -> Sequence[BinlogFile]:
-        return [file for file, _ in self._found]
+        """The archived files by their number."""
+        return [file for file, _ in self._archived]
 
     def end(self) -> Place:
+        """The end of the last file."""
         last = self.files()[-1]
         return Place(BinlogCoordinates(last.name, last.size_bytes))
 
@@ -39,7 +41,7 @@ class ArchivedBinlogs:
 
     def chunks(self, file: str, start: int, end: int) -> Iterator[bytes]:
         """The file's FORMAT_DESCRIPTION, then its bytes in ``[start, end)``."""
-        path = next(path for one, path in self._found if one.name == file)
+        path = next(path for archived, path in self._archived if archived.name == file)
         with self._filesystem.open(path, "rb") as stream:
             check_magic(stream, file)
             yield from dumped_chunks(stream, file, start, end)
@@ -56,7 +58,7 @@ class ArchivedBinlogs:
             raise SettingsError(f"archive {_shown(self.url)!r} cannot be read here: {error}") from error
 
     @cached_property
-    def _found(self) -> list[tuple[BinlogFile, str]]:
+    def _archived(self) -> list[tuple[BinlogFile, str]]:
         filesystem, root = self._opened
         try:
             listed = filesystem.ls(root, detail=True)
@@ -65,20 +67,22 @@ class ArchivedBinlogs:
                 f"archive {_shown(self.url)!r} cannot be listed: {error}. Wanted a folder, a file, or a URL that "
                 "fsspec knows, readable by Airflow's workers and by Spark's."
             ) from error
-        found = []
+        archived = []
         for entry in listed:
             name = str(entry["name"]).rstrip("/").rpartition("/")[2]
             if entry.get("type") == "file" and _is_binlog_name(name):
-                found.append((BinlogFile(name, int(entry["size"])), str(entry["name"])))
-        if not found:
-            raise BinlogGoneError(f"archive {_shown(self.url)!r} has no file that is named as a binlog.000012 is")
-        bases = {file.name.rpartition(".")[0] for file, _ in found}
+                archived.append((BinlogFile(name, int(entry["size"])), str(entry["name"])))
+        if not archived:
+            raise BinlogGoneError(
+                f"archive {_shown(self.url)!r} has no file with a binlog's name, such as binlog.000012"
+            )
+        bases = {file.name.rpartition(".")[0] for file, _ in archived}
         if len(bases) > 1:
             raise SettingsError(
                 f"archive {_shown(self.url)!r} holds binlogs of several names ({', '.join(sorted(bases))}): they have "
                 "no order. Give each server its own folder."
             )
-        return sorted(found, key=lambda item: item[0].number)
+        return sorted(archived, key=lambda item: item[0].number)
 
 
 def _is_binlog_name(name: str) -> bool:

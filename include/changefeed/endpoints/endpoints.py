@@ -48,7 +48,7 @@ class Endpoints:
 
     @property
     def server_ids(self) -> ServerIds:
-        """The ids that tasks name who read the pipeline's windows; what else reads the source names none."""
+        """The ids of the tasks that read the pipeline's windows; whatever else reads the source names no id."""
         return ServerIds(self.pipeline.name, self.pipeline.source.server_id_range)
 
     def commit_log(self, identity: str | None = None) -> CommitLog:

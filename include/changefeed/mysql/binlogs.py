@@ -21,7 +21,8 @@ _GTID_EVENTS = {"Previous_gtids", "Gtid_list"}
 class ServerBinlogs:
     """`Binlogs` of the server behind ``session``; files and end are read once, so that all answers fit together.
 
-    For looking something up: its dumps end no other reader's.
+    For looking something up: its dumps end no other reader's. Raises BinlogGoneError where the server has no files, and
+    what `Session` and `DumpStream` raise.
     """
 
     def __init__(self, session: Session) -> None:
@@ -29,22 +30,25 @@ class ServerBinlogs:
         self._previous: dict[str, str] = {}
 
     def files(self) -> Sequence[BinlogFile]:
+        """The files up to the head that the server had when it was first asked, oldest first."""
         return self._files
 
     def end(self) -> Place:
+        """That head."""
         return self._end
 
     def chunks(self, file: str, start: int, end: int) -> Iterator[bytes]:
+        """The file's FORMAT_DESCRIPTION, then its bytes in ``[start, end)``, over a connection of its own."""
         own = Session(self._session.connection)  # the stream closes it at its end
         yield from DumpStream(own, file=file, start=start, end=end)
 
     def previous_gtids(self, file: str) -> str:
-        """GTIDs of everything before ``file``; also of what the server executed and never logged (`unlogged`)."""
+        """The GTIDs of everything before ``file``, and of what the server executed and never logged (`unlogged`)."""
         return str(GtidSet.parse(self.logged_before(file)).union(self.unlogged))
 
     @cached_property
     def unlogged(self) -> GtidSet:
-        """GTIDs that were executed and are in none of the server's binlogs, also not in purged ones.
+        """The GTIDs of transactions that the server executed and that never stood in any of its binlogs.
 
         Those of the backup that a server was made from, or of a replica with log_replica_updates=OFF: MySQL has them
         in gtid_purged, and never in PREVIOUS_GTIDS.
@@ -56,7 +60,7 @@ class ServerBinlogs:
         return purged.subtract(GtidSet.parse(self.logged_before(self._files[0].name))) if purged else purged
 
     def logged_before(self, file: str) -> str:
-        """GTIDs that stand in the server's binlogs before ``file``: its PREVIOUS_GTIDS or GTID_LIST."""
+        """The GTIDs in the server's binlogs before ``file``: its PREVIOUS_GTIDS or GTID_LIST event."""
         if file not in self._previous:
             self._previous[file] = self._read_previous(file)
         return self._previous[file]
@@ -76,7 +80,7 @@ class ServerBinlogs:
 
     @cached_property
     def _files(self) -> list[BinlogFile]:
-        end = self._end  # first: a file begun after it must not be the last one here
+        end = self._end  # read first: a file that is begun later must not be in the list
         files = [file for file in source.binlog_files(self._session) if file.number <= end.coordinates.number]
         if not files:
             raise BinlogGoneError(f"{self._session.connection}: the server has no binlog files")

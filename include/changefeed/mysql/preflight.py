@@ -1,4 +1,4 @@
-"""What a source must have before a window is read: one sentence a setting that is wrong."""
+"""What a source must have before a window is read; each setting that is wrong is told in one sentence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Check = Callable[[Session], str | None]
 
 
 def preflight(session: Session) -> None:
-    """Raises SourceError with all that is wrong, a line each."""
+    """Raises SourceError with everything that is wrong with the source, one line each."""
     faults = [fault for check in CHECKS if (fault := check(session))]
     if faults:
         raise SourceError("\n".join(f"{session.connection}: {fault}" for fault in faults))
@@ -25,11 +25,11 @@ def _binlog_is_on(session: Session) -> str | None:
 
 
 def _format_is_row(session: Session) -> str | None:
-    found = session.variable("binlog_format")
-    if found in (None, "ROW"):  # gone from the newest servers, where ROW is all there is
+    binlog_format = session.variable("binlog_format")
+    if binlog_format in (None, "ROW"):  # gone from the newest servers, where ROW is all there is
         return None
     return (
-        f"binlog_format is {found!r}, wanted 'ROW': statements cannot be turned into row changes; "
+        f"binlog_format is {binlog_format!r}, wanted 'ROW': statements cannot be turned into row changes; "
         "SET GLOBAL binlog_format = 'ROW' (open sessions keep theirs until they reconnect)"
     )
 

@@ -1,9 +1,9 @@
 """The server_id that each reader of a binlog names, so that no reader ends another.
 
-A server drops the older of two dumps that name the same server_id. Dumps that name none (0, as mysqlbinlog does) it
-leaves alone, however many there are: so look-ups and backfills name none, and neither do a pipeline's windows, unless
-it gives them a range of ids. Then each task that reads has an id of its own, and the server's list of replicas shows
-who reads.
+A server drops the older of two dumps that name the same server_id. It leaves dumps alone that name no id (0, as
+mysqlbinlog does), however many there are. So look-ups and backfills name no id, nor do a pipeline's windows, unless the
+pipeline has a range of ids: then each task that reads has an id of its own, and the server's list of replicas shows who
+reads.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ https://dev.mysql.com/doc/refman/9.7/en/mysqlbinlog.html#option_mysqlbinlog_conn
 
 @dataclass(frozen=True)
 class ServerIds:
-    """The server_ids of one pipeline's windows, of which one at a time is read. Empty where it names none.
+    """The server_ids of one pipeline's windows, of which one at a time is read; empty for a pipeline without.
 
     A task's id is that of its number among the tasks that read, which Spark counts from 0 in each stage: there are
     never more of them than `tasks` allows, so no two at once have the same. A task that is tried again has the id of
-    its first attempt; when that one is still connected, the server drops it.
+    its first attempt; when that attempt is still connected, the server drops it.
     """
 
     pipeline: str

@@ -1,4 +1,4 @@
-"""A connection to the source for queries: opened, told apart by flavour, its errors made ours."""
+"""A connection to the source for queries, which knows MySQL from MariaDB and raises our errors."""
 
 from __future__ import annotations
 
@@ -48,30 +48,32 @@ class Session:
         self.raw.close()
 
     def rows(self, sql: str, *values: object) -> list[Row]:
+        """All rows of a query; ``values`` replace its %s, escaped by the client."""
         with translated(self.connection), self.raw.cursor() as cursor:
             cursor.execute(sql, values or None)
             return list(cursor.fetchall())
 
     def row(self, sql: str, *values: object) -> Row:
-        """The only row; raises SourceError where there is none."""
+        """The only row of a query; raises SourceError where there are none or several."""
         rows = self.rows(sql, *values)
         if len(rows) != 1:
             raise SourceError(f"{self.connection}: wanted one row of {sql!r}, found {len(rows)}")
         return rows[0]
 
     def named_row(self, sql: str) -> dict[str, Any]:
-        """The first row by column name, {} where there is none: for SHOW statements, whose columns vary."""
+        """The first row by column name, {} without rows: for SHOW statements, whose columns vary by version."""
         with translated(self.connection), self.raw.cursor(pymysql.cursors.DictCursor) as cursor:
             cursor.execute(sql)
             return dict(cursor.fetchone() or {})
 
     def variable(self, name: str) -> str | None:
-        """A global system variable as text, or None where this server has none of that name."""
+        """The text of a global system variable, or None where the server does not know it."""
         rows = self.rows("SHOW GLOBAL VARIABLES WHERE variable_name = %s", name)
         return str(rows[0][1]) if rows else None
 
     @property
     def version_number(self) -> tuple[int, int]:
+        """Major and minor version, to compare."""
         major, minor = self.version.split(".")[:2]
         return int(major), int(minor)
 

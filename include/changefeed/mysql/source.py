@@ -19,7 +19,7 @@ class Head:
 
 
 def server_uuid(session: Session) -> str:
-    """What tells this server from another one: `server_uuid`; MariaDB, which has none, by its server_id."""
+    """What names this server and no other: its `server_uuid`, or on MariaDB, which has no UUID, its server_id."""
     uuid = session.variable("server_uuid")
     if uuid:
         return uuid
@@ -44,7 +44,10 @@ def binlog_files(session: Session) -> list[BinlogFile]:
 
 
 def start_coordinates(session: Session, start: str, head: Head) -> BinlogCoordinates:
-    """Where a pipeline without a checkpoint begins: ``start`` is earliest, latest, or FILE:POSITION."""
+    """Where a pipeline without a checkpoint begins: ``start`` is earliest, latest, or FILE:POSITION.
+
+    Raises BinlogGoneError for coordinates that the server does not have.
+    """
     if start == "latest":
         return head.coordinates
     files = binlog_files(session)
@@ -60,11 +63,11 @@ def check_present(coordinates: BinlogCoordinates, files: list[BinlogFile], purpo
     sizes = {file.name: file.size_bytes for file in files}
     size = sizes.get(coordinates.file)
     if size is None:
-        found = f"{files[0].name} to {files[-1].name}" if files else "none"
+        present = f"{files[0].name} to {files[-1].name}" if files else "no files"
         raise BinlogGoneError(
-            f"binlog {coordinates.file!r}, needed {purpose} from {coordinates}, is not on the server (it has {found}). "
-            "Changes between may be lost to this pipeline: publish archived files with a backfill, if there are any, "
-            "then seek to earliest; and raise binlog_expire_logs_seconds."
+            f"binlog {coordinates.file!r}, needed {purpose} from {coordinates}, is not on the server, which has "
+            f"{present}. Changes between may be lost to this pipeline: publish archived files with a backfill, if "
+            "there are any, then seek to earliest; and raise binlog_expire_logs_seconds."
         )
     if coordinates.position > size:
         raise BinlogGoneError(

@@ -71,12 +71,15 @@ class BinlogDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
+        """What `spark.read.format` is given."""
         return "mysql_binlog"
 
     def schema(self) -> str:
+        """The columns of a row change."""
         return SCHEMA
 
     def reader(self, schema: object) -> DataSourceReader:  # noqa: ARG002  # it is always SCHEMA
+        """Raises SettingsError for an option that is not known."""
         return BinlogDataSourceReader(dict(self.options))
 
 
@@ -96,6 +99,7 @@ class BinlogDataSourceReader(DataSourceReader):
         self._tables = TableSettings(include=include, exclude=list(filter(None, options.get("exclude", "").split(","))))
 
     def partitions(self) -> list[SlicePartition]:
+        """The slices between `start` and `end`; raises BinlogGoneError where the server does not have them."""
         slice_bytes = int(self._options.get("slice_bytes", _SLICE_BYTES))
         with Session(self._mysql) as session:
             uuid = source.server_uuid(session)
@@ -114,6 +118,7 @@ class BinlogDataSourceReader(DataSourceReader):
         return [SlicePartition(piece, uuid) for piece in numbered(pieces)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The row changes of one slice, a batch for each block."""
         assert isinstance(partition, SlicePartition)
         schemas = catalog_lookup(lambda: Session(self._mysql))
         decoder = KernelDecoder(self._route, schemas, ColumnsFormat(), partition.server_uuid)
@@ -122,7 +127,7 @@ class BinlogDataSourceReader(DataSourceReader):
                 yield _batch(item)
 
     def _route(self, database: str, table: str) -> Route | None:
-        """The "topic" of a block tells its table."""
+        """A block's "topic" is its table's name here."""
         name = orjson.dumps([database, table]).decode()
         return Route(name, 1) if self._tables.matches(database, table) else None
 

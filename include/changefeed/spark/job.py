@@ -72,4 +72,5 @@ def task_number() -> int:
 
 
 def topic_of(pipeline: Pipeline, database: str, table: str) -> str:
+    """The topic of a table by the pipeline's template."""
     return topic_name(pipeline.topics.template, database=database, table=table, pipeline=pipeline.name)

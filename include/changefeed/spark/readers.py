@@ -43,6 +43,7 @@ class KernelReader:
         )
 
     def read(self, piece: Slice) -> Iterator[Block | SliceReport]:
+        """The slice's blocks, then its report."""
         follower = StatementFollower(self._job, piece)
         self._decoder.programs.schema_lookup = follower.lookup
         self._decoder.on_statement = follower.take
@@ -63,6 +64,7 @@ class LibraryReader:
         self._schemas = catalog_lookup(job.endpoints.session)
 
     def read(self, piece: Slice) -> Iterator[Block | SliceReport]:
+        """The slice's blocks, then its report; raises SourceError for a change in statement format."""
         with self._job.endpoints.session() as session:
             is_mariadb, version = session.is_mariadb, session.version_number
         reader = ReferenceReader(

@@ -22,7 +22,7 @@ from changefeed.spark.session import is_connect
 from changefeed.window import Slice
 
 _SCOUT_FROM = 1.5
-"""A file this many slices large is worth the scout's pass over it."""
+"""How many slices large a file must be for the scout's pass over it to pay."""
 
 
 def slice_frame(spark: SparkSession, job: IngestJob, slices: Sequence[Slice]) -> DataFrame:
@@ -69,7 +69,7 @@ class Cutting:
 def cut(
     spark: SparkSession, job: IngestJob, files: Sequence[Slice], slice_bytes: int, *, scout_all: bool = False
 ) -> Cutting:
-    """Cut a window. ``files`` are its whole-file slices; each large one is scouted, in parallel, or all of them.
+    """Cut a window. ``files`` are its whole-file slices; the large files are scouted in parallel, or all of them.
 
     Raises what the scout or the connection raises.
     """
@@ -81,29 +81,31 @@ def cut(
     slices = numbered(piece for part in parts for piece in part)
     if len(wanted) < len(files):
         return Cutting(tuple(slices), None)
-    return Cutting(tuple(slices), tuple(one for scouting in scoutings.values() for one in scouting.statements))
+    return Cutting(
+        tuple(slices), tuple(statement for scouting in scoutings.values() for statement in scouting.statements)
+    )
 
 
 def _scout(spark: SparkSession, job: IngestJob, large: Sequence[Slice], slice_bytes: int) -> list[Scouting]:
     def scout_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for piece in frame.slices_of(batches):
             try:
-                found = scout(dump_of(job, piece), piece, slice_bytes)
+                scouting = scout(dump_of(job, piece), piece, slice_bytes)
             except ChangefeedError as error:
                 yield frame.published_batch("error", frame.error_text(error))
             else:
-                yield frame.published_batch("scouting", orjson.dumps([piece.number, found]).decode())
+                yield frame.published_batch("scouting", orjson.dumps([piece.number, scouting]).decode())
 
     with shown(spark, "scout", len(large)):
-        told = slice_frame(spark, job, large).mapInArrow(scout_files, frame.PUBLISHED_SCHEMA).collect()
-    found: dict[int, Scouting] = {}
-    for row in told:
+        rows = slice_frame(spark, job, large).mapInArrow(scout_files, frame.PUBLISHED_SCHEMA).collect()
+    scoutings: dict[int, Scouting] = {}
+    for row in rows:
         if row.kind == "error":
             raise frame.error_from(row.text)
         number, values = orjson.loads(row.text)
-        found[number] = Scouting(
+        scoutings[number] = Scouting(
             tuple(Slice(**piece) for piece in values["slices"]),
             tuple(Statement(**statement) for statement in values["statements"]),
             values["events"],
         )
-    return [found[piece.number] for piece in large]
+    return [scoutings[piece.number] for piece in large]

@@ -64,6 +64,7 @@ class RawEvent:
 
     @property
     def size_bytes(self) -> int:
+        """Size of the event with its header and checksum."""
         return len(self.data)
 
 

@@ -223,18 +223,18 @@ class _Blocks:
         self._count = 0
 
     def add(self, route: Route, message: Message) -> Iterator[Block]:
-        place = (route.topic, partition_of(message.key, message.event_id, route.partitions))
-        self._held.setdefault(place, []).append(message)
-        self._sizes[place] += len(message.value or b"") + len(message.key or b"") + 150
-        if self._sizes[place] >= BLOCK_BYTES:
-            yield self._block(place)
+        topic_partition = (route.topic, partition_of(message.key, message.event_id, route.partitions))
+        self._held.setdefault(topic_partition, []).append(message)
+        self._sizes[topic_partition] += len(message.value or b"") + len(message.key or b"") + 150
+        if self._sizes[topic_partition] >= BLOCK_BYTES:
+            yield self._block(topic_partition)
 
     def rest(self) -> Iterator[Block]:
-        for place in list(self._held):
-            yield self._block(place)
+        for topic_partition in list(self._held):
+            yield self._block(topic_partition)
 
-    def _block(self, place: tuple[str, int]) -> Block:
-        messages = self._held.pop(place)
-        del self._sizes[place]
+    def _block(self, topic_partition: tuple[str, int]) -> Block:
+        messages = self._held.pop(topic_partition)
+        del self._sizes[topic_partition]
         self._count += 1
-        return Block(*place, self._piece.file, self._piece.number, self._count, pack(messages))
+        return Block(*topic_partition, self._piece.file, self._piece.number, self._count, pack(messages))
