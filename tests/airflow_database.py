@@ -7,33 +7,22 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+
+from devstack.airflow import empty_database
+from devstack.home import Home
 
 PROJECT = Path(__file__).resolve().parents[1]
 PROGRAMS = Path(sys.executable).parent
 _NOT_INHERITED = ("AIRFLOW", "CHANGEFEED_PIPELINES", "PYSPARK_", "SPARK_")
 
 
-def migrated(session_folder: Path, directory: Path, settings: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Environment of an Airflow in ``directory``, its database migrated; further ``settings`` win.
-
-    Migrating takes 15 seconds, so a session does it once and copies the result.
-    """
-    template = session_folder / "airflow-template"
-    if not (template / "airflow.db").exists():
-        template.mkdir(exist_ok=True)
-        subprocess.run(
-            [str(PROGRAMS / "airflow"), "db", "migrate"],
-            env=environment(template),
-            check=True,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.STDOUT,
-        )
+def migrated(directory: Path, settings: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Environment of an Airflow in ``directory``, its database migrated; further ``settings`` win."""
     directory.mkdir(parents=True, exist_ok=True)
-    shutil.copy(template / "airflow.db", directory)
+    shutil.copy(empty_database(Home.default()), directory)
     return environment(directory) | dict(settings or {})
 
 

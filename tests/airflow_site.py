@@ -16,6 +16,7 @@ from devstack.airflow import AirflowServer
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
+from devstack.spark_connect import SparkConnectServer
 
 USERS = {"ada": "admin", "olga": "op", "ulf": "user", "vera": "viewer"}
 """Airflow's simple auth manager: name -> role. A password is the name twice."""
@@ -37,6 +38,9 @@ retries: 0
 retry_delay_seconds: 1
 {more}"""
 
+PARSED = ("changefeed_ingest__idle", "changefeed_backfill", "changefeed_admin")
+"""A DAG of each file whose DAGs follow the pipelines."""
+
 _Answer = TypeVar("_Answer")
 
 
@@ -47,6 +51,7 @@ class Site:
     airflow: AirflowServer
     mysql: MysqlServer
     kafka: KafkaBroker
+    spark: SparkConnectServer
     pipelines: Path
     _tokens: dict[str, str] = field(default_factory=dict)
 
@@ -64,9 +69,11 @@ class Site:
             self._tokens[user] = answer.json()["access_token"]
         return self._tokens[user]
 
-    def add_pipeline(self, name: str, database: str, more: str = "", server_ids: str = "65000-65031") -> None:
-        path = self.pipelines / f"{name}.yaml"
-        path.write_text(PIPELINE.format(name=name, database=database, more=more, server_ids=server_ids))
+    def add_pipeline(
+        self, name: str, database: str, more: str = "", server_ids: str = "65000-65031", *, submit: bool = False
+    ) -> None:
+        """Add a pipeline and wait until Airflow knows it. Its jobs run on the Connect server, or by spark-submit."""
+        self.write_pipeline(name, database, more, server_ids, submit=submit)
         self.wait_for_dag(f"changefeed_ingest__{name}")
         with self.client() as client:  # the forms of the other DAGs list it after their next parsing
 
@@ -76,9 +83,29 @@ class Site:
 
             until(listed, f"the form of backfills lists pipeline {name}", 90)
 
+    def write_pipeline(
+        self, name: str, database: str, more: str = "", server_ids: str = "65000-65031", *, submit: bool = False
+    ) -> None:
+        """Write a pipeline's file; a run that begins now reads it."""
+        spark = "" if submit else f"spark: {{connect: '{self.spark.url}'}}\n"
+        text = PIPELINE.format(name=name, database=database, more=more + spark, server_ids=server_ids)
+        (self.pipelines / f"{name}.yaml").write_text(text)
+
     def wait_for_dag(self, dag_id: str) -> None:
+        self.parse()
         with self.client() as client:
             until(lambda: client.get(f"/api/v2/dags/{dag_id}").status_code == 200, f"Airflow knows DAG {dag_id}", 90)
+
+    def parse(self) -> None:
+        """Have Airflow parse the DAG files now: by itself it does so once in 30 seconds, as that costs CPU."""
+        with self.client() as client:
+            for dag_id in PARSED:
+                answer = until(
+                    lambda dag_id=dag_id: client.get(f"/api/v2/dags/{dag_id}").json().get("file_token"),
+                    f"Airflow knows DAG {dag_id}",
+                    90,
+                )
+                assert client.put(f"/api/v2/parseDagFile/{answer}").status_code in (201, 409)
 
     def trigger(self, dag_id: str, conf: dict[str, Any] | None = None) -> str:
         """Start a run; its id."""
@@ -123,17 +150,20 @@ def until(found: Callable[[], _Answer], what: str, seconds: float) -> _Answer:
         if answer := found():
             return answer
         assert time.monotonic() < end, f"waited {seconds:g} seconds until {what}"
-        time.sleep(0.3)
+        time.sleep(0.1)
 
 
 @contextmanager
-def site(folder: Path, mysql: MysqlServer, kafka: KafkaBroker) -> Iterator[Site]:
-    """Start Airflow in ``folder``; stop it at the end."""
+def site(folder: Path, mysql: MysqlServer, kafka: KafkaBroker, spark: SparkConnectServer) -> Iterator[Site]:
+    """Start Airflow in ``folder``, with one pipeline, `idle`, that nobody runs; kill it at the end."""
     folder.mkdir(parents=True, exist_ok=True)
     pipelines = folder / "pipelines"
     pipelines.mkdir()
     passwords = folder / "passwords.json"
     passwords.write_text(json.dumps({name: name * 2 for name in USERS}))
+    (pipelines / "idle.yaml").write_text(
+        PIPELINE.format(name="idle", database="idle", server_ids="64900-64931", more="")
+    )
     airflow = AirflowServer(
         folder / "airflow",
         connections={
@@ -146,14 +176,16 @@ def site(folder: Path, mysql: MysqlServer, kafka: KafkaBroker) -> Iterator[Site]
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "False",
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{name}:{role}" for name, role in USERS.items()),
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
-            "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3",
-            "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "3",
+            "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "30",
+            "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "30",
             "AIRFLOW__SCHEDULER__PARSING_CLEANUP_INTERVAL": "3",
+            "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.3",
         },
         owner=ProcessId.own(),
+        quick=True,
     )
     airflow.start()
     try:
-        yield Site(airflow, mysql, kafka, pipelines)
+        yield Site(airflow, mysql, kafka, spark, pipelines)
     finally:
-        airflow.stop(grace=10)
+        airflow.kill()

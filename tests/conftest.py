@@ -25,6 +25,7 @@ from devstack.mariadb import MariadbServer
 from devstack.mysql import MysqlServer
 from devstack.process import started
 from devstack.reaper import end_orphans
+from devstack.spark_connect import SparkConnectServer
 
 _server_ids = itertools.count(1000 + os.getpid() % 100_000 * 1000)
 
@@ -80,9 +81,18 @@ def kafka_broker(session_folder: Path) -> Iterator[KafkaBroker]:
 
 
 @pytest.fixture(scope="session")
-def airflow_site(session_folder: Path, mysql_server: MysqlServer, kafka_broker: KafkaBroker) -> Iterator[Site]:
+def spark_connect(session_folder: Path) -> Iterator[SparkConnectServer]:
+    """Spark at local[2], started: for whatever needs Spark and is not about starting it."""
+    with started(SparkConnectServer(session_folder / "spark-connect", owner=ProcessId.own())) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def airflow_site(
+    session_folder: Path, mysql_server: MysqlServer, kafka_broker: KafkaBroker, spark_connect: SparkConnectServer
+) -> Iterator[Site]:
     """Airflow with our DAGs and plugin, and a user of each role."""
-    with site(session_folder / "site", mysql_server, kafka_broker) as running:
+    with site(session_folder / "site", mysql_server, kafka_broker, spark_connect) as running:
         yield running
 
 

@@ -78,7 +78,7 @@ class Kind:
 
 @pytest.fixture(scope="session")
 def airflow_env(session_folder: Path) -> dict[str, str]:
-    return migrated(session_folder, session_folder / "contract-airflow")
+    return migrated(session_folder / "contract-airflow")
 
 
 @pytest.fixture(scope="session")

@@ -140,9 +140,9 @@ def test_an_import_error_names_file_line_and_key(mixed: dict[str, Any], words: s
     assert words in told
 
 
-def test_airflow_goes_on_scheduling_the_right_pipelines(session_folder: Path, tmp_path: Path, pipelines: Path) -> None:
+def test_airflow_goes_on_scheduling_the_right_pipelines(tmp_path: Path, pipelines: Path) -> None:
     """Airflow marks each DAG of a file with an import error as stale: no DAG may share a file with one."""
-    env = migrated(session_folder, tmp_path / "airflow", CONNECTIONS | {"CHANGEFEED_PIPELINES": str(pipelines)})
+    env = migrated(tmp_path / "airflow", CONNECTIONS | {"CHANGEFEED_PIPELINES": str(pipelines)})
     subprocess.run(
         [str(PROGRAMS / "airflow"), "dags", "reserialize"], env=env, capture_output=True, text=True, check=True
     )

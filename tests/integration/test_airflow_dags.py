@@ -15,7 +15,7 @@ from airflow_database import PROGRAMS
 from airflow_site import Site, until
 from integration.kafka_pipeline import committed, ids
 
-PIPELINE = "shop"
+PIPELINE, MORE = "shop", "window_bytes: 1\n"
 INGEST, BACKFILL, ADMIN = "changefeed_ingest__shop", "changefeed_backfill", "changefeed_admin"
 
 pytestmark = pytest.mark.timeout(1200)
@@ -29,7 +29,7 @@ def shop(airflow_site: Site) -> Iterator[Site]:
         "CREATE TABLE shop.orders (id INT PRIMARY KEY AUTO_INCREMENT, n INT)",
         "CREATE TABLE shop.customers (id INT PRIMARY KEY AUTO_INCREMENT, name VARCHAR(40))",
     )
-    airflow_site.add_pipeline(PIPELINE, "shop", more="window_bytes: 1\n")
+    airflow_site.add_pipeline(PIPELINE, "shop", more=MORE, submit=True)
     for dag_id in (BACKFILL, ADMIN, "example_downstream"):
         airflow_site.wait_for_dag(dag_id)
     assert airflow_site.run(INGEST)["ingest"] == "skipped", "nothing is new: Spark is not started"
@@ -49,7 +49,10 @@ def records(site: Site, topic: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def caught_up(shop: Site) -> dict[str, Any]:
-    """A backlog of three files, taken in one run; what was known before and after it."""
+    """A backlog of three files, taken in one run by spark-submit; what was known before and after it.
+
+    The runs after it are not about starting Spark: they use the one that is up.
+    """
     before = status(shop)
     for number in range(3):
         shop.mysql.execute(
@@ -58,6 +61,7 @@ def caught_up(shop: Site) -> dict[str, Any]:
             "FLUSH BINARY LOGS",
         )
     states = shop.run(INGEST)
+    shop.write_pipeline(PIPELINE, "shop", more=MORE)
     return {"before": before, "states": states, "after": status(shop), "log": shop.log(INGEST, "commit")}
 
 

@@ -127,6 +127,7 @@ def test_of_two_changes_made_at_once_one_wins_and_one_is_told(rest: Site) -> Non
         with ThreadPoolExecutor(6) as threads:
             statuses = sorted(threads.map(change, range(6)))
         assert statuses == [200, 412, 412, 412, 412, 412]
+    rest.write_pipeline("rest", "rest")
 
 
 def test_pause_and_resume_are_airflows_own(rest: Site) -> None:

@@ -19,6 +19,7 @@ from integration.rebuilt import event_ids, rebuilt, records_of, selected, topics
 from changefeed.kafka.topics import commit_log_topic
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
+from devstack.spark_connect import SparkConnectServer
 
 TABLES = ("orders", "items", "stock")
 IN_FULL = {"plan": "success", "ingest": "success", "commit": "success"}
@@ -37,6 +38,7 @@ class Feed:
     kafka: KafkaBroker
     env: dict[str, str]
     log: Path
+    yaml: Path
     _process: subprocess.Popen[str] | None = None
     _results: Any = None
 
@@ -74,6 +76,10 @@ class Feed:
         if "failed" in found.values():
             pytest.fail(f"{what}: {found}\n{self.log.read_text()[-8000:]}")
         return found
+
+    def use(self, spark: str) -> None:
+        """Give the pipeline another `spark` section."""
+        self.yaml.write_text(self.yaml.read_text().partition("spark: ")[0] + f"spark: {spark}\n")
 
     def topic(self, table: str) -> str:
         return f"{self.database}.{table}"
@@ -119,7 +125,6 @@ def spark(request: pytest.FixtureRequest) -> str:
 def feed(
     mysql_server: MysqlServer,
     kafka_broker: KafkaBroker,
-    session_folder: Path,
     tmp_path: Path,
     unique_name: str,
     database: str,
@@ -145,14 +150,14 @@ spark: {spark}
         f"AIRFLOW_CONN_KAFKA_{unique_name.upper()}": f"kafka://{kafka_broker.bootstrap}",
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
     }
-    env = migrated(session_folder, tmp_path / "airflow", settings)
-    found = Feed(unique_name, database, mysql_server, kafka_broker, env, tmp_path / "dag.log")
+    env = migrated(tmp_path / "airflow", settings)
+    found = Feed(unique_name, database, mysql_server, kafka_broker, env, tmp_path / "dag.log", pipelines / "feed.yaml")
     found.start()
     yield found
     found.stop()
 
 
-def test_what_the_dag_publishes_rebuilds_the_source(feed: Feed) -> None:
+def test_what_the_dag_publishes_rebuilds_the_source(feed: Feed, spark_connect: SparkConnectServer) -> None:
     server, database = feed.mysql, feed.database
 
     assert feed.do("run") == SKIPPED, "a pipeline that starts at the latest has nothing to publish yet"
@@ -199,7 +204,8 @@ def test_what_the_dag_publishes_rebuilds_the_source(feed: Feed) -> None:
     assert feed.all_ids() == before
     assert feed.checkpoint() == second
 
-    # The second window.
+    # The second window. spark-submit was seen to publish and to repeat: from here on Spark is up already.
+    feed.use(f"{{connect: '{spark_connect.url}'}}")
     server.execute(
         "INSERT INTO orders VALUES (3, 'again', 3.33), (5, 'new', 5)",
         "DELETE FROM stock WHERE sku = 'b'",

@@ -5,33 +5,24 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from integration.rebuilt import event_ids, rebuilt, records_of, selected
 from integration.test_ingest_dag import IN_FULL, SKIPPED, Feed, feed
 
-from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
 from devstack.port import free_port
-from devstack.process import started
 from devstack.spark_connect import SparkConnectServer
 
 __all__ = ["feed"]
 pytestmark = pytest.mark.timeout(600)
 
 
-@pytest.fixture(scope="module")
-def connect_server(session_folder: Path) -> Iterator[SparkConnectServer]:
-    with started(SparkConnectServer(session_folder / "spark-connect", owner=ProcessId.own())) as server:
-        yield server
-
-
 @pytest.fixture
-def spark(connect_server: SparkConnectServer) -> str:
-    return f"{{connect: '{connect_server.url}'}}"
+def spark(spark_connect: SparkConnectServer) -> str:
+    return f"{{connect: '{spark_connect.url}'}}"
 
 
 def test_a_dag_publishes_through_spark_connect(feed: Feed) -> None:
@@ -52,7 +43,7 @@ def test_a_dag_publishes_through_spark_connect(feed: Feed) -> None:
 
 
 def test_the_command_uses_it_too_and_tells_one_that_is_away(
-    connect_server: SparkConnectServer,
+    spark_connect: SparkConnectServer,
     mysql_server: MysqlServer,
     kafka_broker: KafkaBroker,
     tmp_path: Path,
@@ -81,13 +72,13 @@ spark: {{connect: '{url}'}}
         command = [sys.executable, "-m", "changefeed.command.main", "run", unique_name]
         return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 
-    assert run(connect_server.url).returncode == 3
+    assert run(spark_connect.url).returncode == 3
     mysql_server.execute(
         "CREATE TABLE t (id INT PRIMARY KEY, v TEXT)", "INSERT INTO t VALUES (1, 'a'), (2, NULL)", database=database
     )
     away = run(f"sc://127.0.0.1:{free_port()}")
     assert away.returncode == 1
     assert "SparkUnavailableError" in away.stderr
-    done = run(connect_server.url)
+    done = run(spark_connect.url)
     assert done.returncode == 0, done.stderr
     assert rebuilt(records_of(kafka_broker.bootstrap, f"{database}.t")) == selected(mysql_server, database, "t")
