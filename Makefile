@@ -42,9 +42,9 @@ lint: $(READY) ## Format, lints and types
 	$(BIN)/ruff check
 	$(BIN)/mypy
 
-test: lint ## The whole test suite, with real servers (ARGS="-n 2 --no-loadscope-reorder": two at a time)
+test: lint ## The whole test suite, with real servers, two files at a time (ARGS="-n 0": one at a time)
 	$(BIN)/python -m devstack fetch --tests
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n 2 --durations 40 $(ARGS)
 
 test-unit: $(READY) ## The tests that need no server
 	$(BIN)/python -m pytest tests/unit $(ARGS)

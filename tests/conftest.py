@@ -10,6 +10,7 @@ import itertools
 import os
 import shutil
 import uuid
+from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -116,12 +117,23 @@ def database(mysql_server: MysqlServer, unique_name: str) -> Iterator[str]:
     mysql_server.execute(f"DROP DATABASE IF EXISTS `{unique_name}`")
 
 
+AIRFLOW = ("tests/browser/", "tests/integration/test_airflow_")
+"""The tests that share the one Airflow of a session."""
+
+LONGEST_FIRST = (*AIRFLOW, "tests/faults/", "tests/integration/", "tests/dags/", "tests/contract/", "tests/unit/")
+"""The order with workers: the short ones at the end fill the gaps that the long ones leave."""
+
+
 class WholeFiles(LoadScopeScheduling):
     """Gives each worker of pytest-xdist whole files, and all that need the one Airflow to one of them."""
 
+    def __init__(self, config: pytest.Config, log: Any) -> None:
+        config.option.loadscopereorder = False  # the order is LONGEST_FIRST
+        super().__init__(config, log)
+
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.split("::")[0]
-        return "airflow" if file.startswith(("tests/browser/", "tests/integration/test_airflow_")) else file
+        return "airflow" if file.startswith(AIRFLOW) else file
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> WholeFiles:
@@ -129,11 +141,32 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> WholeFiles:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests of Airflow come last: its processes take a third of a core from whatever runs beside them. With workers
-    they come first, as one worker has them all and they take longest."""
-    items.sort(
-        key=lambda item: "airflow_site" in getattr(item, "fixturenames", ()), reverse=hasattr(config, "workerinput")
-    )
+    """Tests of Airflow come last: its processes take CPU from whatever runs beside them. With workers they come first,
+    as one worker has them all and they take longest."""
+
+    def rank(item: pytest.Item) -> int:
+        return next((rank for rank, start in enumerate(LONGEST_FIRST) if item.nodeid.startswith(start)), 0)
+
+    if hasattr(config, "workerinput"):
+        items.sort(key=rank)
+    else:
+        items.sort(key=lambda item: "airflow_site" in getattr(item, "fixturenames", ()))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """With --durations: the seconds of each directory and of its slowest files, all workers together."""
+    if terminalreporter.config.getoption("durations") is None:
+        return
+    seconds: Counter[str] = Counter()
+    for report in itertools.chain.from_iterable(terminalreporter.stats.values()):
+        if isinstance(report, pytest.TestReport):
+            file = report.nodeid.split("::")[0]
+            seconds[file] += report.duration
+            seconds[str(Path(file).parents[-3]) + "/"] += report.duration
+    terminalreporter.section("seconds by directory and file")
+    for name, spent in seconds.most_common():
+        if name.endswith("/") or spent >= 10:
+            terminalreporter.line(f"{spent:8.1f}  {name}")
 
 
 @pytest.hookimpl(wrapper=True)
