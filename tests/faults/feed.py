@@ -168,6 +168,11 @@ class Feed:
         folder.mkdir(exist_ok=True)
         (folder / f"{self.name}.yaml").write_text(yaml.safe_dump(given))
 
+    def use_connect(self, url: str) -> None:
+        """The next runs on Spark are on this Connect server."""
+        self.settings["spark"] = {"connect": url}
+        self.configure()
+
     def env(self) -> dict[str, str]:
         mysql = self.mysql.url
         if self.mysql_port:

@@ -1,4 +1,7 @@
-"""Real Spark at local[2], windows of many slices: its driver, its JVM or a Python worker killed, mysqld restarted."""
+"""Real Spark at local[2], windows of many slices: its driver, its JVM or a Python worker killed, mysqld restarted.
+
+The run after it, which repeats nothing, is on a Spark Connect server that is up: as real, and started once a session.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from pathlib import Path
 import pytest
 from faults.conftest import LONG
 from faults.feed import Feed, Run, processes_of
+
+from devstack.spark_connect import SparkConnectServer
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -35,7 +40,9 @@ def kill_one(run: Run, what: str) -> None:
 
 
 @pytest.mark.parametrize("what", ["driver", "worker", *(["jvm"] if LONG else [])])
-def test_a_part_of_spark_killed_while_publishing_repeats_nothing_and_loses_nothing(feed: Feed, what: str) -> None:
+def test_a_part_of_spark_killed_while_publishing_repeats_nothing_and_loses_nothing(
+    feed: Feed, spark_connect: SparkConnectServer, what: str
+) -> None:
     for _ in range(3):  # three files are three slices: decoded in parallel, then shuffled
         feed.write(25)
         feed.mysql.execute("FLUSH BINARY LOGS")
@@ -49,11 +56,14 @@ def test_a_part_of_spark_killed_while_publishing_repeats_nothing_and_loses_nothi
         run.file.unlink(missing_ok=True)
         assert run.result() != 0
     feed.write(5)
+    feed.use_connect(spark_connect.url)
     feed.run(spark=True)
     feed.check()
 
 
-def test_mysqld_killed_and_restarted_while_publishing_costs_at_most_the_run(feed: Feed) -> None:
+def test_mysqld_killed_and_restarted_while_publishing_costs_at_most_the_run(
+    feed: Feed, spark_connect: SparkConnectServer
+) -> None:
     feed.write()
     run = feed.begin("in_decode:2", spark=True)
     assert run.wait_until_held(400), run.text()
@@ -62,5 +72,6 @@ def test_mysqld_killed_and_restarted_while_publishing_costs_at_most_the_run(feed
     run.go_on()
     assert run.result() in (0, 1), run.text()
     feed.write(5)
+    feed.use_connect(spark_connect.url)
     feed.run(spark=True)  # its window reaches over the restart, into the next file
     feed.check()

@@ -48,6 +48,8 @@ class Command:
     server: MysqlServer
     broker: KafkaBroker
     server_id: int
+    spark: str = "{master: 'local[2]'}"
+    """The `spark` section of the pipeline's YAML."""
     secrets: list[str] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
 
@@ -68,7 +70,7 @@ class Command:
         if kafka:
             self.kafka_uri = kafka
 
-    def write(self, more: str = "", *, start: str = "latest", spark: str = "{master: 'local[2]'}") -> None:
+    def write(self, more: str = "", *, start: str = "latest", spark: str | None = None) -> None:
         (self.pipelines / f"{self.name}.yaml").write_text(f"""\
 name: {self.name}
 source: {{connection: mysql_x, server_ids: {self.server_id}-{self.server_id + 9}}}
@@ -77,7 +79,7 @@ tables: {{include: ['{self.database}.*']}}
 topics: {{partitions: 2}}
 checkpoint: {{store: table, connection: state_x}}
 start: {start}
-spark: {spark}
+spark: {spark or self.spark}
 {more}""")
 
     def __call__(self, *arguments: str) -> Outcome:

@@ -7,19 +7,13 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from changefeed.pipelines.pipeline import KafkaSettings, Pipeline, SourceSettings, SparkSettings
-from changefeed.spark.session import local_session
+from changefeed.spark.session import connect_session
+from devstack.spark_connect import SparkConnectServer
 
 
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """One Spark with two cores in this process, for tests that are not about how it starts."""
-    pipeline = Pipeline(
-        name="tests",
-        source=SourceSettings(connection="-"),
-        kafka=KafkaSettings(connection="-"),
-        spark=SparkSettings(master="local[2]"),
-    )
-    session = local_session(pipeline)
+@pytest.fixture(scope="module")
+def spark(spark_connect: SparkConnectServer) -> Iterator[SparkSession]:
+    """A session on the Spark that is up, with two cores, for tests that are not about how it starts."""
+    session = connect_session(spark_connect.url)
     yield session
     session.stop()

@@ -18,6 +18,7 @@ from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
 from devstack.port import free_port
 from devstack.process import started
+from devstack.spark_connect import SparkConnectServer
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -30,8 +31,10 @@ def changefeed(
     unique_name: str,
     database: str,
     server_id: int,
+    spark_connect: SparkConnectServer,
 ) -> Command:
-    return Command(tmp_path, unique_name, database, mysql_server, kafka_broker, server_id)
+    spark = f"{{connect: '{spark_connect.url}'}}"
+    return Command(tmp_path, unique_name, database, mysql_server, kafka_broker, server_id, spark)
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +53,7 @@ def spare(
 
 
 def test_check_plan_run_status_and_tail_tell_what_was_done(changefeed: Command) -> None:
+    changefeed.write(spark="{master: 'local[2]'}")  # the one that starts Spark itself, as most people's do
     name, server, database = changefeed.name, changefeed.server, changefeed.database
 
     new = changefeed("status", name, "--json")

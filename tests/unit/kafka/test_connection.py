@@ -73,7 +73,7 @@ def test_a_security_option_that_one_library_cannot_follow_is_refused() -> None:
 
 
 def test_a_wrong_address_is_told_in_bounded_time_and_quietly(capfd: pytest.CaptureFixture[str]) -> None:
-    connection = KafkaConnection("127.0.0.1:9", timeout_seconds=1)
+    connection = KafkaConnection("127.0.0.1:9", timeout_seconds=0.3)
     calls = (
         connection.reach,
         CommitLog(connection, "changefeed.shop.commits", "shop").read,
