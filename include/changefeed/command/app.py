@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -54,4 +56,16 @@ def endpoints_of(pipeline: Pipeline) -> Endpoints:
 
 def store_of(pipeline: Pipeline) -> CheckpointStore:
     """The pipeline's checkpoint store, outside of an Airflow task."""
-    return checkpoint_store(pipeline, from_environment, VariableCheckpointStore(MetadataVariables()))
+    return checkpoint_store(pipeline, from_environment, VariableCheckpointStore(CommandVariables()))
+
+
+class CommandVariables(MetadataVariables):
+    """Variables whose log goes to stderr: Airflow writes its own to stdout, which is for what a command prints."""
+
+    def get(self, key: str) -> str | None:
+        with redirect_stdout(sys.stderr):
+            return super().get(key)
+
+    def set(self, key: str, value: str, description: str) -> None:
+        with redirect_stdout(sys.stderr):
+            super().set(key, value, description)
