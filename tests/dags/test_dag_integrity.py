@@ -130,7 +130,7 @@ def test_wrong_pipelines_leave_the_others_alone(mixed: dict[str, Any]) -> None:
         "unknown.yaml, line 4: unknown key 'topcs' (did you mean 'topics'?)",
         "mistyped.yaml, line 4: 'retries' is 'many'",
         "schedule.yaml, line 4: 'schedule' is 'every day'",
-        "broken.yaml: is no YAML",
+        "broken.yaml: is not YAML",
         "twin_a.yaml and twin_b.yaml: both are pipeline 'twin'",
     ],
 )

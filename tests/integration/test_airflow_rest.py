@@ -98,8 +98,8 @@ def test_a_pipeline_is_created_changed_and_deleted_and_its_dag_follows(rest: Sit
     [
         (yaml_of("wrong", "retires: 3\n"), "unknown key 'retires' (did you mean 'retries'?)"),
         (yaml_of("Wrong Name"), "'name' is 'Wrong Name'"),
-        ("name: [", "is no YAML"),
-        ("!!python/object/apply:os.system ['true']", "is no YAML"),
+        ("name: [", "is not YAML"),
+        ("!!python/object/apply:os.system ['true']", "is not YAML"),
         (yaml_of("code", "spark: {conf: {spark.driver.extraJavaOptions: -agentpath:x}}\n"), "can name code to run"),
         (yaml_of("code", "alerts: {notify: [{notifier: os.system}]}\n"), "can name code to run"),
     ],
