@@ -122,12 +122,12 @@ class Site:
         with self.client() as client:
 
             def state() -> str | None:
-                found = client.get(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}").json()["state"]
-                return found if found in ("success", "failed") else None
+                state_now = client.get(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}").json()["state"]
+                return state_now if state_now in ("success", "failed") else None
 
             ended = until(state, f"run {run_id} of {dag_id} ends", seconds)
             tasks = client.get(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances").json()["task_instances"]
-            return {"": ended, **{one["task_id"]: one["state"] for one in tasks}}
+            return {"": ended, **{task["task_id"]: task["state"] for task in tasks}}
 
     def log(self, dag_id: str, task_id: str, run_id: str | None = None, attempt: int = 1) -> str:
         """A task's log; of the latest run where none is named."""
@@ -143,11 +143,11 @@ class Site:
             return "\n".join(str(line.get("event", line)) for line in answer.json().get("content", []))
 
 
-def until(found: Callable[[], _Answer], what: str, seconds: float) -> _Answer:
+def until(condition: Callable[[], _Answer], what: str, seconds: float) -> _Answer:
     """Wait for a true answer; AssertionError after ``seconds``."""
     end = time.monotonic() + seconds
     while True:
-        if answer := found():
+        if answer := condition():
             return answer
         assert time.monotonic() < end, f"waited {seconds:g} seconds until {what}"
         time.sleep(0.1)

@@ -32,7 +32,7 @@ _HOOKLESS = (
 
 
 def missing_programs() -> str | None:
-    """Why no package can be fetched here, or None if one can."""
+    """Why no package can be fetched here; None if packages can be."""
     lacking = [program for program in ("apt-get", "apt-cache", "dpkg-deb") if shutil.which(program) is None]
     return (
         f"this machine has no {' and no '.join(lacking)}, so none of Debian's packages can be fetched"
@@ -61,8 +61,8 @@ def mirrors() -> list[str]:
         text=True,
         check=False,
     )
-    found = [line.strip().rstrip("/") for line in listed.stdout.splitlines()]
-    return list(dict.fromkeys([*(uri for uri in found if uri.endswith("/debian")), STANDARD_MIRROR]))
+    uris = [line.strip().rstrip("/") for line in listed.stdout.splitlines()]
+    return list(dict.fromkeys([*(uri for uri in uris if uri.endswith("/debian")), STANDARD_MIRROR]))
 
 
 @dataclass(frozen=True)
@@ -152,11 +152,11 @@ class PrivateApt:
                 shown=shown,
                 environment=self._environment(),
             )
-        found = [archives / field[1] for field in fields]
-        missing = [path.name for path in found if not path.exists()]
+        fetched = [archives / field[1] for field in fields]
+        missing = [path.name for path in fetched if not path.exists()]
         if missing:
             raise FetchError(f"{what}: apt reported success, but {', '.join(missing)} is not in {archives}")
-        return found
+        return fetched
 
     def _environment(self) -> dict[str, str]:
         return {**os.environ, "APT_CONFIG": str(self._folder / "apt.conf"), "LC_ALL": "C.UTF-8"}

@@ -47,10 +47,10 @@ def _build(target: Path) -> None:
         if not all(apt.has(package) for package in PACKAGES):
             raise FetchError(f"the machine's package sources have no {' or no '.join(PACKAGES)}. {ADVICE}")
         unpack(apt.fetch(PACKAGES, "Chromium"), target)
-    found = _unpacked(target)
+    software = _unpacked(target)
     done = subprocess.run(
-        [found.browser, "--version"],
-        env={"LD_LIBRARY_PATH": found.libraries},
+        [software.browser, "--version"],
+        env={"LD_LIBRARY_PATH": software.libraries},
         capture_output=True,
         text=True,
         check=False,

@@ -93,18 +93,18 @@ def verify(connect: Connect, records: list[Record]) -> None:
     rebuilt = rebuilt_rows(records)
     for table in TABLES:
         wanted = shop_rows(connect, table)
-        found = {
+        published = {
             "".join(str(part) for part in json.loads(key).values()): _texts(row)
             for key, row in rebuilt.get(f"{DATABASE}.{table}", {}).items()
         }
-        if wanted != found:
-            different = sorted(key for key in wanted.keys() | found.keys() if wanted.get(key) != found.get(key))
+        if wanted != published:
+            different = sorted(key for key in wanted.keys() | published.keys() if wanted.get(key) != published.get(key))
             key = different[0]
             raise DemoError(
                 f"{DATABASE}.{table}: {len(different)} rows differ, the first with key {key}: the table has "
-                f"{wanted.get(key)}, the topic {found.get(key)}"
+                f"{wanted.get(key)}, the topic {published.get(key)}"
             )
-        _out.print(f"{DATABASE}.{table}: {len(wanted)} rows, and the topic gives the same {len(found)}")
+        _out.print(f"{DATABASE}.{table}: {len(wanted)} rows, and the topic gives the same {len(published)}")
 
 
 def _texts(row: dict[str, Any]) -> dict[str, str | None]:
@@ -143,12 +143,12 @@ def _checkpoint(stack: Stack) -> dict[str, Any]:
     url = f"{stack.airflow.url}/api/v2/variables/changefeed_checkpoint__{PIPELINE}"
     try:
         with urllib.request.urlopen(url, timeout=10) as answer:
-            found: dict[str, Any] = json.loads(json.load(answer)["value"])
+            checkpoint: dict[str, Any] = json.loads(json.load(answer)["value"])
     except urllib.error.HTTPError as error:
         if error.code == 404:
             return {}
         raise
-    return found
+    return checkpoint
 
 
 def _window(stack: Stack) -> int:

@@ -69,8 +69,8 @@ def family(leader: ProcessId) -> list[ProcessId]:
         if not more:
             break
         wanted |= more
-    found = (ProcessId.of(pid) for pid in sorted(wanted - {leader.pid, os.getpid()}))
-    return [process for process in found if process is not None]
+    members = (ProcessId.of(pid) for pid in sorted(wanted - {leader.pid, os.getpid()}))
+    return [process for process in members if process is not None]
 
 
 def _started(pid: int) -> str | None:

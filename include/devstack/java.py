@@ -33,9 +33,9 @@ def fetch_java(home: Home) -> Path:
 
     Raises FetchError, with what to install, if there is none and it cannot be fetched.
     """
-    found = find_java()
-    if found is not None:
-        return found
+    installed = find_java()
+    if installed is not None:
+        return installed
     reason = missing_programs()
     if reason is not None:
         raise FetchError(f"Java 17 or 21 was looked for in JAVA_HOME and PATH and not found; {reason}. {ADVICE}")
@@ -56,8 +56,8 @@ def java_version(java: Path) -> int | None:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
     except OSError:
         return None
-    found = _VERSION.search(done.stderr)
-    return int(found[1]) if found and done.returncode == 0 else None
+    version = _VERSION.search(done.stderr)
+    return int(version[1]) if version and done.returncode == 0 else None
 
 
 def _build(target: Path) -> None:
@@ -81,10 +81,10 @@ def _package(version: int) -> str:
 
 
 def _program(root: Path) -> Path:
-    found = sorted((root / "usr" / "lib" / "jvm").glob("java-*-openjdk-*/bin/java"))
-    if not found:
+    programs = sorted((root / "usr" / "lib" / "jvm").glob("java-*-openjdk-*/bin/java"))
+    if not programs:
         raise FetchError(f"no java is in {root}/usr/lib/jvm. Run `python -m devstack clean --downloads`. {ADVICE}")
-    return found[0]
+    return programs[0]
 
 
 def _point_links_below(root: Path) -> None:
@@ -109,12 +109,12 @@ def _write_trust_store(path: Path) -> None:
 
 def _certificates(text: bytes) -> list[x509.Certificate]:
     # One certificate that breaks a rule (old roots do) must not cost all the others.
-    found = []
+    certificates = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for pem in _PEM.findall(text):
             try:
-                found.append(x509.load_pem_x509_certificate(pem))
+                certificates.append(x509.load_pem_x509_certificate(pem))
             except ValueError:
                 continue
-    return found
+    return certificates

@@ -89,10 +89,10 @@ def _ivy_jar() -> Path:
 
 def check_jars(folder: Path, checksums: Mapping[str, str], what: str) -> None:
     """Raises FetchError unless *folder* holds exactly the files of *checksums*, with those SHA-256 sums."""
-    found = {path.name: sha256(path) for path in folder.iterdir()}
-    differing = sorted(name for name in found.keys() & checksums.keys() if found[name] != checksums[name])
-    missing = sorted(checksums.keys() - found.keys())
-    unknown = sorted(found.keys() - checksums.keys())
+    digests = {path.name: sha256(path) for path in folder.iterdir()}
+    differing = sorted(name for name in digests.keys() & checksums.keys() if digests[name] != checksums[name])
+    missing = sorted(checksums.keys() - digests.keys())
+    unknown = sorted(digests.keys() - checksums.keys())
     if differing or missing or unknown:
         raise FetchError(
             f"{what}: the fetched jars are not the pinned ones (other content: {differing}, missing: {missing}, "

@@ -45,14 +45,14 @@ class MysqlSoftware:
 
     def _loader(self) -> list[str]:
         # The machine's own C library may be older than what these programs were built for.
-        found = sorted((self.root / "usr" / "lib").glob("*/ld-linux*.so.*"))
-        if not found:
+        loaders = sorted((self.root / "usr" / "lib").glob("*/ld-linux*.so.*"))
+        if not loaders:
             raise FetchError(
                 f"the dynamic loader of the unpacked MySQL was looked for in {self.root}/usr/lib/*/ and is not "
                 "there: this processor is not supported, or the folder is damaged. Run "
                 "`python -m devstack clean --downloads`, or name a server of your own in MYSQL_URL."
             )
-        return [str(found[0]), "--library-path", f"{found[0].parent}:{self.root}/usr/lib"]
+        return [str(loaders[0]), "--library-path", f"{loaders[0].parent}:{self.root}/usr/lib"]
 
 
 def fetch_mysql(home: Home) -> MysqlSoftware:

@@ -15,7 +15,7 @@ MEGABYTE = 1_000_000
 
 
 class Download(Protocol):
-    """Is told how many bytes have arrived."""
+    """Learns how many bytes have arrived."""
 
     def arrived(self, size: int) -> None:
         """*size* bytes in total are here by now."""

@@ -12,8 +12,8 @@ from devstack.process import RunRecord, end
 
 def records(home: Home) -> dict[Path, RunRecord]:
     """All records of started processes, by their file; those of processes that are gone included."""
-    found = {path: RunRecord.read(path) for path in sorted(home.run.glob("*.json"))}
-    return {path: record for path, record in found.items() if record is not None}
+    known = {path: RunRecord.read(path) for path in sorted(home.run.glob("*.json"))}
+    return {path: record for path, record in known.items() if record is not None}
 
 
 def end_orphans(home: Home) -> list[str]:

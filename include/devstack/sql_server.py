@@ -61,7 +61,7 @@ class SqlServer(ABC):
     """Name for people: `MySQL`."""
 
     client_settings: ClassVar[Options] = {}
-    """What this product's client programs need to be told besides address and account."""
+    """Settings of this product's client programs besides address and account."""
 
     def __init__(
         self,

@@ -28,15 +28,15 @@ def read_topics(bootstrap: str, topics: Iterable[str]) -> Iterator[Record]:
         bootstrap_servers=bootstrap, isolation_level="read_committed", group_id=None, auto_offset_reset="earliest"
     )
     try:
-        places = [
+        partitions = [
             TopicPartition(topic, partition)
             for topic in topics
             for partition in sorted(consumer.partitions_for_topic(topic) or ())
         ]
-        consumer.assign(places)
-        consumer.seek_to_beginning(*places)
-        ends = consumer.end_offsets(places)
-        while any(consumer.position(place) < ends[place] for place in places):
+        consumer.assign(partitions)
+        consumer.seek_to_beginning(*partitions)
+        ends = consumer.end_offsets(partitions)
+        while any(consumer.position(partition) < ends[partition] for partition in partitions):
             for batch in consumer.poll(timeout_ms=500).values():
                 for record in batch:
                     yield _record(record)

@@ -1,4 +1,4 @@
-"""Parses the dags folder as Airflow's DAG processor does, without network; writes what it found as JSON.
+"""Parses the dags folder as Airflow's DAG processor does, without network; writes what they contain as JSON.
 
 Argument: the file to write to.
 """
@@ -30,16 +30,16 @@ def main() -> None:
     began = time.process_time()  # nothing waits while it parses: on a machine of its own, as long as by the clock
     bag = DagBag()
     seconds = time.process_time() - began
-    found = {
+    contents = {
         "seconds": seconds,
         "imported": sorted({name.partition(".")[0] for name in set(sys.modules) - before}),
         "import_errors": bag.import_errors,
-        "dags": {dag_id: _told(dag) for dag_id, dag in bag.dags.items()},
+        "dags": {dag_id: _described(dag) for dag_id, dag in bag.dags.items()},
     }
-    Path(sys.argv[1]).write_text(json.dumps(found))
+    Path(sys.argv[1]).write_text(json.dumps(contents))
 
 
-def _told(dag: airflow.sdk.DAG) -> dict[str, Any]:
+def _described(dag: airflow.sdk.DAG) -> dict[str, Any]:
     return {
         "catchup": dag.catchup,
         "max_active_runs": dag.max_active_runs,

@@ -18,9 +18,9 @@ LONG = int(os.environ.get("CHANGEFEED_FAULTS", "0"))
 
 @pytest.fixture(scope="session")
 def runner() -> Iterator[Runner]:
-    found = Runner()
-    yield found
-    found.stop()
+    started = Runner()
+    yield started
+    started.stop()
 
 
 @pytest.fixture

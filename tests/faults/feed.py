@@ -30,14 +30,14 @@ NOTHING_NEW = 3
 
 def processes_of(session: int) -> list[int]:
     """Pids of a session: a driver, its JVM and its Python workers."""
-    found = []
+    pids = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             with contextlib.suppress(OSError, ValueError):
                 fields = (folder / "stat").read_text().rpartition(")")[2].split()
                 if int(fields[3]) == session:
-                    found.append(int(folder.name))
-    return found
+                    pids.append(int(folder.name))
+    return pids
 
 
 class Runner:
@@ -58,11 +58,11 @@ class Runner:
     def _listen(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            told = json.loads(line)
-            if "code" in told:
-                self.codes[told["pid"]] = told["code"]
+            message = json.loads(line)
+            if "code" in message:
+                self.codes[message["pid"]] = message["code"]
             else:
-                self._begun.put(told["pid"])
+                self._begun.put(message["pid"])
 
     def begin(self, name: str, env: dict[str, str], log: Path) -> Forked:
         assert self._process.stdin is not None
@@ -264,13 +264,13 @@ class Feed:
         return records_of(self.kafka.bootstrap, f"{self.name}.{table}")
 
     def ids(self) -> list[str]:
-        return [one for table in TABLES for one in event_ids(self.records(table))]
+        return [event for table in TABLES for event in event_ids(self.records(table))]
 
     def check(self, *, one_server: bool = True) -> None:
         """Each event once, in binlog order per key, and all that the source has: the chain of versions is whole."""
         for table in TABLES:
             records = self.records(table)
-            twice = [one for one, count in Counter(event_ids(records)).items() if count > 1]
+            twice = [event for event, count in Counter(event_ids(records)).items() if count > 1]
             assert not twice, f"{table}: published twice: {twice[:5]}"
             # Applies each change to the row before it, so that one that is missing or out of order does not fit.
             assert rebuilt(records) == selected(self.mysql, self.name, table), table

@@ -2,7 +2,7 @@
 
 A line on stdin asks for a run: {"name", "env", "log"}. It is a fork of this process in a session of its own. Lines on
 stdout tell {"name", "pid"} when it began and {"pid", "code"} when it ended: 0 when a window was committed, 3 when
-nothing is new, 2 with a terminal error, 1 with one that may pass, -9 when it was killed.
+nothing is new, 2 with a terminal error, 1 with an error that may pass, -9 when it was killed.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def main() -> None:
             running.add(pid)
             print(json.dumps({"name": asked["name"], "pid": pid}), flush=True)
         for pid in list(running):
-            found, status = os.waitpid(pid, os.WNOHANG)
-            if found:
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
                 running.discard(pid)
                 print(json.dumps({"pid": pid, "code": os.waitstatus_to_exitcode(status)}), flush=True)
 

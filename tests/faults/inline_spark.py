@@ -38,5 +38,5 @@ class InlineSpark:
 
     def createDataFrame(self, rows: list[tuple[Any, ...]], schema: str) -> InlineFrame:
         names = [column.split()[0] for column in schema.split(",")]
-        found = [dict(zip(names, row, strict=True)) for row in rows]
-        return InlineFrame(lambda: [pa.RecordBatch.from_pylist(found)] if found else [])
+        values = [dict(zip(names, row, strict=True)) for row in rows]
+        return InlineFrame(lambda: [pa.RecordBatch.from_pylist(values)] if values else [])

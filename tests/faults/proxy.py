@@ -20,8 +20,8 @@ class Proxy:
 
     def cut(self) -> None:
         self._is_cut = True
-        for one in list(self._open):
-            self._close(one)
+        for connection in list(self._open):
+            self._close(connection)
 
     def mend(self) -> None:
         self._is_cut = False
@@ -55,8 +55,8 @@ class Proxy:
         self._close(source)
         self._close(target)
 
-    def _close(self, one: socket.socket) -> None:
-        self._open.discard(one)
+    def _close(self, connection: socket.socket) -> None:
+        self._open.discard(connection)
         with contextlib.suppress(OSError):
-            one.shutdown(socket.SHUT_RDWR)
-        one.close()
+            connection.shutdown(socket.SHUT_RDWR)
+        connection.close()

@@ -34,8 +34,8 @@ class Outcome:
         assert "Traceback" not in self.err + self.out, self.err
         messages = [line for line in self.err.splitlines() if line.startswith(f"{error}: ")]
         assert len(messages) == 1, self.err
-        told = self.err[self.err.index(messages[0]) :]
-        assert [word for word in words if word not in told] == [], told
+        message = self.err[self.err.index(messages[0]) :]
+        assert [word for word in words if word not in message] == [], message
 
 
 @dataclass

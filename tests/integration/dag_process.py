@@ -20,7 +20,7 @@ def main() -> None:
     run = None
     for line in sys.stdin:
         dag = DagBag().dags[dag_id]  # parsed for each run, as in Airflow
-        dag.deadline = None  # dag.test() cannot do with one
+        dag.deadline = None  # dag.test() cannot run a DAG with a deadline
         match line.split():
             case ["run"]:
                 run = dag.test()

@@ -30,7 +30,7 @@ class Logged:
 
 
 class Follower:
-    """Reads what `server` appends to its binlog; one file is enough for a test."""
+    """Reads what `server` appends to its binlog; a single file is enough for a test."""
 
     def __init__(self, server: SqlServer) -> None:
         self._session = Session(MysqlConnection.from_uri(server.root_url))
@@ -80,8 +80,8 @@ class Follower:
         session = SessionContext.from_status_variables(database, variables, self._collations.get)
         text = rest[database_size + 1 :]
         # After the catalog come MariaDB's character_set_collations, where they count, and then the client's charset.
-        found = re.search(rb"\x06\x03std(?:\x83(?:\x00|\x01.{4}|\x02.{8}))?\x04(..)", variables, re.DOTALL)
-        collation = self._collations.get(int.from_bytes(found[1], "little"), "") if found else ""
+        charset = re.search(rb"\x06\x03std(?:\x83(?:\x00|\x01.{4}|\x02.{8}))?\x04(..)", variables, re.DOTALL)
+        collation = self._collations.get(int.from_bytes(charset[1], "little"), "") if charset else ""
         return Logged(coordinates, session, text.decode("cp1252" if collation.startswith("latin1") else "utf-8"))
 
     def listed(self, *databases: str) -> dict[tuple[str, str], Any]:
@@ -123,10 +123,10 @@ class Follower:
 
 def _labels(column_type: str) -> tuple[str, ...]:
     escapes = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "Z": "\x1a"}
-    found = re.findall(r"'((?:[^'\\]|''|\\.)*)'", column_type, re.DOTALL)
+    labels = re.findall(r"'((?:[^'\\]|''|\\.)*)'", column_type, re.DOTALL)
     return tuple(
         re.sub(r"''|\\(.)", lambda match: escapes.get(match[1], match[1]) if match[1] else "'", label, flags=re.DOTALL)
-        for label in found
+        for label in labels
     )
 
 

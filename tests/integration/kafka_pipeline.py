@@ -101,13 +101,13 @@ def read(bootstrap: str, topic: str, isolation: str = "read_committed", *, check
         check_crcs=check_crcs,
     )
     try:
-        for partition in sorted(consumer.partitions_for_topic(topic)):
-            place = kafka.TopicPartition(topic, partition)
-            consumer.assign([place])
-            consumer.seek_to_beginning(place)
-            end = consumer.end_offsets([place])[place]
-            while consumer.position(place) < end:
-                yield from consumer.poll(timeout_ms=100).get(place, ())
+        for number in sorted(consumer.partitions_for_topic(topic)):
+            partition = kafka.TopicPartition(topic, number)
+            consumer.assign([partition])
+            consumer.seek_to_beginning(partition)
+            end = consumer.end_offsets([partition])[partition]
+            while consumer.position(partition) < end:
+                yield from consumer.poll(timeout_ms=100).get(partition, ())
     finally:
         consumer.close()
 

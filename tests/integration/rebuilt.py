@@ -27,18 +27,18 @@ def records_of(bootstrap: str, topic: str) -> list[Any]:
     consumer = kafka.KafkaConsumer(
         bootstrap_servers=bootstrap, group_id=None, isolation_level="read_committed", auto_offset_reset="earliest"
     )
-    found: list[Any] = []
+    records: list[Any] = []
     try:
-        for partition in sorted(consumer.partitions_for_topic(topic) or ()):
-            place = kafka.TopicPartition(topic, partition)
-            consumer.assign([place])
-            consumer.seek_to_beginning(place)
-            end = consumer.end_offsets([place])[place]
-            while consumer.position(place) < end:
-                found += consumer.poll(timeout_ms=200).get(place, ())
+        for number in sorted(consumer.partitions_for_topic(topic) or ()):
+            partition = kafka.TopicPartition(topic, number)
+            consumer.assign([partition])
+            consumer.seek_to_beginning(partition)
+            end = consumer.end_offsets([partition])[partition]
+            while consumer.position(partition) < end:
+                records += consumer.poll(timeout_ms=200).get(partition, ())
     finally:
         consumer.close()
-    return found
+    return records
 
 
 def event_ids(records: list[Any]) -> list[str]:
@@ -77,8 +77,8 @@ def selected(server: SqlServer, database: str, table: str) -> Rows:
         f"AND table_schema = '{database}' AND table_name = '{table}' ORDER BY seq_in_index"
     )]  # fmt: skip
     rows = server.execute(f"SELECT * FROM `{database}`.`{table}`")
-    found = [{name: _plain(value) for name, value in zip(columns, row, strict=True)} for row in rows]
-    return {tuple((name, row[name]) for name in keys): row for row in found}
+    values = [{name: _plain(value) for name, value in zip(columns, row, strict=True)} for row in rows]
+    return {tuple((name, row[name]) for name in keys): row for row in values}
 
 
 def _key(key: bytes | None) -> tuple[tuple[str, Any], ...]:
