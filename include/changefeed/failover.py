@@ -1,6 +1,6 @@
-"""After a failover: what of the new server's binlog is in Kafka already, told by GTIDs.
+"""After a failover: what of the new server's binlog is in Kafka already, by its GTIDs.
 
-Coordinates of two servers have nothing in common, so what was published is told by transaction:
+Coordinates of two servers have nothing in common, so what was published is known by transaction:
 
 - a transaction in the checkpoint's GTID set was published, wherever it stands in the new binlog;
 - an unfinished window of the old server gave each topic-partition the messages up to some transaction. The old server
@@ -33,6 +33,7 @@ class Failover:
     published: str
 
     def to_json(self) -> dict[str, Any]:
+        """Plain values, part of the window's."""
         return asdict(self)
 
 
@@ -70,7 +71,7 @@ class PublishedFilter:
     def rest(self, block: Block) -> Block | None:
         """``block`` without what is published.
 
-        Raises AccountingError for a message without a GTID: whether it was published cannot be told.
+        Raises AccountingError for a message without a GTID: whether it was published is not known.
         """
         return without(block, lambda message: self._is_published(block, message))
 
@@ -79,7 +80,7 @@ class PublishedFilter:
         if not gtid:
             raise AccountingError(
                 f"{block.file}:{message.position} holds a transaction without a GTID, and the window was found by GTID "
-                "set after a failover: whether it was published already cannot be told. Nothing of it was published. "
+                "set after a failover: whether it was published already is not known. Nothing of it was published. "
                 "Seek the pipeline to where it should resume."
             )
         if gtid not in self._known:

@@ -150,7 +150,7 @@ def account(
 def _check_gtids(window: Window, accounted: GtidSet) -> None:
     """What the server had executed at the head was there at the start, or was read.
 
-    Not the other way round: the server tells its GTIDs a moment before its head.
+    Not the other way round: the server's set is read a moment before its head.
     """
     missing = GtidSet.parse(window.head_gtids).subtract(accounted)
     if missing:

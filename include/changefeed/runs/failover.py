@@ -20,10 +20,10 @@ from changefeed.window import Window
 _log = logging.getLogger(__name__)
 
 
-def found_again(checkpoint: Checkpoint, session: Session, uuid: str, head: Head) -> Place:
+def position_on_new_server(checkpoint: Checkpoint, session: Session, uuid: str, head: Head) -> Place:
     """Where the server behind ``session`` has the first transaction that ``checkpoint`` lacks.
 
-    Raises BinlogGoneError where that cannot be told, or where the new server lacks what was published.
+    Raises BinlogGoneError where that is not known, or where the new server lacks what was published.
     """
     what = (
         f"checkpoint {checkpoint.coordinates} of pipeline {checkpoint.pipeline!r} belongs to server "
@@ -43,16 +43,16 @@ def found_again(checkpoint: Checkpoint, session: Session, uuid: str, head: Head)
             "consumers have changes that the source does not have any more: mend that there, and seek the pipeline to "
             "where it should resume."
         )
-    place = Finder(ServerBinlogs(session)).after_gtids(GtidSet.parse(checkpoint.gtids))
-    _log.warning("%s: the position was found again by GTID set at %s there", what, place)
-    return place
+    resume = Finder(ServerBinlogs(session)).after_gtids(GtidSet.parse(checkpoint.gtids))
+    _log.warning("%s: the position was found again by GTID set at %s there", what, resume)
+    return resume
 
 
 def marks_of(window: Window, state: CommitLogState, log: CommitLog) -> tuple[Mark, ...]:
     """How far the old server's unfinished windows gave each topic-partition; () where none was begun.
 
-    Called behind the fence. What is found is kept in the commit log, as the progress records it comes from are
-    overwritten by those of the new server. Raises AccountingError where it cannot be told exactly; then nothing is
+    Called behind the fence. The marks are kept in the commit log, as the progress records it comes from are
+    overwritten by those of the new server. Raises AccountingError where it is not known exactly; then nothing is
     published.
     """
     failover = window.failover
@@ -61,10 +61,12 @@ def marks_of(window: Window, state: CommitLogState, log: CommitLog) -> tuple[Mar
     for noted in state.of(FailoverRecord):
         if (noted.window, noted.from_uuid, noted.to_uuid) == (failover.window, failover.from_uuid, window.server_uuid):
             return noted.marks
-    ahead = {place: one for place, one in state.progress.items() if one.window > failover.window}
+    ahead = {partition: progress for partition, progress in state.progress.items() if progress.window > failover.window}
     if ahead:
         _check_exact(window, failover, ahead, state)
-    marks = tuple(Mark(topic, partition, one.gtid, one.gtid_messages) for (topic, partition), one in ahead.items())
+    marks = tuple(
+        Mark(topic, partition, progress.gtid, progress.gtid_messages) for (topic, partition), progress in ahead.items()
+    )
     log.keep(FailoverRecord(failover.window, failover.from_uuid, window.server_uuid, marks))
     if marks:
         _log.warning(
@@ -79,17 +81,17 @@ def marks_of(window: Window, state: CommitLogState, log: CommitLog) -> tuple[Mar
 def _check_exact(
     window: Window, failover: Failover, ahead: dict[TopicPartition, Progress], state: CommitLogState
 ) -> None:
-    """Raises AccountingError unless the GTIDs alone tell what the old server's windows have published."""
+    """Raises AccountingError unless the GTIDs alone show what the old server's windows have published."""
     published = GtidSet.parse(failover.published)
     begun = [*state.begun.values(), *(manifest.window for manifest in state.seals.values())]
-    old = [of for of in begun if of.number > failover.window and of.server_uuid == failover.from_uuid]
-    given = {one.gtid for one in ahead.values()}
-    ends = GtidSet().union(*(GtidSet.parse(of.head_gtids) for of in old), *map(GtidSet.parse, given))
+    old = [each for each in begun if each.number > failover.window and each.server_uuid == failover.from_uuid]
+    given = {progress.gtid for progress in ahead.values()}
+    ends = GtidSet().union(*(GtidSet.parse(each.head_gtids) for each in old), *map(GtidSet.parse, given))
     sources = {source for source, _ in ends.subtract(published).intervals}
     missing = ends.subtract(published).subtract(GtidSet.parse(window.head_gtids))
     lost = [gtid for gtid in given if gtid and not GtidSet.parse(window.head_gtids).contains(GtidSet.parse(gtid))]
     reason = None
-    if {one.source for one in ahead.values()} != {failover.from_uuid}:
+    if {progress.source for progress in ahead.values()} != {failover.from_uuid}:
         reason = "a third server had begun a window too"
     elif "" in given or not old or any(source_and_number(gtid)[0] not in sources for gtid in given):
         reason = "its transactions have no GTIDs, or its commit log does not say where it was to end"

@@ -20,7 +20,7 @@ from changefeed.mysql.binlogs import ServerBinlogs
 from changefeed.mysql.preflight import preflight
 from changefeed.mysql.session import Session
 from changefeed.pipelines.pipeline import Pipeline
-from changefeed.runs.failover import found_again
+from changefeed.runs.failover import position_on_new_server
 from changefeed.runs.logged_checkpoint import lost_checkpoint
 from changefeed.runs.schema_history import restore_history
 from changefeed.runs.windows import commit_log_state
@@ -69,7 +69,7 @@ def plan(endpoints: Endpoints, store: CheckpointStore, *, keep_first_checkpoint:
             restore_history(endpoints, store)
         start, number, failover = Place(checkpoint.coordinates, checkpoint.gtids), checkpoint.window + 1, None
         if uuid != checkpoint.server_uuid:
-            start = found_again(checkpoint, session, uuid, head)
+            start = position_on_new_server(checkpoint, session, uuid, head)
             # A new number: progress of the old server's unfinished window has its own, and other coordinates.
             number = max(checkpoint.window, commit_log_state(endpoints).latest_number) + 1
             failover = Failover(checkpoint.server_uuid, checkpoint.window, checkpoint.gtids)

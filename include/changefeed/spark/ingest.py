@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class _Outcome:
-    """What the stages told the driver."""
+    """What the stages reported to the driver."""
 
     reports: list[SliceReport] = field(default_factory=list)
     decoded: frame.Sizes = field(default_factory=frame.Sizes)
@@ -209,8 +209,8 @@ def _many_slices(spark: SparkSession, job: IngestJob, slices: Sequence[Slice], t
     decoded = decoded.persist(StorageLevel.DISK_ONLY)  # who publishes what is known when all of it is decoded
     try:
         with shown(spark, "decode", len(slices), messages):
-            told = decoded.where("kind <> 'block'").select("kind", "text").collect()
-        _take(outcome, ((row.kind, row.text) for row in told))
+            results = decoded.where("kind <> 'block'").select("kind", "text").collect()
+        _take(outcome, ((row.kind, row.text) for row in results))
         packed = pack(outcome.decoded.size_bytes, tasks)
         if packed:
             published = MessageCount(spark)
@@ -225,10 +225,10 @@ def pack(sizes: dict[tuple[str, int], int], tasks: int) -> dict[tuple[str, int],
     """Which task writes which topic-partition: the largest first, each to the task that has least so far."""
     loads = [0] * min(tasks, max(1, len(sizes)))
     packed = {}
-    for place, size in sorted(sizes.items(), key=lambda item: (-item[1], item[0])):
+    for partition, size in sorted(sizes.items(), key=lambda item: (-item[1], item[0])):
         task = loads.index(min(loads))
         loads[task] += size
-        packed[place] = task
+        packed[partition] = task
     return packed
 
 
@@ -253,9 +253,9 @@ def _publish(
         yield row.kind, row.text
 
 
-def _take(outcome: _Outcome, told: Iterable[tuple[str, str]]) -> None:
-    """Sort what a stage told; the first error is raised as what it was."""
-    for kind, text in told:
+def _take(outcome: _Outcome, results: Iterable[tuple[str, str]]) -> None:
+    """Sort the results of a stage; the first error among them is raised as what it was."""
+    for kind, text in results:
         match kind:
             case "error":
                 raise frame.error_from(text)

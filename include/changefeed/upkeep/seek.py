@@ -1,4 +1,4 @@
-"""seek: move a checkpoint to another place, forwards or back, and keep a record of it."""
+"""seek: move a checkpoint to other coordinates, forwards or back, and keep a record of it."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ class SeekPlan:
     files: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
+        """Plain values, as a task and the REST API hand them on."""
         return {
             "pipeline": self.pipeline,
             "asked": self.asked,
@@ -75,7 +76,7 @@ def plan_seek(endpoints: Endpoints, target: str, store: CheckpointStore, *, expe
     with endpoints.session() as session:
         uuid = source.server_uuid(session)
         binlogs = ServerBinlogs(session)
-        to = _found(Finder(binlogs), wanted)
+        to = _located(Finder(binlogs), wanted)
         files = list(binlogs.files())
     skipped = repeated = 0
     names: tuple[str, ...] = ()
@@ -143,8 +144,8 @@ def check_reason(why: str) -> None:
 
 def seeks(endpoints: Endpoints) -> list[SeekRecord]:
     """The pipeline's seeks, latest first; raises TopicError before its first run, when it has no commit log."""
-    found = endpoints.commit_log().read().seeks
-    return [found[number] for number in sorted(found, reverse=True)]
+    records = endpoints.commit_log().read().seeks
+    return [records[number] for number in sorted(records, reverse=True)]
 
 
 def _current(pipeline: Pipeline, store: CheckpointStore) -> Checkpoint | None:
@@ -163,7 +164,7 @@ def _check_expected(pipeline: Pipeline, before: Checkpoint | None, expected: str
         )
 
 
-def _found(finder: Finder, target: SeekTarget) -> Place:
+def _located(finder: Finder, target: SeekTarget) -> Place:
     if target.coordinates is not None:
         return finder.at(target.coordinates)
     if target.gtids is not None:
