@@ -4,14 +4,15 @@ Blocks are shuffled, not rows: a Python object per message would cost more than 
 little-endian and aligned, so that either side reads its arrays in place:
 
     u64 count
-    u64 positions[count]       start of the event in the slice's file
+    u64 positions[count]       start of the event in the binlog file; the same for all rows of a chunk
     u64 sequences[count]       row within the event << 2 | step
     u32 ends[count][4]         where key, value, event id and GTID end in data; each begins where the last ended
     u8  nulls[count]           1: no key (null), 2: no value (tombstone), 4: the GTID part ends in a header:
                                behind a separator its name, behind another its value
     u8  data[]
 
-`row` counts a binlog event's rows from 0 (those of a compressed transaction together, as they share a position).
+`row` counts the rows of a binlog event from 0 (those of a compressed transaction together, as they share a position),
+or those of a chunk.
 `step` tells apart the messages that one row makes: the change, its tombstone, and the create after a change of key.
 """
 
@@ -22,6 +23,8 @@ from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+
+_COUNT = struct.Struct("<Q")
 
 NULL_KEY = 1
 NULL_VALUE = 2
@@ -43,7 +46,10 @@ class Step(IntEnum):
 
 @dataclass(frozen=True)
 class Message:
-    """One Kafka record to be; ``event_id`` is ``server_uuid/file:position/row`` and, past the first step, ``/step``."""
+    """One Kafka record to be.
+
+    ``event_id`` is ``server_uuid/origin:position/row`` and, past the first step, ``/step``.
+    """
 
     position: int
     sequence: int
@@ -57,26 +63,65 @@ class Message:
 
 @dataclass(frozen=True)
 class Block:
-    """Messages of one topic-partition out of one slice, in binlog order; ``number`` orders a slice's blocks."""
+    """Messages of one topic-partition out of one slice or chunk, in its order.
+
+    ``origin`` is what their positions count in, a binlog file or a chunk (see `origin`). ``number`` orders the blocks
+    of a slice.
+    """
 
     topic: str
     partition: int
-    file: str
+    origin: str
     slice: int
     number: int
     payload: bytes
 
     @property
     def message_count(self) -> int:
-        (count,) = struct.unpack_from("<Q", self.payload)
+        """How many messages it holds."""
+        (count,) = _COUNT.unpack_from(self.payload)
         return int(count)
 
     def messages(self) -> Iterator[Message]:
+        """They themselves, in order: for tests and for what is rare, as each becomes an object."""
         return unpack(self.payload)
+
+    def arrays(self) -> Arrays:
+        """Its arrays, for those who cannot afford an object for each message."""
+        return Arrays.of(self.payload)
 
 
 def sequence_of(row: int, step: Step) -> int:
+    """What orders the messages of one position: their row, and the step within it."""
     return row << 2 | step
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """The arrays of a binary value, as views of it: unsigned numbers of 8, 8, 4 and 1 bytes, then the data."""
+
+    positions: memoryview
+    sequences: memoryview
+    ends: memoryview
+    nulls: memoryview
+    data: memoryview
+
+    @classmethod
+    def of(cls, payload: bytes) -> Arrays:
+        (count,) = _COUNT.unpack_from(payload)
+        view, at = memoryview(payload), _COUNT.size
+        return cls(
+            view[at : (at := at + 8 * count)].cast("Q"),
+            view[at : (at := at + 8 * count)].cast("Q"),
+            view[at : (at := at + 16 * count)].cast("I"),
+            view[at : (at := at + count)],
+            view[at:],
+        )
+
+
+def join_arrays(count: int, arrays: Iterable[bytearray | memoryview | array[int]]) -> bytes:
+    """The binary value of ``count`` messages whose arrays, or pieces of them in order, are ``arrays``."""
+    return b"".join((_COUNT.pack(count), *arrays))
 
 
 def pack(messages: Iterable[Message]) -> bytes:
@@ -96,31 +141,25 @@ def pack(messages: Iterable[Message]) -> bytes:
             ends.append(len(data))
         null = (NULL_KEY if message.key is None else 0) | (NULL_VALUE if message.value is None else 0)
         nulls.append(null | (HAS_HEADER if message.header is not None else 0))
-    count = struct.pack("<Q", len(positions))
-    return b"".join((count, positions.tobytes(), sequences.tobytes(), ends.tobytes(), bytes(nulls), bytes(data)))
+    return join_arrays(len(nulls), (positions, sequences, ends, nulls, data))
 
 
 def unpack(payload: bytes) -> Iterator[Message]:
     """The messages of a binary value, in order."""
-    (count,) = struct.unpack_from("<Q", payload)
-    view = memoryview(payload)
-    at = 8
-    positions = view[at : (at := at + 8 * count)].cast("Q")
-    sequences = view[at : (at := at + 8 * count)].cast("Q")
-    ends = view[at : (at := at + 16 * count)].cast("I")
-    nulls = view[at : (at := at + count)]
-    begin = at
-    for index in range(count):
-        key_end, value_end, id_end, gtid_end = (at + end for end in ends[4 * index : 4 * index + 4])
-        gtid, header = payload[id_end:gtid_end], None
+    arrays = Arrays.of(payload)
+    ends, nulls, data = arrays.ends, arrays.nulls, arrays.data
+    begin = 0
+    for index, (position, sequence) in enumerate(zip(arrays.positions, arrays.sequences, strict=True)):
+        key_end, value_end, id_end, gtid_end = ends[4 * index : 4 * index + 4]
+        gtid, header = bytes(data[id_end:gtid_end]), None
         if nulls[index] & HAS_HEADER:
             gtid, header = split_header(gtid)
         yield Message(
-            positions[index],
-            sequences[index],
-            None if nulls[index] & NULL_KEY else payload[begin:key_end],
-            None if nulls[index] & NULL_VALUE else payload[key_end:value_end],
-            payload[value_end:id_end],
+            position,
+            sequence,
+            None if nulls[index] & NULL_KEY else bytes(data[begin:key_end]),
+            None if nulls[index] & NULL_VALUE else bytes(data[key_end:value_end]),
+            bytes(data[value_end:id_end]),
             gtid,
             header,
         )

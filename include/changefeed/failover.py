@@ -79,9 +79,9 @@ class PublishedFilter:
         gtid = message.gtid.decode("ascii", "replace")
         if not gtid:
             raise AccountingError(
-                f"{block.file}:{message.position} holds a transaction without a GTID, and the window was found by GTID "
-                "set after a failover: whether it was published already is not known. Nothing of it was published. "
-                "Seek the pipeline to where it should resume."
+                f"{block.origin}:{message.position} holds a transaction without a GTID, and the window was found by "
+                "GTID set after a failover: whether it was published already is not known. Nothing of it was "
+                "published. Seek the pipeline to where it should resume."
             )
         if gtid not in self._known:
             if len(self._known) > 100_000:

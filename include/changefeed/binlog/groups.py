@@ -6,7 +6,6 @@ so that each group's part is contiguous; parts wait until a block's worth of byt
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from changefeed.binlog.kernel.memory import Bytes, Ends, Words
 from changefeed.binlog.kernel.scatter import scatter
 from changefeed.binlog.programs.topics import Topics
-from changefeed.block import Block
+from changefeed.block import Block, join_arrays
 
 PENDING_BYTES = 64 << 20
 """Batches that parts of may wait, together: beyond it all parts are handed over, whatever their size."""
@@ -55,10 +54,10 @@ class Arena:
 class Grouper:
     """The messages of one slice that are not handed over yet."""
 
-    def __init__(self, topics: Topics, arena: Arena, file: str, slice_number: int, block_bytes: int) -> None:
+    def __init__(self, topics: Topics, arena: Arena, origin: str, slice_number: int, block_bytes: int) -> None:
         self._topics = topics
         self._arena = arena
-        self._file = file
+        self._origin = origin
         self._slice = slice_number
         self._block_bytes = block_bytes
         self._waiting: dict[int, _Waiting] = {}
@@ -134,14 +133,14 @@ class Grouper:
             ends.append(part.ends + np.uint32(base) if base else part.ends)
             base += len(part.data)
         count = sum(len(part.nulls) for part in waiting.parts)
-        payload = b"".join(
-            [
-                struct.pack("<Q", count),
+        payload = join_arrays(
+            count,
+            (
                 *(part.positions.data for part in waiting.parts),
                 *(part.sequences.data for part in waiting.parts),
                 *(part.data for part in ends),
                 *(part.nulls.data for part in waiting.parts),
                 *(part.data.data for part in waiting.parts),
-            ]
+            ),
         )
-        return Block(topic, partition, self._file, self._slice, number, payload)
+        return Block(topic, partition, self._origin, self._slice, number, payload)

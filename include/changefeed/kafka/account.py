@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, Message
 
-from changefeed.coordinates import BinlogCoordinates
 from changefeed.errors import AccountingError
 from changefeed.kafka.progress import Progress
+from changefeed.origin import precedes
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Account:
         self.topic, self.partition = topic, partition
         self._window, self._source = window, source
         self._before = self._comparable(before)
-        self._file, self._position, self._sequence = "", -1, -1
+        self._origin, self._position, self._sequence = "", -1, -1
         self.gtid = self._before.gtid if self._before else ""
         self.gtid_messages = self._before.gtid_messages if self._before else 0
         self.messages = self.value_bytes = self.already_there = self.dead_letters = self.transactions = 0
@@ -55,7 +55,7 @@ class Account:
         if before.window >= self._window:
             raise AccountingError(
                 f"window {self._window} of partition {self.partition} of {self.topic!r} was begun on server "
-                f"{before.source!r} (up to {before.file}:{before.position}, GTID {before.gtid!r}) and cannot be ended "
+                f"{before.source!r} (up to {before.where}, GTID {before.gtid!r}) and cannot be ended "
                 f"on server {self._source!r}: its coordinates mean something else there. Nothing was published. "
                 f"Point the connection at server {before.source!r} again and run, or seek the pipeline to where it "
                 "should resume."
@@ -67,29 +67,35 @@ class Account:
 
     @property
     def _where(self) -> str:
-        return f"{self._file}:{self._position}"
+        return f"{self._origin}:{self._position}"
 
-    def begin_of_rest(self, file: str, positions: memoryview, sequences: memoryview) -> int:
+    def begin_of_rest(self, origin: str, positions: memoryview, sequences: memoryview) -> int:
         """How many of a block's messages the commit log already has; they are its first ones."""
-        return 0 if self._before is None else self._before.begin_of_rest(file, positions, sequences)
+        return 0 if self._before is None else self._before.begin_of_rest(origin, positions, sequences)
 
-    def move_over(self, file: str, first: tuple[int, int], last: tuple[int, int]) -> None:
+    def move_over(self, origin: str, first: tuple[int, int], last: tuple[int, int]) -> None:
         """The next messages go from ``first`` to ``last``, (position, sequence) both.
 
         Raises AccountingError when the first is not after what was before.
         """
         position, sequence = first
-        if self._file and file != self._file:
-            forward = BinlogCoordinates(self._file, 0) < BinlogCoordinates(file, 0)
+        if self._origin and origin != self._origin:
+            forward = self._is_before(origin)
         else:
             forward = (self._position, self._sequence) < (position, sequence)
         if not forward:
             raise AccountingError(
-                f"blocks for partition {self.partition} of {self.topic!r} are out of order: {file}:{position} after "
+                f"blocks for partition {self.partition} of {self.topic!r} are out of order: {origin}:{position} after "
                 f"{self._where}. Nothing of the open transaction is visible. This is a fault of changefeed: report it."
             )
-        self._file = file
+        self._origin = origin
         self._position, self._sequence = last
+
+    def _is_before(self, origin: str) -> bool:
+        try:
+            return precedes(self._origin, origin)
+        except ValueError:  # the two have no order
+            return False
 
     def count_transaction(self, gtid: str, messages: int, *, alone: bool) -> None:
         """The last ``messages`` are of transaction ``gtid``; ``alone``: and none before them are of another."""
@@ -119,7 +125,7 @@ class Account:
         """The record for the commit log, with the window's totals over all attempts."""
         earlier = self._before if self._before is not None and self._before.window == self._window else None
         return Progress(
-            file=self._file,
+            origin=self._origin,
             position=self._position,
             sequence=self._sequence,
             window=self._window,

@@ -5,22 +5,26 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from changefeed.coordinates import BinlogCoordinates
 from changefeed.errors import CheckpointError
+from changefeed.origin import is_chunk, precedes
 
 TopicPartition = tuple[str, int]
+
+_FILE, _CHUNK = "file", "chunk"
+"""What the origin is called in the stored record."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """The last message given to a topic-partition, by its binlog coordinates.
+    """The last message given to a topic-partition: where it came from, and what has been given of its window.
 
-    ``source`` is the UUID of the server whose coordinates these are. ``messages``, ``value_bytes`` and
+    ``origin`` is the binlog file or the chunk that it came from (see `origin`), ``position`` and ``sequence`` are its
+    own in there. ``source`` is the UUID of the server that it came from. ``messages``, ``value_bytes`` and
     ``dead_letters`` count what window number ``window`` has given so far, over all attempts; ``first_offset`` and
     ``last_offset`` are Kafka's, of the same messages, or None while there are none.
     """
 
-    file: str
+    origin: str
     position: int
     sequence: int
     window: int
@@ -35,27 +39,35 @@ class Progress:
     """How many messages of transaction ``gtid`` were given: where a window goes on after a failover."""
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """What is stored. The origin's name says its kind, so that records of files are what they always were."""
+        values = asdict(self)
+        origin = values.pop("origin")
+        return {_CHUNK if is_chunk(origin) else _FILE: origin, **values}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Progress:
+        """What `to_json` made, in this version or another: fields that this one does not know are passed over."""
         known = {name: value for name, value in values.items() if name in cls.__dataclass_fields__}
-        return cls(**known)
+        return cls(origin=values[_CHUNK] if _CHUNK in values else values[_FILE], **known)
 
-    def begin_of_rest(self, file: str, positions: memoryview, sequences: memoryview) -> int:
-        """Index of the first message after this one, in arrays of positions and sequences of ``file``.
+    @property
+    def where(self) -> str:
+        """Origin and position, for people."""
+        return f"{self.origin}:{self.position}"
 
-        Raises CheckpointError for files of another base name: they have no order.
+    def begin_of_rest(self, origin: str, positions: memoryview, sequences: memoryview) -> int:
+        """Index of the first message after this one, in arrays of positions and sequences of ``origin``.
+
+        Raises CheckpointError for an origin that has no order with this one's.
         """
         try:
-            ours, theirs = BinlogCoordinates(self.file, 0), BinlogCoordinates(file, 0)
-            if ours != theirs:
-                return 0 if ours < theirs else len(positions)
+            if origin != self.origin:
+                return 0 if precedes(self.origin, origin) else len(positions)
         except ValueError as error:
             raise CheckpointError(
-                f"the commit log says that messages up to {self.file}:{self.position} were published, and the window "
-                f"has {file!r}: the binlog's base name changed, so what is new cannot be told. Seek the pipeline, "
-                "which forgets the old progress."
+                f"the commit log says that messages up to {self.where} were published, and now come those of "
+                f"{origin!r}: {error}, so which of them are new is not known. The binlog's base name may have changed. "
+                "Seek the pipeline, which forgets the old progress."
             ) from error
         low, high = 0, len(positions)
         last = (self.position, self.sequence)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import struct
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
@@ -15,7 +14,7 @@ from typing import Any, Self
 
 from confluent_kafka import KafkaError, KafkaException
 
-from changefeed.block import HAS_HEADER, HEADER_SEPARATOR, NULL_KEY, NULL_VALUE, Block, split_header
+from changefeed.block import HAS_HEADER, HEADER_SEPARATOR, NULL_KEY, NULL_VALUE, Arrays, Block, split_header
 from changefeed.errors import BadRecordError, BrokerUnavailableError, FencedError, TopicError
 from changefeed.kafka.account import Account, Receipt
 from changefeed.kafka.bad_record import GTID_HEADER, ID_HEADER, OVERHEAD_BYTES, BadRecord
@@ -132,19 +131,17 @@ class Publisher:
     def _publish_block(self, block: Block) -> None:
         begun = time.monotonic()
         account = self._account(block)
-        payload = memoryview(block.payload)
-        (count,) = struct.unpack_from("<Q", payload)
-        positions = payload[8 : 8 + 8 * count].cast("Q")
-        sequences = payload[8 + 8 * count : 8 + 16 * count].cast("Q")
-        begin = account.begin_of_rest(block.file, positions, sequences)
+        arrays = block.arrays()
+        positions, sequences, count = arrays.positions, arrays.sequences, len(arrays.positions)
+        begin = account.begin_of_rest(block.origin, positions, sequences)
         account.already_there += begin
         while begin < count:
             self._transactions.open()
             end = min(count, begin + self._settings.transaction_rows - self._rows)
             self._touched[account.topic, account.partition] = account
             last = end - 1
-            account.move_over(block.file, (positions[begin], sequences[begin]), (positions[last], sequences[last]))
-            self._produce(block, count, begin, end, account)
+            account.move_over(block.origin, (positions[begin], sequences[begin]), (positions[last], sequences[last]))
+            self._produce(block, arrays, begin, end, account)
             self._rows += end - begin
             begin = end
             if self._rows >= self._settings.transaction_rows:
@@ -170,12 +167,9 @@ class Publisher:
             self._accounts[key] = account
         return account
 
-    def _produce(self, block: Block, count: int, begin: int, end: int, account: Account) -> None:
+    def _produce(self, block: Block, arrays: Arrays, begin: int, end: int, account: Account) -> None:
         """Queue messages begin to end of a block, the first and the last with a delivery report, for their offsets."""
-        payload = block.payload
-        at_ends = 8 + 16 * count
-        at_nulls = at_ends + 16 * count
-        ends = memoryview(payload)[at_ends:at_nulls].cast("I")
+        ends = arrays.ends
         parts = ends[4 * begin : 4 * end].tolist()
         key_ends, value_ends, id_ends, gtid_ends = parts[0::4], parts[1::4], parts[2::4], parts[3::4]
         starts = [ends[4 * begin - 1] if begin else 0, *gtid_ends[:-1]]
@@ -183,9 +177,9 @@ class Publisher:
         bad: set[int] = set()
         if max(map(sub, gtid_ends, starts)) > room:
             bad = {index for index in range(end - begin) if gtid_ends[index] - starts[index] > room}
-        nulls = payload[at_nulls + begin : at_nulls + end]
+        nulls = arrays.nulls[begin:end]
         rows = zip(starts, key_ends, value_ends, id_ends, gtid_ends, nulls, strict=True)
-        data = payload[at_nulls + count :]
+        data = bytes(arrays.data)
         value_bytes = sum(value_ends) - sum(key_ends)
         done = 0
         for index in sorted({0, end - begin - 1, *bad}):

@@ -146,7 +146,7 @@ def _batch(block: Block) -> pa.RecordBatch:
         op, row, seconds, server_id, before, after = (message.value or b"").decode().split(SEPARATOR)
         rows.append(
             {
-                "file": block.file,
+                "file": block.origin,
                 "position": message.position,
                 "row": int(row),
                 "ts": int(seconds) * 1_000_000,

@@ -18,7 +18,7 @@ from changefeed.window import Slice
 SLICE_SCHEMA = "number long, file string, start long, end long, gtid string"
 
 DECODED_SCHEMA = (
-    "kind string, topic string, partition int, file string, slice long, block long, payload binary, text string"
+    "kind string, topic string, partition int, origin string, slice long, block long, payload binary, text string"
 )
 """One row a block (kind `block`), and of each slice a row with its report and one with the messages and bytes of its
 topic-partitions (kinds `report`, `sizes`), or its error (`error`)."""
@@ -31,7 +31,7 @@ _DECODED = pa.schema(
         ("kind", pa.string()),
         ("topic", pa.string()),
         ("partition", pa.int32()),
-        ("file", pa.string()),
+        ("origin", pa.string()),
         ("slice", pa.int64()),
         ("block", pa.int64()),
         ("payload", pa.binary()),
@@ -60,7 +60,7 @@ def slices_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Slice]:
 def block_row(block: Block) -> DecodedRow:
     """A block. Its payload is compressed: Spark copies it several times on its way to publishing."""
     payload = lz4.block.compress(block.payload, mode="fast", acceleration=_ACCELERATION)
-    return "block", block.topic, block.partition, block.file, block.slice, block.number, payload, None
+    return "block", block.topic, block.partition, block.origin, block.slice, block.number, payload, None
 
 
 def text_row(kind: str, text: str, slice_number: int) -> DecodedRow:
@@ -97,7 +97,7 @@ def blocks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Block]:
             yield Block(
                 row["topic"],
                 row["partition"],
-                row["file"],
+                row["origin"],
                 row["slice"],
                 row["block"],
                 lz4.block.decompress(row["payload"]),

@@ -248,7 +248,7 @@ def _publish(
     shuffled = blocks.repartitionById(len(set(packed.values())), F.col("task")).sortWithinPartitions(
         "topic", "partition", "slice", "block"
     )
-    columns = ("topic", "partition", "file", "slice", "block", "payload")
+    columns = ("topic", "partition", "origin", "slice", "block", "payload")
     for row in shuffled.select(*columns).mapInArrow(publish, frame.PUBLISHED_SCHEMA).collect():
         yield row.kind, row.text
 

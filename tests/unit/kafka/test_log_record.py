@@ -68,7 +68,7 @@ SEEK = SeekRecord(
     "uuid-b",
 )
 PROGRESS = Progress(
-    file="bin.000010",
+    origin="bin.000010",
     position=480,
     sequence=36,
     window=7,
@@ -142,7 +142,7 @@ def test_a_record_replaces_the_one_that_an_older_version_wrote(key: bytes, value
 def test_progress_of_before_failovers_were_known_is_read() -> None:
     value = b'{"file":"bin.000007","position":94,"sequence":36,"window":1,"messages":5,"something_new":1}'
     entry = LogEntry.of(stored(b'["shop","progress","shop.orders",1]', value))
-    expected = Progress(file="bin.000007", position=94, sequence=36, window=1, messages=5)
+    expected = Progress(origin="bin.000007", position=94, sequence=36, window=1, messages=5)
     assert entry.read() == ProgressRecord("shop.orders", 1, expected)
 
 

@@ -1,4 +1,4 @@
-"""What is already in Kafka is told by file number, position and sequence."""
+"""What is already in Kafka is known by its origin, position and sequence."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def _view(values: list[int]) -> memoryview:
     return memoryview(array("Q", values))
 
 
-def _progress(file: str, position: int, sequence: int) -> Progress:
-    return Progress(file, position, sequence, window=1)
+def _progress(origin: str, position: int, sequence: int) -> Progress:
+    return Progress(origin, position, sequence, window=1)
 
 
 @given(
@@ -47,7 +47,10 @@ def test_another_base_name_is_refused() -> None:
         _progress("bin.000001", 4, 0).begin_of_rest("mysql-bin.000001", _view([4]), _view([0]))
 
 
-@given(st.builds(Progress, st.just("bin.000001"), _numbers, _numbers, _numbers, first_offset=st.none() | _numbers))
+_origins = st.sampled_from(["bin.000001", "shop.orders#12"])
+
+
+@given(st.builds(Progress, _origins, _numbers, _numbers, _numbers, first_offset=st.none() | _numbers))
 def test_progress_survives_json(progress: Progress) -> None:
     assert Progress.from_json(json.loads(json.dumps(progress.to_json()))) == progress
 
@@ -80,3 +83,30 @@ def test_totals_go_on_within_a_window_and_begin_anew_with_the_next() -> None:
         account.move_over("bin.000007", (9, 0), (10, 0))
         account.count(2, 20)
         assert (account.progress().messages, account.progress().first_offset) == (messages, first)
+
+
+def test_chunks_are_compared_by_their_number() -> None:
+    positions, sequences = _view([70, 70]), _view([0, 4])
+    progress = _progress("shop.orders#9", 70, 0)
+    assert progress.begin_of_rest("shop.orders#9", positions, sequences) == 1
+    assert progress.begin_of_rest("shop.clients#10", positions, sequences) == 0
+    assert progress.begin_of_rest("shop.zones#8", positions, sequences) == 2
+
+
+@pytest.mark.parametrize(("given", "follows"), [("shop.orders#9", "bin.000001"), ("bin.000001", "shop.orders#9")])
+def test_a_chunk_and_a_binlog_file_have_no_order(given: str, follows: str) -> None:
+    with pytest.raises(CheckpointError, match="have no order"):
+        _progress(given, 4, 0).begin_of_rest(follows, _view([4]), _view([0]))
+    account = Account("shop.orders", 0, 1, "", None)
+    account.move_over(given, (4, 0), (4, 0))
+    with pytest.raises(AccountingError, match="out of order"):
+        account.move_over(follows, (9, 0), (9, 0))
+
+
+def test_a_record_of_a_file_is_stored_as_it_always_was() -> None:
+    stored = {"file": "bin.000007", "position": 9, "sequence": 4, "window": 3, "source": "a", "gtid": "a:7"}
+    progress = Progress.from_json(stored)
+    assert (progress.origin, progress.where) == ("bin.000007", "bin.000007:9")
+    assert stored.items() <= progress.to_json().items()
+    assert "chunk" not in progress.to_json()
+    assert _progress("shop.orders#9", 4, 0).to_json()["chunk"] == "shop.orders#9"
