@@ -20,16 +20,26 @@ class Input:
 
     def append(self, chunk: memoryview) -> int:
         """Take as many bytes of ``chunk`` as there is room for, and make room when there is none; returns how many."""
+        self._make_room()
+        taken = min(len(chunk), len(self.data) - self.filled)
+        self.data[self.filled : self.filled + taken] = np.frombuffer(chunk[:taken], np.uint8)
+        self.filled += taken
+        return taken
+
+    def room(self) -> memoryview:
+        """Where the next bytes may be written; the caller adds to ``filled`` how many it wrote."""
+        if self.at > 0:
+            self.compact()
+        self._make_room()
+        return memoryview(self.data)[self.filled :]  # type: ignore[arg-type]
+
+    def _make_room(self) -> None:
         if self.at > 0 and self.filled == len(self.data):
             self.compact()
         if self.filled == len(self.data):
             grown = np.empty(2 * len(self.data), np.uint8)
             grown[: self.filled] = self.data[: self.filled]
             self.data = grown
-        taken = min(len(chunk), len(self.data) - self.filled)
-        self.data[self.filled : self.filled + taken] = np.frombuffer(chunk[:taken], np.uint8)
-        self.filled += taken
-        return taken
 
     def compact(self) -> None:
         """Move what is left to the front."""

@@ -49,7 +49,7 @@ class KernelRun(ABC):
         self.state[layout.POSITION] = self.state[layout.COMMITTED] = position
         self.state[layout.GENERATION] = 1
         self.state[layout.READS] = int(programs.snapshot != NO_SNAPSHOT)
-        self._origin, self._number = origin, number
+        self.origin, self._number = origin, number
         self._programs, self._output = programs, output
         self._grouper = Grouper(programs.topics, arena, origin, number, block_bytes)
         self._scratch = np.zeros(layout.SCRATCH_WORDS, np.int64)
@@ -118,7 +118,7 @@ class KernelRun(ABC):
 
     def error(self, text: str, source: Input | None = None) -> ChangefeedError:
         """A BinlogFormatError with the position of the event at hand."""
-        where = f"{self.name} {self._origin}:{self.state[layout.POSITION]}"
+        where = f"{self.name} {self.origin}:{self.state[layout.POSITION]}"
         if source is not None and source.filled - source.at >= HEADER_SIZE:
             where += f", {name_of(int(source.data[source.at + 4]))}"
         return BinlogFormatError(f"{where}: {text}")

@@ -23,6 +23,7 @@ PAST_END = -16
 INNER_EVENT = -17
 VECTOR_WIDTH = -18
 INSIDE = -19
+RESULT_ROW = -20
 
 TEXTS = {
     SHORT: "a value runs past the end of its event",
@@ -42,5 +43,6 @@ TEXTS = {
     PAST_END: "an event reaches past the end of what was to be read",
     INNER_EVENT: "an event inside TRANSACTION_PAYLOAD is broken or does not belong there",
     VECTOR_WIDTH: "a VECTOR's bytes are no whole number of 4-byte floats",
+    RESULT_ROW: "a row that the server sent does not have the columns that it announced",
     INSIDE: "a transaction begins inside another one",
 }

@@ -18,7 +18,8 @@ from changefeed.binlog.kernel.compiled import inline
 from changefeed.binlog.kernel.decimals import put_decimal
 from changefeed.binlog.kernel.encoding import put_base64
 from changefeed.binlog.kernel.faults import DECIMAL_DIGITS, FULL, JSON_DEEP, JSON_OFFSET, JSON_TYPE
-from changefeed.binlog.kernel.memory import Bytes, Words, i64, put8, put16, put32, u8, u16, u32
+from changefeed.binlog.kernel.json_text import DOCUMENT_TEXT
+from changefeed.binlog.kernel.memory import Bytes, Words, copy, i64, put8, put16, put32, u8, u16, u32
 from changefeed.binlog.kernel.numbers import put_float64, put_number, put_signed, put_unsigned
 from changefeed.binlog.kernel.temporal import put_clock, put_date
 from changefeed.binlog.kernel.text import put_utf8
@@ -89,6 +90,17 @@ def _put_packed_time(out: Bytes, at: int, packed: int, kind: int) -> int:
 
 
 @inline
+def _put_document_text(out: Bytes, at: int, room: int, data: Bytes, start: int, end: int, level: int) -> int:
+    """A whole document as text: see `json_text`."""
+    if level == 2:
+        return put_utf8(out, at, room, data, start, end, 1)
+    if at + end - start > room:
+        return FULL
+    copy(out, at, data, start, end - start)
+    return at + end - start
+
+
+@inline
 def _put_opaque(out: Bytes, at: int, room: int, data: Bytes, start: int, end: int, level: int) -> int:
     if start >= end:
         return JSON_OFFSET
@@ -96,6 +108,8 @@ def _put_opaque(out: Bytes, at: int, room: int, data: Bytes, start: int, end: in
     length, start = _length_of(data, start + 1, end)
     if length < 0:
         return JSON_OFFSET
+    if kind == DOCUMENT_TEXT:
+        return _put_document_text(out, at, room, data, start, start + length, level)
     if at + 160 + (length + 2) // 3 * 4 > room:
         return FULL
     if kind == _NEWDECIMAL:

@@ -165,12 +165,12 @@ def put_double(out: Bytes, at: int, c: int, q: int, regular: bool) -> int:
         digits = rest
         rest = divide(digits, 10)
         k += 1
-    return _put_decimal(out, at, digits, k)
+    return put_shortest(out, at, digits, k)
 
 
 @inline
-def _put_decimal(out: Bytes, at: int, digits: int, k: int) -> int:
-    """Write digits * 10**k."""
+def put_shortest(out: Bytes, at: int, digits: int, k: int) -> int:
+    """Write digits * 10**k, a double's shortest form, in the spelling of doubles; at most 25 bytes."""
     count = count_digits(digits)
     point = count + k
     if k >= 0 and point <= 16:

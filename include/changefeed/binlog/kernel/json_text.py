@@ -1,0 +1,126 @@
+"""JSON documents from a server's text to a row image, in which `json_binary` reads them: so all styles and masks hold.
+
+The image is a scalar that no server writes: an opaque value of type JSON, which is the document's text as `json_binary`
+spells documents. So it has no spaces between its parts, and doubles are spelled as everywhere in messages (1e-6 and
+1e+300, where the server has 0.000001 and 1e300). The server's text does not tell a DECIMAL of less than 0.0001 from
+a double: both are spelled as a double.
+"""
+
+# ruff: noqa: SIM109 - numba compiles a chain of == into jumps, and `in` into a loop
+from __future__ import annotations
+
+from changefeed.binlog.kernel.compiled import inline
+from changefeed.binlog.kernel.memory import Bytes, copy, put8, u8
+from changefeed.binlog.kernel.numbers import put_shortest
+
+OPAQUE = 15
+DOCUMENT_TEXT = 245
+"""Type of an opaque value that is a document's text."""
+_HEADER = 11
+"""Bytes before the text: a length of 4, the opaque scalar's type, its own type, and a length of five 7-bit groups."""
+
+_QUOTE, _SPACE, _BACKSLASH, _MINUS, _POINT, _E = 34, 32, 92, 45, 46, 101
+_DOUBLE_DIGITS = 17
+"""No double's shortest form has more."""
+
+
+@inline
+def _end_of_number(data: Bytes, start: int, end: int) -> int:
+    while start < end:
+        byte = u8(data, start)
+        if not (48 <= byte <= 57 or byte == _POINT or byte == _MINUS or byte == 43 or byte == _E or byte == 69):
+            break
+        start += 1
+    return start
+
+
+@inline
+def _put_number(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
+    """Write the number ``data[start:end]``: a double in the spelling of messages, any other as it is."""
+    here = start
+    if u8(data, here) == _MINUS:
+        here += 1
+    digits = 0
+    count = 0
+    scale = 0
+    is_fraction = False
+    while here < end:
+        byte = u8(data, here)
+        if byte == _POINT:
+            is_fraction = True
+        elif 48 <= byte <= 57:
+            if count < _DOUBLE_DIGITS:
+                digits = digits * 10 + byte - 48
+            if digits > 0:
+                count += 1
+            if is_fraction:
+                scale += 1
+        else:
+            break
+        here += 1
+    exponent = 0
+    has_exponent = here < end
+    if has_exponent:
+        here += 1
+        down = here < end and u8(data, here) == _MINUS
+        while here < end:
+            digit = u8(data, here) - 48
+            if 0 <= digit <= 9 and exponent < 1000:
+                exponent = exponent * 10 + digit
+            here += 1
+        if down:
+            exponent = -exponent
+    is_decimal = scale > 1 and u8(data, end - 1) == 48 and not has_exponent
+    if not (is_fraction or has_exponent) or is_decimal or digits == 0 or count > _DOUBLE_DIGITS:
+        copy(out, at, data, start, end - start)
+        return at + end - start
+    exponent -= scale
+    while digits % 10 == 0:
+        digits //= 10
+        exponent += 1
+    if u8(data, start) == _MINUS:
+        put8(out, at, _MINUS)
+        at += 1
+    return put_shortest(out, at, digits, exponent)
+
+
+@inline
+def put_json_image(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
+    """Write the image of the document ``data[start:end]``; its end.
+
+    It takes up to four times the text's bytes, and some: `1e15` becomes `1000000000000000.0`.
+    """
+    begin = at
+    at += _HEADER
+    inside = False
+    while start < end:
+        byte = u8(data, start)
+        if inside:
+            if byte == _BACKSLASH and start + 1 < end:
+                put8(out, at, byte)
+                at += 1
+                start += 1
+                byte = u8(data, start)
+            elif byte == _QUOTE:
+                inside = False
+        elif byte == _QUOTE:
+            inside = True
+        elif byte == _SPACE:
+            start += 1
+            continue
+        elif byte == _MINUS or 48 <= byte <= 57:
+            stop = _end_of_number(data, start, end)
+            at = _put_number(out, at, data, start, stop)
+            start = stop
+            continue
+        put8(out, at, byte)
+        at += 1
+        start += 1
+    size = at - begin - _HEADER
+    for index in range(4):
+        put8(out, begin + index, (size + _HEADER - 4) >> (8 * index))
+    put8(out, begin + 4, OPAQUE)
+    put8(out, begin + 5, DOCUMENT_TEXT)
+    for index in range(5):
+        put8(out, begin + 6 + index, (size >> (7 * index)) & 127 | (128 if index < 4 else 0))
+    return at
