@@ -1,7 +1,7 @@
 """Finished messages in one binary value: what decoding hands to publishing, through Spark.
 
 Blocks are shuffled, not rows: a Python object per message would cost more than decoding it. The layout is
-little-endian and aligned, so that either side reads its arrays in place:
+little-endian and aligned, so that either side reads its arrays without copying them:
 
     u64 count
     u64 positions[count]       start of the event in the binlog file; the same for all rows of a chunk
@@ -108,6 +108,7 @@ class Arrays:
 
     @classmethod
     def of(cls, payload: bytes) -> Arrays:
+        """The arrays of ``payload``."""
         (count,) = _COUNT.unpack_from(payload)
         view, at = memoryview(payload), _COUNT.size
         return cls(

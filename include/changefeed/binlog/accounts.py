@@ -12,7 +12,10 @@ from changefeed.reader import SliceReport, Statement
 
 
 class Accounts:
-    """One slice's. The kernel counts in ``state`` and ``rows``, and lists GTIDs in ``runs`` until they are drained."""
+    """The counts of one slice or chunk.
+
+    The kernel counts in ``state`` and ``rows``, and lists GTIDs in ``runs`` until they are drained.
+    """
 
     def __init__(self, state: Words) -> None:
         self.rows: Words = np.zeros(layout.OPS * 64, np.int64)

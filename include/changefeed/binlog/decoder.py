@@ -51,7 +51,7 @@ class KernelDecoder:
         """Yield the blocks of ``piece``, and last its SliceReport.
 
         ``chunks`` are raw events without packet headers, cut anywhere: the FORMAT_DESCRIPTION event first (that of the
-        file, or the one a dump sends; artificial ROTATE events before it are passed over), then exactly the bytes of
+        file, or that which a dump sends; artificial ROTATE events before it are passed over), then exactly the bytes of
         ``[piece.start, piece.end)``. Where the slice begins at 4, the FORMAT_DESCRIPTION is its first event.
 
         Raises BinlogFormatError with coordinates for bytes that cannot be decoded, also when ``chunks`` end early;
@@ -61,7 +61,7 @@ class KernelDecoder:
         return self.slice(piece).decode(chunks)
 
     def slice(self, piece: Slice) -> SliceDecoder:
-        """What `decode` uses, for a caller that wants to know where it stopped; one at a time."""
+        """The decoder of one slice, for a caller that asks where it stopped. Finish it before the next is made."""
         self.programs.forget()
         return SliceDecoder(
             piece,

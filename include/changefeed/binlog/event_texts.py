@@ -36,11 +36,12 @@ class EventTexts:
 
     @property
     def gtid(self) -> str:
-        """The GTID at hand, '' for none."""
+        """The GTID of the transaction at hand; '' where it has none."""
         end = layout.GTID_TEXT + int(self._state[layout.GTID_SIZE])
         return self.bytes[layout.GTID_TEXT : end].tobytes().decode()
 
     def set_gtid(self, gtid: Gtid) -> None:
+        """Say which transaction the next rows are of."""
         state = self._state
         text = gtid.text.encode()
         self._put(layout.GTID_TEXT, text)
@@ -64,7 +65,7 @@ class EventTexts:
         self._state[layout.QUERY_SIZE] = len(quoted)
 
     def set_xid(self, sql: str) -> None:
-        """The xid of an XA START statement; raises DamagedEvent for one that is too long."""
+        """The xid of an XA START statement; raises DamagedEvent where it is too long."""
         words = sql.split(None, 2)
         quoted = f'"{escaped(words[2] if len(words) == 3 else "")}"'.encode()
         if len(quoted) > layout.ID_TEXT - layout.XID_TEXT:

@@ -38,8 +38,8 @@ class _Waiting:
 
 
 class Arena:
-    """The bytes of batches that wait, in memory that serves again: pages fresh from the system cost a quarter of all
-    decoding. For one Grouper at a time."""
+    """Memory for the bytes of batches that wait. It is kept for the next batches, because fresh pages from the system
+    cost a quarter of all decoding. Lent to one Grouper at a time."""
 
     def __init__(self) -> None:
         self._data: Bytes = np.empty(PENDING_BYTES + _ARENA_MARGIN, np.uint8)  # touched only as far as it is used
@@ -52,7 +52,7 @@ class Arena:
 
 
 class Grouper:
-    """The messages of one slice that are not handed over yet."""
+    """The messages of one slice or chunk that were not handed over yet."""
 
     def __init__(self, topics: Topics, arena: Arena, origin: str, slice_number: int, block_bytes: int) -> None:
         self._topics = topics
@@ -67,7 +67,7 @@ class Grouper:
     def add(
         self, count: int, data: Bytes, positions: Words, sequences: Words, groups: Words, ends: Ends, nulls: Bytes
     ) -> Iterator[Block]:
-        """Take over ``count`` messages; yield the blocks that are full."""
+        """Take over the first ``count`` messages of the kernel's arrays; yield the blocks that are full."""
         if count == 0:
             return
         firsts = np.zeros(len(self._topics.groups) + 1, np.int64)
@@ -117,7 +117,7 @@ class Grouper:
             yield from self.finish()
 
     def finish(self) -> Iterator[Block]:
-        """Yield all that waits."""
+        """Yield blocks of all messages that wait, whatever their size."""
         for group in sorted(self._waiting):
             yield self._block(group)
         self._pending = 0

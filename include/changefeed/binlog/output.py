@@ -1,4 +1,4 @@
-"""Where the kernel writes finished messages: their bytes, and for each its place, its group and its ends."""
+"""Where the kernel writes finished messages: bytes, and the positions, groups and ends of each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Output:
         self.nulls: Bytes = np.empty(_MESSAGES, np.uint8)
 
     def grow(self) -> None:
-        """Make room for longer rows; what is in it is lost. Raises OverflowError at the size that ends can tell."""
+        """Make room for longer rows; what was written is lost. Raises OverflowError at 4 GB: ends have 32 bits."""
         if len(self.data) >= _MAX_BYTES:
             raise OverflowError(f"a row's messages take more than {_MAX_BYTES} bytes")
         self.data = np.empty(min(2 * len(self.data), _MAX_BYTES), np.uint8)

@@ -78,6 +78,7 @@ class SliceDecoder(KernelRun):
             self.state[layout.IN_TRANSACTION] = 1
 
     def decode(self, chunks: Iterable[bytes | bytearray | memoryview]) -> Iterator[Block | SliceReport]:
+        """See `KernelDecoder.decode`."""
         source = Input()
         for chunk in chunks:
             view = memoryview(chunk).cast("B")
@@ -93,7 +94,7 @@ class SliceDecoder(KernelRun):
         yield from self.finish()
 
     def run_inside(self, parts: Iterable[bytes], inner: int) -> Iterator[Block]:
-        """Run events that stand in place of the one at hand: those of a compressed transaction, or a rewritten one.
+        """Run events instead of the event at hand: those of a compressed transaction, or the event rewritten.
 
         They share its position, and go on with its row numbers. ``inner`` is 1 for the former, 2 for the latter.
         """
@@ -112,7 +113,7 @@ class SliceDecoder(KernelRun):
                 view = view[source.append(view) :]
                 yield from self.run(source)
         if source.filled > source.at:
-            raise DamagedEvent(f"{source.filled - source.at} bytes of a broken event end a compressed one")
+            raise DamagedEvent(f"{source.filled - source.at} bytes of a broken event end a compressed event")
         for word, value in zip(
             (layout.AT, layout.FILLED, layout.LEFT, layout.INNER, layout.CHECKSUMS), kept, strict=True
         ):
@@ -141,13 +142,13 @@ class SliceDecoder(KernelRun):
             _, kind, _, size, _, flags = source.header()
             if kind not in (EventType.ROTATE, EventType.FORMAT_DESCRIPTION) or not HEADER_SIZE <= size <= 4096:
                 raise self.error(
-                    f"found {name_of(kind)} of {size} bytes where FORMAT_DESCRIPTION should begin: this is no binlog"
+                    f"{name_of(kind)} of {size} bytes stands where FORMAT_DESCRIPTION should be: this is not a binlog"
                 )
             if source.filled - source.at < size:
                 return False
             if kind == EventType.ROTATE:
                 if not flags & ARTIFICIAL_FLAG:
-                    raise self.error("found ROTATE where FORMAT_DESCRIPTION should begin")
+                    raise self.error("ROTATE stands where FORMAT_DESCRIPTION should be")
                 source.at += size
                 continue
             counted = self.piece.start == FIRST_POSITION
@@ -230,7 +231,7 @@ class SliceDecoder(KernelRun):
             case _ if kind in NO_CHANGE or flags & IGNORABLE_FLAG:
                 pass
             case EventType.GTID | EventType.ANONYMOUS_GTID | EventType.MARIADB_GTID:
-                raise DamagedEvent("a transaction begins inside another one")
+                raise DamagedEvent("a transaction begins inside another transaction")
             case _:
                 raise DamagedEvent("changefeed does not know how to read this type of event")
         self._pass(source, size)
@@ -262,7 +263,7 @@ class SliceDecoder(KernelRun):
         inside = state[layout.IN_TRANSACTION] == 1
         if step is TransactionStep.BEGIN:
             if inside and not self._is_mariadb():
-                raise DamagedEvent("a transaction begins inside another one")
+                raise DamagedEvent("a transaction begins inside another transaction")
             state[layout.IN_TRANSACTION] = 1
         elif step is TransactionStep.XA_START:
             state[layout.IN_TRANSACTION] = 1
@@ -302,7 +303,7 @@ class SliceDecoder(KernelRun):
     def _open_transaction(self) -> None:
         state = self.state
         if state[layout.IN_TRANSACTION] == 1:
-            raise DamagedEvent("a transaction begins inside another one")
+            raise DamagedEvent("a transaction begins inside another transaction")
         state[layout.IN_TRANSACTION] = 2
         state[layout.GTID_KIND] = 0
         state[layout.GTID_SIZE] = 0

@@ -16,8 +16,9 @@ class Receipt:
     """What one call of `publish` did for a topic-partition.
 
     ``messages`` and ``value_bytes`` were published by it, dead letters not among them; ``already_there`` messages
-    were dropped, as the commit log had them. Offsets are of the first and last message published, None without
-    one. ``seconds`` is wall time spent on its blocks. ``window`` has the totals over all attempts at the window.
+    were dropped, as the commit log had them. Offsets are of the first and last message published, None where
+    nothing was. ``seconds`` is wall time spent on its blocks. ``window`` has the totals over all attempts at the
+    window.
     """
 
     topic: str
@@ -34,7 +35,7 @@ class Receipt:
 
 
 class Account:
-    """Counts, offsets and coordinates of what goes to one topic-partition; `before` is the commit log's progress."""
+    """Counts, offsets and positions of what goes to one topic-partition; ``before`` is the commit log's progress."""
 
     def __init__(self, topic: str, partition: int, window: int, source: str, before: Progress | None) -> None:
         self.topic, self.partition = topic, partition
@@ -70,7 +71,7 @@ class Account:
         return f"{self._origin}:{self._position}"
 
     def begin_of_rest(self, origin: str, positions: memoryview, sequences: memoryview) -> int:
-        """How many of a block's messages the commit log already has; they are its first ones."""
+        """How many of a block's messages the commit log already has; they are its first messages."""
         return 0 if self._before is None else self._before.begin_of_rest(origin, positions, sequences)
 
     def move_over(self, origin: str, first: tuple[int, int], last: tuple[int, int]) -> None:
@@ -98,11 +99,12 @@ class Account:
             return False
 
     def count_transaction(self, gtid: str, messages: int, *, alone: bool) -> None:
-        """The last ``messages`` are of transaction ``gtid``; ``alone``: and none before them are of another."""
+        """The last ``messages`` are of transaction ``gtid``; ``alone`` where nothing else was queued with them."""
         self.gtid_messages = messages + (self.gtid_messages if alone and gtid == self.gtid else 0)
         self.gtid = gtid
 
     def count(self, messages: int, value_bytes: int) -> None:
+        """Add what was queued."""
         self.messages += messages
         self.value_bytes += value_bytes
 
@@ -118,6 +120,7 @@ class Account:
             self.last_offset = offset
 
     def letter_delivered(self, error: KafkaError | None, _record: Message) -> None:
+        """Delivery report of a record in the dead-letter topic."""
         if error is not None:
             self.refusal = self.refusal or error
 
@@ -140,6 +143,7 @@ class Account:
         )
 
     def receipt(self) -> Receipt:
+        """What was done, for the driver."""
         return Receipt(
             topic=self.topic,
             partition=self.partition,

@@ -2,7 +2,7 @@
 
 The image is a scalar that no server writes: an opaque value of type JSON, which is the document's text as `json_binary`
 spells documents. So it has no spaces between its parts, and doubles are spelled as everywhere in messages (1e-6 and
-1e+300, where the server has 0.000001 and 1e300). The server's text does not tell a DECIMAL of less than 0.0001 from
+1e+300, where the server has 0.000001 and 1e300). The server's text does not tell a DECIMAL of less than 0.00001 from
 a double: both are spelled as a double.
 """
 
