@@ -93,6 +93,17 @@ WIRE_TYPES: dict[int, WireType] = {
 """By number. 20, TYPED_ARRAY, is left out: no base table has such a column."""
 
 
+class Measure(Enum):
+    """What the numbers in parentheses after a data type's name are."""
+
+    NONE = "nothing"
+    LENGTH = "characters, bytes, bits or dimensions"
+    WIDTH = "the digits that an integer is shown with"
+    PRECISION = "precision and scale"
+    OPTIONAL_PRECISION = "precision and scale, which may be left out"
+    FRACTION = "digits of a second's fraction"
+
+
 @dataclass(frozen=True)
 class DataType:
     """A type as `information_schema.columns.data_type` names it.
@@ -100,7 +111,8 @@ class DataType:
     ``wire``: the types that its columns may have in a TABLE_MAP, first the one that servers write today; none where
     that is not known. ``meta``: their metadata, where the type's name alone says it. ``spellings``: other names that
     definitions may have for it. ``binary``: the data type that the charset binary makes of it.
-    ``is_exact``: an integer or DECIMAL. ``has_collation``: text, or labels that are text.
+    ``measure``: the numbers in parentheses. ``is_exact``: an integer or DECIMAL. ``has_collation``: text, or labels
+    that are text.
     """
 
     name: str
@@ -108,6 +120,7 @@ class DataType:
     meta: int | None = None
     spellings: tuple[str, ...] = ()
     binary: str | None = None
+    measure: Measure = Measure.NONE
     is_exact: bool = False
     has_collation: bool = False
     has_labels: bool = False
@@ -119,24 +132,39 @@ _BLOBS = (BLOB, MARIADB_BLOB_COMPRESSED)
 DATA_TYPES: dict[str, DataType] = {
     data_type.name: data_type
     for data_type in (
-        DataType("tinyint", (TINY,), spellings=("int1", "bool", "boolean"), is_exact=True),
-        DataType("smallint", (SHORT,), spellings=("int2",), is_exact=True),
-        DataType("mediumint", (INT24,), spellings=("int3", "middleint"), is_exact=True),
-        DataType("int", (LONG,), spellings=("int4", "integer"), is_exact=True),
-        DataType("bigint", (LONGLONG,), spellings=("int8",), is_exact=True),
-        DataType("decimal", (NEWDECIMAL, DECIMAL), spellings=("dec", "numeric", "fixed"), is_exact=True),
-        DataType("float", (FLOAT,), spellings=("float4",)),
-        DataType("double", (DOUBLE,), spellings=("float8",)),
-        DataType("bit", (BIT,)),
+        DataType("tinyint", (TINY,), spellings=("int1", "bool", "boolean"), is_exact=True, measure=Measure.WIDTH),
+        DataType("smallint", (SHORT,), spellings=("int2",), is_exact=True, measure=Measure.WIDTH),
+        DataType("mediumint", (INT24,), spellings=("int3", "middleint"), is_exact=True, measure=Measure.WIDTH),
+        DataType("int", (LONG,), spellings=("int4", "integer"), is_exact=True, measure=Measure.WIDTH),
+        DataType("bigint", (LONGLONG,), spellings=("int8",), is_exact=True, measure=Measure.WIDTH),
+        DataType(
+            "decimal",
+            (NEWDECIMAL, DECIMAL),
+            spellings=("dec", "numeric", "fixed"),
+            is_exact=True,
+            measure=Measure.PRECISION,
+        ),
+        DataType("float", (FLOAT,), spellings=("float4",), measure=Measure.OPTIONAL_PRECISION),
+        DataType("double", (DOUBLE,), spellings=("float8",), measure=Measure.OPTIONAL_PRECISION),
+        DataType("bit", (BIT,), measure=Measure.LENGTH),
         DataType("date", (DATE, NEWDATE)),
-        DataType("time", (TIME2, TIME)),
-        DataType("datetime", (DATETIME2, DATETIME)),
-        DataType("timestamp", (TIMESTAMP2, TIMESTAMP)),
+        DataType("time", (TIME2, TIME), measure=Measure.FRACTION),
+        DataType("datetime", (DATETIME2, DATETIME), measure=Measure.FRACTION),
+        DataType("timestamp", (TIMESTAMP2, TIMESTAMP), measure=Measure.FRACTION),
         DataType("year", (YEAR,)),
-        DataType("char", (STRING,), spellings=("character",), binary="binary", has_collation=True),
-        DataType("varchar", _VARIABLE, spellings=("varcharacter",), binary="varbinary", has_collation=True),
-        DataType("binary", (STRING,)),
-        DataType("varbinary", _VARIABLE),
+        DataType(
+            "char", (STRING,), spellings=("character",), binary="binary", has_collation=True, measure=Measure.LENGTH
+        ),
+        DataType(
+            "varchar",
+            _VARIABLE,
+            spellings=("varcharacter",),
+            binary="varbinary",
+            has_collation=True,
+            measure=Measure.LENGTH,
+        ),
+        DataType("binary", (STRING,), measure=Measure.LENGTH),
+        DataType("varbinary", _VARIABLE, measure=Measure.LENGTH),
         DataType("tinytext", (*_BLOBS, TINY_BLOB), meta=1, binary="tinyblob", has_collation=True),
         DataType("text", _BLOBS, meta=2, binary="blob", has_collation=True),
         DataType("mediumtext", (*_BLOBS, MEDIUM_BLOB), meta=3, binary="mediumblob", has_collation=True),
@@ -157,7 +185,7 @@ DATA_TYPES: dict[str, DataType] = {
         DataType("multipolygon", (GEOMETRY,)),
         DataType("geomcollection", (GEOMETRY,)),  # MySQL's name
         DataType("geometrycollection", (GEOMETRY,)),  # MariaDB's name
-        DataType("vector", (VECTOR, VARCHAR, VAR_STRING)),  # VARBINARY on MariaDB
+        DataType("vector", (VECTOR, VARCHAR, VAR_STRING), measure=Measure.LENGTH),  # VARBINARY on MariaDB
         DataType("uuid", (STRING,), meta=16),
         DataType("inet4", (STRING,), meta=4),
         DataType("inet6", (STRING,), meta=16),

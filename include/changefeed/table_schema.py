@@ -1,4 +1,9 @@
-"""What a table's columns are: what rendering a row needs and a MINIMAL TABLE_MAP leaves out."""
+"""What a table's columns and keys are, as far as somebody who reads its rows or describes them wants to know.
+
+A schema comes from `information_schema`, from a definition statement or from a TABLE_MAP. The first two know everything
+here; a TABLE_MAP knows no defaults, no comments and no keys but the primary one. What is not known is None, which is
+never to be read as "no".
+"""
 
 from __future__ import annotations
 
@@ -6,13 +11,43 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
+class Default:
+    """What a column holds in a row that does not name it.
+
+    ``text`` is the value as MySQL lists it in `information_schema.columns.column_default`: "1.50" of DECIMAL(5,2),
+    "2001-02-03 00:00:00.000" of DATETIME(3), "b'101'" of BIT, "0x6162" of BINARY. With ``is_sql`` it is an expression
+    that the server works out for each row, or a literal that is not worked out here: the SQL as its source writes it,
+    so that two spellings may mean the same. The current time is always "CURRENT_TIMESTAMP" or "CURRENT_TIMESTAMP(6)".
+
+    ``text`` is None where there is no default: the value is NULL then if the column is nullable, and must be given
+    otherwise.
+    """
+
+    text: str | None
+    is_sql: bool = False
+
+
+NO_DEFAULT = Default(None)
+
+
+def current_time(digits: int) -> Default:
+    """The default of a column that gets the time of its row, with so many digits of a second's fraction."""
+    return Default(f"CURRENT_TIMESTAMP({digits})" if digits else "CURRENT_TIMESTAMP", is_sql=True)
+
+
+@dataclass(frozen=True)
 class Column:
     """One column as the server defines it.
 
-    ``data_type`` is `information_schema.columns.data_type` in lower case ("bigint", "enum", "inet6"),
-    ``collation`` the collation's name or None, ``labels`` those of ENUM and SET in order, ``srid`` that of a
-    geometry column. An invisible or virtual-generated column stands in its place: the binlog has it if the
-    table map has it.
+    ``data_type`` is `information_schema.columns.data_type` in lower case ("bigint", "enum", "inet6"), ``collation`` the
+    collation's name or None, ``labels`` those of ENUM and SET in order, ``srid`` that of a geometry column. An
+    invisible or virtual-generated column has its position among the others: the binlog has it if the table map has it.
+
+    ``length`` counts the characters of CHAR and VARCHAR, the bytes of BINARY and VARBINARY, the bits of BIT, the
+    dimensions of VECTOR; of integers it is the display width, and only where MySQL still lists one: TINYINT(1) and
+    ZEROFILL. ``precision`` and ``scale`` are those of DECIMAL, and of FLOAT(M,D) and DOUBLE(M,D);
+    ``datetime_precision`` counts the digits of a fraction of TIME, DATETIME and TIMESTAMP. Each is None for the other
+    types. The properties after it are None where they are not known.
     """
 
     name: str
@@ -21,14 +56,72 @@ class Column:
     collation: str | None = None
     labels: tuple[str, ...] = ()
     srid: int | None = None
+    length: int | None = None
+    precision: int | None = None
+    scale: int | None = None
+    datetime_precision: int | None = None
+    nullable: bool | None = None
+    zerofill: bool | None = None
+    auto_increment: bool | None = None
+    generated: bool | None = None
+    default: Default | None = None
+    comment: str | None = None
+
+
+@dataclass(frozen=True)
+class Index:
+    """An index other than the primary key: the positions (from 0) of its columns in its own order, None for a part
+    that is an expression. A part may be a prefix of its column."""
+
+    name: str
+    columns: tuple[int | None, ...]
+    unique: bool = False
+
+
+@dataclass(frozen=True)
+class UniqueKey:
+    """Columns, by position (from 0), whose values together stand in one row only.
+
+    ``not_null`` says that this holds for every row, so that the key can stand in for a primary key: with a NULL among
+    them the same values may come again.
+    """
+
+    name: str
+    columns: tuple[int, ...]
+    not_null: bool
 
 
 @dataclass(frozen=True)
 class TableSchema:
-    """A table's columns in the order of its rows, and the positions (from 0) of its primary key's columns,
-    in the key's own order; empty where there is no primary key."""
+    """A table's columns in the order of its rows, and the positions (from 0) of its primary key's columns, in the
+    key's own order; empty where there is no primary key.
+
+    ``indexes`` are the others in the order of their names, None where they are not known.
+    """
 
     database: str
     table: str
     columns: tuple[Column, ...]
     primary_key: tuple[int, ...] = ()
+    indexes: tuple[Index, ...] | None = None
+
+    @property
+    def unique_keys(self) -> tuple[UniqueKey, ...] | None:
+        """The unique keys besides the primary key, in the order of their names; None where they are not known.
+
+        Keys over an expression are left out: no column has their value.
+        """
+        if self.indexes is None:
+            return None
+        keys = []
+        for index in self.indexes:
+            columns = tuple(column for column in index.columns if column is not None)
+            if index.unique and len(columns) == len(index.columns):
+                not_null = all(self.columns[column].nullable is False for column in columns)
+                keys.append(UniqueKey(index.name, columns, not_null))
+        return tuple(keys)
+
+
+def ordered_indexes(indexes: list[Index]) -> tuple[Index, ...]:
+    """Indexes in the order of their names, which compare without regard to case."""
+    return tuple(sorted(indexes, key=lambda index: index.name.lower()))

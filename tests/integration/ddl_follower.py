@@ -14,7 +14,7 @@ from changefeed.coordinates import BinlogCoordinates
 from changefeed.ddl import Flavour, Schemas, Server, SessionContext, Table
 from changefeed.mysql.catalog import table_schema
 from changefeed.mysql.session import Session
-from changefeed.table_schema import TableSchema
+from changefeed.table_schema import NO_DEFAULT, Default, TableSchema
 from devstack.sql_server import SqlServer
 
 QUERY, TABLE_MAP, ROTATE = 2, 19, 4
@@ -145,3 +145,36 @@ def _as_listed(schema: TableSchema) -> TableSchema:
         for column in schema.columns
     ]
     return replace(schema, columns=tuple(columns))
+
+
+def agree(there: TableSchema | None, learned: TableSchema | str | None) -> bool:
+    """Whether what was learned is what information_schema has: everything but what it lists in its own way.
+
+    - A server spells an expression as it likes: `DEFAULT (1+1)` is listed as `(1 + 1)`.
+    - MySQL lists the bytes of a default up to the first that is 0, MariaDB those that are no text as question marks,
+      and for a compressed BLOB without a default that it is empty.
+    - Comments of a sequence's columns are not known.
+    """
+    if not isinstance(there, TableSchema) or not isinstance(learned, TableSchema):
+        return there == learned
+    if len(there.columns) != len(learned.columns):
+        return False
+    columns = []
+    for own, mine in zip(there.columns, learned.columns, strict=True):
+        empty_blob = own.data_type == "blob" and (own.default, mine.default) == (Default(""), NO_DEFAULT)
+        if empty_blob or _same_default(own.default, mine.default):
+            mine = replace(mine, default=own.default)
+        columns.append(replace(mine, comment=own.comment if mine.comment is None else mine.comment))
+    return there == replace(learned, columns=tuple(columns))
+
+
+def _same_default(there: Default | None, learned: Default | None) -> bool:
+    if there is None or learned is None or there == learned:
+        return there == learned
+    if there.is_sql and learned.is_sql:
+        return "CURRENT_TIMESTAMP" not in {str(there.text)[:17], str(learned.text)[:17]}
+    listed, known = str(there.text), str(learned.text)
+    if listed.startswith("0x") and known.startswith("0x"):
+        held = bytes.fromhex(known[2:])
+        return bytes.fromhex(listed[2:]) in (held.partition(b"\0")[0], held.decode("ascii", "replace").encode())
+    return False

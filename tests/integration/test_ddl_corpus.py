@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pymysql
-from integration.ddl_follower import Follower, learned
+from integration.ddl_follower import Follower, agree, learned
 
 from changefeed.binlog.events.table_map import TableMap
 from changefeed.binlog.programs.row_shape import fit
@@ -56,7 +56,7 @@ def difference(follower: Follower, schemas: Schemas, prefix: str, touched: set[T
     lines = [
         f"    there   {there.get(table)}\n    learned {known.get(table)}"
         for table in sorted(there.keys() | known.keys())
-        if there.get(table) != known.get(table)
+        if not agree(there.get(table), known.get(table))
     ]
     return "\n".join(lines)
 
@@ -134,6 +134,9 @@ class Run:
         except SchemaError as error:
             self.wrong(f"after {sql!r}\n    {error}")
             return
+        nullable = [column.nullable for column in fitted.columns[: len(schema.columns)]]
+        if nullable != [column.nullable for column in logged.columns[: len(nullable)]]:
+            self.wrong(f"nullable is {nullable} after {sql!r}\n    {logged}")
         if logged.has_names and [column.name for column in fitted.columns] != [c.name for c in logged.columns]:
             self.wrong(f"{fitted} against {logged} after {sql!r}")
 

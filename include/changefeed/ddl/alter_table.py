@@ -10,23 +10,28 @@ from collections.abc import Iterator
 from changefeed.ddl.changes import (
     Action,
     AddColumn,
-    AddPrimaryKey,
+    AddKey,
+    AddPeriod,
     AlterTable,
     ChangeColumn,
     ConvertCharset,
     DefaultCharset,
     DropColumn,
+    DropIndex,
     DropPrimaryKey,
     PartitionToTable,
     Position,
     RenameColumn,
+    RenameIndex,
     RenameTo,
+    SetDefault,
     SetVisibility,
     TableToPartition,
 )
+from changefeed.ddl.column_default import read_default
 from changefeed.ddl.column_definition import ColumnDefinition, read_column, read_unnamed_column
 from changefeed.ddl.cursor import Cursor
-from changefeed.ddl.table_elements import is_period, read_element, read_key
+from changefeed.ddl.table_elements import KeyDefinition, is_period, read_element, read_key, read_period
 from changefeed.ddl.table_options import CharsetOptions, read_charset_option
 
 
@@ -97,13 +102,12 @@ def _add(cursor: Cursor) -> Iterator[Action]:
     if cursor.word("SYSTEM", "VERSIONING"):
         return
     if is_period(cursor):
-        cursor.until(",")
+        yield AddPeriod(read_period(cursor))
         return
     key = read_key(cursor)
-    if key is None:
-        return
-    if not isinstance(key, bool):
-        yield AddPrimaryKey(key)
+    if key is not None:
+        if isinstance(key, KeyDefinition):
+            yield AddKey(key)
         return
     cursor.one_of("COLUMN")
     if_not_exists = cursor.if_not_exists()
@@ -115,8 +119,8 @@ def _add(cursor: Cursor) -> Iterator[Action]:
         element = read_element(cursor)
         if isinstance(element, ColumnDefinition):
             yield AddColumn(element, None, if_not_exists)
-        elif isinstance(element, tuple):
-            yield AddPrimaryKey(element)
+        elif isinstance(element, KeyDefinition):
+            yield AddKey(element)
         if cursor.symbol(")"):
             return
         cursor.expect_symbol(",")
@@ -128,8 +132,8 @@ def _drop(cursor: Cursor) -> Iterator[Action]:
     elif cursor.is_one_of("INDEX", "KEY", "CONSTRAINT"):
         cursor.advance()
         cursor.if_exists()
-        if cursor.identifier().upper() == "PRIMARY":
-            yield DropPrimaryKey()
+        name = cursor.identifier()
+        yield DropPrimaryKey() if name.upper() == "PRIMARY" else DropIndex(name)
     elif cursor.word("FOREIGN", "KEY") or cursor.one_of("CHECK"):
         cursor.if_exists()
         cursor.identifier()
@@ -153,24 +157,24 @@ def _rename(cursor: Cursor) -> Iterator[Action]:
         cursor.expect("TO")
         yield RenameColumn(old, cursor.column(), if_exists)
     elif cursor.is_one_of("INDEX", "KEY"):
-        _pass_over_index(cursor)
+        yield _renamed_index(cursor)
     else:
         if not cursor.one_of("TO", "AS"):
             cursor.symbol("=")
         yield RenameTo(cursor.table())
 
 
-def _pass_over_index(cursor: Cursor) -> None:
+def _renamed_index(cursor: Cursor) -> RenameIndex:
     """`INDEX [IF EXISTS] old TO new`."""
     cursor.advance()
     cursor.if_exists()
-    cursor.identifier()
+    old = cursor.identifier()
     cursor.expect("TO")
-    cursor.identifier()
+    return RenameIndex(old, cursor.identifier())
 
 
 def _alter(cursor: Cursor) -> Iterator[Action]:
-    """Defaults, checks and indexes do not matter to rows; a column's visibility may."""
+    """A column's default or visibility; what is altered of checks and indexes changes neither columns nor keys."""
     if cursor.is_one_of("INDEX", "KEY", "CHECK", "CONSTRAINT"):
         cursor.until(",")
         return
@@ -180,6 +184,10 @@ def _alter(cursor: Cursor) -> Iterator[Action]:
         yield SetVisibility(name, True)
     elif cursor.word("SET", "INVISIBLE"):
         yield SetVisibility(name, False)
+    elif cursor.word("SET", "DEFAULT"):
+        yield SetDefault(name, read_default(cursor))
+    elif cursor.word("DROP", "DEFAULT"):
+        yield SetDefault(name, None)
     else:
         cursor.until(",")
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from changefeed.ddl.column_default import WrittenDefault
 from changefeed.ddl.column_definition import ColumnDefinition
 from changefeed.ddl.names import TableName
-from changefeed.ddl.table_elements import PrimaryKey
+from changefeed.ddl.table_elements import KeyDefinition, Period
 from changefeed.ddl.table_options import CharsetOptions
 
 # --- clauses of ALTER TABLE
@@ -58,13 +59,44 @@ class SetVisibility:
 
 
 @dataclass(frozen=True)
-class AddPrimaryKey:
-    columns: PrimaryKey
+class SetDefault:
+    """ALTER COLUMN … SET DEFAULT, and DROP DEFAULT, where ``default`` is None."""
+
+    column: str
+    default: WrittenDefault | None
+
+
+@dataclass(frozen=True)
+class AddKey:
+    """``replaces`` is MariaDB's CREATE OR REPLACE INDEX."""
+
+    key: KeyDefinition
+    replaces: bool = False
+
+
+@dataclass(frozen=True)
+class AddPeriod:
+    """MariaDB's ADD PERIOD FOR: its columns become NOT NULL."""
+
+    period: Period
 
 
 @dataclass(frozen=True)
 class DropPrimaryKey:
     pass
+
+
+@dataclass(frozen=True)
+class DropIndex:
+    """Also DROP CONSTRAINT, whose name may be that of a unique key."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class RenameIndex:
+    old: str
+    new: str
 
 
 @dataclass(frozen=True)
@@ -106,8 +138,12 @@ Action = (
     | RenameColumn
     | DropColumn
     | SetVisibility
-    | AddPrimaryKey
+    | SetDefault
+    | AddKey
+    | AddPeriod
     | DropPrimaryKey
+    | DropIndex
+    | RenameIndex
     | ConvertCharset
     | DefaultCharset
     | RenameTo
@@ -120,11 +156,15 @@ Action = (
 
 @dataclass(frozen=True)
 class CreateTable:
-    """``select`` says that the columns go on with those of a SELECT, which the statement alone does not tell."""
+    """``select`` says that the columns go on with those of a SELECT, which the statement alone does not tell.
+
+    ``keys`` are all of them in the order of the statement, those that stand at a column among them.
+    """
 
     name: TableName
     columns: tuple[ColumnDefinition, ...]
-    primary_key: PrimaryKey
+    keys: tuple[KeyDefinition, ...]
+    periods: tuple[Period, ...]
     charset: CharsetOptions
     select: bool = False
     if_not_exists: bool = False

@@ -1,4 +1,4 @@
-"""Charsets and collations as definitions name them: defaults, binary collations, bytes a character.
+"""Charsets and collations as definitions name them: defaults and binary collations.
 
 Sources: https://dev.mysql.com/doc/refman/9.7/en/charset-charsets.html,
 https://mariadb.com/kb/en/supported-character-sets-and-collations/; `information_schema.character_sets` of both servers.
@@ -27,12 +27,6 @@ _DEFAULTS = {
 }
 """Charsets whose default collation is not `CHARSET_general_ci`."""
 
-_MAX_BYTES = {
-    **dict.fromkeys(("big5", "cp932", "euckr", "gb2312", "gbk", "sjis", "ucs2"), 2),
-    **dict.fromkeys(("eucjpms", "ujis", "utf8mb3"), 3),
-    **dict.fromkeys(("gb18030", "utf16", "utf16le", "utf32", "utf8mb4"), 4),
-}
-
 
 def charset_name(name: str) -> str:
     """A charset's name as `information_schema` spells it: lower case, and `utf8` is `utf8mb3`."""
@@ -43,11 +37,6 @@ def charset_name(name: str) -> str:
 def charset_of(collation: str) -> str:
     """The charset of a collation: `latin1_swedish_ci` -> `latin1`."""
     return charset_name(collation.partition("_")[0])
-
-
-def max_bytes(charset: str) -> int:
-    """The most bytes that one character takes."""
-    return _MAX_BYTES.get(charset, 1)
 
 
 def default_collation(charset: str, server: Server, session: SessionContext) -> str:

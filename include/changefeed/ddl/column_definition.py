@@ -6,20 +6,74 @@ https://mariadb.com/kb/en/create-table/#column-definitions
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from changefeed.ddl.column_default import WrittenDefault, listed_default, read_default
 from changefeed.ddl.column_type import ColumnType, read_type
 from changefeed.ddl.cursor import Cursor
+from changefeed.ddl.session import Server, SessionContext
+from changefeed.table_schema import NO_DEFAULT, Column, Default, current_time
 
 
 @dataclass(frozen=True)
 class ColumnDefinition:
-    """``primary_key`` is the attribute PRIMARY KEY, or KEY, at the column itself."""
+    """A column as a statement writes it.
+
+    ``primary_key`` is the attribute PRIMARY KEY, or KEY, at the column itself, ``unique`` likewise; ``nullable`` is
+    None where neither NULL nor NOT NULL is written, ``default`` None where there is no DEFAULT.
+    """
 
     name: str
     type: ColumnType
     primary_key: bool = False
+    unique: bool = False
     invisible: bool = False
+    nullable: bool | None = None
+    default: WrittenDefault | None = None
+    on_update: bool = False
+    auto_increment: bool = False
+    generated: bool = False
+    comment: str = ""
+
+    def column(self, inherited: str, server: Server, session: SessionContext, *, is_first: bool) -> Column:
+        """The column that the server makes of it; ``inherited`` is the table's default collation.
+
+        ``is_first`` says that it is the `first_timestamp` of its statement.
+        """
+        column = self.type.column(self.name, inherited, server, session)
+        implicit = column.data_type == "timestamp" and not session.explicit_defaults_for_timestamp
+        nullable = self.nullable if self.nullable is not None else not implicit
+        if self.primary_key or self.auto_increment:
+            nullable = False
+        default = NO_DEFAULT
+        if self.default is not None and not self.generated:
+            default = listed_default(self.default, column, is_mariadb=server.is_mariadb)
+        elif implicit and not nullable and not self.generated:
+            is_now = is_first and not self.on_update
+            default = current_time(column.datetime_precision or 0) if is_now else _zero_timestamp(column)
+        return replace(
+            column,
+            nullable=nullable,
+            auto_increment=self.auto_increment,
+            generated=self.generated,
+            default=default,
+            comment=self.comment,
+        )
+
+
+def _zero_timestamp(column: Column) -> Default:
+    fraction = "." + "0" * column.datetime_precision if column.datetime_precision else ""
+    return Default(f"0000-00-00 00:00:00{fraction}")
+
+
+def first_timestamp(definitions: Iterable[ColumnDefinition]) -> ColumnDefinition | None:
+    """The first TIMESTAMP column among a statement's definitions, the one that `explicit_defaults_for_timestamp=OFF`
+    gives the current time.
+
+    Source: https://dev.mysql.com/doc/refman/9.7/en/server-system-variables.html
+    """
+    return next((one for one in definitions if one.type.name == "timestamp"), None)
 
 
 def read_column(cursor: Cursor) -> ColumnDefinition:
@@ -30,13 +84,20 @@ def read_column(cursor: Cursor) -> ColumnDefinition:
 
 def read_unnamed_column(cursor: Cursor, name: str) -> ColumnDefinition:
     """Read `type attributes` of the column ``name``, as after CHANGE."""
-    definition = ColumnDefinition(name, read_type(cursor))
+    if cursor.word("SERIAL"):
+        definition = _serial(ColumnDefinition(name, ColumnType("bigint", unsigned=True)))
+    else:
+        definition = ColumnDefinition(name, read_type(cursor))
     while (following := _attribute(cursor, definition)) is not None:
         definition = following
     return definition
 
 
-_ALONE = ("NULL", "AUTO_INCREMENT", "VISIBLE", "VIRTUAL", "STORED", "PERSISTENT", "ENFORCED")
+def _serial(column: ColumnDefinition) -> ColumnDefinition:
+    return replace(column, nullable=False, auto_increment=True, unique=True)
+
+
+_PASSED_OVER = ("VISIBLE", "VIRTUAL", "STORED", "PERSISTENT", "ENFORCED")
 
 
 def _attribute(cursor: Cursor, column: ColumnDefinition) -> ColumnDefinition | None:
@@ -50,26 +111,46 @@ def _attribute(cursor: Cursor, column: ColumnDefinition) -> ColumnDefinition | N
         return replace(column, invisible=True)
     if cursor.one_of("UNIQUE"):
         cursor.word("KEY")
-    elif cursor.word("COLLATE"):
-        return replace(column, type=replace(column.type, collation=cursor.name_or_string()))
-    elif cursor.word("SRID"):
-        return replace(column, type=replace(column.type, srid=cursor.integer()))
-    elif (
-        cursor.word("SERIAL", "DEFAULT", "VALUE")
-        or cursor.one_of(*_ALONE)
-        or any(cursor.word("NOT", word) for word in ("NULL", "ENFORCED", "SECONDARY"))
-    ):
-        pass
-    elif cursor.one_of("DEFAULT") or cursor.word("ON", "UPDATE"):
+        return replace(column, unique=True)
+    if cursor.word("NOT", "NULL"):
+        return replace(column, nullable=False)
+    if cursor.one_of("NULL"):
+        return replace(column, nullable=True)
+    if cursor.one_of("AUTO_INCREMENT"):
+        return replace(column, auto_increment=True)
+    if cursor.word("SERIAL", "DEFAULT", "VALUE"):
+        return _serial(column)
+    if cursor.one_of("DEFAULT"):
+        return replace(column, default=read_default(cursor))
+    if cursor.word("ON", "UPDATE"):
         cursor.expression()
-    elif cursor.one_of("COMMENT", "ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE"):
+        return replace(column, on_update=True)
+    if cursor.one_of("COMMENT"):
+        cursor.symbol("=")
+        return replace(column, comment=cursor.advance().text)
+    if cursor.word("COLLATE"):
+        return replace(column, type=replace(column.type, collation=cursor.name_or_string()))
+    if cursor.word("SRID"):
+        return replace(column, type=replace(column.type, srid=cursor.integer()))
+    if cursor.word("GENERATED", "ALWAYS", "AS", "ROW") or cursor.word("AS", "ROW"):
+        cursor.advance()  # START or END
+        return replace(column, generated=True, nullable=False)
+    if cursor.word("GENERATED", "ALWAYS", "AS") or cursor.one_of("AS"):
+        cursor.parentheses()
+        return replace(column, generated=True)
+    return column if _passed_over(cursor) else None
+
+
+def _passed_over(cursor: Cursor) -> bool:
+    """Pass over an attribute that says nothing of the column's values; False where none follows."""
+    if cursor.one_of(*_PASSED_OVER) or cursor.word("NOT", "ENFORCED") or cursor.word("NOT", "SECONDARY"):
+        pass
+    elif cursor.one_of("ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE"):
         cursor.symbol("=")
         cursor.advance()
     elif cursor.one_of("COLUMN_FORMAT", "STORAGE"):
         cursor.advance()
-    elif cursor.word("GENERATED", "ALWAYS", "AS", "ROW") or cursor.word("AS", "ROW"):
-        cursor.advance()  # START or END
-    elif cursor.word("GENERATED", "ALWAYS", "AS") or cursor.one_of("AS") or cursor.one_of("CHECK"):
+    elif cursor.one_of("CHECK"):
         cursor.parentheses()
     elif cursor.one_of("CONSTRAINT"):
         if not cursor.is_one_of("CHECK", "REFERENCES", "PRIMARY", "UNIQUE"):
@@ -83,8 +164,8 @@ def _attribute(cursor: Cursor, column: ColumnDefinition) -> ColumnDefinition | N
         cursor.expect_symbol("=")
         cursor.advance()
     else:
-        return None
-    return column
+        return False
+    return True
 
 
 def _is_engine_option(cursor: Cursor) -> bool:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from changefeed.column_types import DATA_TYPES, data_type_named
-from changefeed.ddl.charsets import charset_of, max_bytes, resolve
+from changefeed.character_width import max_bytes
+from changefeed.column_types import DATA_TYPES, Measure, data_type_named
+from changefeed.ddl.charsets import charset_of, resolve
 from changefeed.ddl.cursor import Cursor
 from changefeed.ddl.scanner import TokenKind
 from changefeed.ddl.session import Server, SessionContext
@@ -20,12 +21,15 @@ from changefeed.table_schema import Column
 class ColumnType:
     """What stands in a definition; the charset is not resolved yet.
 
-    ``name`` is the server's own ("int" for INTEGER, "char" for CHAR also where its charset makes BINARY of it).
+    ``name`` is the server's own ("int" for INTEGER, "char" for CHAR also where its charset makes BINARY of it),
+    ``length`` and ``scale`` are the numbers in parentheses.
     """
 
     name: str
     length: int | None = None
+    scale: int | None = None
     unsigned: bool = False
+    zerofill: bool = False
     charset: str | None = None
     collation: str | None = None
     binary: bool = False
@@ -38,16 +42,39 @@ class ColumnType:
             data_type = blob_of(self.length, self.name) if self.name == "blob" and self.length else self.name
             if data_type == "varbinary" and (self.length or 0) > MAX_ROW:
                 data_type = blob_of(self.length or 0, "blob")
-            return Column(name, data_type, self.unsigned, None, (), self.srid)
+            return self._measured(Column(name, data_type, self.unsigned, None, (), self.srid))
         collation = resolve(self.charset, self.collation, inherited, server, session, binary=self.binary)
         data_type, width = self.name, max_bytes(charset_of(collation))
         if self.length is not None and data_type == "text" and self.length:
             data_type = blob_of(self.length * width, "text")
         elif self.length is not None and data_type == "varchar" and self.length * width > MAX_ROW:
             data_type = blob_of(self.length * width, "text")  # what a session without strict mode gets
-        return textual_column(Column(name, data_type, False, collation, self.labels), server)
+        return textual_column(self._measured(Column(name, data_type, False, collation, self.labels)), server)
+
+    def _measured(self, column: Column) -> Column:
+        """The column with what the server lists of its size: what the definition leaves out has a default."""
+        column = replace(column, zerofill=self.zerofill)
+        measure = DATA_TYPES[column.data_type].measure if column.data_type in DATA_TYPES else Measure.NONE
+        match measure:
+            case Measure.LENGTH:
+                default = _DEFAULT_LENGTHS.get(column.data_type)
+                return replace(column, length=default if self.length is None else self.length)
+            case Measure.PRECISION:
+                return replace(column, precision=self.length or 10, scale=self.scale or 0)
+            case Measure.OPTIONAL_PRECISION if self.scale is not None:
+                return replace(column, precision=self.length, scale=self.scale)
+            case Measure.FRACTION:
+                return replace(column, datetime_precision=self.length or 0)
+            case Measure.WIDTH if self.zerofill:
+                return replace(column, length=self.length or _WIDTHS[column.data_type])
+            case Measure.WIDTH if column.data_type == "tinyint" and self.length == 1 and not self.unsigned:
+                return replace(column, length=1)
+        return column
 
 
+_DEFAULT_LENGTHS = {"char": 1, "binary": 1, "bit": 1, "vector": 2048}
+_WIDTHS = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigint": 20}
+"""Digits of the largest unsigned number: the display width of ZEROFILL where none is written."""
 MAX_ROW = 65535
 _ORACLE = {
     "VARCHAR2": "varchar",
@@ -115,10 +142,10 @@ def _named_type(cursor: Cursor, spellings: dict[str, str]) -> ColumnType:
         else:
             cursor.one_of("VARCHAR", "VARCHARACTER")
         return ColumnType("mediumtext")
-    if cursor.word("SERIAL"):
-        return ColumnType("bigint", unsigned=True)
     if keyword := cursor.one_of("DOUBLE", "REAL", "FLOAT", "FLOAT4", "FLOAT8"):
         return _floating(cursor, keyword)
+    if cursor.one_of("BOOL", "BOOLEAN"):
+        return ColumnType("tinyint", 1)
     keyword = cursor.token.keyword
     if spellings is _ORACLE and keyword == "NUMBER" and not cursor.is_symbol("(", 1):
         cursor.advance()
@@ -136,7 +163,7 @@ def _named_type(cursor: Cursor, spellings: dict[str, str]) -> ColumnType:
         return ColumnType("longtext", charset="utf8mb4", collation="utf8mb4_bin")
     if name == "char" and cursor.word("VARYING"):
         name = "varchar"
-    return ColumnType(name, _length(cursor))
+    return ColumnType(name, *_measures(cursor))
 
 
 def _floating(cursor: Cursor, keyword: str) -> ColumnType:
@@ -144,21 +171,29 @@ def _floating(cursor: Cursor, keyword: str) -> ColumnType:
     if keyword == "DOUBLE":
         cursor.word("PRECISION")
     single = keyword in ("FLOAT", "FLOAT4") or (keyword == "REAL" and cursor.session.real_as_float)
-    has_scale = cursor.is_symbol("(") and cursor.is_symbol(",", 2)
-    precision = _length(cursor)
-    if precision is not None and precision > 24 and not has_scale:
+    length, scale = _measures(cursor)
+    if length is not None and length > 24 and scale is None:
         single = False
-    return ColumnType("float" if single else "double")
+    return ColumnType("float" if single else "double", length, scale)
 
 
 def _length(cursor: Cursor) -> int | None:
-    """The first number of `(M)`, `(M,D)`."""
-    if not cursor.symbol("("):
-        return None
-    length = cursor.integer() if cursor.is_kind(TokenKind.NUMBER) else None
-    while not cursor.symbol(")"):
-        cursor.advance()
-    return length
+    return _measures(cursor)[0]
+
+
+def _measures(cursor: Cursor) -> tuple[int | None, int | None]:
+    """The numbers of `(M)`, `(M,D)`."""
+    numbers: list[int | None] = [None, None]
+    if cursor.symbol("("):
+        at = 0
+        while not cursor.symbol(")"):
+            if cursor.symbol(","):
+                at += 1
+            elif cursor.is_kind(TokenKind.NUMBER) and at < len(numbers):
+                numbers[at] = cursor.integer()
+            else:
+                cursor.advance()
+    return numbers[0], numbers[1]
 
 
 def _labels(cursor: Cursor) -> tuple[str, ...]:
@@ -188,8 +223,10 @@ def _bytes(digits: str, base: int) -> str:
 def _attributes(cursor: Cursor, kind: ColumnType) -> ColumnType:
     """What may stand between a type's name and the column's own attributes."""
     while True:
-        if cursor.one_of("UNSIGNED", "ZEROFILL"):
+        if cursor.one_of("UNSIGNED"):
             kind = replace(kind, unsigned=True)
+        elif cursor.one_of("ZEROFILL"):
+            kind = replace(kind, unsigned=True, zerofill=True)
         elif cursor.one_of("SIGNED"):
             pass
         elif cursor.word("CHARACTER", "SET") or cursor.one_of("CHARSET") or cursor.word("CHAR", "SET"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from changefeed.ddl.changes import Change, CreateTable, CreateTableLike
 from changefeed.ddl.column_definition import ColumnDefinition
 from changefeed.ddl.cursor import Cursor
-from changefeed.ddl.table_elements import Period, PrimaryKey, read_element
+from changefeed.ddl.table_elements import KeyDefinition, Period, own_keys, read_element
 from changefeed.ddl.table_options import CharsetOptions, read_charset_option
 
 
@@ -22,29 +22,30 @@ def read_create_table(cursor: Cursor, *, replace: bool) -> Change:
     if cursor.word("LIKE"):
         return CreateTableLike(name, cursor.table(), if_not_exists, replace)
     columns: list[ColumnDefinition] = []
-    key: PrimaryKey = ()
+    keys: list[KeyDefinition] = []
+    periods: list[Period] = []
     if cursor.is_symbol("(") and cursor.ahead(1).keyword not in ("SELECT", "WITH", "VALUES", "TABLE"):
-        columns, key = _elements(cursor)
+        columns, keys, periods = _elements(cursor)
     charset, select = _options(cursor)
-    key = key or tuple(column.name for column in columns if column.primary_key)
-    return CreateTable(name, tuple(columns), key, charset, select, if_not_exists, replace)
+    return CreateTable(name, tuple(columns), tuple(keys), tuple(periods), charset, select, if_not_exists, replace)
 
 
-def _elements(cursor: Cursor) -> tuple[list[ColumnDefinition], PrimaryKey]:
+def _elements(cursor: Cursor) -> tuple[list[ColumnDefinition], list[KeyDefinition], list[Period]]:
     columns: list[ColumnDefinition] = []
-    key: PrimaryKey = ()
-    periods: dict[str, PrimaryKey] = {}
+    keys: list[KeyDefinition] = []
+    periods: list[Period] = []
     cursor.expect_symbol("(")
     while True:
         match read_element(cursor):
             case ColumnDefinition() as column:
                 columns.append(column)
-            case Period(name=name, start=start, end=end):
-                periods[name] = (end, start)  # the order in which a key WITHOUT OVERLAPS has them
-            case tuple() as key:
-                pass
+                keys += own_keys(column)
+            case Period() as period:
+                periods.append(period)
+            case KeyDefinition() as key:
+                keys.append(key)
         if cursor.symbol(")"):
-            return columns, tuple(name for part in key for name in periods.get(part, (part,)))
+            return columns, keys, periods
         cursor.expect_symbol(",")
 
 

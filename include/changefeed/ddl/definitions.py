@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from changefeed.ddl.alter_table import read_alter_table
 from changefeed.ddl.changes import (
+    AddKey,
     AlterDatabase,
     AlterTable,
     Change,
     CreateDatabase,
     CreateSequence,
     DropDatabase,
+    DropIndex,
     DropPrimaryKey,
     DropTables,
     RenameTables,
@@ -27,6 +29,7 @@ from changefeed.ddl.create_table import read_create_table
 from changefeed.ddl.cursor import Cursor
 from changefeed.ddl.names import TableName
 from changefeed.ddl.scanner import UnreadableStatement
+from changefeed.ddl.table_elements import KeyDefinition, KeyKind, read_key_parts
 from changefeed.ddl.table_options import CharsetOptions, read_charset_option
 
 FIRST_WORDS = frozenset({"CREATE", "ALTER", "DROP", "RENAME", "TRUNCATE"})
@@ -78,9 +81,12 @@ def _create(cursor: Cursor) -> Change | None:
         if_not_exists = cursor.if_not_exists()
         return CreateSequence(cursor.table(), if_not_exists, replace)
     cursor.one_of("ONLINE", "OFFLINE")
-    cursor.one_of("UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR")
+    kind = KeyKind.UNIQUE if cursor.one_of("UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR") == "UNIQUE" else KeyKind.OTHER
     if cursor.one_of("INDEX"):
-        return AlterTable(_indexed_table(cursor))
+        if_not_exists = cursor.if_not_exists()
+        index = cursor.identifier()
+        table = _indexed_table(cursor)
+        return AlterTable(table, (AddKey(KeyDefinition(kind, read_key_parts(cursor), index, if_not_exists), replace),))
     return None
 
 
@@ -111,13 +117,15 @@ def _drop(cursor: Cursor) -> Change | None:
     cursor.one_of("ONLINE", "OFFLINE")
     if cursor.one_of("INDEX"):
         cursor.if_exists()
-        is_primary = cursor.token.text.upper() == "PRIMARY"
-        return AlterTable(_indexed_table(cursor), (DropPrimaryKey(),) if is_primary else ())
+        index = cursor.identifier()
+        return AlterTable(
+            _indexed_table(cursor), (DropPrimaryKey() if index.upper() == "PRIMARY" else DropIndex(index),)
+        )
     return None
 
 
 def _indexed_table(cursor: Cursor) -> TableName:
-    """The table of `INDEX [IF NOT EXISTS] name [USING type] ON table`."""
+    """The table of `[USING type] ON table`."""
     while not cursor.one_of("ON"):
         cursor.advance()
     return cursor.table()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from changefeed.ddl.alteration import altered_table
 from changefeed.ddl.changes import (
     AlterDatabase,
     AlterTable,
@@ -21,24 +22,27 @@ from changefeed.ddl.changes import (
     TableToPartition,
     UnreadChange,
 )
+from changefeed.ddl.contradiction import ContradictionError
 from changefeed.ddl.ddl_statement import DdlStatement
 from changefeed.ddl.names import TableName
 from changefeed.ddl.session import Server, SessionContext
-from changefeed.ddl.table import (
-    ContradictionError,
-    Surroundings,
-    Table,
-    UnknownTable,
-    altered_table,
-    created_table,
-)
+from changefeed.ddl.table import Surroundings, Table, UnknownTable, created_table
 from changefeed.errors import SchemaError
-from changefeed.table_schema import Column, TableSchema
+from changefeed.table_schema import NO_DEFAULT, Column, TableSchema
 
 Entry = Table | UnknownTable
 
 _SEQUENCE = tuple(
-    Column(name, data_type, unsigned)
+    Column(
+        name,
+        data_type,
+        unsigned,
+        nullable=False,
+        zerofill=False,
+        auto_increment=False,
+        generated=False,
+        default=NO_DEFAULT,
+    )
     for name, data_type, unsigned in (
         ("next_not_cached_value", "bigint", False),
         ("minimum_value", "bigint", False),
@@ -50,6 +54,7 @@ _SEQUENCE = tuple(
         ("cycle_count", "bigint", False),
     )
 )
+"""Columns of MariaDB's sequences; their comments are not known."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +112,9 @@ class Schemas:
             case CreateSequence(name=name, if_not_exists=if_not_exists):
                 if if_not_exists and name in self.tables:
                     return self
-                return self._with({name: Table(TableSchema(*name, _SEQUENCE), self._collation_of(name.database))})
+                return self._with(
+                    {name: Table(TableSchema(*name, _SEQUENCE, (), ()), self._collation_of(name.database))}
+                )
             case AlterTable():
                 return self._altered(change, statement)
             case DropTables(names=names):

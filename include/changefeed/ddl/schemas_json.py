@@ -10,12 +10,18 @@ from changefeed.ddl.schemas import Entry, Schemas
 from changefeed.ddl.session import Flavour, Server
 from changefeed.ddl.table import Table, UnknownTable
 from changefeed.errors import CheckpointError
-from changefeed.table_schema import Column, TableSchema
+from changefeed.table_schema import Column, Default, Index, TableSchema
 
 Json = dict[str, Any]
 
-VERSION = 1
-"""Of this form; a reader refuses a later one."""
+VERSION = 2
+"""Of this form; a reader refuses a later one.
+
+Version 1 had of columns the name, type, sign, collation, labels and SRID, and no indexes: the rest of what it stored is
+not known when it is read. Version 2 leaves out what is not so; a column's `unknown` names what is not known of it (true
+for all that version 1 did not have), and `indexes` is null where they are not known.
+"""
+READABLE = (1, 2)
 
 
 def schemas_to_json(schemas: Schemas) -> Json:
@@ -36,10 +42,11 @@ def schemas_to_json(schemas: Schemas) -> Json:
 
 def schemas_from_json(values: Mapping[str, Any]) -> Schemas:
     """Raises CheckpointError for values of a later form, or that are no schemas."""
-    if values.get("version") != VERSION:
+    version = values.get("version")
+    if version not in READABLE:
         raise CheckpointError(
-            f"stored schemas are of form {values.get('version')!r}, and this changefeed reads form {VERSION}: a newer "
-            "one wrote them. Use that one, or delete them so that they are learned from the server again."
+            f"stored schemas are of version {version!r}, and this changefeed reads versions up to {VERSION}: a newer "
+            "changefeed wrote them. Use that one, or delete them so that they are learned from the server again."
         )
     try:
         server = values["server"]
@@ -49,7 +56,7 @@ def schemas_from_json(values: Mapping[str, Any]) -> Schemas:
                 Flavour(server["flavour"]), (major, minor, patch), server["lower_case_table_names"], server["collation"]
             ),
             dict(values["databases"]),
-            dict(entry_from_json(item) for item in values["tables"]),  # type: ignore[misc]  # entries, none gone
+            dict(entry_from_json(item, version) for item in values["tables"]),  # type: ignore[misc]  # entries, none gone
         )
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"stored schemas cannot be read ({error!r}): delete them to learn them again") from error
@@ -62,28 +69,51 @@ def entry_to_json(name: TableName, entry: Entry | None) -> Json:
         return values | {"dropped": True}
     if isinstance(entry, UnknownTable):
         return values | {"unknown": entry.problem}
+    schema = entry.schema
     values |= {
         "collation": entry.collation,
-        "columns": [column_to_json(column) for column in entry.schema.columns],
-        "primary_key": [entry.schema.columns[place].name for place in entry.schema.primary_key],
+        "columns": [column_to_json(column) for column in schema.columns],
+        "primary_key": [schema.columns[position].name for position in schema.primary_key],
     }
+    if schema.indexes is None:
+        values["indexes"] = None
+    elif schema.indexes:
+        values["indexes"] = [_index_to_json(index) for index in schema.indexes]
     return values | ({"generated_key": True} if entry.generated_key else {})
 
 
-def entry_from_json(values: Mapping[str, Any]) -> tuple[TableName, Entry | None]:
+def entry_from_json(values: Mapping[str, Any], version: int = VERSION) -> tuple[TableName, Entry | None]:
+    """The table that `entry_to_json` of this version wrote; raises KeyError, TypeError or ValueError for others."""
     name = TableName(values["database"], values["table"])
     if values.get("dropped"):
         return name, None
     if "unknown" in values:
         return name, UnknownTable(name, values["unknown"])
-    columns = tuple(column_from_json(column) for column in values["columns"])
-    places = {column.name: place for place, column in enumerate(columns)}
-    key = tuple(places[column] for column in values["primary_key"])
-    return name, Table(TableSchema(*name, columns, key), values["collation"], bool(values.get("generated_key")))
+    columns = tuple(column_from_json(column, version) for column in values["columns"])
+    positions = {column.name: position for position, column in enumerate(columns)}
+    key = tuple(positions[column] for column in values["primary_key"])
+    indexes = values.get("indexes", []) if version > 1 else None
+    known = None if indexes is None else tuple(_index_from_json(index) for index in indexes)
+    schema = TableSchema(*name, columns, key, known)
+    return name, Table(schema, values["collation"], bool(values.get("generated_key")))
+
+
+def _index_to_json(index: Index) -> Json:
+    values: Json = {"name": index.name, "columns": list(index.columns)}
+    return values | ({"unique": True} if index.unique else {})
+
+
+def _index_from_json(values: Mapping[str, Any]) -> Index:
+    return Index(values["name"], tuple(values["columns"]), bool(values.get("unique")))
+
+
+_MEASURES = ("srid", "length", "precision", "scale", "datetime_precision")
+_FLAGS = ("nullable", "zerofill", "auto_increment", "generated")
+_SINCE_2 = (*_FLAGS, "default", "comment")
 
 
 def column_to_json(column: Column) -> Json:
-    """What is not so is left out."""
+    """What is not so is left out; `unknown` names what is not known."""
     values: Json = {"name": column.name, "type": column.data_type}
     if column.unsigned:
         values["unsigned"] = True
@@ -91,17 +121,32 @@ def column_to_json(column: Column) -> Json:
         values["collation"] = column.collation
     if column.labels:
         values["labels"] = list(column.labels)
-    if column.srid is not None:
-        values["srid"] = column.srid
+    values |= {name: value for name in _MEASURES if (value := getattr(column, name)) is not None}
+    values |= {name: True for name in _FLAGS if getattr(column, name)}
+    if column.default is not None and column.default.text is not None:
+        values["default_sql" if column.default.is_sql else "default"] = column.default.text
+    if column.comment:
+        values["comment"] = column.comment
+    unknown = [name for name in _SINCE_2 if getattr(column, name) is None]
+    if unknown:
+        values["unknown"] = True if len(unknown) == len(_SINCE_2) else unknown
     return values
 
 
-def column_from_json(values: Mapping[str, Any]) -> Column:
+def column_from_json(values: Mapping[str, Any], version: int = VERSION) -> Column:
+    """The column that `column_to_json` of this version wrote."""
+    since_2: dict[str, Any] = {name: bool(values.get(name)) for name in _FLAGS}
+    is_sql = "default_sql" in values
+    since_2["default"] = Default(values["default_sql"] if is_sql else values.get("default"), is_sql)
+    since_2["comment"] = values.get("comment", "")
+    unknown: Any = values.get("unknown", ()) if version > 1 else True
+    since_2 |= dict.fromkeys(_SINCE_2 if unknown is True else unknown)
     return Column(
         values["name"],
         values["type"],
         bool(values.get("unsigned")),
         values.get("collation"),
         tuple(values.get("labels", ())),
-        values.get("srid"),
+        **{name: values.get(name) for name in _MEASURES},
+        **since_2,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -59,7 +59,9 @@ class SessionContext:
     """The session of a statement: its default database and the settings that change what the text means.
 
     ``default_collations`` holds (charset, collation) where the session's default differs from the server's.
-    ``collation_server`` is None where the event does not say; then the server's counts.
+    ``collation_server`` is None where the event does not say; then the server's counts. Without
+    ``explicit_defaults_for_timestamp`` a TIMESTAMP column is NOT NULL and has a default unless its definition says
+    otherwise.
     """
 
     database: str = ""
@@ -69,6 +71,7 @@ class SessionContext:
     oracle: bool = False
     collation_server: str | None = None
     default_collations: tuple[tuple[str, str], ...] = ()
+    explicit_defaults_for_timestamp: bool = True
 
     @classmethod
     def from_status_variables(cls, database: str, variables: bytes, collation_name: CollationName) -> SessionContext:
@@ -91,7 +94,19 @@ class SessionContext:
             default_collations=tuple(
                 (collation.partition("_")[0], collation) for collation in defaults if collation is not None
             ),
+            explicit_defaults_for_timestamp=_explicit_defaults(values),
         )
+
+
+_MARIADB_EXPLICIT_DEFAULTS = 1 << 24
+"""In FLAGS2 as MariaDB 10.8+ writes it, seen on 11.4. A server that writes it nowhere has it OFF by default."""
+
+
+def _explicit_defaults(values: Mapping[int, bytes]) -> bool:
+    if (value := values.get(StatusVariable.EXPLICIT_DEFAULTS_FOR_TIMESTAMP)) is not None:
+        return bool(_number(value))
+    flags = values.get(StatusVariable.FLAGS2)
+    return flags is None or bool(_number(flags) & _MARIADB_EXPLICIT_DEFAULTS)
 
 
 def _number(value: bytes) -> int:

@@ -6,13 +6,39 @@ Source: https://dev.mysql.com/doc/refman/9.7/en/create-table.html (create_defini
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from changefeed.ddl.column_definition import ColumnDefinition, read_column, read_reference
 from changefeed.ddl.cursor import Cursor
 from changefeed.ddl.scanner import TokenKind
 
-PrimaryKey = tuple[str, ...]
-"""Names of a key's columns, in its order."""
+
+class KeyKind(Enum):
+    PRIMARY = "primary"
+    UNIQUE = "unique"
+    OTHER = "other"
+    """INDEX, FULLTEXT, SPATIAL, VECTOR"""
+    FOREIGN = "foreign"
+    """FOREIGN KEY: the server adds an index for it unless another one begins with its columns."""
+
+
+@dataclass(frozen=True)
+class KeyDefinition:
+    """A key as a statement writes it: its columns' names in its order, None for an expression.
+
+    ``name`` is '' where the statement leaves it to the server.
+    """
+
+    kind: KeyKind
+    columns: tuple[str | None, ...]
+    name: str = ""
+    if_not_exists: bool = False
+
+
+class Check(Enum):
+    """CHECK, which changes neither columns nor keys."""
+
+    CHECK = "check"
 
 
 @dataclass(frozen=True)
@@ -24,12 +50,17 @@ class Period:
     end: str
 
 
-def read_element(cursor: Cursor) -> ColumnDefinition | PrimaryKey | Period | None:
-    """Read one element: a column, the primary key, a period, or None for what does not matter to rows."""
+def read_element(cursor: Cursor) -> ColumnDefinition | KeyDefinition | Period | Check:
+    """Read one element: a column, a key, a period, or a check."""
     if is_period(cursor):
         return read_period(cursor)
-    key = read_key(cursor)
-    return read_column(cursor) if isinstance(key, bool) else key
+    return read_key(cursor) or read_column(cursor)
+
+
+def own_keys(column: ColumnDefinition) -> list[KeyDefinition]:
+    """The keys that the attributes of a column's definition make."""
+    keys = [KeyDefinition(KeyKind.PRIMARY, (column.name,))] if column.primary_key else []
+    return keys + ([KeyDefinition(KeyKind.UNIQUE, (column.name,))] if column.unique else [])
 
 
 def is_period(cursor: Cursor) -> bool:
@@ -48,62 +79,72 @@ def read_period(cursor: Cursor) -> Period:
     return Period(name, start, end)
 
 
-def read_key(cursor: Cursor) -> PrimaryKey | bool | None:
-    """Read a key or constraint: the primary key's columns, None for any other, False where none stands here."""
-    if cursor.is_word("VECTOR"):  # a word that may also name a column
-        if not (cursor.ahead(1).keyword in ("INDEX", "KEY") or cursor.is_symbol("(", 1)):
-            return False
-        cursor.advance()
-        _pass_over_key(cursor)
-        return None
-    named = False
+def read_key(cursor: Cursor) -> KeyDefinition | Check | None:
+    """Read a key or constraint; None where none follows, but a column."""
+    if cursor.is_word("VECTOR") and not (cursor.ahead(1).keyword in ("INDEX", "KEY") or cursor.is_symbol("(", 1)):
+        return None  # a word that may also name a column
+    constraint = None
     if cursor.one_of("CONSTRAINT"):
-        named = True
-        if not cursor.is_one_of("PRIMARY", "UNIQUE", "FOREIGN", "CHECK"):
-            cursor.identifier()
+        constraint = "" if cursor.is_one_of("PRIMARY", "UNIQUE", "FOREIGN", "CHECK") else cursor.identifier()
     if cursor.word("PRIMARY", "KEY"):
-        return _primary_key(cursor)
-    if cursor.one_of("INDEX", "KEY", "UNIQUE", "FULLTEXT", "SPATIAL"):
-        _pass_over_key(cursor)
-        return None
+        return _key(cursor, KeyKind.PRIMARY)
+    if cursor.one_of("UNIQUE"):
+        cursor.one_of("INDEX", "KEY")
+        return _key(cursor, KeyKind.UNIQUE, constraint or "")
+    if cursor.one_of("FULLTEXT", "SPATIAL", "VECTOR"):
+        cursor.one_of("INDEX", "KEY")
+        return _key(cursor, KeyKind.OTHER)
+    if cursor.one_of("INDEX", "KEY"):
+        return _key(cursor, KeyKind.OTHER)
     if cursor.word("FOREIGN", "KEY"):
-        cursor.if_not_exists()
-        if not cursor.is_symbol("("):
-            cursor.identifier()
-        cursor.parentheses()
+        key = _key(cursor, KeyKind.FOREIGN, constraint or "")
         cursor.expect("REFERENCES")
         read_reference(cursor)
-        return None
+        return key
     if cursor.one_of("CHECK"):
         cursor.parentheses()
         cursor.word("NOT", "ENFORCED")
         cursor.one_of("ENFORCED")
-        return None
-    if named:
+        return Check.CHECK
+    if constraint is not None:
         raise cursor.unreadable("a constraint")
-    return False
+    return None
 
 
-def _pass_over_key(cursor: Cursor) -> None:
-    """`[INDEX|KEY] [IF NOT EXISTS] [name] [USING type] (parts) options`."""
-    cursor.until(",", ")")
-
-
-def _primary_key(cursor: Cursor) -> PrimaryKey:
-    """`[IF NOT EXISTS] [name] [USING type] (column [(length)] [ASC|DESC], …) options`."""
-    cursor.if_not_exists()
+def _key(cursor: Cursor, kind: KeyKind, constraint: str = "") -> KeyDefinition:
+    """`[IF NOT EXISTS] [name] [USING type] (part, …) options`; ``constraint`` is the name where none stands here."""
+    if_not_exists = cursor.if_not_exists()
+    name = ""
+    if not cursor.is_symbol("(") and not (cursor.is_one_of("USING", "TYPE") and _is_index_type(cursor)):
+        name = cursor.identifier()
+    if kind is KeyKind.FOREIGN:
+        name = constraint or name  # the index of a foreign key is called after its constraint
     while not cursor.is_symbol("("):
         if not cursor.is_kind(TokenKind.WORD, TokenKind.QUOTED):
-            raise cursor.unreadable("the columns of the primary key")
+            raise cursor.unreadable("the columns of a key")
         cursor.advance()
-    cursor.advance()
-    names = []
+    parts = read_key_parts(cursor)
+    if kind is not KeyKind.FOREIGN:
+        cursor.until(",", ")")
+    return KeyDefinition(kind, parts, name or constraint, if_not_exists)
+
+
+def _is_index_type(cursor: Cursor) -> bool:
+    return cursor.ahead(1).keyword in ("BTREE", "HASH", "RTREE")
+
+
+def read_key_parts(cursor: Cursor) -> tuple[str | None, ...]:
+    """`(column [(length)] [ASC|DESC] | (expression), …)`: names, None for an expression."""
+    cursor.expect_symbol("(")
+    names: list[str | None] = []
     while True:
-        names.append(cursor.column())
+        if cursor.is_symbol("("):
+            cursor.parentheses()
+            names.append(None)
+        else:
+            names.append(cursor.column())
         cursor.word("WITHOUT", "OVERLAPS")  # MariaDB: the name is that of a period
         cursor.until(",", ")")
         if cursor.symbol(")"):
-            break
+            return tuple(names)
         cursor.expect_symbol(",")
-    cursor.until(",", ")")
-    return tuple(names)

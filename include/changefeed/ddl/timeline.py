@@ -58,14 +58,15 @@ class HistoryEntry:
         }
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> HistoryEntry:
+    def from_json(cls, values: Mapping[str, Any], version: int) -> HistoryEntry:
+        """The entry that `to_json` of this version of `schemas_json` wrote."""
         return cls(
             BinlogCoordinates.parse(values["coordinates"]),
             values["kind"],
             values["database"],
             values["sql"],
             tuple(TableName(*name) for name in values["touched"]),
-            dict(entry_from_json(item) for item in values["tables"]),
+            dict(entry_from_json(item, version) for item in values["tables"]),
             dict(values["databases"]),
         )
 
@@ -148,10 +149,10 @@ class SchemaTimeline:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> SchemaTimeline:
-        """Raises CheckpointError for values that another version wrote."""
-        return cls(
-            schemas_from_json(values["initial"]), tuple(HistoryEntry.from_json(entry) for entry in values["entries"])
-        )
+        """Raises CheckpointError for values that a later version wrote."""
+        initial = schemas_from_json(values["initial"])
+        version = values["initial"]["version"]
+        return cls(initial, tuple(HistoryEntry.from_json(entry, version) for entry in values["entries"]))
 
     def _has(self, coordinates: BinlogCoordinates) -> bool:
         if not self.entries or self.entries[-1].coordinates < coordinates:

@@ -8,7 +8,8 @@ from changefeed.ddl.names import TableName
 from changefeed.ddl.schemas import Schemas
 from changefeed.ddl.session import Flavour, Server
 from changefeed.ddl.table import Table, is_generated_key
-from changefeed.mysql.catalog import SYSTEM_DATABASES, column_of
+from changefeed.mysql.catalog import SYSTEM_DATABASES
+from changefeed.mysql.column_rows import FIELD_COUNT, INDEX_FIELDS, column_fields, column_of, keys_of
 from changefeed.mysql.session import Row, Session
 from changefeed.table_schema import TableSchema
 
@@ -17,14 +18,16 @@ _TABLES = f"""
 SELECT table_schema, table_name, table_collation FROM information_schema.tables
 WHERE table_type IN ('BASE TABLE', 'SYSTEM VERSIONED', 'SEQUENCE') AND table_schema {_NOT_SYSTEM}
 """
-_COLUMNS = """
-SELECT column_name, data_type, column_type, collation_name{srid}, table_schema, table_name, extra
-FROM information_schema.columns WHERE table_schema {schemas} ORDER BY table_schema, table_name, ordinal_position
+_COLUMNS = f"""
+SELECT {{fields}}, table_schema, table_name FROM information_schema.columns
+WHERE table_schema {_NOT_SYSTEM} ORDER BY table_schema, table_name, ordinal_position
 """
-_KEYS = f"""
-SELECT table_schema, table_name, column_name FROM information_schema.statistics
-WHERE index_name = 'PRIMARY' AND table_schema {_NOT_SYSTEM} ORDER BY table_schema, table_name, seq_in_index
+_INDEXES = f"""
+SELECT table_schema, table_name, {INDEX_FIELDS} FROM information_schema.statistics
+WHERE table_schema {_NOT_SYSTEM} ORDER BY table_schema, table_name, index_name, seq_in_index
 """
+_EXTRA = 6
+"""Where `column_fields` have `extra`, which says that a column is invisible."""
 
 
 def server_of(session: Session) -> Server:
@@ -53,24 +56,19 @@ def current_schemas(session: Session) -> Schemas:
         f"SELECT schema_name, default_collation_name FROM information_schema.schemata WHERE schema_name {_NOT_SYSTEM}"
     )
     databases = {server.table_name(str(name)): str(collation) for name, collation in rows}
+    fields = column_fields(is_mariadb=session.is_mariadb)
     columns: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    width = 4 if session.is_mariadb else 5
-    for row in session.rows(_COLUMNS.format(srid="" if session.is_mariadb else ", srs_id", schemas=_NOT_SYSTEM)):
-        columns[str(row[width]), str(row[width + 1])].append(row)
-    keys: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for database, table, column in session.rows(_KEYS):
-        keys[str(database), str(table)].append(str(column))
+    for row in session.rows(_COLUMNS.format(fields=fields)):
+        columns[str(row[FIELD_COUNT]), str(row[FIELD_COUNT + 1])].append(row)
+    indexes: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in session.rows(_INDEXES):
+        indexes[str(row[0]), str(row[1])].append(row[2:])
     tables = {}
     for database, table, collation in session.rows(_TABLES):
         name = (str(database), str(table))
-        schema = _schema(name, columns[name], keys[name], width)
-        hidden = bool(columns[name]) and "INVISIBLE" in str(columns[name][0][-1]).upper()
+        shown = tuple(column_of(row, is_mariadb=session.is_mariadb) for row in columns[name])
+        schema = TableSchema(*name, shown, *keys_of(indexes[name], shown))
+        hidden = bool(shown) and "INVISIBLE" in str(columns[name][0][_EXTRA]).upper()
         generated = hidden and is_generated_key(schema, server)
         tables[TableName(*map(server.table_name, name))] = Table(schema, str(collation or ""), generated)
     return Schemas(server, databases, tables)
-
-
-def _schema(name: tuple[str, str], rows: list[Row], key: list[str], width: int) -> TableSchema:
-    columns = tuple(column_of(row[:width]) for row in rows)
-    places = {column.name: place for place, column in enumerate(columns)}
-    return TableSchema(*name, columns, tuple(places[column] for column in key))

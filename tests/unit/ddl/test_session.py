@@ -14,7 +14,9 @@ def read(variables: bytes) -> SessionContext:
 
 def test_status_variables_of_mysql() -> None:
     variables = (
-        b"\0\0\0\0\0\x01" + MODE + b"\x06\x03std\x04\xff\0\xff\0\x09\0\x05\x06SYSTEM\x0c\x01shop\0\x12\x2d\0\x13\0"
+        b"\0\0\0\0\0\x01"
+        + MODE
+        + b"\x06\x03std\x04\xff\0\xff\0\x09\0\x05\x06SYSTEM\x0c\x01shop\0\x10\x01\x12\x2d\0\x13\0"
     )
     assert read(variables) == SessionContext(
         "shop",
@@ -35,6 +37,20 @@ def test_status_variables_of_mariadb() -> None:
     session = read(variables)
     assert (session.oracle, session.collation_server) == (True, "latin1_swedish_ci")
     assert session.default_collations == (("latin1", "latin1_swedish_ci"),)
+
+
+@pytest.mark.parametrize(
+    ("variables", "explicit"),
+    [
+        (b"\0\0\0\0\0\x10\x01", True),  # MySQL 8.0+ says it in a variable of its own
+        (b"\0\0\0\0\0\x10\0", False),
+        (b"\0\0\0\0\x01", True),  # MariaDB 10.8+ in a bit of its flags
+        (b"\0\0\0\0\0", False),
+        (b"", True),
+    ],
+)
+def test_whether_timestamps_have_defaults_of_their_own_is_read(variables: bytes, explicit: bool) -> None:
+    assert read(variables).explicit_defaults_for_timestamp is explicit
 
 
 def test_what_comes_after_an_unknown_variable_is_left_unread() -> None:

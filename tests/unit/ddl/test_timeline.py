@@ -63,7 +63,7 @@ def test_json_brings_back_the_same_timeline_with_its_raw_statements() -> None:
 def test_schemas_of_a_later_form_are_refused() -> None:
     values = timeline(*HISTORY).to_json()
     values["initial"]["version"] = 99
-    with pytest.raises(CheckpointError, match="form 99"):
+    with pytest.raises(CheckpointError, match="version 99"):
         SchemaTimeline.from_json(values)
 
 

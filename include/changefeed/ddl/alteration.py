@@ -1,0 +1,278 @@
+"""What the clauses of an ALTER TABLE make of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from changefeed.character_width import max_bytes
+from changefeed.ddl.changes import (
+    Action,
+    AddColumn,
+    AddKey,
+    AddPeriod,
+    ChangeColumn,
+    ConvertCharset,
+    DefaultCharset,
+    DropColumn,
+    DropIndex,
+    DropPrimaryKey,
+    Position,
+    RenameColumn,
+    RenameIndex,
+    SetDefault,
+    SetVisibility,
+)
+from changefeed.ddl.charsets import binary_collation, charset_of
+from changefeed.ddl.column_default import WrittenDefault, listed_default
+from changefeed.ddl.column_definition import ColumnDefinition, first_timestamp
+from changefeed.ddl.column_type import blob_of, is_textual, textual_column
+from changefeed.ddl.contradiction import ContradictionError
+from changefeed.ddl.keys import (
+    NamedIndex,
+    indexes_at,
+    named_parts,
+    over_columns,
+    position_of,
+    positions_of,
+    with_keys,
+    without_null,
+)
+from changefeed.ddl.session import Server, SessionContext
+from changefeed.ddl.table import Surroundings, Table, is_generated_key
+from changefeed.ddl.table_elements import KeyDefinition, KeyKind, Period, own_keys
+from changefeed.table_schema import NO_DEFAULT, Column, Index, TableSchema
+
+_BLOB_BYTES = {"tinytext": (1 << 8) - 1, "text": (1 << 16) - 1, "mediumtext": (1 << 24) - 1}
+
+
+_WIDE = frozenset({"ucs2", "utf16", "utf16le", "utf32"})
+
+
+def altered_table(table: Table, actions: Sequence[Action], around: Surroundings) -> Table:
+    """``table`` after the clauses of one ALTER TABLE, in the order in which the server does them.
+
+    The server goes through the old columns first, dropping, changing and renaming them where they stand, then adds and
+    moves columns in the order of the clauses; each clause but AFTER names columns as they were before the statement.
+    Raises ContradictionError where a column that must be there is not, or the server's result is not to be foretold.
+
+    Source: `mysql_prepare_alter_table` in sql/sql_table.cc of both servers.
+    """
+    collation, converted = _charset_of(table, actions, around)
+    first = first_timestamp(action.column for action in actions if isinstance(action, AddColumn | ChangeColumn))
+    work = _Alteration(table, _Types(collation, converted, around.server, around.session, first))
+    for action in actions:
+        work.take(action)
+    generated_key = table.generated_key
+    for action in actions:
+        if isinstance(action, SetVisibility) and action.column.lower() == "my_row_id":
+            generated_key = not action.visible
+    schema = work.result()
+    generated_key = generated_key and is_generated_key(schema, around.server)
+    return Table(schema, collation, generated_key)
+
+
+def _charset_of(table: Table, actions: Sequence[Action], around: Surroundings) -> tuple[str, str]:
+    """The table's new default collation, and the one that its columns are converted to, or ''."""
+    collation, converted = table.collation, ""
+    named = set()
+    for action in actions:
+        if isinstance(action, ConvertCharset):
+            collation = converted = around.collation_of(action.charset, around.collation)
+            named.add(collation)
+        elif isinstance(action, DefaultCharset):
+            collation = around.collation_of(action.charset, collation)
+            named.add(collation)
+    if converted and len(named) > 1:  # MySQL refuses it; what MariaDB makes of it depends on the columns
+        raise ContradictionError("it is given two charsets at once")
+    return collation, converted
+
+
+@dataclass(frozen=True)
+class _Types:
+    """Makes columns of definitions, and converts them where the statement says so."""
+
+    collation: str
+    converted: str
+    server: Server
+    session: SessionContext
+    first_timestamp: ColumnDefinition | None
+
+    def column(self, definition: ColumnDefinition) -> Column:
+        is_first = definition is self.first_timestamp
+        column = definition.column(self.collation, self.server, self.session, is_first=is_first)
+        if self.converted and column.data_type.replace("blob", "text") in _BLOB_BYTES:
+            # Seen on MySQL 9.7: beside CONVERT TO, MODIFY x TEXT made MEDIUMTEXT and MODIFY x BLOB made TINYBLOB; by
+            # which rule is not known.
+            raise ContradictionError(f"`{column.name}` is made a TEXT or BLOB and converted at once")
+        if self.converted and definition.type.binary and column.collation is not None:
+            return textual_column(replace(column, collation=binary_collation(charset_of(self.converted))), self.server)
+        return self.convert(column)
+
+    def convert(self, column: Column) -> Column:
+        """The column after CONVERT TO CHARACTER SET. A TEXT becomes a larger one if its bytes may no longer suffice."""
+        if not self.converted or column.collation in (None, "binary") or not is_textual(column.data_type):
+            return column
+        data_type, charset, converted = column.data_type, charset_of(column.collation), charset_of(self.converted)
+        if column.labels and charset != converted and _WIDE & {charset, converted}:
+            # Seen on MySQL 9.7 and MariaDB 11.4: ENUM('z') becomes ENUM(''), its bytes taken for the new charset's.
+            raise ContradictionError(f"servers spoil the labels of `{column.name}` from {charset} to {converted}")
+        if data_type in _BLOB_BYTES:
+            characters = _BLOB_BYTES[data_type] // max_bytes(charset)
+            data_type = blob_of(characters * max_bytes(converted), "text")
+        return textual_column(replace(column, data_type=data_type, collation=self.converted), self.server)
+
+
+class _Alteration:
+    """The clauses of one ALTER TABLE, gathered, and then done in the server's order."""
+
+    def __init__(self, table: Table, types: _Types) -> None:
+        self._table = table
+        self._types = types
+        self._names = [column.name.lower() for column in table.schema.columns]
+        self._dropped: set[str] = set()
+        self._changed: dict[str, tuple[Column, Position | None]] = {}
+        self._placed: list[tuple[Column, Position | None]] = []
+        """Columns to add or to move, in the order of their clauses."""
+        self._defaults: dict[str, WrittenDefault | None] = {}
+        """By the name that a column had, or has if the statement adds it, which MariaDB takes too."""
+        self._key_dropped = False
+        self._keys: list[KeyDefinition] = []
+        self._periods: list[Period] = []
+        self._dropped_indexes: set[str] = set()
+        self._renamed_indexes: dict[str, str] = {}
+
+    def take(self, action: Action) -> None:
+        match action:
+            case AddColumn(column=definition, position=position, if_not_exists=if_not_exists):
+                if if_not_exists and definition.name.lower() in self._names:
+                    return
+                self._placed.append((self._types.column(definition), position))
+                self._keys += own_keys(definition)
+            case ChangeColumn(old=old, column=definition, position=position, if_exists=if_exists):
+                if self._is_added_here(old, definition):
+                    self._placed.append((self._types.column(definition), position))
+                elif self._is_there(old, if_exists):
+                    self._changed[old.lower()] = (self._types.column(definition), position)
+                    if position is not None:
+                        self._placed.append((self._types.column(definition), position))
+                    self._keys += own_keys(definition)
+            case RenameColumn(old=old, new=new, if_exists=if_exists):
+                if self._is_there(old, if_exists):
+                    before = self._table.schema.columns[self._names.index(old.lower())]
+                    self._changed[old.lower()] = (replace(self._types.convert(before), name=new), None)
+            case DropColumn(name=name, if_exists=if_exists):
+                if self._is_there(name, if_exists):
+                    self._dropped.add(name.lower())
+            case SetDefault(column=name, default=default):
+                self._defaults[name.lower()] = default
+            case AddKey(key=key, replaces=replaces):
+                self._keys.append(key)
+                if replaces:
+                    self._dropped_indexes.add(key.name.lower())
+            case AddPeriod(period=period):
+                self._periods.append(period)
+            case DropPrimaryKey():
+                self._key_dropped = True
+            case DropIndex(name=name):
+                self._dropped_indexes.add(name.lower())
+            case RenameIndex(old=old, new=new):
+                self._renamed_indexes[old.lower()] = new
+            case _:
+                pass
+
+    def result(self) -> TableSchema:
+        columns: list[Column] = []
+        for column in self._table.schema.columns:
+            name = column.name.lower()
+            if name in self._changed:
+                changed, position = self._changed[name]
+                if position is None:
+                    columns.append(changed)
+            elif name not in self._dropped:
+                columns.append(self._with_default(self._types.convert(column)))
+        for column, position in self._placed:
+            _put(columns, self._with_default(column), position, 1 if self._has_generated_key(columns) else 0)
+        keys = [over_columns(key, self._periods) for key in self._keys]
+        added = [named_parts(key) for key in keys if key.kind is KeyKind.PRIMARY]
+        primary_key = added[-1] if added else self._primary_key()
+        not_null = {*primary_key, *(name for period in self._periods for name in (period.start, period.end))}
+        columns = [without_null(column, not_null) for column in columns]
+        before = self._indexes()
+        return replace(
+            self._table.schema,
+            columns=tuple(columns),
+            primary_key=positions_of(columns, primary_key),
+            indexes=None if before is None else indexes_at(with_keys(before, keys, primary_key), columns),
+        )
+
+    def _with_default(self, column: Column) -> Column:
+        """The column with the default that ALTER COLUMN gives it."""
+        if column.name.lower() not in self._defaults:
+            return column
+        written = self._defaults[column.name.lower()]
+        is_mariadb = self._types.server.is_mariadb
+        default = NO_DEFAULT if written is None else listed_default(written, column, is_mariadb=is_mariadb)
+        return replace(column, default=default)
+
+    def _has_generated_key(self, columns: list[Column]) -> bool:
+        return self._table.generated_key and columns[:1] == [self._table.schema.columns[0]]
+
+    def _primary_key(self) -> tuple[str, ...]:
+        """The columns of the old primary key by the names that they have now."""
+        if self._key_dropped:
+            return ()
+        names = [self._name_now(column) for column in self._table.schema.primary_key]
+        return tuple(name for name in names if name is not None)
+
+    def _indexes(self) -> list[NamedIndex] | None:
+        """What is left of the old indexes: a dropped column leaves them, and an index without columns goes."""
+        if self._table.schema.indexes is None:
+            return None
+        indexes = []
+        for index in self._table.schema.indexes:
+            if index.name.lower() not in self._dropped_indexes and (parts := self._parts(index)):
+                indexes.append(
+                    NamedIndex(self._renamed_indexes.get(index.name.lower(), index.name), parts, index.unique)
+                )
+        return indexes
+
+    def _parts(self, index: Index) -> tuple[str | None, ...]:
+        names = [None if column is None else self._name_now(column) for column in index.columns]
+        return tuple(
+            name for name, column in zip(names, index.columns, strict=True) if name is not None or column is None
+        )
+
+    def _name_now(self, column: int) -> str | None:
+        """The name that an old column has after the statement; None for one that is gone."""
+        name = self._names[column]
+        if name in self._changed:
+            return self._changed[name][0].name
+        return None if name in self._dropped else self._table.schema.columns[column].name
+
+    def _is_added_here(self, old: str, definition: ColumnDefinition) -> bool:
+        """MariaDB changes a column that an earlier clause adds, found by its new name; that clause counts no more."""
+        names = [column.name.lower() for column, _ in self._placed]
+        name = definition.name.lower()
+        if not self._types.server.is_mariadb or old.lower() in self._names or name not in names:
+            return False
+        del self._placed[names.index(name)]
+        return True
+
+    def _is_there(self, name: str, if_exists: bool) -> bool:
+        if name.lower() in self._names:
+            return True
+        if if_exists:
+            return False
+        raise ContradictionError(f"it has no column `{name}`")
+
+
+def _put(columns: list[Column], column: Column, position: Position | None, first: int) -> None:
+    if any(column.name.lower() == other.name.lower() for other in columns):
+        raise ContradictionError(f"it has a column `{column.name}` already")
+    if position is None:
+        columns.append(column)
+    elif position.after is None:
+        columns.insert(first, column)
+    else:
+        columns.insert(position_of(columns, position.after) + 1, column)

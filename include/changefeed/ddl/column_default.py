@@ -1,0 +1,234 @@
+"""A DEFAULT clause: what is written, and the value that the server lists for it.
+
+Sources: https://dev.mysql.com/doc/refman/9.7/en/data-type-defaults.html,
+https://mariadb.com/kb/en/create-table/#default-column-option; how values are listed was seen on MySQL 9.7 and MariaDB
+11.4.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+
+from changefeed.ddl.cursor import Cursor
+from changefeed.ddl.scanner import TokenKind
+from changefeed.table_schema import NO_DEFAULT, Column, Default, current_time
+
+Value = str | bytes | Decimal | None
+
+
+@dataclass(frozen=True)
+class WrittenDefault:
+    """What follows DEFAULT: ``sql`` as it stands there, and ``value`` if it is a literal (None for NULL)."""
+
+    sql: str
+    is_literal: bool = False
+    value: Value = None
+
+
+def read_default(cursor: Cursor) -> WrittenDefault:
+    """Read what follows DEFAULT."""
+    mark, start = cursor.mark(), cursor.token.start
+    cursor.expression()
+    end, sql = cursor.mark(), cursor.sql[start : cursor.ahead(-1).end]
+    cursor.go_back(mark)
+    parenthesized = cursor.is_symbol("(")
+    if parenthesized and cursor.server.is_mariadb:  # MySQL takes what stands in parentheses for an expression always
+        cursor.advance()
+    try:
+        value = _literal(cursor)
+        is_literal = (not parenthesized or cursor.symbol(")")) and cursor.mark() == end
+    except ValueError:
+        value, is_literal = None, False
+    cursor.go_back(end)
+    return WrittenDefault(sql, is_literal, value if is_literal else None)
+
+
+def _literal(cursor: Cursor) -> Value:
+    """Read a literal; raises ValueError where there is none."""
+    sign = Decimal(-1) if cursor.symbol("-") else Decimal(1)
+    cursor.symbol("+")
+    if cursor.one_of("NULL"):
+        return None
+    if cursor.one_of("TRUE"):
+        return Decimal(1)
+    if cursor.one_of("FALSE"):
+        return Decimal(0)
+    token = cursor.token
+    if token.kind is TokenKind.NUMBER:
+        cursor.advance()
+        if token.text[:2] in ("0x", "0b"):
+            return _bytes(token.text[2:], 16 if token.text[1] == "x" else 2)
+        return sign * Decimal(token.text)
+    if token.keyword in ("X", "B") and cursor.ahead(1).kind is TokenKind.STRING:
+        cursor.advance()
+        return _bytes(cursor.advance().text, 16 if token.keyword == "X" else 2)
+    is_prefix = token.keyword in ("N", "DATE", "TIME", "TIMESTAMP") or token.keyword.startswith("_")
+    if is_prefix and cursor.ahead(1).kind is TokenKind.STRING:
+        cursor.advance()
+    text = ""
+    if not cursor.is_kind(TokenKind.STRING):
+        raise ValueError(cursor.token.text)
+    while cursor.is_kind(TokenKind.STRING):
+        text += cursor.advance().text
+    return text
+
+
+def _bytes(digits: str, base: int) -> bytes:
+    bits = len(digits) * (4 if base == 16 else 1)
+    return (int(digits, base) if digits else 0).to_bytes((bits + 7) // 8, "big")
+
+
+_CURRENT = re.compile(
+    r"\(?\s*(?:CURRENT_TIMESTAMP|NOW|LOCALTIME|LOCALTIMESTAMP)\b\s*(?:\(\s*(\d?)\s*\))?\s*\)?", re.IGNORECASE
+)
+
+
+def listed_default(written: WrittenDefault, column: Column, *, is_mariadb: bool) -> Default:
+    """The default of ``column`` as the server lists it; SQL as it is written for what is not worked out here."""
+    if written.is_literal and written.value is None:
+        return NO_DEFAULT
+    if not written.is_literal:
+        current = _CURRENT.fullmatch(written.sql)
+        if current and column.data_type in ("datetime", "timestamp"):
+            return current_time(int(current[1] or 0))
+        return Default(written.sql, is_sql=True)
+    try:
+        text = _listed(written.value, column, is_mariadb)
+    except (ValueError, InvalidOperation, UnicodeDecodeError):
+        text = None
+    return Default(written.sql, is_sql=True) if text is None else Default(text)
+
+
+def _listed(value: Value, column: Column, is_mariadb: bool) -> str | None:
+    """The value as the column holds it; None, ValueError or InvalidOperation where that is not known."""
+    match column.data_type:
+        case "tinyint" | "smallint" | "mediumint" | "int" | "bigint":
+            number = _number(value).quantize(Decimal(1), ROUND_HALF_UP)
+            return _filled(f"{int(number)}", column.length or 0, column)
+        case "decimal":
+            return _fixed(_number(value), column)
+        case "float" | "double":
+            return _fixed(_number(value), column) if column.scale is not None else _floating(_number(value), column)
+        case "bit":
+            number = _number(int.from_bytes(value, "big") if isinstance(value, bytes) else value)
+            return f"b'{int(number):b}'"
+        case "year":
+            return _year(value)
+        case "date":
+            return _date(_digits(value))
+        case "time":
+            return _time(_text(value), column)
+        case "datetime" | "timestamp":
+            return _datetime(_text(value), column)
+        case "enum":
+            return _labels([_text(value)], column)
+        case "set":
+            return _labels(_text(value).split(",") if value else [], column)
+        case "binary":
+            held = _held(value)
+            return _hex(held.ljust(column.length or 0, b"\0") if is_mariadb else held)
+        case "varbinary" | "tinyblob" | "blob" | "mediumblob" | "longblob":
+            return _hex(_held(value))
+        case "char":
+            return _text(value).rstrip(" ")
+        case "geometry" | "point" | "json" | "vector":
+            return None
+    return _text(value)
+
+
+def _number(value: Value | int) -> Decimal:
+    if isinstance(value, bytes):
+        return Decimal(int.from_bytes(value, "big"))
+    return Decimal(value.strip() if isinstance(value, str) else value or 0)
+
+
+def _text(value: Value) -> str:
+    if isinstance(value, bytes):
+        return value.decode("ascii")
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    return value or ""
+
+
+def _digits(value: Value) -> str:
+    """A date's text; `20200102` is the same as '2020-01-02'."""
+    text = _text(value)
+    return f"{text[:4]}-{text[4:6]}-{text[6:]}" if re.fullmatch(r"\d{8}", text) else text
+
+
+def _held(value: Value) -> bytes:
+    return value if isinstance(value, bytes) else _text(value).encode()
+
+
+def _hex(held: bytes) -> str:
+    return "0x" + held.hex().upper() if held else ""
+
+
+def _filled(text: str, width: int, column: Column) -> str:
+    return text.rjust(width, "0") if column.zerofill else text
+
+
+def _fixed(number: Decimal, column: Column) -> str:
+    scale = column.scale or 0
+    fixed = number.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP)
+    # DECIMAL(M,D) is filled to M digits and a point, FLOAT(M,D) to M characters.
+    point = 1 if scale and column.data_type == "decimal" else 0
+    return _filled(f"{abs(fixed) if fixed == 0 else fixed:f}", (column.precision or 0) + point, column)
+
+
+def _floating(number: Decimal, column: Column) -> str | None:
+    """As the servers print it: FLOAT in 6 digits, DOUBLE in the fewest that give it back, up to 15 before the point."""
+    single = column.data_type == "float"
+    shortest = Decimal(f"{float(number):.6g}" if single else repr(float(number))).normalize()
+    before_point = shortest.adjusted() + 1
+    if shortest == 0:
+        text = "0"
+    elif -15 < before_point <= 15:
+        text = f"{shortest:f}"
+    else:
+        digits = "".join(map(str, shortest.as_tuple().digits))
+        sign, fraction = "-" * (shortest < 0), digits[1:]
+        text = f"{sign}{digits[0]}{'.' * bool(fraction)}{fraction}e{shortest.adjusted()}"
+    return None if column.zerofill or len(text) > (12 if single else 22) else text
+
+
+def _year(value: Value) -> str:
+    number = int(_number(value))
+    if number == 0:
+        return "2000" if isinstance(value, str) and len(value) < 4 else "0000"
+    return str(number + 2000 if number < 70 else number + 1900 if number < 100 else number)
+
+
+_DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})")
+_TIME = re.compile(r"(-?)(\d{1,3}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,6}))?)?")
+
+
+def _date(text: str) -> str | None:
+    parts = _DATE.fullmatch(text)
+    return f"{parts[1]}-{int(parts[2]):02}-{int(parts[3]):02}" if parts else None
+
+
+def _time(text: str, column: Column) -> str | None:
+    parts = _TIME.fullmatch(text)
+    digits = column.datetime_precision or 0
+    if parts is None or len(parts[5] or "") > digits:
+        return None
+    fraction = "." * bool(digits) + (parts[5] or "").ljust(digits, "0")
+    return f"{parts[1]}{int(parts[2]):02}:{int(parts[3]):02}:{int(parts[4] or 0):02}{fraction}"
+
+
+def _datetime(text: str, column: Column) -> str | None:
+    day, _, time = text.replace("T", " ").partition(" ")
+    date, moment = _date(day), _time(time or "00:00:00", column)
+    return f"{date} {moment}" if date and moment else None
+
+
+def _labels(wanted: list[str], column: Column) -> str | None:
+    """The labels as the definition spells them, those of a SET in its order; None for one that it does not have."""
+    labels = {label.lower(): label for label in column.labels}
+    chosen = {labels.get(text.rstrip(" ").lower()) for text in wanted}
+    if None in chosen:
+        return None
+    return ",".join(label for label in column.labels if label in chosen)

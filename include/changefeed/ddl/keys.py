@@ -1,0 +1,115 @@
+"""A table's keys by the names of their columns, and what the server makes of those that a statement adds.
+
+Source: `mysql_prepare_create_table` and `make_unique_key_name` in sql/sql_table.cc of both servers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from changefeed.ddl.contradiction import ContradictionError
+from changefeed.ddl.table_elements import KeyDefinition, KeyKind, Period
+from changefeed.table_schema import Column, Index, ordered_indexes
+
+
+@dataclass(frozen=True)
+class NamedIndex:
+    """An index whose columns are names, None for an expression: positions change while a table is altered."""
+
+    name: str
+    columns: tuple[str | None, ...]
+    unique: bool
+
+
+def with_keys(
+    indexes: Sequence[NamedIndex], keys: Iterable[KeyDefinition], primary_key: Sequence[str]
+) -> list[NamedIndex]:
+    """``indexes`` and those that ``keys`` add, which get names where they have none.
+
+    A foreign key adds an index unless another one, or the primary key, begins with its columns.
+    """
+    everything = list(indexes)
+    foreign = []
+    for key in keys:
+        match key.kind:
+            case KeyKind.UNIQUE | KeyKind.OTHER:
+                name = key.name or (key.columns[0] or "" if key.if_not_exists else "")
+                if not (key.if_not_exists and is_named(everything, name)):
+                    everything.append(_named(key, everything))
+            case KeyKind.FOREIGN:
+                foreign.append(key)
+    for key in foreign:
+        columns = _folded(key.columns)
+        covers = [_folded(primary_key), *(_folded(index.columns) for index in everything)]
+        if not any(cover[: len(columns)] == columns for cover in covers):
+            everything.append(_named(key, everything))
+    return everything
+
+
+def is_named(indexes: Iterable[NamedIndex], name: str) -> bool:
+    """Whether one of ``indexes`` has this name."""
+    return any(index.name.lower() == name.lower() for index in indexes)
+
+
+def indexes_at(indexes: Iterable[NamedIndex], columns: Sequence[Column]) -> tuple[Index, ...]:
+    """The indexes with the positions of their columns.
+
+    A column that is not there counts as an expression: MariaDB has keys over periods that it lists nowhere.
+    """
+    numbers = {column.name.lower(): number for number, column in enumerate(columns)}
+    return ordered_indexes(
+        [
+            Index(index.name, tuple(numbers.get((name or "").lower()) for name in index.columns), index.unique)
+            for index in indexes
+        ]
+    )
+
+
+def named_parts(key: KeyDefinition) -> tuple[str, ...]:
+    """The columns of a key that has no expressions."""
+    return tuple(name for name in key.columns if name is not None)
+
+
+def over_columns(key: KeyDefinition, periods: Iterable[Period]) -> KeyDefinition:
+    """The key with the columns of the periods that it names: MariaDB has the end before the start."""
+    ends = {period.name: (period.end, period.start) for period in periods}
+    columns: list[str | None] = []
+    for name in key.columns:
+        columns += ends.get(name or "", (name,))
+    return replace(key, columns=tuple(columns))
+
+
+def without_null(column: Column, names: Collection[str]) -> Column:
+    """The column, NOT NULL if it is one of ``names``."""
+    is_named = column.name.lower() in {name.lower() for name in names}
+    return replace(column, nullable=False) if is_named else column
+
+
+def positions_of(columns: Sequence[Column], names: Sequence[str]) -> tuple[int, ...]:
+    """Where the columns of these names are. Raises ContradictionError for one that is not there."""
+    return tuple(position_of(columns, name) for name in names)
+
+
+def position_of(columns: Sequence[Column], name: str) -> int:
+    """Where the column of this name is. Raises ContradictionError where there is none."""
+    for number, column in enumerate(columns):
+        if column.name.lower() == name.lower():
+            return number
+    raise ContradictionError(f"it has no column `{name}`")
+
+
+def _named(key: KeyDefinition, others: Sequence[NamedIndex]) -> NamedIndex:
+    """The index of ``key``, called after its first column where it has no name, or `column_2`, `column_3` …"""
+    name = key.name
+    if not name:
+        first = name = key.columns[0] or "functional_index"
+        number = 1
+        while is_named(others, name) or name.upper() == "PRIMARY":
+            number += 1
+            name = f"{first}_{number}"
+    return NamedIndex(name, key.columns, key.kind is KeyKind.UNIQUE)
+
+
+def _folded(names: Iterable[str | None]) -> tuple[str | None, ...]:
+    return tuple(name.lower() if name is not None else None for name in names)
