@@ -7,7 +7,7 @@ never to be read as "no".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -16,8 +16,8 @@ class Default:
 
     ``text`` is the value as MySQL lists it in `information_schema.columns.column_default`: "1.50" of DECIMAL(5,2),
     "2001-02-03 00:00:00.000" of DATETIME(3), "b'101'" of BIT, "0x6162" of BINARY. With ``is_sql`` it is an expression
-    that the server works out for each row, or a literal that is not worked out here: the SQL as its source writes it,
-    so that two spellings may mean the same. The current time is always "CURRENT_TIMESTAMP" or "CURRENT_TIMESTAMP(6)".
+    that the server works out for each row, or a literal that is not worked out here: SQL in the spelling of
+    `ddl.expression_spelling`. The current time is always "CURRENT_TIMESTAMP" or "CURRENT_TIMESTAMP(6)".
 
     ``text`` is None where there is no default: the value is NULL then if the column is nullable, and must be given
     otherwise.
@@ -71,11 +71,16 @@ class Column:
 @dataclass(frozen=True)
 class Index:
     """An index other than the primary key: the positions (from 0) of its columns in its own order, None for a part
-    that is an expression. A part may be a prefix of its column."""
+    that is an expression. A part may be a prefix of its column.
+
+    ``for_foreign_key``: the server added it for a foreign key, and takes it away when another index can take over.
+    `information_schema` does not tell, so it is False of indexes learned there.
+    """
 
     name: str
     columns: tuple[int | None, ...]
     unique: bool = False
+    for_foreign_key: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -104,6 +109,15 @@ class TableSchema:
     columns: tuple[Column, ...]
     primary_key: tuple[int, ...] = ()
     indexes: tuple[Index, ...] | None = None
+
+    def reads_like(self, other: TableSchema) -> bool:
+        """Whether rows and keys are read with either schema alike, whatever else is known of the columns."""
+        return self._as_read == other._as_read
+
+    @property
+    def _as_read(self) -> tuple[object, ...]:
+        columns = [(c.name, c.data_type, c.unsigned, c.collation, c.labels, c.srid) for c in self.columns]
+        return self.database, self.table, columns, self.primary_key
 
     @property
     def unique_keys(self) -> tuple[UniqueKey, ...] | None:

@@ -150,7 +150,7 @@ def _as_listed(schema: TableSchema) -> TableSchema:
 def agree(there: TableSchema | None, learned: TableSchema | str | None) -> bool:
     """Whether what was learned is what information_schema has: everything but what it lists in its own way.
 
-    - A server spells an expression as it likes: `DEFAULT (1+1)` is listed as `(1 + 1)`.
+    - A server spells an expression as it likes: MariaDB lists NEXT VALUE FOR s as nextval(`d`.`s`).
     - MySQL lists the bytes of a default up to the first that is 0, MariaDB those that are no text as question marks,
       and for a compressed BLOB without a default that it is empty.
     - Comments of a sequence's columns are not known.
@@ -176,5 +176,6 @@ def _same_default(there: Default | None, learned: Default | None) -> bool:
     listed, known = str(there.text), str(learned.text)
     if listed.startswith("0x") and known.startswith("0x"):
         held = bytes.fromhex(known[2:])
-        return bytes.fromhex(listed[2:]) in (held.partition(b"\0")[0], held.decode("ascii", "replace").encode())
+        as_text = bytes(byte if byte < 128 else ord("?") for byte in held)
+        return bytes.fromhex(listed[2:]) in (held.partition(b"\0")[0], as_text)
     return False

@@ -86,12 +86,19 @@ class Writer:
     def _type(self) -> str:
         return self._random.choice(TYPES)
 
+    def _index(self) -> str:
+        return self._random.choice(["u", "v", f"{self._column()}", f"{self._column()}_2"])
+
+    def _attributes(self) -> str:
+        attributes = ("", "", " NOT NULL", " UNIQUE", " DEFAULT 1", " NULL DEFAULT '2020-01-02'", " COMMENT 'it''s'")
+        return self._random.choice(attributes)
+
     def _place(self) -> str:
         return self._random.choice(["", "", " FIRST", f" AFTER {self._column()}"])
 
     def _create(self) -> str:
         names = self._random.sample("abcdefgh", self._random.randrange(1, 6))
-        elements = [f"{name} {self._type()}" for name in names]
+        elements = [f"{name} {self._type()}{self._attributes()}" for name in names]
         if self._random.random() < 0.5:
             elements.append(f"id{names[0]} INT NOT NULL, PRIMARY KEY (id{names[0]})")
         if self._random.random() < 0.3:
@@ -115,11 +122,11 @@ class Writer:
     def _clause(self) -> str:
         name, other = self._column(), self._column()
         clauses = [
-            f"ADD {name} {self._type()}{self._place()}",
+            f"ADD {name} {self._type()}{self._attributes()}{self._place()}",
             f"ADD COLUMN {name} {self._type()}{self._place()}",
             f"ADD {name} {self._type()}{self._place()}",
             f"DROP {name}",
-            f"MODIFY {name} {self._type()}{self._place()}",
+            f"MODIFY {name} {self._type()}{self._attributes()}{self._place()}",
             f"CHANGE {name} {other} {self._type()}{self._place()}",
             f"RENAME COLUMN {name} TO {other}",
             f"ADD PRIMARY KEY ({name}, {other})",
@@ -128,6 +135,11 @@ class Writer:
             f"DEFAULT CHARACTER SET {self._random.choice(CHARSETS)}",
             f"RENAME TO {self._table()}",
             f"ADD INDEX ({name})",
+            f"ADD UNIQUE ({name}, {other})",
+            f"ADD UNIQUE {self._index()} ({name})",
+            f"DROP INDEX {self._index()}",
+            f"RENAME INDEX {self._index()} TO {self._index()}",
+            f"ALTER {name} DROP DEFAULT",
             f"ALTER {name} SET DEFAULT 1",
         ]
         return self._random.choice(clauses)

@@ -25,7 +25,7 @@ from changefeed.ddl.changes import (
 )
 from changefeed.ddl.charsets import binary_collation, charset_of
 from changefeed.ddl.column_default import WrittenDefault, listed_default
-from changefeed.ddl.column_definition import ColumnDefinition, first_timestamp
+from changefeed.ddl.column_definition import ColumnDefinition
 from changefeed.ddl.column_type import blob_of, is_textual, textual_column
 from changefeed.ddl.contradiction import ContradictionError
 from changefeed.ddl.keys import (
@@ -59,8 +59,7 @@ def altered_table(table: Table, actions: Sequence[Action], around: Surroundings)
     Source: `mysql_prepare_alter_table` in sql/sql_table.cc of both servers.
     """
     collation, converted = _charset_of(table, actions, around)
-    first = first_timestamp(action.column for action in actions if isinstance(action, AddColumn | ChangeColumn))
-    work = _Alteration(table, _Types(collation, converted, around.server, around.session, first))
+    work = _Alteration(table, _Types(collation, converted, around.server, around.session))
     for action in actions:
         work.take(action)
     generated_key = table.generated_key
@@ -96,10 +95,8 @@ class _Types:
     converted: str
     server: Server
     session: SessionContext
-    first_timestamp: ColumnDefinition | None
 
-    def column(self, definition: ColumnDefinition) -> Column:
-        is_first = definition is self.first_timestamp
+    def column(self, definition: ColumnDefinition, *, is_first: bool = False) -> Column:
         column = definition.column(self.collation, self.server, self.session, is_first=is_first)
         if self.converted and column.data_type.replace("blob", "text") in _BLOB_BYTES:
             # Seen on MySQL 9.7: beside CONVERT TO, MODIFY x TEXT made MEDIUMTEXT and MODIFY x BLOB made TINYBLOB; by
@@ -134,6 +131,8 @@ class _Alteration:
         self._changed: dict[str, tuple[Column, Position | None]] = {}
         self._placed: list[tuple[Column, Position | None]] = []
         """Columns to add or to move, in the order of their clauses."""
+        self._definitions: dict[str, ColumnDefinition] = {}
+        """Of the columns that are added and changed, by their new names."""
         self._defaults: dict[str, WrittenDefault | None] = {}
         """By the name that a column had, or has if the statement adds it, which MariaDB takes too."""
         self._key_dropped = False
@@ -148,15 +147,16 @@ class _Alteration:
                 if if_not_exists and definition.name.lower() in self._names:
                     return
                 self._placed.append((self._types.column(definition), position))
-                self._keys += own_keys(definition)
+                self._take(definition)
             case ChangeColumn(old=old, column=definition, position=position, if_exists=if_exists):
                 if self._is_added_here(old, definition):
                     self._placed.append((self._types.column(definition), position))
+                    self._definitions[definition.name.lower()] = definition
                 elif self._is_there(old, if_exists):
                     self._changed[old.lower()] = (self._types.column(definition), position)
                     if position is not None:
                         self._placed.append((self._types.column(definition), position))
-                    self._keys += own_keys(definition)
+                    self._take(definition)
             case RenameColumn(old=old, new=new, if_exists=if_exists):
                 if self._is_there(old, if_exists):
                     before = self._table.schema.columns[self._names.index(old.lower())]
@@ -181,6 +181,10 @@ class _Alteration:
             case _:
                 pass
 
+    def _take(self, definition: ColumnDefinition) -> None:
+        self._definitions[definition.name.lower()] = definition
+        self._keys += own_keys(definition)
+
     def result(self) -> TableSchema:
         columns: list[Column] = []
         for column in self._table.schema.columns:
@@ -193,6 +197,7 @@ class _Alteration:
                 columns.append(self._with_default(self._types.convert(column)))
         for column, position in self._placed:
             _put(columns, self._with_default(column), position, 1 if self._has_generated_key(columns) else 0)
+        self._set_first_timestamp(columns)
         keys = [over_columns(key, self._periods) for key in self._keys]
         added = [named_parts(key) for key in keys if key.kind is KeyKind.PRIMARY]
         primary_key = added[-1] if added else self._primary_key()
@@ -203,8 +208,15 @@ class _Alteration:
             self._table.schema,
             columns=tuple(columns),
             primary_key=positions_of(columns, primary_key),
-            indexes=None if before is None else indexes_at(with_keys(before, keys, primary_key), columns),
+            indexes=None if before is None else indexes_at(with_keys(before, keys, columns, primary_key), columns),
         )
+
+    def _set_first_timestamp(self, columns: list[Column]) -> None:
+        """Give a column that the statement defines its default, if it is now the table's first TIMESTAMP."""
+        number = next((number for number, column in enumerate(columns) if column.data_type == "timestamp"), None)
+        definition = self._definitions.get(columns[number].name.lower()) if number is not None else None
+        if number is not None and definition is not None:
+            columns[number] = self._with_default(self._types.column(definition, is_first=True))
 
     def _with_default(self, column: Column) -> Column:
         """The column with the default that ALTER COLUMN gives it."""
@@ -232,9 +244,8 @@ class _Alteration:
         indexes = []
         for index in self._table.schema.indexes:
             if index.name.lower() not in self._dropped_indexes and (parts := self._parts(index)):
-                indexes.append(
-                    NamedIndex(self._renamed_indexes.get(index.name.lower(), index.name), parts, index.unique)
-                )
+                name = self._renamed_indexes.get(index.name.lower(), index.name)
+                indexes.append(NamedIndex(name, parts, index.unique, index.for_foreign_key))
         return indexes
 
     def _parts(self, index: Index) -> tuple[str | None, ...]:

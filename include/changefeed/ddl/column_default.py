@@ -12,8 +12,15 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 
 from changefeed.ddl.cursor import Cursor
+from changefeed.ddl.expression_spelling import expression_spelling
 from changefeed.ddl.scanner import TokenKind
 from changefeed.table_schema import NO_DEFAULT, Column, Default, current_time
+
+
+def expression_default(sql: str) -> Default:
+    """The default that ``sql`` makes for each row, in the one spelling of `expression_spelling`."""
+    return Default(expression_spelling(sql), is_sql=True)
+
 
 Value = str | bytes | Decimal | None
 
@@ -93,12 +100,12 @@ def listed_default(written: WrittenDefault, column: Column, *, is_mariadb: bool)
         current = _CURRENT.fullmatch(written.sql)
         if current and column.data_type in ("datetime", "timestamp"):
             return current_time(int(current[1] or 0))
-        return Default(written.sql, is_sql=True)
+        return expression_default(written.sql)
     try:
         text = _listed(written.value, column, is_mariadb)
     except (ValueError, InvalidOperation, UnicodeDecodeError):
         text = None
-    return Default(written.sql, is_sql=True) if text is None else Default(text)
+    return expression_default(written.sql) if text is None else Default(text)
 
 
 def _listed(value: Value, column: Column, is_mariadb: bool) -> str | None:

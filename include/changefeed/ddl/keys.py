@@ -15,19 +15,20 @@ from changefeed.table_schema import Column, Index, ordered_indexes
 
 @dataclass(frozen=True)
 class NamedIndex:
-    """An index whose columns are names, None for an expression: positions change while a table is altered."""
+    """An `Index` whose columns are names, None for an expression: positions change while a table is altered."""
 
     name: str
     columns: tuple[str | None, ...]
     unique: bool
+    for_foreign_key: bool = False
 
 
 def with_keys(
-    indexes: Sequence[NamedIndex], keys: Iterable[KeyDefinition], primary_key: Sequence[str]
+    indexes: Sequence[NamedIndex], keys: Iterable[KeyDefinition], columns: Sequence[Column], primary_key: Sequence[str]
 ) -> list[NamedIndex]:
     """``indexes`` and those that ``keys`` add, which get names where they have none.
 
-    A foreign key adds an index unless another one, or the primary key, begins with its columns.
+    A foreign key has an index of its own only while no other one, and not the primary key, begins with its columns.
     """
     everything = list(indexes)
     foreign = []
@@ -36,15 +37,23 @@ def with_keys(
             case KeyKind.UNIQUE | KeyKind.OTHER:
                 name = key.name or (key.columns[0] or "" if key.if_not_exists else "")
                 if not (key.if_not_exists and is_named(everything, name)):
-                    everything.append(_named(key, everything))
+                    everything = _without_redundant(everything, [key.columns])
+                    everything.append(_named(key, everything, columns))
             case KeyKind.FOREIGN:
                 foreign.append(key)
     for key in foreign:
-        columns = _folded(key.columns)
-        covers = [_folded(primary_key), *(_folded(index.columns) for index in everything)]
-        if not any(cover[: len(columns)] == columns for cover in covers):
-            everything.append(_named(key, everything))
-    return everything
+        if not _covers([primary_key, *(index.columns for index in everything)], key.columns):
+            everything.append(_named(key, everything, columns))
+    return _without_redundant(everything, [primary_key])
+
+
+def _without_redundant(indexes: Sequence[NamedIndex], others: Sequence[Sequence[str | None]]) -> list[NamedIndex]:
+    """The indexes without those for a foreign key whose columns one of ``others`` begins with."""
+    return [index for index in indexes if not (index.for_foreign_key and _covers(others, index.columns))]
+
+
+def _covers(others: Iterable[Sequence[str | None]], columns: Sequence[str | None]) -> bool:
+    return any(_folded(other)[: len(columns)] == _folded(columns) for other in others)
 
 
 def is_named(indexes: Iterable[NamedIndex], name: str) -> bool:
@@ -58,12 +67,11 @@ def indexes_at(indexes: Iterable[NamedIndex], columns: Sequence[Column]) -> tupl
     A column that is not there counts as an expression: MariaDB has keys over periods that it lists nowhere.
     """
     numbers = {column.name.lower(): number for number, column in enumerate(columns)}
-    return ordered_indexes(
-        [
-            Index(index.name, tuple(numbers.get((name or "").lower()) for name in index.columns), index.unique)
-            for index in indexes
-        ]
-    )
+    placed = []
+    for index in indexes:
+        parts = tuple(numbers.get((name or "").lower()) for name in index.columns)
+        placed.append(Index(index.name, parts, index.unique, index.for_foreign_key))
+    return ordered_indexes(placed)
 
 
 def named_parts(key: KeyDefinition) -> tuple[str, ...]:
@@ -99,16 +107,17 @@ def position_of(columns: Sequence[Column], name: str) -> int:
     raise ContradictionError(f"it has no column `{name}`")
 
 
-def _named(key: KeyDefinition, others: Sequence[NamedIndex]) -> NamedIndex:
+def _named(key: KeyDefinition, others: Sequence[NamedIndex], columns: Sequence[Column]) -> NamedIndex:
     """The index of ``key``, called after its first column where it has no name, or `column_2`, `column_3` …"""
     name = key.name
     if not name:
-        first = name = key.columns[0] or "functional_index"
+        part = (key.columns[0] or "functional_index").lower()
+        first = name = next((column.name for column in columns if column.name.lower() == part), part)
         number = 1
         while is_named(others, name) or name.upper() == "PRIMARY":
             number += 1
             name = f"{first}_{number}"
-    return NamedIndex(name, key.columns, key.kind is KeyKind.UNIQUE)
+    return NamedIndex(name, key.columns, key.kind is KeyKind.UNIQUE, key.kind is KeyKind.FOREIGN)
 
 
 def _folded(names: Iterable[str | None]) -> tuple[str | None, ...]:

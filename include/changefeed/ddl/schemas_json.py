@@ -100,11 +100,14 @@ def entry_from_json(values: Mapping[str, Any], version: int = VERSION) -> tuple[
 
 def _index_to_json(index: Index) -> Json:
     values: Json = {"name": index.name, "columns": list(index.columns)}
-    return values | ({"unique": True} if index.unique else {})
+    values |= {name: True for name in ("unique", "for_foreign_key") if getattr(index, name)}
+    return values
 
 
 def _index_from_json(values: Mapping[str, Any]) -> Index:
-    return Index(values["name"], tuple(values["columns"]), bool(values.get("unique")))
+    return Index(
+        values["name"], tuple(values["columns"]), bool(values.get("unique")), bool(values.get("for_foreign_key"))
+    )
 
 
 _MEASURES = ("srid", "length", "precision", "scale", "datetime_precision")

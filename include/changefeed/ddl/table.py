@@ -69,7 +69,7 @@ def created_table(change: CreateTable, around: Surroundings) -> Table:
         change.name.table,
         tuple(columns),
         positions_of(columns, primary_key),
-        indexes_at([*with_keys([], keys, primary_key)], columns),
+        indexes_at(with_keys([], keys, columns, primary_key), columns),
     )
     invisible = bool(change.columns) and change.columns[0].invisible
     return Table(schema, collation, invisible and is_generated_key(schema, server))

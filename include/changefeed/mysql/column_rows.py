@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from changefeed.column_types import DATA_TYPES, Measure
+from changefeed.ddl.column_default import expression_default
 from changefeed.errors import SourceError
 from changefeed.mysql.session import Row
 from changefeed.table_schema import NO_DEFAULT, Column, Default, Index, current_time, ordered_indexes
@@ -123,7 +124,7 @@ def _mysql_default(text: str | None, data_type: str, extra: str) -> Default:
         return NO_DEFAULT
     if data_type in ("datetime", "timestamp") and (current := _CURRENT.fullmatch(text)):
         return current_time(int(current[1] or 0))
-    return Default(text, is_sql="DEFAULT_GENERATED" in extra)
+    return expression_default(text) if "DEFAULT_GENERATED" in extra else Default(text)
 
 
 def _mariadb_default(text: str | None, data_type: str) -> Default:
@@ -132,12 +133,13 @@ def _mariadb_default(text: str | None, data_type: str) -> Default:
         return NO_DEFAULT
     if current := _CURRENT.fullmatch(text):
         return current_time(int(current[1] or 0))
-    if string := _STRING.fullmatch(text):
-        value = _unquoted(string[1])
-        return Default("0x" + value.encode().hex().upper() if value and data_type in _OF_BYTES else value)
     if digits := _BYTES.fullmatch(text):
         return Default("0x" + digits[1].upper())
-    return Default(text, is_sql=not (_NUMBER.fullmatch(text) or _BITS.fullmatch(text)))
+    string = _STRING.fullmatch(text)
+    if string is None and not (_NUMBER.fullmatch(text) or _BITS.fullmatch(text)):
+        return expression_default(text)
+    value = _unquoted(string[1]) if string is not None else text
+    return Default("0x" + value.encode().hex().upper() if value and data_type in _OF_BYTES else value)
 
 
 _OF_BYTES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})

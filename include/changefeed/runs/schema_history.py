@@ -14,7 +14,7 @@ from changefeed.ddl.changes import CreateDatabase, CreateTable, CreateTableLike
 from changefeed.ddl.ddl_statement import Kind
 from changefeed.ddl.history import SchemaHistory, read_logged
 from changefeed.ddl.names import TableName
-from changefeed.ddl.schemas import Schemas
+from changefeed.ddl.schemas import Entry, Schemas
 from changefeed.ddl.table import Table, UnknownTable
 from changefeed.ddl.timeline import SchemaTimeline
 from changefeed.endpoints.endpoints import Endpoints
@@ -181,9 +181,17 @@ def _doubtful(history: SchemaHistory, now: Schemas, logged: list[Statement]) -> 
     for statement in logged:
         change = history.read(statement).change
         if isinstance(change, CreateTable | CreateTableLike) and change.if_not_exists:
-            entry = now.tables.get(change.name)
-            if entry is not None and history.timeline.latest.tables.get(change.name) != entry:
+            entry, followed = now.tables.get(change.name), history.timeline.latest.tables.get(change.name)
+            if entry is not None and not _reads_like(entry, followed):
                 yield change.name
+
+
+def _reads_like(entry: Entry, other: Entry | None) -> bool:
+    """Whether both know a table's columns, and the same: a default may be spelled in two ways."""
+    if not isinstance(entry, Table) or not isinstance(other, Table):
+        return entry == other
+    same = (entry.collation, entry.generated_key) == (other.collation, other.generated_key)
+    return same and entry.schema.reads_like(other.schema)
 
 
 def statements(

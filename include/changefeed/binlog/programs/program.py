@@ -9,9 +9,10 @@ from changefeed.binlog.events import charsets
 from changefeed.binlog.events.table_map import MapColumn, TableMap
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.programs import codecs, masks
+from changefeed.binlog.programs.mapped_column import mapped_column
 from changefeed.binlog.programs.program_memory import ProgramMemory, escaped
 from changefeed.binlog.programs.row_shape import fit
-from changefeed.column_types import data_type_name, data_types_of
+from changefeed.column_types import data_types_of
 from changefeed.errors import SchemaError
 from changefeed.formats.format import RowFormat
 from changefeed.formats.template import NO_SNAPSHOT, OPS, Op, Slot, Template
@@ -58,21 +59,13 @@ def bind(table_map: TableMap, schema: TableSchema | None, *, is_mariadb: bool = 
         known = schema.columns[place] if schema is not None else None
         bound = _bind_column(place, column, known)
         columns.append(bound)
-        shown.append(
-            Column(
-                bound.name,
-                bound.data_type or data_type_name(column.wire, column.meta, is_binary=bound.charset == "binary"),
-                bound.unsigned,
-                known.collation if known is not None else None,
-                bound.labels or (),
-                known.srid if known is not None else None,
-            )
-        )
+        shown.append(mapped_column(column, bound, known))
     key = table_map.primary_key
     if key is None:
         # FULL metadata without a key's field means that the table has none.
         key = () if table_map.has_names or schema is None else schema.primary_key
-    return BoundTable(TableSchema(table_map.database, table_map.table, tuple(shown), key), tuple(columns))
+    indexes = schema.indexes if schema is not None else None
+    return BoundTable(TableSchema(table_map.database, table_map.table, tuple(shown), key, indexes), tuple(columns))
 
 
 def _bind_column(place: int, column: MapColumn, known: Column | None) -> codecs.BoundColumn:
