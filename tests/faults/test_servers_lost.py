@@ -39,8 +39,9 @@ def test_a_broker_killed_and_restarted_costs_at_most_the_run(feed: Feed, stage: 
 
 
 def test_a_broker_that_stands_still_costs_at_most_the_run(feed: Feed) -> None:
-    """As behind a network that lets nothing through: connections stay open, and nobody answers."""
-    feed.configure(transaction_seconds=5, transaction_timeout_seconds=12)
+    """As behind a network that lets nothing through: connections stay open, and nobody answers. It lasts longer than a
+    transaction may stay open."""
+    feed.configure(transaction_seconds=2, transaction_timeout_seconds=5)
     feed.write()
     run = feed.begin("in_open_transaction:2")
     assert run.wait_until_held(), run.text()
@@ -48,7 +49,7 @@ def test_a_broker_that_stands_still_costs_at_most_the_run(feed: Feed) -> None:
     os.kill(feed.kafka.pid, signal.SIGSTOP)
     try:
         run.go_on()
-        time.sleep(15)
+        time.sleep(7)
     finally:
         os.kill(feed.kafka.pid, signal.SIGCONT)
     assert run.result() in (0, 1), run.text()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pymysql
 import pytest
+from integration.kafka_pipeline import committed
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.admin import KafkaAdminClient, NewTopic
 
@@ -43,6 +44,15 @@ def test_mysql_answers_with_a_full_row_binlog_and_gtids(mysql_server: MysqlServe
 
 def test_stock_mysql_keeps_the_minimal_metadata_that_mysql_ships_with(stock_mysql_server: MysqlServer) -> None:
     assert variable(stock_mysql_server, "binlog_row_metadata") == "MINIMAL"
+
+
+def test_servers_whose_data_are_copies_of_one_template_are_different_servers(
+    mysql_server: MysqlServer, stock_mysql_server: MysqlServer
+) -> None:
+    assert variable(mysql_server, "server_uuid") != variable(stock_mysql_server, "server_uuid")
+    assert mysql_server.port != stock_mysql_server.port
+    for server in (mysql_server, stock_mysql_server):
+        assert server.execute("SHOW BINARY LOGS")[0][0] == "binlog.000001"
 
 
 def test_mariadb_answers_with_a_row_binlog(mariadb_server: MariadbServer) -> None:
@@ -97,13 +107,7 @@ def test_kafka_gives_back_what_it_was_given(kafka_broker: KafkaBroker, unique_na
 
 def values(broker: KafkaBroker, topic: str) -> list[bytes]:
     """All that is in *topic*."""
-    consumer = KafkaConsumer(
-        topic, bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=3000
-    )
-    try:
-        return [record.value for record in consumer]
-    finally:
-        consumer.close()
+    return [record.value for record in committed(broker.bootstrap, topic)]
 
 
 def test_kafka_makes_no_topic_by_being_used(kafka_broker: KafkaBroker, unique_name: str) -> None:
@@ -167,7 +171,9 @@ def test_airflow_serves_its_page_on_this_machine_only_and_stops_with_all_it_star
     for folder in ("dags", "plugins", "include"):
         (project / folder).mkdir(parents=True)
     connections = {"mysql_shop": "mysql://reader:secret@127.0.0.1:3306"}
-    server = AirflowServer(session_folder / "airflow", project=project, connections=connections, owner=ProcessId.own())
+    server = AirflowServer(
+        session_folder / "airflow", project=project, connections=connections, owner=ProcessId.own(), quick=True
+    )
     server.start()
     try:
         assert server.running
