@@ -16,6 +16,7 @@ from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.faults import NO_TABLE_MAP, TEXTS
 from changefeed.binlog.kernel.table_index import TableIndex
 from changefeed.binlog.kernel.walk import walk
+from changefeed.binlog.kernel.workspace import Workspace
 from changefeed.binlog.output import Output
 from changefeed.binlog.programs.programs import Programs
 from changefeed.block import Block
@@ -64,29 +65,11 @@ class KernelRun(ABC):
 
     def run(self, source: Input) -> Iterator[Block]:
         """Run the kernel over the events in ``source`` until it holds no whole one; yields the blocks that are full."""
-        state, memory, output = self.state, self._programs.memory, self._output
+        state = self.state
         while True:
             state[layout.AT] = source.at
             state[layout.FILLED] = source.filled
-            code = walk(
-                source.data,
-                state,
-                memory.words,
-                memory.bytes,
-                self._index.words,
-                self._texts.bytes,
-                self._texts.query,
-                self._scratch,
-                self._bytes_scratch,
-                self._accounts.rows,
-                self._accounts.runs,
-                output.data,
-                output.positions,
-                output.sequences,
-                output.groups,
-                output.ends,
-                output.nulls,
-            )
+            code = walk(self._workspace(source))
             source.at = int(state[layout.AT])
             if code == layout.MORE:
                 return
@@ -101,6 +84,29 @@ class KernelRun(ABC):
                     yield from self.handle(source, code)
                 except DamagedEvent as damage:
                     raise self.error(str(damage), source) from damage
+
+    def _workspace(self, source: Input) -> Workspace:
+        """The arrays as they are now: some of them are replaced as they grow."""
+        memory, output = self._programs.memory, self._output
+        return Workspace(
+            data=source.data,
+            state=self.state,
+            words=memory.words,
+            literals=memory.bytes,
+            tables=self._index.words,
+            texts=self._texts.bytes,
+            query=self._texts.query,
+            scratch=self._scratch,
+            bytes_scratch=self._bytes_scratch,
+            counts=self._accounts.rows,
+            runs=self._accounts.runs,
+            out=output.data,
+            positions=output.positions,
+            sequences=output.sequences,
+            groups=output.groups,
+            ends=output.ends,
+            nulls=output.nulls,
+        )
 
     @abstractmethod
     def handle(self, source: Input, code: int) -> Iterator[Block]:

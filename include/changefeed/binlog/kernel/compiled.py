@@ -56,8 +56,8 @@ def inline(function: Function) -> Function:
     return cast(Function, compiled)
 
 
-def entry(signature: str) -> Callable[[Function], Function]:
-    """Compile a kernel that Python calls, for exactly ``signature``; loaded from the cache where there is one."""
+def entry(signature: Any) -> Callable[[Function], Function]:
+    """Compile a kernel that Python calls for exactly ``signature``, a text or numba's; or load it from the cache."""
 
     def compile_kernel(function: Function) -> Function:
         if JIT_OFF:

@@ -7,12 +7,13 @@ from changefeed.binlog.kernel.compiled import inline
 from changefeed.binlog.kernel.crc32 import crc32
 from changefeed.binlog.kernel.faults import FULL, ROW_BYTES, SHORT
 from changefeed.binlog.kernel.masks import put_masked
-from changefeed.binlog.kernel.memory import STEP, Bytes, Ends, Words, copy, copy_short, little_endian, put8, u8
+from changefeed.binlog.kernel.memory import STEP, Bytes, Words, copy, copy_short, little_endian, put8, u8
 from changefeed.binlog.kernel.murmur2 import partition_of
 from changefeed.binlog.kernel.null import put_null
 from changefeed.binlog.kernel.numbers import put_number
 from changefeed.binlog.kernel.span import length
 from changefeed.binlog.kernel.values import put_value
+from changefeed.binlog.kernel.workspace import Workspace
 
 _ROOM = 256
 
@@ -28,16 +29,14 @@ def count_bits(data: Bytes, at: int, bits: int) -> int:
 
 @inline
 def read_image(
-    data: Bytes,
+    work: Workspace,
     at: int,
     end: int,
     present: int,
     all_present: bool,
     columns: int,
     values: int,
-    words: Words,
     specs: int,
-    scratch: Words,
     image: int,
 ) -> int:
     """Note where the values of the image at ``at`` stand; its end, or a fault.
@@ -45,6 +44,7 @@ def read_image(
     ``present`` is where the event's bitmap of columns stands, ``values`` how many are set in it. An image: a bit for
     each present column (1: NULL), then the values of the others.
     """
+    data, words, scratch = work.data, work.words, work.scratch
     nulls = at
     at += (values + 7) >> 3
     if at > end:
@@ -85,8 +85,9 @@ def complete_image(columns: int, scratch: Words) -> None:
 
 
 @inline
-def key_changed(data: Bytes, words: Words, key_columns: int, scratch: Words) -> bool:
+def key_changed(work: Workspace, key_columns: int) -> bool:
     """Whether a column of the primary key has other bytes in the after image."""
+    data, words, scratch = work.data, work.words, work.scratch
     for index in range(words[key_columns]):
         column = words[key_columns + 1 + index]
         before = scratch[column]
@@ -105,19 +106,9 @@ def key_changed(data: Bytes, words: Words, key_columns: int, scratch: Words) -> 
 
 
 @inline
-def _put_object(
-    out: Bytes,
-    at: int,
-    data: Bytes,
-    image: int,
-    columns: int,
-    words: Words,
-    specs: int,
-    literals: Bytes,
-    scratch: Words,
-    bytes_scratch: Bytes,
-) -> int:
+def _put_object(work: Workspace, at: int, image: int, columns: int, specs: int) -> int:
     """Write an image as a JSON object of the columns listed at ``words[columns]``, without those that are absent."""
+    out, words, scratch = work.out, work.words, work.scratch
     room = length(out)
     put8(out, at, 123)
     at += 1
@@ -131,28 +122,16 @@ def _put_object(
         size = words[spec + layout.SPEC_NAME_SIZE] - first
         if at + size + _ROOM > room:
             return FULL
-        copy_short(out, at, literals, words[spec + layout.SPEC_NAME] + first, size)
+        copy_short(out, at, work.literals, words[spec + layout.SPEC_NAME] + first, size)
         at += size
         first = 0
         if start == layout.NULL:
             at = put_null(out, at)
         else:
             value = at
-            at = put_value(
-                out,
-                at,
-                room,
-                data,
-                start,
-                scratch[image + layout.MAX_COLUMNS + column],
-                words,
-                spec,
-                literals,
-                scratch,
-                bytes_scratch,
-            )
+            at = put_value(work, at, room, start, scratch[image + layout.MAX_COLUMNS + column], spec)
             if at >= 0 and words[spec + layout.SPEC_MASK] >= 0:
-                at = put_masked(out, value, at, room, words, words[spec + layout.SPEC_MASK], literals, scratch)
+                at = put_masked(out, value, at, room, words, words[spec + layout.SPEC_MASK], work.literals, scratch)
             if at < 0:
                 return at
     if at + 1 > room:
@@ -163,24 +142,10 @@ def _put_object(
 
 @inline
 def run_program(
-    out: Bytes,
-    at: int,
-    program: int,
-    key_image: int,
-    table: int,
-    data: Bytes,
-    state: Words,
-    server_id: int,
-    seconds: int,
-    row: int,
-    words: Words,
-    literals: Bytes,
-    texts: Bytes,
-    query: Bytes,
-    scratch: Words,
-    bytes_scratch: Bytes,
+    work: Workspace, at: int, program: int, key_image: int, table: int, server_id: int, seconds: int, row: int
 ) -> int:
     """Write what the program at ``words[program]`` says of the row whose images are in ``scratch``."""
+    out, state, words, scratch = work.out, work.state, work.words, work.scratch
     room = length(out)
     specs = words[table + layout.TABLE_SPECS]
     op = program + 1
@@ -195,11 +160,11 @@ def run_program(
         if code == layout.OP_LITERAL:
             if at + b + STEP > room:
                 return FULL
-            copy_short(out, at, literals, a, b)
+            copy_short(out, at, work.literals, a, b)
             at += b
         elif code == layout.OP_OBJECT:
             image = key_image if a == 2 else a * layout.IMAGE
-            at = _put_object(out, at, data, image, b, words, specs, literals, scratch, bytes_scratch)
+            at = _put_object(work, at, image, b, specs)
             if at < 0:
                 return at
         elif code == layout.OP_SAME:
@@ -222,7 +187,7 @@ def run_program(
             size = state[layout.FILE_SIZE]
             if at + size > room:
                 return FULL
-            copy(out, at, texts, state[layout.FILE_AT], size)
+            copy(out, at, work.texts, state[layout.FILE_AT], size)
             at += size
         elif code == layout.OP_GTID:
             size = state[layout.GTID_SIZE]
@@ -230,7 +195,7 @@ def run_program(
                 at = put_null(out, at)
             else:
                 put8(out, at, 34)
-                copy(out, at + 1, texts, layout.GTID_TEXT, size)
+                copy(out, at + 1, work.texts, layout.GTID_TEXT, size)
                 put8(out, at + 1 + size, 34)
                 at += size + 2
         elif code == layout.OP_SERVER_ID:
@@ -245,37 +210,24 @@ def run_program(
                 if at + size > room:
                     return FULL
                 if code == layout.OP_QUERY:
-                    copy(out, at, query, 0, size)
+                    copy(out, at, work.query, 0, size)
                 else:
-                    copy(out, at, texts, layout.XID_TEXT, size)
+                    copy(out, at, work.texts, layout.XID_TEXT, size)
                 at += size
     return at
 
 
 @inline
 def put_message(
-    out: Bytes,
+    work: Workspace,
     table: int,
     step: int,
     op: int,
     image: int,
     id_size: int,
-    data: Bytes,
-    state: Words,
     server_id: int,
     seconds: int,
     row: int,
-    words: Words,
-    literals: Bytes,
-    texts: Bytes,
-    query: Bytes,
-    scratch: Words,
-    bytes_scratch: Bytes,
-    positions: Words,
-    sequences: Words,
-    groups: Words,
-    ends: Ends,
-    nulls: Bytes,
 ) -> int:
     """Write one message of a row: key, value, event id, GTID. 0, FULL or a fault.
 
@@ -285,8 +237,9 @@ def put_message(
     ``op`` chooses the value's program (`layout.CREATE` …, or NO_VALUE for a tombstone), ``image`` is the one that the
     key is of.
     """
+    out, state, words, texts = work.out, work.state, work.words, work.texts
     number = state[layout.MESSAGES]
-    if number >= length(positions):
+    if number >= length(work.positions):
         return FULL
     room = length(out)
     begin = state[layout.OUT]
@@ -294,24 +247,7 @@ def put_message(
     null = 0
     program = words[table + layout.TABLE_KEY]
     if program >= 0:
-        at = run_program(
-            out,
-            at,
-            program,
-            image,
-            table,
-            data,
-            state,
-            server_id,
-            seconds,
-            row,
-            words,
-            literals,
-            texts,
-            query,
-            scratch,
-            bytes_scratch,
-        )
+        at = run_program(work, at, program, image, table, server_id, seconds, row)
         if at < 0:
             return at
     else:
@@ -319,24 +255,7 @@ def put_message(
     key_end = at
     if op < layout.OPS:
         program = words[table + layout.TABLE_VALUES + op]
-        at = run_program(
-            out,
-            at,
-            program,
-            image,
-            table,
-            data,
-            state,
-            server_id,
-            seconds,
-            row,
-            words,
-            literals,
-            texts,
-            query,
-            scratch,
-            bytes_scratch,
-        )
+        at = run_program(work, at, program, image, table, server_id, seconds, row)
         if at < 0:
             return at
     else:
@@ -360,14 +279,14 @@ def put_message(
         partition = crc32(out, value_end, row_end) % partitions
     else:
         partition = partition_of(out, begin, key_end, partitions)
-    positions[number] = state[layout.POSITION]
-    sequences[number] = row << 2 | step
-    groups[number] = words[table + layout.TABLE_GROUP] + partition
-    ends[4 * number] = key_end
-    ends[4 * number + 1] = value_end
-    ends[4 * number + 2] = id_end
-    ends[4 * number + 3] = at
-    nulls[number] = null
+    work.positions[number] = state[layout.POSITION]
+    work.sequences[number] = row << 2 | step
+    work.groups[number] = words[table + layout.TABLE_GROUP] + partition
+    work.ends[4 * number] = key_end
+    work.ends[4 * number + 1] = value_end
+    work.ends[4 * number + 2] = id_end
+    work.ends[4 * number + 3] = at
+    work.nulls[number] = null
     state[layout.OUT] = at
     state[layout.MESSAGES] = number + 1
     return 0

@@ -5,43 +5,24 @@ from __future__ import annotations
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.compiled import inline
 from changefeed.binlog.kernel.faults import COLUMN_COUNT, FULL, NO_TABLE_MAP, ROW_BYTES
-from changefeed.binlog.kernel.memory import Bytes, Ends, Words, copy, little_endian, put8, u8, u16, u32
+from changefeed.binlog.kernel.memory import copy, little_endian, put8, u8, u16, u32
 from changefeed.binlog.kernel.numbers import put_number
 from changefeed.binlog.kernel.rows import complete_image, count_bits, key_changed, put_message, read_image
 from changefeed.binlog.kernel.table_index import find_entry
+from changefeed.binlog.kernel.workspace import Workspace
 
 _DUMMY_TABLE = 0xFFFFFF
 
 
 @inline
-def put_rows(
-    data: Bytes,
-    at: int,
-    body: int,
-    end: int,
-    kind: int,
-    state: Words,
-    words: Words,
-    literals: Bytes,
-    index: Words,
-    texts: Bytes,
-    query: Bytes,
-    scratch: Words,
-    bytes_scratch: Bytes,
-    counts: Words,
-    out: Bytes,
-    positions: Words,
-    sequences: Words,
-    groups: Words,
-    ends: Ends,
-    nulls: Bytes,
-) -> int:
+def put_rows(work: Workspace, at: int, body: int, end: int, kind: int) -> int:
     """A WRITE (0), UPDATE (1) or DELETE (2) rows event of version 1 or 2: 0, a code or a fault.
 
     Body: table id u48, flags u16 (bit 0: end of statement); in version 2 the size of extra data u16, itself included,
     and that data; number of columns (packed), a bitmap of those that the images hold (of an update one for each
     image), then the rows: an image, or two.
     """
+    data, state, words, scratch, texts = work.data, work.state, work.words, work.scratch, work.texts
     version2 = kind >= 30
     operation = (kind - 30) if version2 else (kind - 23)
     header = 10 if version2 else 8
@@ -58,8 +39,9 @@ def put_rows(
     if table_id == _DUMMY_TABLE and flags & 1:
         state[layout.GENERATION] += 1  # ends a statement whose rows were all left out by a filter of the server
         return 0
+    index = work.tables
     slot = find_entry(index, state[layout.INDEX_MASK], table_id)
-    if index[slot + layout.ENTRY_ID] == 0 or index[slot + layout.ENTRY_GENERATION] != state[layout.GENERATION]:
+    if work.tables[slot + layout.ENTRY_ID] == 0 or index[slot + layout.ENTRY_GENERATION] != state[layout.GENERATION]:
         state[layout.NO_TABLE] = table_id
         return NO_TABLE_MAP
     table = index[slot + layout.ENTRY_TABLE]
@@ -112,30 +94,18 @@ def put_rows(
     while here < end:
         row_begin = here
         first_image = 0 if operation != 0 else layout.IMAGE
-        here = read_image(
-            data, here, end, present, values == columns, columns, values, words, specs, scratch, first_image
-        )
+        here = read_image(work, here, end, present, values == columns, columns, values, specs, first_image)
         if here < 0:
             return here
         changed = False
         if operation == 1:
             here = read_image(
-                data,
-                here,
-                end,
-                present_after,
-                values_after == columns,
-                columns,
-                values_after,
-                words,
-                specs,
-                scratch,
-                layout.IMAGE,
+                work, here, end, present_after, values_after == columns, columns, values_after, specs, layout.IMAGE
             )
             if here < 0:
                 return here
             if captured:
-                changed = key_changed(data, words, key_columns, scratch)
+                changed = key_changed(work, key_columns)
                 if values_after != columns:
                     complete_image(columns, scratch)
         if here == row_begin:
@@ -159,36 +129,13 @@ def put_rows(
                 elif changed:
                     message_op = layout.DELETE
                     image = 0
-                fault = put_message(
-                    out,
-                    table,
-                    step,
-                    message_op,
-                    image,
-                    id_size,
-                    data,
-                    state,
-                    server_id,
-                    seconds,
-                    row,
-                    words,
-                    literals,
-                    texts,
-                    query,
-                    scratch,
-                    bytes_scratch,
-                    positions,
-                    sequences,
-                    groups,
-                    ends,
-                    nulls,
-                )
+                fault = put_message(work, table, step, message_op, image, id_size, server_id, seconds, row)
                 if fault < 0:
                     state[layout.OUT] = out_before
                     state[layout.MESSAGES] = messages_before
                     state[layout.ROW_AT] = row_begin - body
                     return layout.ROOM if fault == FULL else fault
-            counts[layout.OPS * counter + op] += 1
+            work.counts[layout.OPS * counter + op] += 1
         else:
             state[layout.SKIPPED_ROWS] += 1
         state[layout.ROW] = row + 1

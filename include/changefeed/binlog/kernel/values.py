@@ -29,6 +29,7 @@ from changefeed.binlog.kernel.numbers import put_float32, put_float64, put_numbe
 from changefeed.binlog.kernel.span import part
 from changefeed.binlog.kernel.temporal import put_temporal
 from changefeed.binlog.kernel.text import is_utf8, put_table, put_utf8, put_utf16, put_utf32
+from changefeed.binlog.kernel.workspace import Workspace
 
 ROOM_FOR_VALUE = 512
 """Bytes that any value of a fixed size fits in; the others look after themselves."""
@@ -206,41 +207,19 @@ def _put_decimals(
 
 
 @inline
-def _put_string(
-    out: Bytes,
-    at: int,
-    room: int,
-    data: Bytes,
-    start: int,
-    size: int,
-    kind: int,
-    a: int,
-    b: int,
-    words: Words,
-    bytes_scratch: Bytes,
-) -> int:
+def _put_string(work: Workspace, at: int, room: int, start: int, size: int, kind: int, a: int, b: int) -> int:
+    out, data = work.out, work.data
     end = start + size
     if kind == layout.BASE64 or kind == layout.HEX:
-        return _put_binary(out, at, room, data, start, size, a, int(kind == layout.HEX), bytes_scratch)
+        return _put_binary(out, at, room, data, start, size, a, int(kind == layout.HEX), work.bytes_scratch)
     if kind == layout.UTF8 and a == 1 and not is_utf8(data, start, end):
-        return _put_binary(out, at, room, data, start, size, 0, b, bytes_scratch)
-    return _put_text(out, at, room, data, start, end, words, kind, a, b)
+        return _put_binary(out, at, room, data, start, size, 0, b, work.bytes_scratch)
+    return _put_text(out, at, room, data, start, end, work.words, kind, a, b)
 
 
 @inline
-def _put_other(
-    out: Bytes,
-    at: int,
-    room: int,
-    data: Bytes,
-    start: int,
-    size: int,
-    kind: int,
-    a: int,
-    b: int,
-    literals: Bytes,
-    bytes_scratch: Bytes,
-) -> int:
+def _put_other(work: Workspace, at: int, room: int, start: int, size: int, kind: int, a: int, b: int) -> int:
+    out, data = work.out, work.data
     if kind == layout.GEOMETRY:
         return _put_geometry(out, at, room, data, start, start + size, a)
     if kind == layout.VECTOR:
@@ -248,26 +227,15 @@ def _put_other(
     if kind == layout.CONSTANT:
         if at + b > room:
             return FULL
-        copy(out, at, literals, a, b)
+        copy(out, at, work.literals, a, b)
         return at + int(b)
-    return put_address(out, at, data, start, size, kind, bytes_scratch)
+    return put_address(out, at, data, start, size, kind, work.bytes_scratch)
 
 
 @inline
-def put_value(
-    out: Bytes,
-    at: int,
-    room: int,
-    data: Bytes,
-    start: int,
-    size: int,
-    words: Words,
-    spec: int,
-    literals: Bytes,
-    scratch: Words,
-    bytes_scratch: Bytes,
-) -> int:
+def put_value(work: Workspace, at: int, room: int, start: int, size: int, spec: int) -> int:
     """Write the value ``data[start:start + size]`` of the column at ``words[spec]``; the new end, FULL or a fault."""
+    out, data, words, scratch = work.out, work.data, work.words, work.scratch
     if at + ROOM_FOR_VALUE > room:
         return FULL
     kind = words[spec + layout.SPEC_KIND]
@@ -277,15 +245,15 @@ def put_value(
     if group == layout.NUMBERS:
         return _put_numeric(out, at, data, start, kind, a)
     if group == layout.DECIMALS:
-        return _put_decimals(out, at, data, start, kind, a, b, scratch, bytes_scratch)
+        return _put_decimals(out, at, data, start, kind, a, b, scratch, work.bytes_scratch)
     if group == layout.TEMPORALS:
         return put_temporal(out, at, data, start, kind, a, b, words[spec + layout.SPEC_D])
     if group == layout.STRINGS:
-        return _put_string(out, at, room, data, start, size, kind, a, b, words, bytes_scratch)
+        return _put_string(work, at, room, start, size, kind, a, b)
     if group == layout.LABELS:
         value = little_endian(data, start, a)
-        return _put_labels(out, at, room, value, kind, words, literals, b, words[spec + layout.SPEC_C])
+        return _put_labels(out, at, room, value, kind, words, work.literals, b, words[spec + layout.SPEC_C])
     if kind == layout.JSON:
         stack = part(scratch, layout.STACK, layout.LIMBS)
         return put_json(out, at, room, data, start, start + size, 2 if a else 1, a != 0, stack)
-    return _put_other(out, at, room, data, start, size, kind, a, b, literals, bytes_scratch)
+    return _put_other(work, at, room, start, size, kind, a, b)

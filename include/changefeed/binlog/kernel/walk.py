@@ -8,13 +8,14 @@ between calls is in ``state``.
 # ruff: noqa: SIM109 - numba compiles a chain of == into jumps, and `in` into a loop
 from __future__ import annotations
 
+from numba.core import types
+
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.compiled import entry, inline
 from changefeed.binlog.kernel.crc32 import crc32
 from changefeed.binlog.kernel.faults import CHECKSUM, EVENT_SIZE, PAST_END
-from changefeed.binlog.kernel.memory import Bytes, Ends, Words, u8, u32
+from changefeed.binlog.kernel.memory import Words, u8, u32
 from changefeed.binlog.kernel.rows_event import put_rows
-from changefeed.binlog.kernel.span import span
 from changefeed.binlog.kernel.table_index import take_table_map
 from changefeed.binlog.kernel.transactions import (
     ANONYMOUS_GTID,
@@ -23,6 +24,7 @@ from changefeed.binlog.kernel.transactions import (
     take_begin_or_commit,
     take_gtid,
 )
+from changefeed.binlog.kernel.workspace import ARRAYS, Workspace, spans
 
 _QUERY, _XID, _TABLE_MAP, _GTID = 2, 16, 19, 33
 
@@ -41,38 +43,15 @@ def advance(state: Words, size: int) -> None:
             state[layout.COMMITTED] = state[layout.POSITION]
 
 
-@entry(
-    "int64(uint8[::1], int64[::1], int64[::1], uint8[::1], int64[::1], uint8[::1], uint8[::1], int64[::1], uint8[::1],"
-    " int64[::1], int64[::1], uint8[::1], int64[::1], int64[::1], int64[::1], uint32[::1], uint8[::1])"
-)
-def walk(
-    data: Bytes,
-    state: Words,
-    words: Words,
-    literals: Bytes,
-    index: Words,
-    texts: Bytes,
-    query: Bytes,
-    scratch: Words,
-    bytes_scratch: Bytes,
-    counts: Words,
-    runs: Words,
-    out: Bytes,
-    positions: Words,
-    sequences: Words,
-    groups: Words,
-    ends: Ends,
-    nulls: Bytes,
-) -> int:
+@entry(types.int64(ARRAYS))
+def walk(arrays: Workspace) -> int:
     """Go through the events of ``data`` from state[AT] on; returns a code of `layout` or a fault.
 
     Writes finished messages to ``out`` and the arrays behind it, from state[OUT] and state[MESSAGES] on. Leaves
     state[AT] at the event that it returns for.
     """
-    data, state, words, literals, index = span(data), span(state), span(words), span(literals), span(index)
-    texts, query, scratch, bytes_scratch = span(texts), span(query), span(scratch), span(bytes_scratch)
-    counts, runs, out, positions, sequences = span(counts), span(runs), span(out), span(positions), span(sequences)
-    groups, ends, nulls = span(groups), span(ends), span(nulls)
+    work = spans(arrays)
+    data, state = work.data, work.state
     while True:
         at = state[layout.AT]
         left = state[layout.FILLED] - at
@@ -95,37 +74,16 @@ def walk(
         body = at + 19
         code = layout.EVENT
         if kind == _TABLE_MAP:
-            code = take_table_map(data, body, end, state, index, literals)
+            code = take_table_map(data, body, end, state, work.tables, work.literals)
         elif (30 <= kind <= 32) or (23 <= kind <= 25):
-            code = put_rows(
-                data,
-                at,
-                body,
-                end,
-                kind,
-                state,
-                words,
-                literals,
-                index,
-                texts,
-                query,
-                scratch,
-                bytes_scratch,
-                counts,
-                out,
-                positions,
-                sequences,
-                groups,
-                ends,
-                nulls,
-            )
+            code = put_rows(work, at, body, end, kind)
         elif kind == _GTID or kind == ANONYMOUS_GTID or kind == MARIADB_GTID:
-            code = take_gtid(data, body, end, state, texts, kind)
+            code = take_gtid(data, body, end, state, work.texts, kind)
         elif kind == _XID:
-            end_transaction(state, runs)
+            end_transaction(state, work.runs)
             code = 0
         elif kind == _QUERY:
-            code = take_begin_or_commit(data, body, end, state, runs)
+            code = take_begin_or_commit(data, body, end, state, work.runs)
         if code != 0:
             return code
         if kind != _TABLE_MAP:
