@@ -96,6 +96,28 @@ def test_a_later_binlog_file_comes_after_by_its_number(pipeline: Pipeline) -> No
     assert _seen(pipeline) == ids_of(range(100, 120), "bin.999999") + ids_of(range(10), "bin.1000000")
 
 
+def test_chunks_of_a_snapshot_are_each_published_once_beside_the_binlog(pipeline: Pipeline) -> None:
+    def chunk(number: int) -> list[Block]:
+        return blocks_of(pipeline.topic, 0, range(150), file=f"shop.orders#{number}")
+
+    def snapshot() -> Publisher:
+        connection, limits = pipeline.connection, pipeline.limits
+        return Publisher(connection, f"{pipeline.name}.s", 0, 1, pipeline.log_topic, limits, pipeline.settings)
+
+    with pipeline.publisher() as publisher:
+        publisher.publish(blocks_of(pipeline.topic, 0, range(10)))
+    with snapshot() as publisher:
+        publisher.publish(chunk(9) + chunk(10))
+    with snapshot() as publisher:
+        (receipt,) = publisher.publish(chunk(9) + chunk(10) + chunk(11))
+    assert (receipt.already_there, receipt.messages) == (300, 150)
+    with pipeline.publisher() as publisher:
+        (receipt,) = publisher.publish(blocks_of(pipeline.topic, 0, range(20)))
+    assert (receipt.already_there, receipt.messages) == (10, 10)
+    chunks = [each for number in (9, 10, 11) for each in ids_of(range(150), f"shop.orders#{number}")]
+    assert _seen(pipeline) == ids_of(range(10)) + chunks + ids_of(range(10, 20))
+
+
 def test_accounts_of_a_window_add_up_over_its_attempts(pipeline: Pipeline) -> None:
     with pipeline.publisher(window=7) as publisher:
         publisher.publish(blocks_of(pipeline.topic, 0, range(150)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from integration.random_tables import random_table
@@ -207,6 +208,8 @@ def test_a_select_that_fails_and_a_table_that_was_changed_stop_the_reader(server
         schema = schema_of(session, unique_name, "t")
         with pytest.raises(SourceError, match="ubquery returns more than 1 row"):
             read(reader, session, schema, "WHERE IF(id < 3, 1, (SELECT 1 UNION SELECT number + 2))")
+    with session_of(server) as session, pytest.raises(SourceError, match=r"nowhere.*doesn't exist"):
+        read(reader, session, replace(schema, table="nowhere"))
     with session_of(server) as session:
         server.execute(f"ALTER TABLE {unique_name}.t MODIFY number BIGINT")
         with pytest.raises(SchemaError, match=r"column 'number', a int, comes as type 8 .* and 3 was wanted"):
