@@ -54,7 +54,7 @@ def read_alter_table(cursor: Cursor) -> AlterTable:
 
 
 def _actions(cursor: Cursor) -> Iterator[Action]:
-    """Read one clause; nothing comes of those that do not matter to rows."""
+    """Read a clause; nothing comes of those that change neither columns nor keys."""
     if cursor.one_of("ADD"):
         yield from _add(cursor)
     elif cursor.one_of("DROP"):

@@ -262,7 +262,7 @@ class _Alteration:
         return None if name in self._dropped else self._table.schema.columns[column].name
 
     def _is_added_here(self, old: str, definition: ColumnDefinition) -> bool:
-        """MariaDB changes a column that an earlier clause adds, found by its new name; that clause counts no more."""
+        """MariaDB changes a column that an earlier clause adds, by its new name; that clause counts no more."""
         names = [column.name.lower() for column, _ in self._placed]
         name = definition.name.lower()
         if not self._types.server.is_mariadb or old.lower() in self._names or name not in names:

@@ -1,4 +1,4 @@
-"""What a definition statement changes: one value a kind of statement, and one a clause of ALTER TABLE."""
+"""What a definition statement changes: a class for each kind of statement, and for each clause of ALTER TABLE."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ class Position:
 
 @dataclass(frozen=True)
 class AddColumn:
+    """ADD COLUMN."""
+
     column: ColumnDefinition
     position: Position | None = None
     if_not_exists: bool = False
@@ -39,6 +41,8 @@ class ChangeColumn:
 
 @dataclass(frozen=True)
 class RenameColumn:
+    """RENAME COLUMN."""
+
     old: str
     new: str
     if_exists: bool = False
@@ -46,6 +50,8 @@ class RenameColumn:
 
 @dataclass(frozen=True)
 class DropColumn:
+    """DROP COLUMN."""
+
     name: str
     if_exists: bool = False
 
@@ -83,7 +89,7 @@ class AddPeriod:
 
 @dataclass(frozen=True)
 class DropPrimaryKey:
-    pass
+    """DROP PRIMARY KEY."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +101,8 @@ class DropIndex:
 
 @dataclass(frozen=True)
 class RenameIndex:
+    """RENAME INDEX, RENAME KEY."""
+
     old: str
     new: str
 
@@ -115,6 +123,8 @@ class DefaultCharset:
 
 @dataclass(frozen=True)
 class RenameTo:
+    """RENAME TO: the table gets another name, perhaps in another database."""
+
     name: TableName
 
 
@@ -173,6 +183,8 @@ class CreateTable:
 
 @dataclass(frozen=True)
 class CreateTableLike:
+    """CREATE TABLE … LIKE: the columns and indexes of another table."""
+
     name: TableName
     like: TableName
     if_not_exists: bool = False
@@ -190,12 +202,16 @@ class CreateSequence:
 
 @dataclass(frozen=True)
 class AlterTable:
+    """ALTER TABLE; also CREATE INDEX and DROP INDEX."""
+
     name: TableName
     actions: tuple[Action, ...] = ()
 
 
 @dataclass(frozen=True)
 class DropTables:
+    """DROP TABLE."""
+
     names: tuple[TableName, ...]
 
 
@@ -208,11 +224,15 @@ class RenameTables:
 
 @dataclass(frozen=True)
 class TruncateTable:
+    """TRUNCATE TABLE."""
+
     name: TableName
 
 
 @dataclass(frozen=True)
 class CreateDatabase:
+    """CREATE DATABASE."""
+
     name: str
     charset: CharsetOptions
     if_not_exists: bool = False
@@ -221,12 +241,16 @@ class CreateDatabase:
 
 @dataclass(frozen=True)
 class AlterDatabase:
+    """ALTER DATABASE."""
+
     name: str
     charset: CharsetOptions
 
 
 @dataclass(frozen=True)
 class DropDatabase:
+    """DROP DATABASE."""
+
     name: str
 
 

@@ -73,7 +73,7 @@ def first_timestamp(definitions: Iterable[ColumnDefinition]) -> ColumnDefinition
 
     Source: https://dev.mysql.com/doc/refman/9.7/en/server-system-variables.html
     """
-    return next((one for one in definitions if one.type.name == "timestamp"), None)
+    return next((column for column in definitions if column.type.name == "timestamp"), None)
 
 
 def read_column(cursor: Cursor) -> ColumnDefinition:

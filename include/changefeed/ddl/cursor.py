@@ -1,4 +1,4 @@
-"""A place in a statement's tokens, and the small questions that every rule of the grammar asks there."""
+"""An address in a statement's tokens, and the small questions that every rule of the grammar asks there."""
 
 from __future__ import annotations
 
@@ -39,19 +39,24 @@ class Cursor:
 
     @property
     def token(self) -> Token:
+        """The next token."""
         return self._tokens[self._at]
 
     def ahead(self, count: int) -> Token:
+        """The token ``count`` after the next one; the last token beyond the end."""
         return self._tokens[min(self._at + count, len(self._tokens) - 1)]
 
     def is_kind(self, *kinds: TokenKind) -> bool:
+        """Whether the next token is of one of these kinds."""
         return self.token.kind in kinds
 
     @property
     def at_end(self) -> bool:
+        """Whether the statement ends here."""
         return self.is_kind(TokenKind.END) or self.is_symbol(";")
 
     def advance(self) -> Token:
+        """Take the next token; raises UnreadableStatement at the end."""
         token = self.token
         if token.kind is TokenKind.END:
             raise UnreadableStatement("the statement ends too early")
@@ -59,22 +64,24 @@ class Cursor:
         return token
 
     def mark(self) -> int:
-        """A place to `go_back` to."""
+        """The address of the next token, for `go_back`."""
         return self._at
 
     def go_back(self, mark: int) -> None:
+        """Go back to what `mark` gave."""
         self._at = mark
 
     def unreadable(self, wanted: str) -> UnreadableStatement:
+        """The error that says what was wanted here, and what the statement has."""
         token = self.token
-        found = repr(self.sql[token.start : token.start + 30]) if token.text else "the end"
-        return UnreadableStatement(f"wanted {wanted} at character {token.start}, found {found}")
+        shown = repr(self.sql[token.start : token.start + 30]) if token.text else "the end"
+        return UnreadableStatement(f"wanted {wanted} at character {token.start}, found {shown}")
 
     # --- keywords and symbols
 
     def is_word(self, *words: str) -> bool:
         """Whether the next tokens are these keywords."""
-        return all(self.ahead(place).keyword == word for place, word in enumerate(words))
+        return all(self.ahead(count).keyword == word for count, word in enumerate(words))
 
     def is_one_of(self, *words: str) -> bool:
         """Whether the next token is one of these keywords."""
@@ -96,32 +103,37 @@ class Cursor:
         return keyword
 
     def expect(self, *words: str) -> None:
+        """Take these keywords; raises UnreadableStatement where others follow."""
         if not self.word(*words):
             raise self.unreadable(" ".join(words))
 
     def is_symbol(self, symbol: str, ahead: int = 0) -> bool:
+        """Whether the next token, or the one ``ahead`` after it, is this symbol."""
         token = self.ahead(ahead)
         return token.kind is TokenKind.SYMBOL and token.text == symbol
 
     def symbol(self, symbol: str) -> bool:
+        """Take this symbol, if it is the next token."""
         if not self.is_symbol(symbol):
             return False
         self._at += 1
         return True
 
     def expect_symbol(self, symbol: str) -> None:
+        """Take this symbol; raises UnreadableStatement where another token follows."""
         if not self.symbol(symbol):
             raise self.unreadable(repr(symbol))
 
     # --- names and values
 
     def identifier(self) -> str:
+        """Take a name, with or without quotes; raises UnreadableStatement where none follows."""
         if not self.is_kind(TokenKind.WORD, TokenKind.QUOTED):
             raise self.unreadable("a name")
         return self.advance().text
 
     def table(self) -> TableName:
-        """`table`, `database.table` or `.table`; without a database the session's default one."""
+        """`table`, `database.table` or `.table`; without a database the session's default database."""
         self.symbol(".")
         first = self.identifier()
         database, table = (first, self.identifier()) if self.symbol(".") else (self.session.database, first)
@@ -139,14 +151,17 @@ class Cursor:
         return self.advance().text if self.is_kind(TokenKind.STRING) else self.identifier()
 
     def integer(self) -> int:
+        """Take a number without sign and fraction; raises UnreadableStatement where none follows."""
         if not self.is_kind(TokenKind.NUMBER) or not self.token.text.isdigit():
             raise self.unreadable("a number")
         return int(self.advance().text)
 
     def if_exists(self) -> bool:
+        """Take IF EXISTS, if it follows."""
         return self.word("IF", "EXISTS")
 
     def if_not_exists(self) -> bool:
+        """Take IF NOT EXISTS, if it follows."""
         return self.word("IF", "NOT", "EXISTS")
 
     # --- what is passed over

@@ -50,7 +50,7 @@ class Kind(StrEnum):
 class DdlStatement:
     """A statement with its session, and what was read from it.
 
-    ``tables`` are those it touches: for ROWS the ones it writes, () where they cannot be told; for a definition all
+    ``tables`` are those it touches: for ROWS the tables it writes, () where the text does not say; for a definition all
     that it names, old and new. ``change`` is None unless the schema may move; where its effect is not known it is an
     UnreadChange, and ``problem`` says why.
     """

@@ -17,7 +17,7 @@ from changefeed.errors import BinlogFormatError, SchemaError
 from changefeed.reader import Statement
 
 KEPT_ENTRIES = 1000
-"""Moves that stay readable one by one; older ones are folded into the initial schemas."""
+"""Moves that stay readable each by itself; older moves are folded into the initial schemas."""
 
 
 def read_logged(statement: Statement, server: Server, collations: Mapping[int, str]) -> DdlStatement:
@@ -51,6 +51,7 @@ class SchemaHistory:
 
     @property
     def server(self) -> Server:
+        """The server whose binlog this is."""
         return self.timeline.initial.server
 
     def covers(self, server_uuid: str, start: BinlogCoordinates) -> bool:
@@ -63,16 +64,17 @@ class SchemaHistory:
         """The schemas for an event that begins at ``coordinates``; raises SchemaError before ``since``."""
         if coordinates < self.since:
             raise SchemaError(
-                f"schemas are wanted for {coordinates} and known from {self.since} on only. Seek to a later place, or "
-                "set binlog_row_metadata=FULL so that the binlog names its columns."
+                f"schemas are wanted for {coordinates} and known from {self.since} on only. Seek to later "
+                "coordinates, or set binlog_row_metadata=FULL so that the binlog names its columns."
             )
         return self.timeline.at(coordinates)
 
     def read(self, statement: Statement) -> DdlStatement:
+        """`read_logged` on this server."""
         return read_logged(statement, self.server, self.collations)
 
     def advance(self, statement: Statement) -> SchemaHistory:
-        """The history with one more statement; the same one for a statement that it has, or that defines nothing."""
+        """The history with this statement; the same history for a statement that it has, or that defines nothing."""
         at = BinlogCoordinates(statement.file, statement.position)
         return replace(self, timeline=self.timeline.advance(at, self.read(statement)))
 
@@ -89,6 +91,7 @@ class SchemaHistory:
         return replace(self, timeline=self.timeline.relearn(self.until, table))
 
     def to_json(self) -> dict[str, Any]:
+        """As values that `json` writes; `from_json` reads them back."""
         return {
             "server_uuid": self.server_uuid,
             "since": str(self.since),

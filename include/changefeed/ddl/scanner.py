@@ -23,6 +23,8 @@ class UnreadableStatement(Exception):
 
 
 class TokenKind(Enum):
+    """What a token is to the grammar."""
+
     WORD = "word"
     """An unquoted identifier or a keyword."""
     QUOTED = "quoted"
@@ -35,7 +37,7 @@ class TokenKind(Enum):
 
 @dataclass(frozen=True)
 class Token:
-    """``text`` is the value: without quotes, escapes undone. ``start`` and ``end`` are its place in the statement."""
+    """``text`` is the value: without quotes, escapes undone. ``start`` and ``end`` are indexes in the statement."""
 
     kind: TokenKind
     text: str
@@ -77,15 +79,15 @@ def scan(sql: str, session: SessionContext, server: Server) -> Iterator[Token]:
     open_versioned = 0
     previous: Token | None = None
     while at < len(sql):
-        found = _NEXT.match(sql, at)
-        if found is None:  # cannot be: the last alternative takes any character
+        match = _NEXT.match(sql, at)
+        if match is None:  # cannot be: the last alternative takes any character
             raise UnreadableStatement(f"nothing to read at character {at}")
-        kind, start, at = found.lastgroup, at, found.end()
+        kind, start, at = match.lastgroup, at, match.end()
         after_dot = previous is not None and previous.text == "." and previous.kind is TokenKind.SYMBOL
         if kind == "space":
             continue
         if kind == "versioned":
-            if _is_read(bool(found["mariadb"]), found["version"], server):
+            if _is_read(bool(match["mariadb"]), match["version"], server):
                 open_versioned += 1
             else:
                 at = _comment_end(sql, at)
@@ -104,10 +106,10 @@ def scan(sql: str, session: SessionContext, server: Server) -> Iterator[Token]:
             is_name = sql[start] == '"' and session.ansi_quotes
             token = Token(TokenKind.QUOTED if is_name else TokenKind.STRING, text, start, at)
         elif kind == "backtick":
-            token = Token(TokenKind.QUOTED, found[0][1:-1].replace("``", "`"), start, at)
-        elif kind == "number" and (after_dot or (found[0][0] == "." and _is_name(previous, start))):
+            token = Token(TokenKind.QUOTED, match[0][1:-1].replace("``", "`"), start, at)
+        elif kind == "number" and (after_dot or (match[0][0] == "." and _is_name(previous, start))):
             # `db.1table` or `db.1`: after a dot stands a name, and this dot follows a name
-            if found[0][0] == ".":
+            if match[0][0] == ".":
                 at = start + 1
                 token = Token(TokenKind.SYMBOL, ".", start, at)
             else:
@@ -115,12 +117,12 @@ def scan(sql: str, session: SessionContext, server: Server) -> Iterator[Token]:
                 at = name.end() if name else at
                 token = Token(TokenKind.WORD, sql[start:at], start, at)
         elif kind == "number":
-            token = Token(TokenKind.NUMBER, found[0], start, at)
+            token = Token(TokenKind.NUMBER, match[0], start, at)
         elif kind == "word":
-            numeric = not after_dot and _NUMERIC.match(found[0])
-            token = Token(TokenKind.NUMBER if numeric else TokenKind.WORD, found[0], start, at)
+            numeric = not after_dot and _NUMERIC.match(match[0])
+            token = Token(TokenKind.NUMBER if numeric else TokenKind.WORD, match[0], start, at)
         else:
-            token = Token(TokenKind.SYMBOL, found[0], start, at)
+            token = Token(TokenKind.SYMBOL, match[0], start, at)
         previous = token
         yield token
     yield Token(TokenKind.END, "", len(sql), len(sql))
@@ -161,15 +163,15 @@ def _plain_comment_end(sql: str, at: int) -> int:
 
 
 def _quoted(sql: str, start: int, *, escapes: bool) -> tuple[str, int]:
-    """The value of the quoted text that begins at ``start``, and the place after it."""
+    """The value of the quoted text that begins at ``start``, and the index after it."""
     quote = sql[start]
     parts: list[str] = []
     stop = re.compile(rf"[{quote}\\]" if escapes else quote)
     at = start + 1
-    while found := stop.search(sql, at):
-        parts.append(sql[at : found.start()])
-        at = found.end()
-        if found[0] == "\\":
+    while match := stop.search(sql, at):
+        parts.append(sql[at : match.start()])
+        at = match.end()
+        if match[0] == "\\":
             following = sql[at : at + 1]
             parts.append(_ESCAPES.get(following, following))
             at += 1

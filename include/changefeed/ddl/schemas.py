@@ -1,4 +1,4 @@
-"""All databases and tables of a server at one place of its binlog, moved forward by each definition statement."""
+"""All databases and tables of a server at coordinates of its binlog, moved forward by each definition statement."""
 
 from __future__ import annotations
 
@@ -72,6 +72,7 @@ class Schemas:
     # --- asking
 
     def entry(self, database: str, table: str) -> Entry | None:
+        """What is known of a table; None where there is none of this name."""
         return self.tables.get(self._name(database, table))
 
     def lookup(self, database: str, table: str) -> TableSchema | None:

@@ -15,7 +15,7 @@ from changefeed.table_schema import Column, Default, Index, TableSchema
 Json = dict[str, Any]
 
 VERSION = 2
-"""Of this form; a reader refuses a later one.
+"""Of what is stored; a reader refuses a later version.
 
 Version 1 had of columns the name, type, sign, collation, labels and SRID, and no indexes: the rest of what it stored is
 not known when it is read. Version 2 leaves out what is not so; a column's `unknown` names what is not known of it (true
@@ -41,7 +41,7 @@ def schemas_to_json(schemas: Schemas) -> Json:
 
 
 def schemas_from_json(values: Mapping[str, Any]) -> Schemas:
-    """Raises CheckpointError for values of a later form, or that are no schemas."""
+    """Raises CheckpointError for values of a later version, or that are not schemas."""
     version = values.get("version")
     if version not in READABLE:
         raise CheckpointError(
@@ -63,7 +63,7 @@ def schemas_from_json(values: Mapping[str, Any]) -> Schemas:
 
 
 def entry_to_json(name: TableName, entry: Entry | None) -> Json:
-    """One table: its columns, or why they are not known, or that it is gone."""
+    """A table: its columns, or why they are not known, or that it is gone."""
     values: Json = {"database": name.database, "table": name.table}
     if entry is None:
         return values | {"dropped": True}

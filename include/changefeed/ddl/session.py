@@ -42,6 +42,7 @@ class Server:
 
     @property
     def is_mariadb(self) -> bool:
+        """Whether MariaDB's grammar counts."""
         return self.flavour is Flavour.MARIADB
 
 

@@ -27,6 +27,7 @@ class Table:
     generated_key: bool = False
 
     def named(self, name: TableName) -> Table:
+        """The same table under another name."""
         return replace(self, schema=replace(self.schema, database=name.database, table=name.table))
 
 
@@ -38,6 +39,7 @@ class UnknownTable:
     problem: str
 
     def named(self, name: TableName) -> UnknownTable:
+        """The same table under another name."""
         return replace(self, name=name)
 
 
@@ -51,6 +53,7 @@ class Surroundings:
     session: SessionContext
 
     def collation_of(self, options: CharsetOptions, inherited: str) -> str:
+        """The collation that these options give over ``inherited``."""
         return options.collation_over(inherited, self.default, self.server, self.session)
 
 
@@ -59,7 +62,7 @@ def created_table(change: CreateTable, around: Surroundings) -> Table:
     server, session = around.server, around.session
     collation = around.collation_of(change.charset, around.collation)
     first = first_timestamp(change.columns)
-    columns = [one.column(collation, server, session, is_first=one is first) for one in change.columns]
+    columns = [column.column(collation, server, session, is_first=column is first) for column in change.columns]
     keys = [over_columns(key, change.periods) for key in change.keys]
     primary_key = next((named_parts(key) for key in keys if key.kind is KeyKind.PRIMARY), ())
     not_null = {*primary_key, *(name for period in change.periods for name in (period.start, period.end))}

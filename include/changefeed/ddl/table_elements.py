@@ -14,6 +14,8 @@ from changefeed.ddl.scanner import TokenKind
 
 
 class KeyKind(Enum):
+    """What a key is for."""
+
     PRIMARY = "primary"
     UNIQUE = "unique"
     OTHER = "other"
@@ -69,6 +71,7 @@ def is_period(cursor: Cursor) -> bool:
 
 
 def read_period(cursor: Cursor) -> Period:
+    """Read what `is_period` saw; raises UnreadableStatement."""
     cursor.expect("PERIOD", "FOR")
     name = cursor.identifier()
     cursor.expect_symbol("(")

@@ -1,4 +1,4 @@
-"""The schemas along a binlog: what they were at its start, and each statement that moved them, with its place."""
+"""The schemas along a binlog: what they were at its start, and each statement that moved them, with its coordinates."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ class HistoryEntry:
     databases: Mapping[str, str | None] = field(default_factory=dict)
 
     def apply(self, schemas: Schemas) -> Schemas:
+        """The schemas after this move."""
         if not self.tables and not self.databases:
             return schemas
         tables = {**schemas.tables, **self.tables}
@@ -101,8 +102,8 @@ class SchemaTimeline:
     def advance(self, coordinates: BinlogCoordinates, statement: DdlStatement) -> SchemaTimeline:
         """The timeline with a statement of the binlog that begins at ``coordinates``.
 
-        The same timeline for one that is no definition, and for coordinates that it has already: a retried run reads
-        the same statements again. Raises ValueError for coordinates between entries.
+        The same timeline for a statement that is not a definition, and for coordinates that it has already: a retried
+        run reads the same statements again. Raises ValueError for coordinates between entries.
         """
         if statement.kind not in (Kind.DEFINITION, Kind.TRUNCATE) or self._has(coordinates):
             return self
@@ -132,8 +133,8 @@ class SchemaTimeline:
         """
         name = TableName(table.schema.database, table.schema.table)
         # An entry counts after its own coordinates, and this one must count at them.
-        place = replace(coordinates, position=max(coordinates.position - 1, 0))
-        entry = HistoryEntry(place, RELEARNED, name.database, "", (name,), {name: table})
+        before = replace(coordinates, position=max(coordinates.position - 1, 0))
+        entry = HistoryEntry(before, RELEARNED, name.database, "", (name,), {name: table})
         return self._with(entry, entry.apply(self.latest))
 
     def fold(self, coordinates: BinlogCoordinates) -> SchemaTimeline:

@@ -42,18 +42,18 @@ class SchemaLog:
     def load(self) -> dict[str, Any] | None:
         """The last history saved, as `ddl.history` writes it; None before the first.
 
-        Raises BrokerUnavailableError, TopicError, and CheckpointError for a record that is no JSON.
+        Raises BrokerUnavailableError, TopicError, and CheckpointError for a record that is not JSON.
         """
         if not partition_counts(self.connection, [self.topic]):
             return None
-        found: bytes | None = None
+        latest: bytes | None = None
         wanted = f"to read the schema history of {self.identity!r}"
         with partition_reader(self.connection, [(self.topic, 0)], wanted) as reader:
             for record in reader.to_end(patience_seconds=self.connection.timeout_seconds):
                 if record.key == self._key:
-                    found = record.value
+                    latest = record.value
         try:
-            return None if found is None else dict(orjson.loads(found))
+            return None if latest is None else dict(orjson.loads(latest))
         except orjson.JSONDecodeError as error:
             raise CheckpointError(
                 f"the schema history in topic {self.topic!r} cannot be read ({error}): only changefeed may write "

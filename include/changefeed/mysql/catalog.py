@@ -42,7 +42,7 @@ def table_schema(session: Session, database: str, table: str) -> TableSchema | N
 
 
 def catalog_lookup(session_factory: Callable[[], Session]) -> Callable[[str, str], TableSchema | None]:
-    """A `SchemaLookup` that asks the server once a table, over one connection opened when first needed."""
+    """A `SchemaLookup` that asks the server once for each table, over a connection opened when first needed."""
     known: dict[tuple[str, str], TableSchema | None] = {}
     opened: list[Session] = []
 

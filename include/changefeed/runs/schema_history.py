@@ -1,4 +1,4 @@
-"""A pipeline's schema history: learned from the server with proof of its place, kept in Kafka and the state store."""
+"""A pipeline's schema history: learned from the server with proof of its coordinates, kept in Kafka and the store."""
 
 from __future__ import annotations
 
@@ -145,13 +145,15 @@ def learned(session: Session, server_uuid: str, start: BinlogCoordinates) -> Sch
         before = source.head(session).coordinates
         schemas = current_schemas(session)
         head = source.head(session).coordinates
-        during = [read_logged(one, server, collations) for one in statements(session, server_uuid, before, head)]
-        if not any(one.kind in (Kind.DEFINITION, Kind.TRUNCATE) for one in during):
+        during = [
+            read_logged(statement, server, collations) for statement in statements(session, server_uuid, before, head)
+        ]
+        if not any(statement.kind in (Kind.DEFINITION, Kind.TRUNCATE) for statement in during):
             break
     else:
         raise SchemaError(
             f"the schemas of {session.connection} changed {_TRIES} times while they were read from information_schema, "
-            "so that their place in the binlog cannot be told. Run again when fewer definitions are executed."
+            "so that nothing says to which coordinates they belong. Run again when fewer definitions are executed."
         )
     logged = list(statements(session, server_uuid, start, before))
     history = _followed(
@@ -197,7 +199,7 @@ def _reads_like(entry: Entry, other: Entry | None) -> bool:
 def statements(
     session: Session, server_uuid: str, start: BinlogCoordinates, end: BinlogCoordinates
 ) -> Iterator[Statement]:
-    """The statements that are logged between two places, found by the scout."""
+    """The statements that are logged between two coordinates, as the scout lists them."""
     if start == end:
         return
     window = Window("schemas", 1, server_uuid, start, end, "", "", 0)
