@@ -84,7 +84,7 @@ def test_a_new_type_takes_its_rows_of_the_table_and_a_codec(monkeypatch: pytest.
 
     rows = decoded_rows(table.schema, types=(3, 200), metadata=b"\2", row=struct.pack("<iQ", 1, 1 << 63))
     assert rows == [{"id": 1, "price": 1 << 63}]
-    with pytest.raises(SchemaError, match=r"column 2 is int\[0\], and `price` was wanted there"):
+    with pytest.raises(SchemaError, match=r"column 2 is int\[0\], and `price` was wanted"):
         decoded_rows(table.schema, types=(3, 3), metadata=b"", row=struct.pack("<ii", 1, 1))
 
 

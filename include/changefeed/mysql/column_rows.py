@@ -142,4 +142,4 @@ def _mariadb_default(text: str | None, data_type: str) -> Default:
     return Default("0x" + value.encode().hex().upper() if value and data_type in _OF_BYTES else value)
 
 
-_OF_BYTES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
+_OF_BYTES = frozenset(data_type.binary for data_type in DATA_TYPES.values() if data_type.binary)

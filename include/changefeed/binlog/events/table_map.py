@@ -17,7 +17,7 @@ MAX_COLUMNS = 4096
 _STRINGS = frozenset(
     wire.number for wire in (column_types.STRING, column_types.VAR_STRING, column_types.ENUM, column_types.SET)
 )
-"""What a STRING may really be: its number stands in the metadata."""
+"""The types that a STRING may really be; the metadata has the real type's number."""
 
 
 @dataclass
@@ -25,7 +25,7 @@ class MapColumn:
     """One column of a TABLE_MAP; what optional metadata did not say is None.
 
     ``meta`` is the type's metadata: for STRING, ENUM and SET the length, for NEWDECIMAL precision << 8 | scale, for BIT
-    the number of bits, else the bytes as they stand.
+    the number of bits, else its bytes as a little-endian number.
     """
 
     type: int
@@ -45,7 +45,11 @@ class MapColumn:
 
 @dataclass
 class TableMap:
-    """One TABLE_MAP event; ``primary_key`` are places of columns in the key's order, None where it is not told."""
+    """One TABLE_MAP event.
+
+    ``primary_key`` has the indexes of its columns in the key's order, and is None without metadata on it; ``metadata``
+    are the kinds of optional fields that the event has.
+    """
 
     table_id: int
     database: str
@@ -56,6 +60,7 @@ class TableMap:
 
     @property
     def has_names(self) -> bool:
+        """Whether the event names its columns (binlog_row_metadata=FULL)."""
         return bool(self.columns) and self.columns[0].name is not None
 
     @classmethod
@@ -81,8 +86,8 @@ class TableMap:
         metadata = Fields(fields.take(fields.packed()))
         columns = [_column(type_code, metadata) for type_code in types]
         nullable = fields.take((count + 7) // 8)
-        for place, column in enumerate(columns):
-            column.nullable = bool(nullable[place >> 3] >> (place & 7) & 1)
+        for index, column in enumerate(columns):
+            column.nullable = bool(nullable[index >> 3] >> (index & 7) & 1)
         table_map = cls(table_id, database, table, columns)
         while fields.left:
             kind = fields.number(1)
@@ -140,8 +145,8 @@ def _optional(table_map: TableMap, kind: int, fields: Fields, mariadb: bool) -> 
             for column in columns:
                 column.collation = default
             while fields.left:
-                place, collation = fields.packed(), fields.packed()
-                _at(columns, place).collation = collation
+                index, collation = fields.packed(), fields.packed()
+                _at(columns, index).collation = collation
         case 3 | 11:  # COLUMN_CHARSET, ENUM_AND_SET_COLUMN_CHARSET
             for column in table_map.columns_of(has_charset if kind == 3 else has_labels):
                 column.collation = fields.packed()
@@ -173,7 +178,7 @@ def _optional(table_map: TableMap, kind: int, fields: Fields, mariadb: bool) -> 
             pass
 
 
-def _at(columns: list[MapColumn], place: int) -> MapColumn:
-    if place >= len(columns):
-        raise DamagedEvent(f"TABLE_MAP's metadata names column {place} of {len(columns)}")
-    return columns[place]
+def _at(columns: list[MapColumn], index: int) -> MapColumn:
+    if index >= len(columns):
+        raise DamagedEvent(f"TABLE_MAP's metadata names column {index} of {len(columns)}")
+    return columns[index]

@@ -16,7 +16,7 @@ from changefeed.binlog.kernel.numbers import put_number
 def put_address(out: Bytes, at: int, data: Bytes, start: int, size: int, kind: int, scratch: Bytes) -> int:
     """UUID, INET4 or INET6, whose trailing zero bytes the binlog leaves out.
 
-    INET6 is written as `inet_ntop` does: the longest run of zero groups as `::`, IPv4-mapped ones with dots.
+    INET6 is written as `inet_ntop` does: the longest run of zero groups as `::`, IPv4-mapped addresses with dots.
     """
     for index in range(16):
         put8(scratch, index, u8(data, start + index) if index < size else 0)

@@ -1,7 +1,7 @@
 """How kernels are compiled: without the GIL, with a cache that knows all of the room's sources.
 
 numba's own cache looks only at the file that holds the outermost function; a change in a module that it calls would
-go unnoticed. So the cache stands in a folder named by a digest of all sources of kernels, of numba's version and of the
+go unnoticed. So the cache is in a folder named by a digest of all sources of kernels, of numba's version and of the
 flags that change the code. ``CHANGEFEED_KERNEL_CACHE`` (or numba's ``NUMBA_CACHE_DIR``) says where such folders
 are kept; without it they are in the user's cache folder, or in the temporary one where that cannot be written.
 
@@ -51,7 +51,7 @@ def inline(function: Function) -> Function:
         return function
     compiled: Any = njit(**_FLAGS, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
     template_of = compiled.get_call_template
-    # A number that stands in a call is a type of its own to numba: the function would be compiled once for each.
+    # To numba a literal number in a call is a type of its own: the function would be compiled once for each number.
     compiled.get_call_template = lambda args, kws: template_of(tuple(map(unliteral, args)), kws)
     return cast(Function, compiled)
 
@@ -76,7 +76,7 @@ def entry(signature: Any) -> Callable[[Function], Function]:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock: of many workers that start at once one compiles, and the others load what it made."""
+    """Hold the folder's lock: of workers that start at once the first compiles, and the others load what it made."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / "lock").open("w")
@@ -126,5 +126,5 @@ def _cache_root() -> Path:
 
 
 def python_of(function: Function) -> Function:
-    """The plain Python function behind an inline one, for the few that Python calls too."""
+    """The plain Python function behind an inline function, for the few that Python calls too."""
     return cast(Function, getattr(function, "py_func", function))

@@ -37,7 +37,7 @@ def _of(table: int, byte: int) -> int:
 
 @inline
 def _of_word(table: int, word: int) -> int:
-    """What the eight bytes of a word add; the first one's table is the highest."""
+    """What the eight bytes of a word add; the first byte's table is the highest."""
     return (
         _of(table + 7, word & 255)
         ^ _of(table + 6, (word >> 8) & 255)

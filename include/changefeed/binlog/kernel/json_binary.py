@@ -200,9 +200,9 @@ def _put_scalar(out: Bytes, at: int, room: int, data: Bytes, start: int, end: in
 def put_json(
     out: Bytes, at: int, room: int, data: Bytes, start: int, end: int, level: int, inside: bool, stack: Words
 ) -> int:
-    """Write the document ``data[start:end]``; an empty one is JSON null.
+    """Write the document ``data[start:end]``; an empty document is JSON null.
 
-    ``level`` as in `text`; ``inside`` when the document stands inside a JSON string, whose quotes are written too.
+    ``level`` as in `text`; ``inside`` when the document is inside a JSON string, whose quotes are written too.
     """
     if at + 64 > room:
         return FULL

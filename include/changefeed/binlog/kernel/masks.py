@@ -1,4 +1,4 @@
-"""Masks that need a value's text: written where the record grows, and then what the mask makes of it over it."""
+"""Masks that need a value's text: it is written into the record, and then replaced by what the mask makes of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _QUOTE, _BACKSLASH, _U = 34, 92, 117
 def put_masked(
     out: Bytes, begin: int, end: int, room: int, words: Words, mask: int, literals: Bytes, scratch: Words
 ) -> int:
-    """Put what the mask at ``words[mask]`` makes of the value ``out[begin:end]`` in its place; the new end, or FULL."""
+    """Replace the value ``out[begin:end]`` by what the mask at ``words[mask]`` makes of it; the new end, or FULL."""
     if words[mask] == layout.MASK_FIRST:
         return _cut(out, begin, end, words[mask + 1])
     salt_size = words[mask + 2]
@@ -32,7 +32,7 @@ def put_masked(
 
 @inline
 def _cut(out: Bytes, begin: int, end: int, count: int) -> int:
-    """End the JSON string ``out[begin:end]`` after ``count`` characters; an escape is one of them."""
+    """End the JSON string ``out[begin:end]`` after ``count`` characters; an escape counts as a character."""
     at = begin + 1
     while count > 0 and at < end - 1:
         if u8(out, at) == _BACKSLASH:
@@ -48,7 +48,7 @@ def _cut(out: Bytes, begin: int, end: int, count: int) -> int:
 
 @inline
 def _put_unquoted(out: Bytes, at: int, begin: int, end: int) -> int:
-    """Write the text that the JSON string ``out[begin:end]`` stands for; anything else as it is."""
+    """Write the text of the JSON string ``out[begin:end]`` without its escapes; any other value as it is."""
     if u8(out, begin) != _QUOTE:
         copy(out, at, out, begin, end - begin)
         return at + end - begin

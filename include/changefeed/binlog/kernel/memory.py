@@ -50,39 +50,47 @@ if JIT_OFF:
         return wrap((int(value) & (_WORD - 1)) // int(by))
 
     def u8(array: Bytes, at: int) -> int:
+        """The unsigned byte at ``at``."""
         _check(array, at, 1)
         return int(array[at])
 
     def u16(array: Bytes, at: int) -> int:
+        """The unsigned little-endian number in two bytes at ``at``."""
         _check(array, at, 2)
         return int(array[at]) | int(array[at + 1]) << 8
 
     def u32(array: Bytes, at: int) -> int:
+        """The unsigned little-endian number in four bytes at ``at``."""
         _check(array, at, 4)
         return int.from_bytes(array[at : at + 4].tobytes(), "little")
 
     def i64(array: Bytes, at: int) -> int:
+        """The little-endian word in eight bytes at ``at``."""
         _check(array, at, 8)
         return int.from_bytes(array[at : at + 8].tobytes(), "little", signed=True)
 
     def put8(array: Bytes, at: int, value: int) -> None:
+        """Write the lowest byte of ``value``."""
         _check(array, at, 1)
         array[at] = int(value) & 0xFF
 
     def put16(array: Bytes, at: int, value: int) -> None:
+        """Write the two lowest bytes of ``value``, little-endian."""
         put8(array, at, value)
         put8(array, at + 1, value >> 8)
 
     def put32(array: Bytes, at: int, value: int) -> None:
+        """Write the four lowest bytes of ``value``, little-endian."""
         put16(array, at, value)
         put16(array, at + 2, value >> 16)
 
     def put64(array: Bytes, at: int, value: int) -> None:
+        """Write the eight bytes of ``value``, little-endian."""
         put32(array, at, value)
         put32(array, at + 4, value >> 32)
 
     def copy(to: Bytes, to_at: int, source: Bytes, at: int, count: int) -> None:
-        """Copy ``count`` bytes; the two places must not overlap."""
+        """Copy ``count`` bytes; source and destination must not overlap."""
         _check(to, to_at, count)
         _check(source, at, count)
         to[to_at : to_at + count] = source[at : at + count]
@@ -104,7 +112,7 @@ else:
     cgutils: Any = numba_cgutils
 
     def _pointer(context: Any, builder: Any, of: Any, array: Any, at: Any, count: Any) -> Any:
-        """Where ``count`` bytes at ``at`` stand; with NUMBA_BOUNDSCHECK=1 an IndexError when that is outside."""
+        """The address of ``count`` bytes at ``at``; IndexError outside of the array with NUMBA_BOUNDSCHECK=1."""
         data, size = parts(context, builder, of, array)
         check(context, builder, at, count, size)
         return builder.gep(builder.bitcast(data, ir.IntType(8).as_pointer()), [at])

@@ -8,5 +8,6 @@ from changefeed.binlog.kernel.memory import Bytes, put32
 
 @inline
 def put_null(out: Bytes, at: int) -> int:
+    """Write it; the new end."""
     put32(out, at, 0x6C6C756E)
     return at + 4

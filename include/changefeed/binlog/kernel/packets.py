@@ -1,7 +1,7 @@
 """Splits what a server sends on a dump into the events in it: one kernel call for a large read.
 
 A packet: size u24, number u8, body; a body of 16,777,215 bytes goes on in the next packet. A dump's first body byte
-is 0 for an event, 0xFE for the end, 0xFF for an error; the event follows as it stands in the file.
+is 0 for an event, 0xFE for the end, 0xFF for an error; the event's bytes follow as they are in the file.
 
 Source: https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_basic_packets.html
 """
@@ -15,8 +15,8 @@ from changefeed.binlog.kernel.compiled import entry, inline
 from changefeed.binlog.kernel.memory import Bytes, Words, copy, u8, u16
 
 AT, FILLED, OUT, CONTINUED = 0, 1, 2, 3
-"""Words of the state: where the next packet begins, how much is there, bytes of events written, and whether the next
-packet goes on with the last one's event."""
+"""Words of the state: address of the next packet, bytes of input, bytes of events written, and whether the next packet
+goes on with the last packet's event."""
 STATE_WORDS = 4
 MORE, OTHER = 0, 1
 """What `split` returns: the input ends inside a packet; or the next packet is no event."""
@@ -29,7 +29,7 @@ _HEARTBEAT, _HEARTBEAT_V2, _FORMAT_DESCRIPTION, _ARTIFICIAL = 27, 41, 15, 0x20
 
 @inline
 def _is_of_the_stream(data: Bytes, at: int) -> bool:
-    """Whether an event is in no file: a heartbeat, or one that the server makes up, but for FORMAT_DESCRIPTION."""
+    """Whether an event is in no file: a heartbeat, or made up by the server and no FORMAT_DESCRIPTION."""
     kind = u8(data, at + 4)
     if kind == _HEARTBEAT or kind == _HEARTBEAT_V2:
         return True
@@ -66,7 +66,7 @@ def split(data: Bytes, events: Bytes, state: Words) -> int:
 class PacketSplitter:
     """Raw reads of a connection in, bytes of events out.
 
-    After `feed`, `refused` is the body of a packet that is no event (an error, or the end), once there is one.
+    After `feed`, `refused` is the body of the first packet that holds no event (an error, or the end), or None.
     """
 
     def __init__(self, size: int = 1 << 20) -> None:
@@ -76,7 +76,7 @@ class PacketSplitter:
         self.refused: bytes | None = None
 
     def room(self) -> memoryview:
-        """Where the next read goes."""
+        """The free part of the buffer, for the next read."""
         state = self._state
         at, filled = int(state[AT]), int(state[FILLED])
         if at > 0:

@@ -1,4 +1,4 @@
-"""SHA-256, for masks: FIPS 180-4 over bytes that stand in a buffer with room behind them for its padding."""
+"""SHA-256, for masks: FIPS 180-4 over bytes in a buffer with room behind them for the padding."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The index of table maps: which row program the rows of a table id are for.
 
-The kernel looks here for each rows event, and for each TABLE_MAP whether it is the one that it knows. Python puts in
-the new ones.
+The kernel looks here for each rows event, and for each TABLE_MAP whether its bytes are those that it knows. Python
+adds the new table maps.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _same_bytes(a: Bytes, a_at: int, b: Bytes, b_at: int, size: int) -> bool:
 
 @inline
 def find_entry(index: Words, mask: int, table_id: int) -> int:
-    """Where a table id stands in the index, or the free entry where it would."""
+    """Address of a table id's entry, or of the free entry that it would take."""
     slot = (table_id ^ (table_id >> 16)) & mask
     while True:
         at = slot * layout.ENTRY
@@ -67,7 +67,7 @@ class TableIndex:
         state[layout.INDEX_MASK] = 1023
 
     def put(self, table_id: int, table: int, body: int, body_size: int) -> None:
-        """Note the program's header ``table`` for a TABLE_MAP whose bytes stand at ``body`` in the program memory."""
+        """Note the program's header ``table`` for a TABLE_MAP whose bytes are at ``body`` in the program memory."""
         if 2 * self._entries >= len(self.words) // layout.ENTRY:
             self._grow()
         at = self._at(table_id)
@@ -76,14 +76,14 @@ class TableIndex:
         self.words[at : at + layout.ENTRY] = (table_id + 1, table, body, body_size, self._state[layout.GENERATION])
 
     def table(self, table_id: int) -> int | None:
-        """Where the header of the table's program stands; None where its statement had no TABLE_MAP of it."""
+        """Address of the table's header; None if the statement at hand has no TABLE_MAP of the table."""
         at = self._at(table_id)
         if self.words[at] == 0 or self.words[at + layout.ENTRY_GENERATION] != self._state[layout.GENERATION]:
             return None
         return int(self.words[at + layout.ENTRY_TABLE])
 
     def clear(self) -> None:
-        """Forget all: each table map is looked at again."""
+        """Forget all entries: Python looks at each table map again."""
         self.words[:] = 0
         self._entries = 0
 

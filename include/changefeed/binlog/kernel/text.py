@@ -3,7 +3,7 @@
 UTF-8 passes through; each byte that does not belong to a valid sequence becomes U+FFFD. Other charsets go through
 tables of code points that `charsets` builds from Python's codecs; UTF-16 and UTF-32 are computed.
 
-``level`` is 1 inside a JSON string, and 2 inside a JSON string that itself stands in a document that is written as
+``level`` is 1 inside a JSON string, and 2 inside a JSON string of a document that is itself written as
 the text of a JSON string: there each escape is escaped once more.
 """
 
@@ -32,7 +32,7 @@ GB18030_BMP = 39420
 
 
 def _escapes() -> Bytes:
-    """For both levels and each of 128 characters: the length of its escape (0: none), and the escape."""
+    """For both levels and each of 128 characters: the length of its escape (0 without an escape), and the escape."""
     table = np.zeros(2 * 128 * 8, np.uint8)
     short = {8: "\\b", 9: "\\t", 10: "\\n", 12: "\\f", 13: "\\r", 34: '\\"', 92: "\\\\"}
     for code in range(128):
@@ -50,7 +50,7 @@ _ESCAPES = _escapes()
 
 @inline
 def _is_plain(word: int) -> bool:
-    """Whether none of eight bytes is a control, quote, backslash or beyond ASCII (it may say no for a plain one)."""
+    """Whether none of eight bytes is a control, quote, backslash or beyond ASCII (it may say no for plain bytes)."""
     quotes = word ^ 0x2222222222222222
     slashes = word ^ 0x5C5C5C5C5C5C5C5C
     low = word - 0x2020202020202020
@@ -72,7 +72,7 @@ def put_ascii(out: Bytes, at: int, code: int, level: int) -> int:
 
 @inline
 def put_code(out: Bytes, at: int, code: int, level: int) -> int:
-    """Write one code point; U+FFFD for what is none."""
+    """Write one code point; U+FFFD for a number that is no code point."""
     if 0 <= code < 0x80:
         return put_ascii(out, at, code, level)
     if code < 0 or code > 0x10FFFF or (0xD800 <= code < 0xE000):
@@ -97,7 +97,7 @@ def put_code(out: Bytes, at: int, code: int, level: int) -> int:
 
 @inline
 def _sequence_length(data: Bytes, at: int, end: int) -> int:
-    """Length of the valid UTF-8 sequence of two or more bytes at ``at``; 0 where there is none."""
+    """Length of the valid UTF-8 sequence of two or more bytes at ``at``; 0 if the bytes are no such sequence."""
     first = u8(data, at)
     if first < 0xC2 or first > 0xF4 or at + 1 >= end:
         return 0

@@ -70,13 +70,13 @@ def take_gtid(data: Bytes, body: int, end: int, state: Words, texts: Bytes, kind
 
 @inline
 def end_transaction(state: Words, runs: Words) -> None:
-    """Count a transaction and add its GTID to the list, as one more of a run where it follows one."""
+    """Count a transaction and add its GTID to the list, extending a run that it follows."""
     state[layout.TRANSACTIONS] += 1
     kind = state[layout.GTID_KIND]
     number = state[layout.GTID_NUMBER]
     used = state[layout.RUNS]
     if kind != 0:
-        found = False
+        extended = False
         for back in range(1, 5):
             at = (used - back) * layout.RUN
             if (
@@ -87,9 +87,9 @@ def end_transaction(state: Words, runs: Words) -> None:
                 and runs[at + 4] + 1 == number
             ):
                 runs[at + 4] = number
-                found = True
+                extended = True
                 break
-        if not found:
+        if not extended:
             at = used * layout.RUN
             runs[at] = kind
             runs[at + 1] = state[layout.GTID_A]

@@ -23,13 +23,13 @@ class Workspace(NamedTuple):
     """Spans of the kernel's arrays; in plain Python the arrays themselves."""
 
     data: Bytes
-    """The input: events, one behind the other."""
+    """The input: consecutive events."""
     state: Words
     """What is known between calls: `layout.AT` and those behind it."""
     words: Words
     """Tables, their columns and programs: a `ProgramMemory`'s words."""
     literals: Bytes
-    """The bytes that programs write as they stand: a `ProgramMemory`'s bytes."""
+    """The bytes that programs write unchanged: a `ProgramMemory`'s bytes."""
     tables: Words
     """Table ids: a `TableIndex`'s words."""
     texts: Bytes
@@ -44,7 +44,7 @@ class Workspace(NamedTuple):
     runs: Words
     """GTIDs that were seen: `layout.RUN` words each."""
     out: Bytes
-    """Finished messages: key, value, event id, GTID, one message behind the other."""
+    """Finished messages, each as key, value, event id and GTID."""
     positions: Words
     """For each message the position of its event."""
     sequences: Words

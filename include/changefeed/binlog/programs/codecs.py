@@ -1,7 +1,8 @@
 """Column codecs: for each column type its wire layout, and how a value becomes text.
 
-Each codec is one small function that turns a `BoundColumn` into a `Spec`; a type is added here and, where its text is
-new, as one branch of `values.put_value`.
+Each codec is one small function that turns a `BoundColumn` into a `Spec`; a type is added to
+`changefeed.column_types` and here. A kind of text that the kernel does not write yet is a constant in its group in
+`kernel.layout`, and a branch of that group's function in `kernel.values`.
 
 Sources: https://dev.mysql.com/doc/refman/9.7/en/storage-requirements.html,
 https://dev.mysql.com/doc/dev/mysql-server/latest/classmysql_1_1binlog_1_1event_1_1Table__map__event.html (the table of
@@ -117,7 +118,7 @@ def _temporal(kind: int, size: int, of: Kind) -> Codec:
     """DATETIME 5, TIMESTAMP 4, TIME 3 bytes big-endian, then the fraction: 1 byte for 1-2 digits, 2 for 3-4, 3 for 5-6.
 
     DATETIME: sign 1 bit (set), year * 13 + month 17, day 5, hour 5, minute 6, second 6. TIME: sign 1 (set for 0 and
-    more), unused 1, hour 10, minute 6, second 6; negative ones are the two's complement of the whole with its
+    more), unused 1, hour 10, minute 6, second 6; negative values are the two's complement of the whole with its
     fraction. TIMESTAMP: seconds since 1970.
 
     Manual: https://dev.mysql.com/doc/refman/9.7/en/fractional-seconds.html, `my_time.cc`
@@ -133,7 +134,7 @@ def _temporal(kind: int, size: int, of: Kind) -> Codec:
 
 
 def _old_temporal(kind: int, size: int, of: Kind) -> Codec:
-    """Formats of before MySQL 5.6, which ALTER TABLE leaves in place: decimal digits in a little-endian number.
+    """Formats of before MySQL 5.6, which ALTER TABLE keeps: decimal digits in a little-endian number.
 
     TIME hhmmss in 3 bytes, DATETIME yyyymmddhhmmss in 8, TIMESTAMP seconds since 1970 in 4.
     Manual: https://dev.mysql.com/doc/refman/5.7/en/storage-requirements.html
@@ -276,7 +277,7 @@ CODECS: dict[int, Codec] = {
 
 
 def spec_of(column: BoundColumn, style: Style, memory: ProgramMemory) -> Spec:
-    """The column's codec applied; raises DamagedEvent for a type that has none."""
+    """The column's codec applied; raises DamagedEvent for a type without a codec."""
     codec = CODECS.get(column.type)
     if codec is None:
         raise DamagedEvent(f"column {column.name!r} is of type {column.type}, which servers do not write rows of")

@@ -38,7 +38,7 @@ class Programs:
         self._nameless: dict[bytes, int] = {}
 
     def of(self, table_map: TableMap, body: bytes, *, is_mariadb: bool) -> int:
-        """Where the program's header stands for a table map of these bytes; it is built where there is none.
+        """Address of the header of the table whose TABLE_MAP has these bytes; its programs are built at the first call.
 
         Raises SchemaError where the table's columns are not known, SettingsError for a column rule that it cannot have.
         """
@@ -64,7 +64,7 @@ class Programs:
         table = bind(table_map, schema, is_mariadb=is_mariadb)
         group = self.topics.group_of(route.topic, route.partitions) if route is not None else 0
         counter = self.counters.setdefault(f"{database}.{name}", len(self.counters))
-        place = self._builder.table(table, route, group, counter, rewrite.is_needed(table_map))
-        self.types[place] = [column.type for column in table_map.columns]
-        self.bound[f"{database}.{name}"] = (table, place)
-        return place
+        header = self._builder.table(table, route, group, counter, rewrite.is_needed(table_map))
+        self.types[header] = [column.type for column in table_map.columns]
+        self.bound[f"{database}.{name}"] = (table, header)
+        return header

@@ -24,30 +24,28 @@ _ROW_START_END = (Column("row_start", "timestamp"), Column("row_end", "timestamp
 def fit(schema: TableSchema, columns: Sequence[MapColumn], *, is_mariadb: bool = False) -> TableSchema:
     """The schema of rows that come with this TABLE_MAP.
 
-    It is ``schema``, and on MariaDB after its columns those that the server lists nowhere and writes in rows:
+    It is ``schema``, and on MariaDB behind its columns those that the server writes in rows and lists nowhere:
     `row_start` and `row_end` of WITH SYSTEM VERSIONING, `DB_ROW_HASH_1` … of UNIQUE keys over long columns.
 
     Raises SchemaError, with both definitions, where number, types or metadata of the columns contradict ``schema``.
-    Lengths of VARCHAR, DECIMAL and the like are not compared: they stand in the TABLE_MAP, and reading needs no more.
+    Lengths of VARCHAR, DECIMAL and the like are not compared: the TABLE_MAP has them, and reading needs no more.
     """
     known = schema.columns
     hidden = _hidden(columns[len(known) :]) if is_mariadb else ()
     if len(known) + len(hidden) != len(columns):
         raise _contradiction(schema, columns, f"{len(columns)} columns, and {len(known)} were wanted")
-    for place, (column, row) in enumerate(zip(known, columns, strict=False)):
+    for number, (column, row) in enumerate(zip(known, columns, strict=False), 1):
         if not _fits(column, row):
-            raise _contradiction(
-                schema, columns, f"column {place + 1} is {_shown(row)}, and `{column.name}` was wanted there"
-            )
+            raise _contradiction(schema, columns, f"column {number} is {_shown(row)}, and `{column.name}` was wanted")
     return replace(schema, columns=(*known, *hidden)) if hidden else schema
 
 
 def _hidden(columns: Sequence[MapColumn]) -> tuple[Column, ...]:
-    found: tuple[Column, ...] = ()
+    versioning: tuple[Column, ...] = ()
     if [(column.wire, column.meta) for column in columns[:2]] == [_ROW_TIMESTAMP] * 2:
-        found, columns = _ROW_START_END, columns[2:]
+        versioning, columns = _ROW_START_END, columns[2:]
     hashes = range(1, 1 + sum(column.wire is column_types.LONGLONG for column in columns))
-    return found + tuple(Column(f"DB_ROW_HASH_{number}", "bigint", unsigned=True) for number in hashes)
+    return versioning + tuple(Column(f"DB_ROW_HASH_{number}", "bigint", unsigned=True) for number in hashes)
 
 
 def _fits(column: Column, row: MapColumn) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Topics:
-    """Numbers groups: a topic's partitions one after the other."""
+    """Numbers groups: all partitions of a topic in a row."""
 
     def __init__(self) -> None:
         self.groups: list[tuple[str, int]] = []
