@@ -67,9 +67,9 @@ class FilterChain:
                 yield left
 
     def _through(self, block: Block) -> Block | None:
-        for one in self._filters:
-            left = one.rest(block)
-            self._count(block, one.reason, block.message_count - (left.message_count if left else 0))
+        for block_filter in self._filters:
+            left = block_filter.rest(block)
+            self._count(block, block_filter.reason, block.message_count - (left.message_count if left else 0))
             if left is None:
                 return None
             block = left

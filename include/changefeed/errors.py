@@ -5,7 +5,7 @@
     ChangefeedError
     ├── TerminalError             a retry cannot help: Airflow fails the task at once
     │   ├── SettingsError         a pipeline's YAML, an argument or an environment variable is wrong
-    │   ├── SourceError           the server refuses us, or cannot be read as it is set up
+    │   ├── SourceError           the server refuses the login, or cannot be read as it is set up
     │   │   └── BinlogGoneError   the binlog that is needed is not on the server
     │   ├── BinlogFormatError     bytes of a binlog that cannot be decoded, with their coordinates
     │   ├── SchemaError           names or types of a table's columns are unknown or contradict the binlog
@@ -13,7 +13,7 @@
     │   ├── BadRecordError        a record that Kafka does not take: too large, no such topic
     │   ├── AccountingError       a window's bytes or rows do not add up
     │   └── CheckpointError       a checkpoint that cannot be read, or may not be moved
-    │       └── StaleCheckpointError   somebody else moved it first
+    │       └── StaleCheckpointError   another run moved it first
     └── RetryableError            the same call may succeed later
         ├── SourceUnavailableError     the server cannot be reached, or the connection was lost
         ├── SparkUnavailableError      the Spark Connect server cannot be reached
@@ -21,7 +21,7 @@
         ├── FencedError                a newer attempt of the same pipeline took over
         └── PipelineBusyError          another run of this pipeline is under way
 
-Each message says what was wanted, what was found, what it means and what to do. Values are quoted.
+Each message says what was wanted, what is there, what it means and what to do. Values are quoted.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class TerminalError(ChangefeedError):
 
 
 class SettingsError(TerminalError):
-    """A setting is wrong; the message names its place and the nearest valid one."""
+    """A setting is wrong; the message names where it stands and the nearest valid value."""
 
 
 class SourceError(TerminalError):
-    """The server refuses us, or cannot be read as it is set up."""
+    """The server refuses the login or a right, or cannot be read as it is set up."""
 
 
 class BinlogGoneError(SourceError):
@@ -75,7 +75,7 @@ class CheckpointError(TerminalError):
 
 
 class StaleCheckpointError(CheckpointError):
-    """The checkpoint is no longer where this run found it: another run moved it."""
+    """The checkpoint is not where this run read it any more: another run moved it."""
 
 
 class RetryableError(ChangefeedError):

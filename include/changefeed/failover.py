@@ -4,7 +4,7 @@ Coordinates of two servers have nothing in common, so what was published is know
 
 - a transaction in the checkpoint's GTID set was published, wherever it stands in the new binlog;
 - an unfinished window of the old server gave each topic-partition the messages up to some transaction. The old server
-  wrote them in the order of their GTID numbers, so those with lower numbers were given in full, and of the last one
+  wrote them in the order of their GTID numbers, so those with lower numbers were given in full, and of the last of them
   as many messages as its progress counts (`Mark`).
 """
 
@@ -23,7 +23,7 @@ from changefeed.gtid import GtidSet
 
 @dataclass(frozen=True)
 class Failover:
-    """That a window was found again by GTID set on another server than its checkpoint's.
+    """That a window's start was looked up by GTID set on another server than its checkpoint's.
 
     ``window`` is the checkpoint's number and ``published`` its GTID set; ``from_uuid`` the old server.
     """

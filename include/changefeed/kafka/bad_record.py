@@ -30,6 +30,7 @@ class BadRecord:
 
     @property
     def event_id(self) -> str:
+        """Which row change it is, by server, binlog coordinates and row."""
         return self.headers[0][1].decode("utf-8", "replace")
 
     def describe(self, table: str) -> str:

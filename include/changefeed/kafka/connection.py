@@ -103,7 +103,7 @@ class KafkaConnection:
     def kafka_python(self) -> dict[str, Any]:
         """The same settings as keyword arguments of kafka-python's clients.
 
-        Options of librdkafka's own tuning have no counterpart and are left out. Raises SettingsError for one of
+        Options of librdkafka's own tuning have no counterpart and are left out. Raises SettingsError for an option of
         security that kafka-python cannot follow: without it the two would not speak to the cluster alike.
         """
         values: dict[str, Any] = {"bootstrap_servers": [part.strip() for part in self.bootstrap.split(",")]}
@@ -137,7 +137,7 @@ class KafkaConnection:
     def admin(self) -> Iterator[KafkaAdminClient]:
         """kafka-python's admin client, closed afterwards.
 
-        Raises BrokerUnavailableError, TopicError or SettingsError in place of kafka-python's errors, also for those
+        Raises BrokerUnavailableError, TopicError or SettingsError instead of kafka-python's errors, also for those
         out of the block.
         """
         with self._kafka_python_errors():
@@ -179,6 +179,6 @@ class KafkaConnection:
         return refused_by_librdkafka(error.args[0], self.bootstrap, wanted)
 
     def reach(self) -> None:
-        """Return when a broker answers. Raises BrokerUnavailableError, or SettingsError where it lets us not in."""
+        """Return when a broker answers. Raises BrokerUnavailableError, or SettingsError where the login is refused."""
         with self.admin() as client:
             client.describe_cluster()

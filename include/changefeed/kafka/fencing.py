@@ -23,14 +23,15 @@ _AT_ONCE = 16
 
 
 def transactional_id(identity: str, task: int) -> str:
+    """The name under which a task of ``identity`` writes its transactions, the same in each attempt."""
     return f"changefeed.{identity}.{task}"
 
 
 def fence(connection: KafkaConnection, identity: str, tasks: int, commit_log_topic: str, attempt: str = "") -> str:
-    """Stop every earlier attempt of ``identity``; return the name of this one, for its publishers.
+    """Stop every earlier attempt of ``identity``; return the name of this attempt, for its publishers.
 
-    Called by the driver before any task starts. Ids beyond ``tasks`` that an earlier attempt used are found by
-    asking the brokers (ListTransactions, KIP-664; Kafka 3.0); where they do not tell, only those of ``tasks`` are
+    Called by the driver before any task starts. For ids beyond ``tasks`` that an earlier attempt used the brokers are
+    asked (ListTransactions, KIP-664; Kafka 3.0); where they do not answer that, only those of ``tasks`` are
     taken over. Raises BrokerUnavailableError, TopicError (ACLs, no transactions), SettingsError.
     """
     attempt = attempt or uuid.uuid4().hex

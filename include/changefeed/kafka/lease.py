@@ -1,9 +1,9 @@
 """One run of a pipeline at a time: the second stops before it publishes anything.
 
 A run claims the pipeline in the commit log and repeats its claim every few seconds while it lives. Of two claims the
-one that stands first in the log wins, so two runs that begin in the same instant cannot both go on. The second
-watches the first: a claim that is repeated is alive, and the second raises PipelineBusyError; one that is not
-repeated for ``seconds`` is of a dead run, and is passed over. No clocks of two machines are compared: the second run
+first in the log wins, so two runs that begin in the same instant cannot both go on. The second watches the first: a
+claim that is repeated is alive, and the second run raises PipelineBusyError; a claim that is not repeated for
+``seconds`` is of a dead run, and is passed over. No clocks of two machines are compared: the second run
 waits that long, unless the broker's own timestamps (LogAppendTime, as changefeed makes the log) say that it is over.
 
 Safety does not rest on it. A run that stood still for longer than ``seconds`` may be taken for dead: then `fencing`
@@ -40,7 +40,7 @@ BEATS = 5
 class Claim:
     """A run's claim: ``first`` is the offset of its first record, ``offset`` that of the latest.
 
-    ``at_ms`` is the latest one's time by the broker's clock, None where the log keeps its writers' times.
+    ``at_ms`` is the latest record's time by the broker's clock, None where the log keeps its writers' times.
     """
 
     attempt: str
@@ -53,7 +53,7 @@ class Claim:
 class Lease:
     """The claim of one run on ``identity``; a context manager. ``attempt`` names the run, also to `fencing`.
 
-    Entering returns when no other run is alive: at once, or after up to ``seconds`` where another one died without
+    Entering returns when no other run is alive: at once, or after up to ``seconds`` where another run died without
     giving its claim back. Raises PipelineBusyError while another run is alive, BrokerUnavailableError, TopicError.
     """
 
@@ -94,7 +94,7 @@ class Lease:
         try:
             self._write(self.attempt, None)
         except ChangefeedError as error:
-            _log.warning("the claim of this run was not given back, the next one waits %g s: %s", self._seconds, error)
+            _log.warning("the claim of this run was not given back, the next run waits %g s: %s", self._seconds, error)
 
     def _repeat(self) -> None:
         while not self._done.wait(self._seconds / BEATS):
@@ -122,7 +122,7 @@ class Lease:
                     if claims[name].offset != seen[name]:
                         raise PipelineBusyError(
                             f"{self._identity!r} is being published by {claims[name].who} (attempt {name}), which is "
-                            "alive. This run stops and has published nothing; run again when that one is done. If it "
+                            "alive. This run stops and has published nothing; run again when the other is done. If it "
                             "hangs, end that process: its claim is void "
                             f"{self._seconds:g} seconds later."
                         )
@@ -155,10 +155,10 @@ class Lease:
     def _write(self, attempt: str, claim: ClaimRecord | None) -> int:
         """Write a claim, or give it back; return its offset."""
         assert self._producer is not None
-        told: list[tuple[KafkaError | None, int]] = []
+        reports: list[tuple[KafkaError | None, int]] = []
 
         def delivered(error: KafkaError | None, record: Message) -> None:
-            told.append((error, record.offset() or 0))
+            reports.append((error, record.offset() or 0))
 
         key, value = ClaimRecord.key_of(self._identity, attempt), claim.value() if claim else None
         wanted = f"to claim {self._identity!r} in commit log {self._topic!r}"
@@ -167,7 +167,7 @@ class Lease:
             self._producer.flush(self._connection.timeout_seconds + 1)
         except KafkaException as error:
             raise self._connection.refused(error, wanted) from error
-        failed, offset = told[0] if told else (KafkaError(KafkaError._MSG_TIMED_OUT), 0)
+        failed, offset = reports[0] if reports else (KafkaError(KafkaError._MSG_TIMED_OUT), 0)
         if failed is not None:
             raise self._connection.refused(KafkaException(failed), wanted)
         return offset

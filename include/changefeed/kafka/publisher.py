@@ -38,7 +38,7 @@ AFTER_TRANSACTION_COMMIT = "after_transaction_commit"
 STAGES = ("after_take_over", IN_OPEN_TRANSACTION, AFTER_TRANSACTION_COMMIT)
 
 
-# Records thrown away because of something else, which the commit tells.
+# Records thrown away because of another error, which the commit raises.
 _PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 
 
@@ -102,7 +102,7 @@ class Publisher:
         if self._attempt and state.attempt != self._attempt:
             raise FencedError(
                 f"attempt {self._attempt!r} of {self._identity!r} wanted to publish, but the commit log says that "
-                f"{state.attempt!r} has begun since. This one stops; the newer one publishes what is missing."
+                f"{state.attempt!r} has begun since. This attempt stops; the newer one publishes what is missing."
             )
 
     def publish(self, blocks: Iterable[Block]) -> list[Receipt]:
@@ -267,13 +267,13 @@ class Publisher:
 
     def _refuse_lost_topics(self) -> None:
         try:
-            found = topic_limits(self._connection, {topic for topic, _ in self._touched})
+            limits = topic_limits(self._connection, {topic for topic, _ in self._touched})
         except BrokerUnavailableError:
             return  # the broker is away: librdkafka waits for it
         for topic, partition in self._touched:
-            if partition >= found[topic].partitions:
+            if partition >= limits[topic].partitions:
                 raise TopicError(
-                    f"topic {topic!r} has {found[topic].partitions} partitions now, and partition {partition} was "
+                    f"topic {topic!r} has {limits[topic].partitions} partitions now, and partition {partition} was "
                     "being published to: it was removed and made again. Nothing of the open transaction is visible."
                 )
 

@@ -43,6 +43,7 @@ BAD_RECORD = {
 
 
 def unavailable(bootstrap: str, seconds: float, said: str) -> BrokerUnavailableError:
+    """The error of a cluster that does not answer; ``said`` is what the client library says of it."""
     return BrokerUnavailableError(
         f"Kafka at {bootstrap!r} did not answer within {seconds:g} seconds ({said}). Nothing was published and the "
         "checkpoint stays where it is. Check the address, that a broker runs there, and that its advertised listener "
@@ -58,7 +59,7 @@ def refused_by_kafka_python(error: kafka.errors.KafkaError, bootstrap: str, seco
             "Describe, DescribeConfigs, Create, Read and Write on its topics, and Write on its transactional ids."
         )
     if "uthentication" in f"{type(error).__name__} {error}" or "SSL" in str(error):
-        return SettingsError(f"Kafka at {bootstrap!r} does not let us in: {error}. Check the options sasl.* and ssl.*.")
+        return SettingsError(f"Kafka at {bootstrap!r} refuses the login: {error}. Check the options sasl.* and ssl.*.")
     if isinstance(error, kafka.errors.UnknownTopicOrPartitionError):
         return TopicError(f"Kafka at {bootstrap!r} has no such topic or partition: {error}. Was it removed?")
     return unavailable(bootstrap, seconds, str(error))
@@ -86,7 +87,7 @@ def refused_by_librdkafka(error: KafkaError, bootstrap: str, wanted: str) -> Cha
         )
     if code in _NOT_LET_IN:
         return SettingsError(
-            f"{wanted}: Kafka at {bootstrap!r} does not let us in ({said}). Check the options sasl.* and ssl.*."
+            f"{wanted}: Kafka at {bootstrap!r} refuses the login ({said}). Check the options sasl.* and ssl.*."
         )
     if code in _NO_TRANSACTIONS:
         return TopicError(

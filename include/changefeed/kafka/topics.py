@@ -60,7 +60,7 @@ def legal_name(name: str) -> str:
 def topic_name(template: str, database: str, table: str, pipeline: str = "") -> str:
     """The topic of a table by ``template``, in which {database}, {table} and {pipeline} are filled in.
 
-    Raises SettingsError for a template with other places, TopicError for a name that cannot be made legal.
+    Raises SettingsError for a template with other fields, TopicError for a name that cannot be made legal.
     """
     try:
         name = template.format_map({"pipeline": pipeline, "database": database, "table": table})
@@ -140,18 +140,19 @@ def ensure_topics(connection: KafkaConnection, wanted: Mapping[str, TopicSetting
     if not wanted:
         return {}
     with connection.admin() as admin:
-        found = _partitions(admin, wanted)
-        missing = [name for name in wanted if name not in found]
+        counts = _partitions(admin, wanted)
+        missing = [name for name in wanted if name not in counts]
         if missing:
             _create(admin, {name: wanted[name] for name in missing}, connection)
-            found |= _partitions(admin, missing)
-    lost = [name for name in wanted if name not in found]
+            counts |= _partitions(admin, missing)
+    lost = [name for name in wanted if name not in counts]
     if lost:
         raise TopicError(f"topics {lost} were made and are not there: were they removed at the same time?")
     for name, settings in wanted.items():
-        if found[name] != settings.partitions and name not in missing:
-            _log.warning("topic %r has %d partitions, wanted %d: used as it is", name, found[name], settings.partitions)
-    return {name: found[name] for name in wanted}
+        if counts[name] != settings.partitions and name not in missing:
+            wanted_count = settings.partitions
+            _log.warning("topic %r has %d partitions, wanted %d: used as it is", name, counts[name], wanted_count)
+    return {name: counts[name] for name in wanted}
 
 
 def _create(admin: KafkaAdminClient, wanted: Mapping[str, TopicSettings], connection: KafkaConnection) -> None:
@@ -187,16 +188,16 @@ def partition_counts(connection: KafkaConnection, names: Iterable[str]) -> dict[
 
 
 def _partitions(admin: KafkaAdminClient, names: Iterable[str]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for topic in admin.describe_topics(list(names)):
         if topic["error_code"] == 0:
-            found[topic["name"]] = len(topic["partitions"])
+            counts[topic["name"]] = len(topic["partitions"])
         elif topic["error_code"] != _NO_SUCH_TOPIC:
             raise TopicError(
                 f"topic {topic['name']!r} cannot be described: Kafka's error code is {topic['error_code']} (29: the "
                 "ACL Describe is missing)"
             )
-    return found
+    return counts
 
 
 def topic_limits(

@@ -72,6 +72,7 @@ class Transactions:
 
     @property
     def age_seconds(self) -> float:
+        """How long the open transaction has been open; 0 without one."""
         return time.monotonic() - self.opened_at if self.is_open else 0.0
 
     def produce(
@@ -87,7 +88,7 @@ class Transactions:
         produce: Any = self.producer.produce
         while True:
             try:
-                # By place: this is called for each record, and names would cost a third more.
+                # By position: this is called for each record, and names would cost a third more.
                 produce(topic, value, key, partition, delivered, None, 0, headers)
                 return
             except BufferError:
@@ -126,7 +127,7 @@ class Transactions:
     def commit(self, what: str) -> None:
         """Make the open transaction visible; ``what`` it holds, for the error message.
 
-        After an error it is unknown whether it is visible: the commit log tells.
+        After an error it is unknown whether it is visible: the commit log says.
         """
         wanted = f"to commit {what}"
         self._do(lambda seconds: self.producer.commit_transaction(seconds), wanted, self._patience_seconds)

@@ -33,7 +33,7 @@ def decode_batches(
 ) -> Iterator[pa.RecordBatch]:
     """`mapInArrow` of the decode stage: a row a block, then the slice's sizes and its report, or its error.
 
-    ``count`` is told the messages of each block.
+    ``count`` gets the number of messages of each block.
     """
     gc.freeze()  # all that was imported: Spark's worker has the collector look at it after each task
     return frame.decoded_batches(_rows(job, frame.slices_of(batches), count))

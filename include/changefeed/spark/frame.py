@@ -42,7 +42,7 @@ DecodedRow = tuple[str, str | None, int | None, str | None, int | None, int | No
 """A row of DECODED_SCHEMA."""
 
 _PAYLOAD: Final = 6
-"""Its place in a row."""
+"""Its index in a row."""
 _BATCH_ROWS = 16
 _BATCH_BYTES = 2 << 20
 _ACCELERATION = 4
@@ -52,6 +52,7 @@ _PUBLISHED = pa.schema([("kind", pa.string()), ("text", pa.string())])
 
 
 def slices_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Slice]:
+    """The slices that batches of SLICE_SCHEMA hold."""
     for batch in batches:
         for row in batch.to_pylist():
             yield Slice(row["number"], row["file"], row["start"], row["end"], row["gtid"])
@@ -88,10 +89,12 @@ def _decoded_batch(rows: Sequence[DecodedRow]) -> pa.RecordBatch:
 
 
 def published_batch(kind: str, text: str) -> pa.RecordBatch:
+    """A batch with one row of PUBLISHED_SCHEMA."""
     return pa.RecordBatch.from_arrays([pa.array([kind]), pa.array([text])], schema=_PUBLISHED)
 
 
 def blocks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Block]:
+    """The blocks of rows that `block_row` made, in their order."""
     for batch in batches:
         for row in batch.to_pylist():
             yield Block(
@@ -105,10 +108,12 @@ def blocks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Block]:
 
 
 def report_text(report: SliceReport) -> str:
+    """A slice's report as JSON, for `report_from`."""
     return orjson.dumps(asdict(report)).decode()
 
 
 def report_from(text: str) -> SliceReport:
+    """Read what `report_text` made."""
     values = orjson.loads(text)
     return SliceReport(**{**values, "statements": tuple(Statement(**item) for item in values["statements"])})
 
@@ -121,20 +126,21 @@ class Sizes:
     size_bytes: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def add(self, topic: str, partition: int, messages: int, size_bytes: int) -> None:
-        place = (topic, partition)
-        self.messages[place] = self.messages.get(place, 0) + messages
-        self.size_bytes[place] = self.size_bytes.get(place, 0) + size_bytes
+        """Count ``messages`` more, of ``size_bytes``."""
+        key = (topic, partition)
+        self.messages[key] = self.messages.get(key, 0) + messages
+        self.size_bytes[key] = self.size_bytes.get(key, 0) + size_bytes
 
     def add_block(self, block: Block) -> None:
+        """Count a block's messages and its bytes."""
         self.add(block.topic, block.partition, block.message_count, len(block.payload))
 
     def text(self) -> str:
-        """For `add_text` of the driver's."""
-        return orjson.dumps(
-            [[*place, count, self.size_bytes[place]] for place, count in self.messages.items()]
-        ).decode()
+        """As JSON, for `add_text`."""
+        return orjson.dumps([[*key, count, self.size_bytes[key]] for key, count in self.messages.items()]).decode()
 
     def add_text(self, text: str) -> None:
+        """Count what another task counted; ``text`` is its `text`."""
         for values in orjson.loads(text):
             self.add(*values)
 
@@ -145,6 +151,7 @@ def error_text(error: ChangefeedError) -> str:
 
 
 def error_from(text: str) -> ChangefeedError:
+    """The error that `error_text` made a value of; its class where this version knows it."""
     values = orjson.loads(text)
     known = {cls.__name__: cls for cls in _tree(ChangefeedError)}
     return known.get(values["class"], ChangefeedError)(values["message"])

@@ -27,7 +27,7 @@ class MessageCount:
         self._sum = None if is_connect(spark) else spark.sparkContext.accumulator(0)
 
     def add(self, messages: int) -> None:
-        """Called in tasks."""
+        """Count ``messages`` more; called in tasks."""
         if self._sum is not None:
             self._sum.add(messages)
 
@@ -87,12 +87,12 @@ def _classic_tasks(spark: SparkSession, what: str, total: int) -> Iterator[Count
 def _connect_tasks(spark: Any, total: int) -> Iterator[Count]:
     latest = [0]
 
-    def told(stages: list[Any], **_: Any) -> None:
+    def take(stages: list[Any], **_: Any) -> None:
         ours = [stage.num_completed_tasks for stage in stages if stage.num_tasks == total]  # others move the rows
         latest[0] = max(ours, default=latest[0])
 
-    spark.registerProgressHandler(told)
+    spark.registerProgressHandler(take)
     try:
         yield lambda: latest[0]
     finally:
-        spark.removeProgressHandler(told)
+        spark.removeProgressHandler(take)

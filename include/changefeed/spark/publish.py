@@ -25,6 +25,7 @@ from changefeed.spark.job import IngestJob
 
 
 def publisher(job: IngestJob, task: int, limits: Mapping[str, TopicLimits]) -> Publisher:
+    """The publisher of one task. ``limits`` may grow while it is open; see `with_topics`."""
     kafka = job.pipeline.kafka
     return Publisher(
         job.endpoints.kafka,
@@ -64,7 +65,7 @@ def with_topics(job: IngestJob, limits: dict[str, TopicLimits], blocks: Iterable
 def publish_batches(
     job: IngestJob, task: int, batches: Iterable[pa.RecordBatch], count: Callable[[int], None]
 ) -> Iterator[pa.RecordBatch]:
-    """`mapInArrow` of the publish stage: a receipt a topic-partition, or an error; ``count`` is told the messages."""
+    """`mapInArrow` of the publish stage: a receipt a topic-partition, or an error; ``count`` gets their messages."""
     chain = FilterChain(filters_of(job))
     try:
         limits = dict(job.limits)

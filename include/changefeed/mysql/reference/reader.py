@@ -78,6 +78,7 @@ class ReferenceReader:
         self._query: str | None = None
 
     def read(self, piece: Slice) -> Iterator[Block | SliceReport]:
+        """As the contract says. Raises BinlogFormatError, with coordinates, for what the library cannot decode."""
         self._gtid, self._query = piece.gtid, None
         accounts = _Accounts(piece.start)
         blocks = _Blocks(piece)
