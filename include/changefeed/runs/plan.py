@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from changefeed import fault_point
 from changefeed.binlog.search.boundaries import boundaries
-from changefeed.binlog.search.finder import Finder, Place
+from changefeed.binlog.search.finder import Finder, Place, bytes_between
 from changefeed.checkpoint import Checkpoint, CheckpointStore
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.endpoints.endpoints import Endpoints
@@ -89,7 +89,7 @@ def plan(endpoints: Endpoints, store: CheckpointStore, *, keep_first_checkpoint:
         failover=failover,
     )
     fault_point.reached("after_plan")
-    return Plan(window, checkpoint, lag_bytes(start.coordinates, head.coordinates, files))
+    return Plan(window, checkpoint, bytes_between(files, start.coordinates, head.coordinates))
 
 
 def check_same_history(checkpoint: Checkpoint, uuid: str, head: BinlogCoordinates, files: list[BinlogFile]) -> None:
@@ -161,12 +161,6 @@ def _other_transactions(at: BinlogCoordinates, known: GtidSet, binlogs: ServerBi
     except (BinlogFormatError, SourceError) as error:
         return f"nothing can be read at {at} ({error})"
     return "" if at.position >= size else f"no transaction begins at {at}"
-
-
-def lag_bytes(start: BinlogCoordinates, head: BinlogCoordinates, files: list[BinlogFile]) -> int:
-    """Bytes of binlog between two coordinates."""
-    between = sum(file.size_bytes for file in files if start.number <= file.number < head.number)
-    return between + head.position - start.position
 
 
 def _first_checkpoint(pipeline: Pipeline, session: Session, uuid: str, head: source.Head) -> Checkpoint:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+from changefeed.binlog.search.finder import bytes_between
 from changefeed.checkpoint import Checkpoint, CheckpointStore
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import ChangefeedError
 from changefeed.mysql import source
 from changefeed.runs.logged_checkpoint import lost_checkpoint
-from changefeed.runs.plan import check_same_history, lag_bytes
+from changefeed.runs.plan import check_same_history
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def status(endpoints: Endpoints, store: CheckpointStore) -> Status:
         if uuid != checkpoint.server_uuid and checkpoint.gtids:
             return _after_failover(checkpoint, head)
         check_same_history(checkpoint, uuid, head, files)
-        lag = lag_bytes(checkpoint.coordinates, head, files)
+        lag = bytes_between(files, checkpoint.coordinates, head)
         state, error = ("behind" if lag else "current"), None
     except ChangefeedError as problem:
         lag, state, error = None, "error", f"{type(problem).__name__}: {problem}"
