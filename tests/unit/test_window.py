@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from changefeed.binlog.search.finder import bytes_between
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.errors import BinlogGoneError
-from changefeed.runs.plan import lag_bytes
 from changefeed.window import BinlogFile, Slice, Window, whole_file_slices
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -83,8 +83,9 @@ def test_slices_hold_each_byte_of_the_window_once(sizes: list[int], data: st.Dat
     assert all(piece.size_bytes > 0 for piece in pieces)
     magic = 4 * (last - first)
     in_all = sum(piece.size_bytes for piece in pieces)
-    assert in_all == lag_bytes(BinlogCoordinates(there[first].name, start), BinlogCoordinates(there[last].name, end),
-                               there) - magic  # fmt: skip
+    start_coordinates = BinlogCoordinates(there[first].name, start)
+    end_coordinates = BinlogCoordinates(there[last].name, end)
+    assert in_all == bytes_between(there, start_coordinates, end_coordinates) - magic
 
 
 def test_a_window_is_plain_json_and_back() -> None:

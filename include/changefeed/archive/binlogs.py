@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import fsspec
 
 from changefeed.binlog.events.file_frame import check_magic, dumped_chunks
-from changefeed.binlog.search.finder import Place
+from changefeed.binlog.search.finder import ResumePoint
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.errors import BinlogGoneError, SettingsError
 from changefeed.window import BinlogFile
@@ -30,10 +30,10 @@ class ArchivedBinlogs:
         """The archived files by their number."""
         return [file for file, _ in self._archived]
 
-    def end(self) -> Place:
+    def end(self) -> ResumePoint:
         """The end of the last file."""
         last = self.files()[-1]
-        return Place(BinlogCoordinates(last.name, last.size_bytes))
+        return ResumePoint(BinlogCoordinates(last.name, last.size_bytes))
 
     def previous_gtids(self, file: str) -> str:  # noqa: ARG002 - the protocol's
         """Unknown: an archive is searched from its first file on."""

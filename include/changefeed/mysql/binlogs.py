@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-from changefeed.binlog.search.finder import Place
+from changefeed.binlog.search.finder import ResumePoint
 from changefeed.coordinates import FIRST_POSITION
 from changefeed.errors import BinlogGoneError
 from changefeed.gtid import GtidSet
@@ -33,7 +33,7 @@ class ServerBinlogs:
         """The files up to the head that the server had when it was first asked, oldest first."""
         return self._files
 
-    def end(self) -> Place:
+    def end(self) -> ResumePoint:
         """That head."""
         return self._end
 
@@ -74,9 +74,9 @@ class ServerBinlogs:
         return ""
 
     @cached_property
-    def _end(self) -> Place:
+    def _end(self) -> ResumePoint:
         head = source.head(self._session)
-        return Place(head.coordinates, head.gtids)
+        return ResumePoint(head.coordinates, head.gtids)
 
     @cached_property
     def _files(self) -> list[BinlogFile]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from changefeed.binlog.search.finder import Finder, Place, bytes_between
+from changefeed.binlog.search.finder import Finder, ResumePoint, bytes_between
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import SettingsError
@@ -45,7 +45,7 @@ def _windows(endpoints: Endpoints, plan: Plan, bounds: Bounds) -> list[Window]:
         return [whole]  # up to the head, or what is published already would stand in later windows too
     if bounds.until is None and plan.lag_bytes <= min(pipeline.window_bytes, bounds.max_bytes or plan.lag_bytes):
         return [whole]
-    start, head = Place(whole.start, whole.start_gtids), Place(whole.head, whole.head_gtids)
+    start, head = ResumePoint(whole.start, whole.start_gtids), ResumePoint(whole.head, whole.head_gtids)
     with endpoints.session() as session:
         finder = Finder(ServerBinlogs(session))
         if bounds.until is not None:
@@ -70,7 +70,7 @@ def _windows(endpoints: Endpoints, plan: Plan, bounds: Bounds) -> list[Window]:
     return windows
 
 
-def _until(finder: Finder, until: BinlogCoordinates, start: Place, head: Place) -> Place:
+def _until(finder: Finder, until: BinlogCoordinates, start: ResumePoint, head: ResumePoint) -> ResumePoint:
     if until.base != start.coordinates.base or not start.coordinates < until <= head.coordinates:
         raise SettingsError(
             f"until {until} is not in what is left to publish: the checkpoint is at {start}, the head at {head}"
@@ -78,10 +78,10 @@ def _until(finder: Finder, until: BinlogCoordinates, start: Place, head: Place) 
     return head if until == head.coordinates else finder.at(until)
 
 
-def _packed(finder: Finder, start: Place, head: Place, window_bytes: int) -> list[Place]:
+def _packed(finder: Finder, start: ResumePoint, head: ResumePoint, window_bytes: int) -> list[ResumePoint]:
     """Ends of windows: as many whole files each as fit into ``window_bytes``, at least one."""
     files = list(finder.binlogs.files())
-    ends: list[Place] = []
+    ends: list[ResumePoint] = []
     begin = start
     for end in finder.file_ends(start, head):
         if ends and bytes_between(files, begin.coordinates, end.coordinates) <= window_bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from changefeed.binlog.search.finder import Finder, Place
+from changefeed.binlog.search.finder import Finder, ResumePoint
 from changefeed.checkpoint import Checkpoint
 from changefeed.errors import AccountingError, BinlogGoneError
 from changefeed.failover import Failover, Mark, source_and_number
@@ -20,7 +20,7 @@ from changefeed.window import Window
 _log = logging.getLogger(__name__)
 
 
-def position_on_new_server(checkpoint: Checkpoint, session: Session, uuid: str, head: Head) -> Place:
+def position_on_new_server(checkpoint: Checkpoint, session: Session, uuid: str, head: Head) -> ResumePoint:
     """Where the server behind ``session`` has the first transaction that ``checkpoint`` lacks.
 
     Raises BinlogGoneError where that is not known, or where the new server lacks what was published.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from changefeed import fault_point
 from changefeed.binlog.search.boundaries import boundaries
-from changefeed.binlog.search.finder import Finder, Place, bytes_between
+from changefeed.binlog.search.finder import Finder, ResumePoint, bytes_between
 from changefeed.checkpoint import Checkpoint, CheckpointStore
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.endpoints.endpoints import Endpoints
@@ -67,7 +67,7 @@ def plan(endpoints: Endpoints, store: CheckpointStore, *, keep_first_checkpoint:
             _log.info("pipeline %s: first checkpoint at %s", pipeline.name, checkpoint.coordinates)
         elif keep_first_checkpoint:
             restore_history(endpoints, store)
-        start, number, failover = Place(checkpoint.coordinates, checkpoint.gtids), checkpoint.window + 1, None
+        start, number, failover = ResumePoint(checkpoint.coordinates, checkpoint.gtids), checkpoint.window + 1, None
         if uuid != checkpoint.server_uuid:
             start = position_on_new_server(checkpoint, session, uuid, head)
             # A new number: progress of the old server's unfinished window has its own, and other coordinates.

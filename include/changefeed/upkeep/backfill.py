@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from changefeed.archive.binlogs import ArchivedBinlogs
-from changefeed.binlog.search.finder import Binlogs, Finder, Place, bytes_between
+from changefeed.binlog.search.finder import Binlogs, Finder, ResumePoint, bytes_between
 from changefeed.binlog.search.table_counts import TableCounts, count_rows
 from changefeed.coordinates import FIRST_POSITION, BinlogCoordinates
 from changefeed.endpoints.endpoints import Endpoints
@@ -154,8 +154,8 @@ def _begun_window(endpoints: Endpoints, identity: str, uuid: str) -> Window | No
     return window
 
 
-def _ends(window: Window) -> tuple[Place, Place]:
-    return Place(window.start, window.start_gtids), Place(window.head, window.head_gtids)
+def _ends(window: Window) -> tuple[ResumePoint, ResumePoint]:
+    return ResumePoint(window.start, window.start_gtids), ResumePoint(window.head, window.head_gtids)
 
 
 @contextmanager
@@ -166,7 +166,7 @@ def _binlogs(request: BackfillRequest, session: Session) -> Iterator[Binlogs]:
         yield ServerBinlogs(session)
 
 
-def _range(finder: Finder, request: BackfillRequest) -> tuple[Place, Place]:
+def _range(finder: Finder, request: BackfillRequest) -> tuple[ResumePoint, ResumePoint]:
     if request.from_file:
         return finder.begin_of(request.from_file), finder.end_of(request.to_file or request.from_file)
     if request.from_coordinates and request.to_coordinates:
@@ -179,7 +179,9 @@ def _range(finder: Finder, request: BackfillRequest) -> tuple[Place, Place]:
     return start, finder.at_time(seconds_of(request.to_time)) if request.to_time else finder.latest()
 
 
-def _counted(binlogs: Binlogs, files: tuple[BinlogFile, ...], start: Place, head: Place) -> dict[str, TableCounts]:
+def _counted(
+    binlogs: Binlogs, files: tuple[BinlogFile, ...], start: ResumePoint, head: ResumePoint
+) -> dict[str, TableCounts]:
     counts: dict[str, TableCounts] = {}
     for file in files:
         begin = start.coordinates.position if file.name == start.coordinates.file else FIRST_POSITION
@@ -189,7 +191,7 @@ def _counted(binlogs: Binlogs, files: tuple[BinlogFile, ...], start: Place, head
     return dict(sorted(counts.items()))
 
 
-def _check_complete(files: tuple[BinlogFile, ...], start: Place, head: Place) -> None:
+def _check_complete(files: tuple[BinlogFile, ...], start: ResumePoint, head: ResumePoint) -> None:
     wanted = range(start.coordinates.number, head.coordinates.number + 1)
     there = {file.number for file in files}
     missing = [number for number in wanted if number not in there]

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from changefeed.binlog.search.finder import Finder, Place, bytes_between
+from changefeed.binlog.search.finder import Finder, ResumePoint, bytes_between
 from changefeed.checkpoint import Checkpoint, CheckpointStore
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import CheckpointError, SettingsError
@@ -29,7 +29,7 @@ class SeekPlan:
     pipeline: str
     asked: str
     before: Checkpoint | None
-    to: Place
+    to: ResumePoint
     server_uuid: str
     skipped_bytes: int
     repeated_bytes: int
@@ -164,7 +164,7 @@ def _check_expected(pipeline: Pipeline, before: Checkpoint | None, expected: str
         )
 
 
-def _located(finder: Finder, target: SeekTarget) -> Place:
+def _located(finder: Finder, target: SeekTarget) -> ResumePoint:
     if target.coordinates is not None:
         return finder.at(target.coordinates)
     if target.gtids is not None:

@@ -15,7 +15,7 @@ from changefeed.window import BinlogFile
 
 
 @dataclass(frozen=True)
-class Place:
+class ResumePoint:
     """A commit boundary, and the GTIDs of everything before it ('' where the source has none)."""
 
     coordinates: BinlogCoordinates
@@ -32,7 +32,7 @@ class Binlogs(Protocol):
         """The files, oldest first; the last may grow. Raises BinlogGoneError where there are none."""
         ...
 
-    def end(self) -> Place:
+    def end(self) -> ResumePoint:
         """The end of the last file."""
         ...
 
@@ -51,26 +51,26 @@ class Finder:
 
     binlogs: Binlogs
 
-    def earliest(self) -> Place:
+    def earliest(self) -> ResumePoint:
         """The begin of the oldest file."""
         return self.begin_of(self.binlogs.files()[0].name)
 
-    def latest(self) -> Place:
+    def latest(self) -> ResumePoint:
         """The end of the binlog."""
         return self.binlogs.end()
 
-    def begin_of(self, file: str) -> Place:
+    def begin_of(self, file: str) -> ResumePoint:
         """The first position of a file."""
         self._file(file)
-        return Place(BinlogCoordinates(file, FIRST_POSITION), self.binlogs.previous_gtids(file))
+        return ResumePoint(BinlogCoordinates(file, FIRST_POSITION), self.binlogs.previous_gtids(file))
 
-    def end_of(self, file: str) -> Place:
+    def end_of(self, file: str) -> ResumePoint:
         """Where a file is complete: the begin of the next one, or the end of the binlog."""
         names = [file.name for file in self.binlogs.files()]
         number = names.index(self._file(file).name)
         return self.begin_of(names[number + 1]) if number + 1 < len(names) else self.latest()
 
-    def at(self, coordinates: BinlogCoordinates) -> Place:
+    def at(self, coordinates: BinlogCoordinates) -> ResumePoint:
         """The commit boundary at ``coordinates``.
 
         Raises BinlogGoneError for a file that is not there, SettingsError where they are no commit boundary: then
@@ -86,7 +86,7 @@ class Finder:
         gtids = GtidRuns(self.binlogs.previous_gtids(file.name))
         for boundary in self._boundaries(file.name, size):
             if boundary.position == coordinates.position:
-                return Place(coordinates, gtids.text())
+                return ResumePoint(coordinates, gtids.text())
             if boundary.position > coordinates.position:
                 raise SettingsError(
                     f"{coordinates} is inside a transaction or an event: a checkpoint stands between two transactions. "
@@ -99,9 +99,9 @@ class Finder:
                 f"{coordinates} is inside a transaction or an event: a checkpoint stands between two transactions. "
                 f"The nearest are {file.name}:{before} and {file.name}:{size}."
             )
-        return Place(coordinates, gtids.text())
+        return ResumePoint(coordinates, gtids.text())
 
-    def after_gtids(self, wanted: GtidSet) -> Place:
+    def after_gtids(self, wanted: GtidSet) -> ResumePoint:
         """The first commit boundary whose next transaction is not in ``wanted``: where one that has them resumes.
 
         Raises BinlogGoneError when transactions that ``wanted`` lacks are older than the oldest file.
@@ -123,14 +123,14 @@ class Finder:
         gtids = GtidRuns(self.binlogs.previous_gtids(chosen.name))
         for boundary in self._boundaries(chosen.name, size):
             if boundary.gtid and not wanted.contains(GtidSet.parse(boundary.gtid)):
-                return Place(BinlogCoordinates(chosen.name, boundary.position), gtids.text())
+                return ResumePoint(BinlogCoordinates(chosen.name, boundary.position), gtids.text())
             gtids.add_text(boundary.gtid)
         return self.end_of(chosen.name)
 
-    def around_gtids(self, wanted: GtidSet) -> tuple[Place, Place]:
+    def around_gtids(self, wanted: GtidSet) -> tuple[ResumePoint, ResumePoint]:
         """The shortest range that holds all transactions of ``wanted``; raises BinlogGoneError where some are gone."""
-        first: Place | None = None
-        last: Place | None = None
+        first: ResumePoint | None = None
+        last: ResumePoint | None = None
         seen = GtidRuns()
         ended = False  # the transaction before this boundary is the last wanted one so far
         for point, boundary in self._walk():
@@ -149,7 +149,7 @@ class Finder:
             )
         return first, self.latest() if ended or last is None else last
 
-    def at_time(self, ts_seconds: int) -> Place:
+    def at_time(self, ts_seconds: int) -> ResumePoint:
         """Before the first transaction that was written at ``ts_seconds`` or later; the end where there is none.
 
         Raises BinlogGoneError when the oldest file begins later: what was asked for is not there.
@@ -172,12 +172,12 @@ class Finder:
                 return point
         return self.latest()
 
-    def within(self, start: Place, head: Place, size_bytes: int) -> Place:
+    def within(self, start: ResumePoint, head: ResumePoint, size_bytes: int) -> ResumePoint:
         """The last commit boundary that is at most ``size_bytes`` after ``start`` and not after ``head``.
 
         Where the first transaction alone is larger, its end: a window always moves.
         """
-        best: Place | None = None
+        best: ResumePoint | None = None
         gone = 0
         files = {file.number: file for file in self.binlogs.files()}
         for number in range(start.coordinates.number, head.coordinates.number + 1):
@@ -205,7 +205,7 @@ class Finder:
             return best
         return best or head
 
-    def file_ends(self, start: Place, head: Place) -> list[Place]:
+    def file_ends(self, start: ResumePoint, head: ResumePoint) -> list[ResumePoint]:
         """The ends of files between two commit boundaries, and ``head``. They cost no reading."""
         names = [
             file.name
@@ -215,9 +215,9 @@ class Finder:
         ends = [self.begin_of(name) for name in names]
         return [point for point in ends if point.coordinates != head.coordinates] + [head]
 
-    def first_seconds(self, point: Place | BinlogCoordinates) -> int | None:
+    def first_seconds(self, point: ResumePoint | BinlogCoordinates) -> int | None:
         """When the first event after a commit boundary was written (Unix time), or None at the end."""
-        at = point.coordinates if isinstance(point, Place) else point
+        at = point.coordinates if isinstance(point, ResumePoint) else point
         size = self._size(self._file(at.file))
         for boundary in boundaries(self.binlogs.chunks(at.file, at.position, size), at.file, at.position, size):
             if boundary.opens:
@@ -230,16 +230,16 @@ class Finder:
 
     # --- walking
 
-    def _walk(self, first_file: str | None = None) -> Iterator[tuple[Place, Boundary]]:
+    def _walk(self, first_file: str | None = None) -> Iterator[tuple[ResumePoint, Boundary]]:
         names = [file.name for file in self.binlogs.files()]
         for name in names[names.index(first_file) if first_file else 0 :]:
             yield from self._walk_from(self.begin_of(name), self._size(self._file(name)))
 
-    def _walk_from(self, begin: Place, end: int) -> Iterator[tuple[Place, Boundary]]:
+    def _walk_from(self, begin: ResumePoint, end: int) -> Iterator[tuple[ResumePoint, Boundary]]:
         gtids = GtidRuns(begin.gtids)
         at = begin.coordinates
         for boundary in boundaries(self.binlogs.chunks(at.file, at.position, end), at.file, at.position, end):
-            yield Place(BinlogCoordinates(at.file, boundary.position), gtids.text()), boundary
+            yield ResumePoint(BinlogCoordinates(at.file, boundary.position), gtids.text()), boundary
             gtids.add_text(boundary.gtid)
 
     def _boundaries(self, file: str, end: int) -> Iterator[Boundary]:
