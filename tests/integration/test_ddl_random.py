@@ -172,7 +172,13 @@ def follow_random_definitions(server: SqlServer, name: str) -> tuple[int, int]:
                 if isinstance(logged, TableMap):
                     schema = timeline.latest.lookup(logged.database, logged.table)
                     assert schema is not None
-                    assert fit(schema, logged.columns, is_mariadb=follower.server.is_mariadb) is schema
+                    fitted = fit(schema, logged.columns, is_mariadb=follower.server.is_mariadb)
+                    # A UNIQUE key over a TEXT gives rows of MariaDB a column that it lists nowhere.
+                    hidden = follower.server.is_mariadb and fitted.columns[: len(schema.columns)] == schema.columns
+                    assert fitted is schema or hidden
+                    assert [column.nullable for column in schema.columns] == [
+                        column.nullable for column in logged.columns[: len(schema.columns)]
+                    ]
                     table_maps += 1
                     continue
                 timeline = timeline.advance(

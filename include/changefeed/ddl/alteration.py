@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from changefeed.character_width import max_bytes
@@ -41,7 +41,7 @@ from changefeed.ddl.keys import (
 from changefeed.ddl.session import Server, SessionContext
 from changefeed.ddl.table import Surroundings, Table, is_generated_key
 from changefeed.ddl.table_elements import KeyDefinition, KeyKind, Period, own_keys
-from changefeed.table_schema import NO_DEFAULT, Column, Index, TableSchema
+from changefeed.table_schema import NO_DEFAULT, Column, TableSchema
 
 _BLOB_BYTES = {"tinytext": (1 << 8) - 1, "text": (1 << 16) - 1, "mediumtext": (1 << 24) - 1}
 
@@ -198,12 +198,13 @@ class _Alteration:
         for column, position in self._placed:
             _put(columns, self._with_default(column), position, 1 if self._has_generated_key(columns) else 0)
         self._set_first_timestamp(columns)
+        names = self._names_now(columns)
         keys = [over_columns(key, self._periods) for key in self._keys]
         added = [named_parts(key) for key in keys if key.kind is KeyKind.PRIMARY]
-        primary_key = added[-1] if added else self._primary_key()
+        primary_key = added[-1] if added else self._primary_key(names)
         not_null = {*primary_key, *(name for period in self._periods for name in (period.start, period.end))}
         columns = [without_null(column, not_null) for column in columns]
-        before = self._indexes()
+        before = self._indexes(names)
         return replace(
             self._table.schema,
             columns=tuple(columns),
@@ -230,36 +231,36 @@ class _Alteration:
     def _has_generated_key(self, columns: list[Column]) -> bool:
         return self._table.generated_key and columns[:1] == [self._table.schema.columns[0]]
 
-    def _primary_key(self) -> tuple[str, ...]:
+    def _primary_key(self, names: Mapping[str, str]) -> tuple[str, ...]:
         """The columns of the old primary key by the names that they have now."""
         if self._key_dropped:
             return ()
-        names = [self._name_now(column) for column in self._table.schema.primary_key]
-        return tuple(name for name in names if name is not None)
+        key = (self._names[column] for column in self._table.schema.primary_key)
+        return tuple(names[name] for name in key if name in names)
 
-    def _indexes(self) -> list[NamedIndex] | None:
+    def _indexes(self, names: Mapping[str, str]) -> list[NamedIndex] | None:
         """What is left of the old indexes: a dropped column leaves them, and an index without columns goes."""
         if self._table.schema.indexes is None:
             return None
         indexes = []
         for index in self._table.schema.indexes:
-            if index.name.lower() not in self._dropped_indexes and (parts := self._parts(index)):
+            old = [None if column is None else self._names[column] for column in index.columns]
+            parts = tuple(None if part is None else names[part] for part in old if part is None or part in names)
+            if parts and index.name.lower() not in self._dropped_indexes:
                 name = self._renamed_indexes.get(index.name.lower(), index.name)
                 indexes.append(NamedIndex(name, parts, index.unique, index.for_foreign_key))
         return indexes
 
-    def _parts(self, index: Index) -> tuple[str | None, ...]:
-        names = [None if column is None else self._name_now(column) for column in index.columns]
-        return tuple(
-            name for name, column in zip(names, index.columns, strict=True) if name is not None or column is None
-        )
+    def _names_now(self, columns: Sequence[Column]) -> dict[str, str]:
+        """What the old names mean for keys: the first column that was changed from it, or has it.
 
-    def _name_now(self, column: int) -> str | None:
-        """The name that an old column has after the statement; None for one that is gone."""
-        name = self._names[column]
-        if name in self._changed:
-            return self._changed[name][0].name
-        return None if name in self._dropped else self._table.schema.columns[column].name
+        A column that is dropped and added again so keeps its keys.
+        """
+        before = {changed.name.lower(): old for old, (changed, _) in self._changed.items()}
+        names: dict[str, str] = {}
+        for column in columns:
+            names.setdefault(before.get(column.name.lower(), column.name.lower()), column.name)
+        return names
 
     def _is_added_here(self, old: str, definition: ColumnDefinition) -> bool:
         """MariaDB changes a column that an earlier clause adds, by its new name; that clause counts no more."""
