@@ -1,4 +1,4 @@
-"""What a kernel may refuse bytes for: negative codes, and what each says to a reader."""
+"""What a kernel may refuse bytes for: negative codes, and the message of each."""
 
 # kernels read this file
 from __future__ import annotations
@@ -12,15 +12,12 @@ JSON_DEEP = -5
 LABEL = -6
 DECIMAL_DIGITS = -7
 TEMPORAL_RANGE = -8
-BLOB_WIDTH = -9
 EVENT_SIZE = -10
 CHECKSUM = -11
 NO_TABLE_MAP = -12
 COLUMN_COUNT = -13
 ROW_BYTES = -14
-UNKNOWN_EVENT = -15
 PAST_END = -16
-INNER_EVENT = -17
 VECTOR_WIDTH = -18
 INSIDE = -19
 RESULT_ROW = -20
@@ -33,16 +30,12 @@ TEXTS = {
     LABEL: "an ENUM or SET value has no label: the column has fewer of them",
     DECIMAL_DIGITS: "a DECIMAL holds more digits than its type",
     TEMPORAL_RANGE: "a date or time is outside of its type's range",
-    BLOB_WIDTH: "a value is longer than its column's length prefix allows",
     EVENT_SIZE: "an event's size is smaller than its own header",
     CHECKSUM: "an event's CRC32 checksum does not match its bytes",
     NO_TABLE_MAP: "a rows event names a table that no TABLE_MAP of its statement introduced",
     COLUMN_COUNT: "a rows event has another number of columns than its TABLE_MAP",
     ROW_BYTES: "a rows event ends inside a row",
-    UNKNOWN_EVENT: "an event is of a type that changefeed does not know",
     PAST_END: "an event reaches past the end of what was to be read",
-    INNER_EVENT: "an event inside TRANSACTION_PAYLOAD is broken or does not belong there",
     VECTOR_WIDTH: "a VECTOR's bytes are no whole number of 4-byte floats",
     RESULT_ROW: "a row that the server sent does not have the columns that it announced",
-    INSIDE: "a transaction begins inside another one",
 }

@@ -1,4 +1,4 @@
-"""The numbers that Python and the kernel share: column kinds, ops, and where things stand in their arrays."""
+"""The numbers that Python and the kernel share: column kinds, ops, and the indexes of fields in their arrays."""
 
 # kernels read this file
 from __future__ import annotations
@@ -6,9 +6,9 @@ from __future__ import annotations
 # --- a column of a table, SPEC words each
 SPEC = 10
 SPEC_FIXED = 0
-"""Bytes of a value, where its prefix is 0."""
+"""Size of a value in bytes, if its prefix is 0."""
 SPEC_PREFIX = 1
-"""Bytes of the length that stands before a value; 0 for a fixed size."""
+"""Size in bytes of the length before each value; 0 for columns whose values have a fixed size."""
 SPEC_KIND = 2
 SPEC_A, SPEC_B, SPEC_C, SPEC_D = 3, 4, 5, 6
 SPEC_NAME, SPEC_NAME_SIZE = 7, 8
@@ -85,14 +85,14 @@ TABLE_COLUMNS = 0
 TABLE_SPECS = 1
 TABLE_CAPTURED = 2
 TABLE_KEY = 3
-"""Program of the key; -1 for none."""
+"""Address of the key's program; -1 for messages without a key."""
 TABLE_VALUES = 4
-"""Programs of the values of c, u, d, r: OPS words."""
+"""Addresses of the programs of the values of c, u, d, r: OPS words."""
 TABLE_GROUP = 8
 TABLE_PARTITIONS = 9
 TABLE_TOMBSTONES = 10
 TABLE_KEY_COLUMNS = 11
-"""Where the count and the places of the primary key's columns stand."""
+"""Address of the primary key's columns: their count, then the index of each."""
 TABLE_COUNTER = 12
 TABLE_REWRITE = 13
 """1: rows hold MariaDB COMPRESSED columns, and Python rewrites their events first."""
@@ -112,7 +112,7 @@ OP_TS = 8
 OP_QUERY = 9
 OP_XID = 10
 OP_SAME = 11
-"""Begin of ops that write the same for each row of an event: number of the stretch, op behind its end."""
+"""Begin of a stretch of ops that write the same for each row of an event. a: its number; b: the op behind its end."""
 OP_SAME_END = 12
 
 MAX_SAME = 32
@@ -130,7 +130,7 @@ ENTRY_GENERATION = 4
 # --- scratch words
 MAX_COLUMNS = 4096
 IMAGE = 2 * MAX_COLUMNS
-"""An image's words: where each column's value begins (or one of the two below), then its size."""
+"""Words of an image: the address of each column's value (or NULL or ABSENT), then the size of each."""
 NULL = -1
 ABSENT = -2
 STACK = 2 * IMAGE
@@ -140,7 +140,7 @@ SHA256 = SAME + 2 * MAX_SAME
 """The digest's state, then a block's schedule."""
 SCRATCH_WORDS = SHA256 + 8 + 64
 
-# --- texts, all of a run in one byte array
+# --- texts, all in one byte array
 NAMES = 0
 """`server_uuid/file:`"""
 GTID_TEXT = 1024
@@ -152,18 +152,18 @@ TEXT_BYTES = 4096
 
 # --- state words
 AT = 0
-"""Where the next event begins in the input."""
+"""Address of the next event in the input."""
 FILLED = 1
-"""How much of the input is there."""
+"""Bytes of the input that have arrived."""
 POSITION = 2
-"""Where the next event begins in the file."""
+"""Position of the next event in the file."""
 LEFT = 3
 """Bytes from there to the end of the slice."""
 INNER = 4
 """1 for the events inside a TRANSACTION_PAYLOAD, which share its position and its run of row numbers."""
 CHECKSUMS = 5
 ROW_AT = 6
-"""Where to go on in an event whose rows did not all fit the buffer; 0 for its begin."""
+"""Address in the event's body to go on at, after the rows that fitted the buffer; 0 for its first row."""
 ROW = 7
 """Number of the next row of the event."""
 OUT = 8
@@ -175,7 +175,7 @@ FIRST_TS = 13
 LAST_TS = 14
 GTID_SIZE = 15
 GTID_KIND = 16
-"""0 none, 1 MySQL's uuid:n, 2 MariaDB's, 3 one that Python keeps (tagged)."""
+"""0 none, 1 MySQL's uuid:n, 2 MariaDB's, 3 a tagged GTID, which Python keeps."""
 GTID_A, GTID_B, GTID_NUMBER = 17, 18, 19
 NAMES_SIZE = 20
 FILE_AT = 21

@@ -1,4 +1,4 @@
-"""Row images of a rows event: where each column's value stands, and a row's messages written by its program."""
+"""Row images of a rows event: the addresses of their values, and the messages that a table's programs write of them."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def read_image(
     specs: int,
     image: int,
 ) -> int:
-    """Note where the values of the image at ``at`` stand; its end, or a fault.
+    """Note the addresses of the values of the image at ``at``; returns its end, or a fault.
 
-    ``present`` is where the event's bitmap of columns stands, ``values`` how many are set in it. An image: a bit for
-    each present column (1: NULL), then the values of the others.
+    ``present`` is the address of the event's bitmap of columns, ``values`` the number of bits set in it. An image: a
+    bit for each present column (1: NULL), then the values of the others.
     """
     data, words, scratch = work.data, work.words, work.scratch
     nulls = at

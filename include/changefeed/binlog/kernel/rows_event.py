@@ -19,8 +19,8 @@ def put_rows(work: Workspace, at: int, body: int, end: int, kind: int) -> int:
     """A WRITE (0), UPDATE (1) or DELETE (2) rows event of version 1 or 2: 0, a code or a fault.
 
     Body: table id u48, flags u16 (bit 0: end of statement); in version 2 the size of extra data u16, itself included,
-    and that data; number of columns (packed), a bitmap of those that the images hold (of an update one for each
-    image), then the rows: an image, or two.
+    and that data; number of columns (packed), a bitmap of those that the images hold (two bitmaps in an update,
+    one for each image), then the rows: an image, or two.
     """
     data, state, words, scratch, texts = work.data, work.state, work.words, work.scratch, work.texts
     version2 = kind >= 30

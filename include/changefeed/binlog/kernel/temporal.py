@@ -201,7 +201,7 @@ def _put_timestamp_value(out: Bytes, at: int, seconds: int, micros: int, digits:
 def put_temporal(out: Bytes, at: int, data: Bytes, start: int, kind: int, digits: int, width: int, epoch: int) -> int:
     """Write the value at ``start``, of a ``kind`` of `layout` from DATE to TIMESTAMP_OLD; the new end, or a fault.
 
-    ``digits`` of its fraction stand in ``width`` bytes; ``epoch`` is 1 for numbers since 1970, 0 for text.
+    ``digits`` of its fraction take ``width`` bytes; ``epoch`` is 1 for numbers since 1970, 0 for text.
     """
     if kind == layout.DATETIME2:
         fields = big_endian(data, start, 5) & 0x7FFFFFFFFF

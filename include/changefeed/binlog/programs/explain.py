@@ -19,19 +19,19 @@ _IMAGES = ("before", "after", "key's image")
 
 
 def explain(programs: Programs, table: str) -> str:
-    """The program of ``table`` ("database.table") as it was last built; KeyError for one that no slice has shown."""
+    """The program of ``table`` ("database.table") as it was last built; KeyError for a table of no slice."""
     return "\n".join(_lines(programs, table)) + "\n"
 
 
 def _lines(programs: Programs, table: str) -> Iterator[str]:
-    bound, place = programs.bound[table]
+    bound, header = programs.bound[table]
     words = programs.memory.words
     yield f"table {table}, {len(bound.columns)} columns"
     key = ", ".join(bound.schema.columns[column].name for column in bound.schema.primary_key)
     yield f"primary key: {key or 'none'}"
     yield "columns:"
-    specs = int(words[place + layout.TABLE_SPECS])
-    captured = bool(words[place + layout.TABLE_CAPTURED])
+    specs = int(words[header + layout.TABLE_SPECS])
+    captured = bool(words[header + layout.TABLE_CAPTURED])
     treatments = programs.columns.of(bound.schema) if captured else {}
     for number, column in enumerate(bound.columns):
         spec = [int(word) for word in words[specs + layout.SPEC * number : specs + layout.SPEC * (number + 1)]]
@@ -41,20 +41,20 @@ def _lines(programs: Programs, table: str) -> Iterator[str]:
         yield (
             f"  {number:4} {column.name!r}: {wire}, {size} -> {_KINDS[spec[layout.SPEC_KIND]]}({parameters})"
             + (f", charset {column.charset}" if column.charset != "binary" else "")
-            + _told(treatments.get(number))
+            + _treatment(treatments.get(number))
         )
     if not captured:
         yield "no programs: the pipeline leaves this table out"
         return
-    if words[place + layout.TABLE_KEY] >= 0:
+    if words[header + layout.TABLE_KEY] >= 0:
         yield "key:"
-        yield from _program(programs, int(words[place + layout.TABLE_KEY]))
+        yield from _program(programs, int(words[header + layout.TABLE_KEY]))
     for index, op in enumerate("cud"):
         yield f"value of op {op}:"
-        yield from _program(programs, int(words[place + layout.TABLE_VALUES + index]))
+        yield from _program(programs, int(words[header + layout.TABLE_VALUES + index]))
 
 
-def _told(treatment: Treatment | None) -> str:
+def _treatment(treatment: Treatment | None) -> str:
     match treatment:
         case None:
             return ""
@@ -68,10 +68,10 @@ def _told(treatment: Treatment | None) -> str:
             return ", masked: its salted SHA-256"
 
 
-def _program(programs: Programs, place: int) -> Iterator[str]:
+def _program(programs: Programs, program: int) -> Iterator[str]:
     words = programs.memory.words
-    for number in range(int(words[place])):
-        at = place + 1 + layout.OP * number
+    for number in range(int(words[program])):
+        at = program + 1 + layout.OP * number
         code, a, b = (int(word) for word in words[at : at + layout.OP])
         if code == layout.OP_LITERAL:
             yield f"  {number:4} literal {programs.memory.bytes[a : a + b].tobytes().decode()!r}"

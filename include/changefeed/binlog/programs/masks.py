@@ -1,6 +1,6 @@
 """Masks of columns: what a column rule makes of a value, as words of the row program.
 
-A constant stands in the value's place as a kind of its own, and the value is never written. The other two are
+A constant replaces the value as a kind of its own, and the value is never written. The other two masks are
 steps of the kernel: `kernel.masks`.
 """
 
@@ -20,9 +20,9 @@ _TEXTS = frozenset({layout.UTF8, layout.CODE_TABLE, layout.UTF16, layout.UTF32, 
 def masked(
     spec: Spec, column: BoundColumn, treatment: Treatment | None, memory: ProgramMemory, where: str
 ) -> tuple[Spec, int]:
-    """The spec of a column under its treatment, and where its mask's words stand; -1 for none.
+    """The spec of a column under its treatment, and the address of its mask's words; -1 without a mask.
 
-    Raises SettingsError, which begins with ``where``, for a cut of a column that is no text.
+    Raises SettingsError, which begins with ``where``, for a column that is no text and is to be cut.
     """
     match treatment:
         case Constant(text):

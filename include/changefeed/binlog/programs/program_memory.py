@@ -1,4 +1,4 @@
-"""Where all row programs of a decoder live: one array of words and one of bytes, which one kernel call reads."""
+"""All row programs of a decoder, in one array of words and one of bytes, which a kernel call reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from changefeed.binlog.kernel.memory import STEP, Bytes, Words
 
 
 class ProgramMemory:
-    """Append-only; what was placed never moves within the arrays, but the arrays are replaced as they grow."""
+    """Append-only; an address within the arrays stays valid, but the arrays are replaced as they grow."""
 
     def __init__(self) -> None:
         self.words: Words = np.zeros(4096, np.int64)
@@ -24,7 +24,7 @@ class ProgramMemory:
         self._labels: dict[tuple[str, ...], int] = {}
 
     def place_words(self, values: Sequence[int]) -> int:
-        """Append words; returns where they stand."""
+        """Append words; returns their address."""
         at = self._words_used
         end = at + len(values)
         if end > len(self.words):
@@ -36,7 +36,7 @@ class ProgramMemory:
         return at
 
     def place_bytes(self, data: bytes) -> int:
-        """Append bytes, or find the same ones; returns where they stand."""
+        """Append bytes, unless the same bytes are there already; returns their address."""
         known = self._literals.get(data)
         if known is not None:
             return known
@@ -52,7 +52,7 @@ class ProgramMemory:
         return at
 
     def labels(self, labels: tuple[str, ...]) -> int:
-        """Place ENUM or SET labels as the insides of JSON strings: a word for each one's place, one for its size."""
+        """Append ENUM or SET labels as the insides of JSON strings: two words for each, its address and its size."""
         known = self._labels.get(labels)
         if known is None:
             words: list[int] = []
@@ -63,7 +63,7 @@ class ProgramMemory:
         return known
 
     def code_table(self, charset: str) -> int:
-        """Place a charset's table of code points."""
+        """Append a charset's table of code points; returns its address."""
         known = self._tables.get(charset)
         if known is None:
             known = self._tables[charset] = self.place_words(charsets.code_table(charset))
