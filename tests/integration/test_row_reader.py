@@ -90,7 +90,7 @@ def messages(items: list[object]) -> Iterator[tuple[str, int, Message]]:
 def images(items: list[object]) -> dict[tuple[str, int, bytes | None], bytes]:
     """By topic, partition and key the after image, as bytes."""
     return {
-        (topic, partition, message.key): (message.value or b"").rpartition(SEPARATOR.encode())[2]
+        (topic, partition, message.key): (message.value or b"").rpartition(SEPARATOR)[2]
         for topic, partition, message in messages(items)
     }
 

@@ -92,7 +92,7 @@ def test_a_table_without_a_primary_key_has_a_null_key() -> None:
 
 @pytest.mark.parametrize("op", OPS)
 def test_a_template_is_text_and_slots_that_the_kernel_knows(op: Op) -> None:
-    assert all(isinstance(part, str | Slot) for part in FORMAT.value(ORDERS, op))
+    assert all(isinstance(part, bytes | Slot) for part in FORMAT.value(ORDERS, op))
 
 
 def test_the_same_change_makes_the_same_bytes_at_each_retry() -> None:

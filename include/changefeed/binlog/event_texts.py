@@ -8,7 +8,7 @@ from changefeed.binlog.events.framing import DamagedEvent
 from changefeed.binlog.events.gtids import TAGGED, Gtid
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.memory import Bytes, Words
-from changefeed.binlog.programs.program_memory import escaped
+from changefeed.formats.notation import json_string
 
 
 class EventTexts:
@@ -58,7 +58,7 @@ class EventTexts:
 
     def set_query(self, text: bytes) -> None:
         """The statement that the next rows are of."""
-        quoted = f'"{escaped(text.decode("utf-8", "replace"))}"'.encode()
+        quoted = json_string(text.decode("utf-8", "replace"))
         if len(quoted) > len(self.query):
             self.query = np.empty(2 * len(quoted), np.uint8)
         self.query[: len(quoted)] = np.frombuffer(quoted, np.uint8)
@@ -67,7 +67,7 @@ class EventTexts:
     def set_xid(self, sql: str) -> None:
         """The xid of an XA START statement; raises DamagedEvent where it is too long."""
         words = sql.split(None, 2)
-        quoted = f'"{escaped(words[2] if len(words) == 3 else "")}"'.encode()
+        quoted = json_string(words[2] if len(words) == 3 else "")
         if len(quoted) > layout.ID_TEXT - layout.XID_TEXT:
             raise DamagedEvent(f"an XA transaction's xid has {len(quoted)} characters")
         self._put(layout.XID_TEXT, quoted)

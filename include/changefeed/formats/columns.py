@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from changefeed.formats.notation import JSON, Notation
 from changefeed.formats.style import DEFAULT_STYLE, Style
-from changefeed.formats.template import Op, Slot, Template
+from changefeed.formats.template import DELETE_AND_CREATE, Messages, Op, Slot, Template
 from changefeed.table_schema import TableSchema
 
-SEPARATOR = "\x1e"
+SEPARATOR = b"\x1e"
 """ASCII's record separator: JSON text never holds it unescaped."""
 
 
@@ -17,14 +18,18 @@ class ColumnsFormat:
     """op, row, timestamp, server_id, before and after, each ended by SEPARATOR but the last."""
 
     style: Style = DEFAULT_STYLE
-    tombstones: bool = False
+    notation: Notation = JSON
 
     def key(self, table: TableSchema) -> Template | None:
         return (Slot.KEY,) if table.primary_key else None
 
+    def messages(self, table: TableSchema) -> Messages:  # noqa: ARG002 - the same for each table
+        """A change of key is two rows of the data frame: d and c."""
+        return DELETE_AND_CREATE
+
     def value(self, table: TableSchema, op: Op) -> Template:  # noqa: ARG002  # the same for each table
         return (
-            f"{op}{SEPARATOR}",
+            op.encode() + SEPARATOR,
             Slot.ROW,
             SEPARATOR,
             Slot.TS_SECONDS,

@@ -15,8 +15,9 @@ import orjson
 from changefeed import __version__
 from changefeed.block import Header
 from changefeed.formats.format import FormatSettings, TableChange
+from changefeed.formats.notation import JSON, Notation
 from changefeed.formats.style import DEFAULT_STYLE, Style
-from changefeed.formats.template import NO_SNAPSHOT, Op, Slot, Template
+from changefeed.formats.template import DELETE_AND_CREATE, NO_SNAPSHOT, WITH_TOMBSTONES, Messages, Op, Slot, Template
 from changefeed.reader import Statement
 from changefeed.table_schema import TableSchema
 
@@ -32,6 +33,7 @@ class DebeziumFormat:
     ts_ms: int
     style: Style = DEFAULT_STYLE
     tombstones: bool = True
+    notation: Notation = JSON
 
     @classmethod
     def of(cls, settings: FormatSettings) -> DebeziumFormat:
@@ -43,31 +45,35 @@ class DebeziumFormat:
     def key(self, table: TableSchema) -> Template | None:
         return (Slot.KEY,) if table.primary_key else None
 
+    def messages(self, table: TableSchema) -> Messages:
+        """A change of key is a delete, its tombstone and a create, as in Debezium."""
+        return WITH_TOMBSTONES if self.tombstones and table.primary_key else DELETE_AND_CREATE
+
     def value(self, table: TableSchema, op: Op) -> Template:
         head = f'"version":"{__version__}","connector":"mysql","name":{json.dumps(self.server_name)}'
         names = f'"db":{json.dumps(table.database)},"table":{json.dumps(table.table)}'
         return (
-            '{"before":',
+            b'{"before":',
             Slot.BEFORE,
-            ',"after":',
+            b',"after":',
             Slot.AFTER,
-            f',"source":{{{head},"ts_ms":',
+            f',"source":{{{head},"ts_ms":'.encode(),
             Slot.TS_SECONDS,
-            '000,"snapshot":"',
+            b'000,"snapshot":"',
             Slot.SNAPSHOT,
-            f'",{names},"server_id":',
+            f'",{names},"server_id":'.encode(),
             Slot.SERVER_ID,
-            ',"gtid":',
+            b',"gtid":',
             Slot.GTID,
-            ',"file":"',
+            b',"file":"',
             Slot.FILE,
-            '","pos":',
+            b'","pos":',
             Slot.POSITION,
-            ',"row":',
+            b',"row":',
             Slot.ROW,
-            ',"query":',
+            b',"query":',
             Slot.QUERY,
-            f'}},"op":"{op}","ts_ms":{self.ts_ms}}}',
+            f'}},"op":"{op}","ts_ms":{self.ts_ms}}}'.encode(),
         )
 
     # --- statements

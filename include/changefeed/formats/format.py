@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from changefeed.block import Header
+from changefeed.formats.notation import Notation
 from changefeed.formats.style import DEFAULT_STYLE, Style
-from changefeed.formats.template import Op, Template
+from changefeed.formats.template import Messages, Op, Template
 from changefeed.reader import Statement
 from changefeed.table_schema import TableSchema
 
@@ -39,8 +40,15 @@ class RowFormat(Protocol):
         ...
 
     @property
-    def tombstones(self) -> bool:
-        """Whether a delete of a row with a key is followed by a message with that key and no value."""
+    def notation(self) -> Notation:
+        """How values become rows, and what stands for what is absent."""
+        ...
+
+    def messages(self, table: TableSchema) -> Messages:
+        """The messages that each kind of change of a row of ``table`` becomes.
+
+        Tables without a key have no change of key: such an update is an update as any other.
+        """
         ...
 
     def key(self, table: TableSchema) -> Template | None:

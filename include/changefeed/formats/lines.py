@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import orjson
 
 from changefeed.formats.format import RowFormat
+from changefeed.formats.notation import Notation
 from changefeed.formats.style import Style
-from changefeed.formats.template import Op, Template
+from changefeed.formats.template import ONE_MESSAGE_EACH, Messages, Op, Template
 from changefeed.reader import Statement
 from changefeed.table_schema import TableSchema
 
@@ -24,8 +25,11 @@ class LineFormat:
         return self.values.style
 
     @property
-    def tombstones(self) -> bool:
-        return False
+    def notation(self) -> Notation:
+        return self.values.notation
+
+    def messages(self, table: TableSchema) -> Messages:  # noqa: ARG002 - the protocol's signature
+        return ONE_MESSAGE_EACH
 
     def key(self, table: TableSchema) -> Template | None:  # noqa: ARG002 - the protocol's signature
         return None

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import orjson
 
+from changefeed.block import Step
 from changefeed.formats.format import RowFormat
-from changefeed.formats.template import NO_SNAPSHOT, Op, Slot, Template
+from changefeed.formats.template import ABSENT_IMAGE, NO_SNAPSHOT, Change, Op, Slot, Template
 from changefeed.table_schema import TableSchema
 
 Image = Mapping[str, object]
-"""A row image: column name -> a value that JSON knows, as the format's ValueStyle writes it."""
+"""A row image: column name -> a value that JSON knows, as the format's Style writes it. Columns that the event does not
+hold are not in it."""
+
+_CHANGES: Mapping[Op, Change] = {"c": Change.CREATE, "u": Change.UPDATE, "d": Change.DELETE, "r": Change.READ}
 
 
 @dataclass(frozen=True)
@@ -32,36 +36,91 @@ class RowChange:
     xid: str | None = None
     snapshot: str = NO_SNAPSHOT
 
-    def key_of(self, table: TableSchema) -> dict[str, object]:
-        """The primary key's columns of the image that the op is about; {} for a table without one."""
-        image = self.after if self.op != "d" else self.before
-        names = (table.columns[place].name for place in table.primary_key)
-        return {name: image[name] for name in names if image is not None and name in image}
+    @property
+    def subject(self) -> Image | None:
+        """The image that the op is about."""
+        return self.before if self.op == "d" else self.after
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """A message of a row change; ``value`` is None for a tombstone."""
+
+    step: Step
+    key: bytes | None
+    value: bytes | None
+
+
+def messages(format: RowFormat, table: TableSchema, change: RowChange) -> Iterator[Rendered]:
+    """The messages that ``change`` becomes, in order."""
+    kind = _CHANGES[change.op]
+    if kind is Change.UPDATE and format.key(table) is not None and _key_changed(table, change):
+        kind = Change.KEY_CHANGE
+    for message in format.messages(table)[kind]:
+        image = change.before if message.key == "before" else change.after
+        filled = None if message.op is None else value(format, table, replace(change, op=message.op))
+        yield Rendered(message.step, _key(format, table, change, image), filled)
 
 
 def key(format: RowFormat, table: TableSchema, change: RowChange) -> bytes | None:
-    """The message key of ``change``, None where the table has none."""
-    template = format.key(table)
-    return None if template is None else _filled(template, table, change)
+    """The key of the image that ``change`` is about, None where the table has none."""
+    return _key(format, table, change, change.subject)
 
 
 def value(format: RowFormat, table: TableSchema, change: RowChange) -> bytes:
     """The message value of ``change``."""
-    return _filled(format.value(table, change.op), table, change)
+    return _filled(format, format.value(table, change.op), table, change, None)
 
 
-def _filled(template: Template, table: TableSchema, change: RowChange) -> bytes:
-    return b"".join(_slot(part, table, change) if isinstance(part, Slot) else part.encode() for part in template)
+def _key_changed(table: TableSchema, change: RowChange) -> bool:
+    before, after = change.before or {}, change.after or {}
+    names = [table.columns[index].name for index in table.primary_key]
+    return any(name in after and after[name] != before.get(name) for name in names)
 
 
-def _slot(slot: Slot, table: TableSchema, change: RowChange) -> bytes:
+def _key(format: RowFormat, table: TableSchema, change: RowChange, image: Image | None) -> bytes | None:
+    template = format.key(table)
+    return None if template is None else _filled(format, template, table, change, image)
+
+
+def _filled(
+    format: RowFormat, template: Template, table: TableSchema, change: RowChange, key_image: Image | None
+) -> bytes:
+    everything = range(len(table.columns))
+
+    def slot(part: Slot) -> bytes:
+        match part:
+            case Slot.BEFORE | Slot.AFTER if ABSENT_IMAGE.get(change.op) is part:
+                return format.notation.absent(part)
+            case Slot.BEFORE:
+                return _row(format, table, everything, change.before or {})
+            case Slot.AFTER:
+                return _row(format, table, everything, change.after or {})
+            case Slot.KEY:
+                return _row(format, table, table.primary_key, key_image or {})
+        written = _scalar(part, change)
+        return format.notation.absent(part) if written is None else written
+
+    return b"".join(slot(part) if isinstance(part, Slot) else part for part in template)
+
+
+def _row(format: RowFormat, table: TableSchema, indexes: Iterable[int], image: Image) -> bytes:
+    notation = format.notation
+    written = []
+    for column in (table.columns[index] for index in indexes):
+        text = notation.column(column)
+        if column.name not in image:
+            written.append(text.missing)
+        elif image[column.name] is None:
+            written.append(text.null)
+        else:
+            written.append(text.value + orjson.dumps(image[column.name]))
+    return notation.opening + notation.separator.join(filter(None, written)) + notation.closing
+
+
+def _scalar(slot: Slot, change: RowChange) -> bytes | None:
+    """What fills a slot that is no row; None where there is nothing."""
     match slot:
-        case Slot.BEFORE:
-            return orjson.dumps(change.before)
-        case Slot.AFTER:
-            return orjson.dumps(change.after)
-        case Slot.KEY:
-            return orjson.dumps(change.key_of(table))
         case Slot.FILE:
             return change.file.encode()
         case Slot.POSITION:
@@ -69,14 +128,15 @@ def _slot(slot: Slot, table: TableSchema, change: RowChange) -> bytes:
         case Slot.ROW:
             return b"%d" % change.row
         case Slot.GTID:
-            return orjson.dumps(change.gtid or None)
+            return orjson.dumps(change.gtid) if change.gtid else None
         case Slot.SERVER_ID:
             return b"%d" % change.server_id
         case Slot.TS_SECONDS:
             return b"%d" % change.ts_seconds
         case Slot.QUERY:
-            return orjson.dumps(change.query)
+            return orjson.dumps(change.query) if change.query is not None else None
         case Slot.XID:
-            return orjson.dumps(change.xid)
+            return orjson.dumps(change.xid) if change.xid is not None else None
         case Slot.SNAPSHOT:
             return change.snapshot.encode()
+    raise ValueError(f"slot {slot} is a row")

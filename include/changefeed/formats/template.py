@@ -1,13 +1,17 @@
-"""What a format says of a message: literal text with slots in it.
+"""What a format says of a message: literal bytes with slots in them, and which messages a row change becomes.
 
-A template is data, so that two engines run the same one: the kernel turns it into ops and literals of a row
-program, and `formats.render` fills it in plain Python for the reference reader.
+Both are data, so that two engines obey the same: the kernel, which turns templates into ops and literals of a row
+program, and `formats.render`, which fills them in plain Python for the reference reader.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
+
+from changefeed.block import Step
 
 Op = Literal["c", "u", "d", "r"]
 """A row was created, updated, deleted; or it was read as it is, by a SELECT."""
@@ -19,14 +23,17 @@ NO_SNAPSHOT = "false"
 
 
 class Slot(StrEnum):
-    """A place in a template that differs from row to row. JSON text, without quotes around it unless said."""
+    """What a template leaves open, because it differs from row to row.
+
+    Numbers are decimal digits. Where there is nothing, the format's `Notation.absent` says what is written.
+    """
 
     BEFORE = "before"
-    """The before image as a JSON object; `null` where the op has none."""
+    """The before image as a row in the format's notation; absent for c and r."""
     AFTER = "after"
-    """The after image as a JSON object; `null` where the op has none."""
+    """The after image as a row in the format's notation; absent for d."""
     KEY = "key"
-    """The primary key's columns as a JSON object."""
+    """The primary key's columns, in the key's order, as a row in the format's notation."""
     FILE = "file"
     """Binlog file name, unquoted."""
     POSITION = "position"
@@ -34,19 +41,76 @@ class Slot(StrEnum):
     ROW = "row"
     """Row number within the event, from 0."""
     GTID = "gtid"
-    """GTID as a JSON string, or `null`."""
+    """GTID as a JSON string; absent where the transaction has none."""
     SERVER_ID = "server_id"
     """server_id of the event's origin."""
     TS_SECONDS = "ts_seconds"
     """Timestamp of the event in seconds since 1970: follow it by a literal `000` for milliseconds."""
     QUERY = "query"
-    """Text of the statement (ROWS_QUERY) as a JSON string, or `null`."""
+    """Text of the statement (ROWS_QUERY) as a JSON string; absent where the binlog does not hold it, and where column
+    rules hide values that it may have."""
     XID = "xid"
-    """The xid of an XA transaction as a JSON string, as XA RECOVER's CONVERT XID form writes it; else `null`."""
+    """The xid of an XA transaction as a JSON string, as XA RECOVER's CONVERT XID form writes it; absent in others."""
     SNAPSHOT = "snapshot"
     """The snapshot that the row was read for, unquoted: `false` for a change out of a binlog, else what its reader
     calls it (Debezium's words: `true`, `first`, `last`, `incremental`). The same for all rows of one reader."""
 
 
-Template = tuple[str | Slot, ...]
-"""Literal JSON text (UTF-8) and slots, in order."""
+Template = tuple[bytes | Slot, ...]
+"""Literal bytes and slots, in order."""
+
+ABSENT_IMAGE: Mapping[Op, Slot] = {"c": Slot.BEFORE, "r": Slot.BEFORE, "d": Slot.AFTER}
+"""By op the image that its messages do not have."""
+
+
+class Change(StrEnum):
+    """What happened to a row. An update that changes the primary key is a change of its own kind."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    DELETE = "delete"
+    READ = "read"
+    KEY_CHANGE = "key_change"
+
+
+@dataclass(frozen=True)
+class RowMessage:
+    """One of the messages that a row change becomes.
+
+    ``op`` chooses the template of its value; None makes a tombstone: a key without a value. ``key`` is the image that
+    its key is of. ``step`` tells it apart from the change's other messages, in its event id and in what the commit log
+    counts: a change's messages have different steps, in rising order.
+    """
+
+    step: Step
+    op: Op | None
+    key: Literal["before", "after"]
+
+
+Messages = Mapping[Change, tuple[RowMessage, ...]]
+"""What each kind of change becomes."""
+
+CREATED = RowMessage(Step.CHANGE, "c", "after")
+UPDATED = RowMessage(Step.CHANGE, "u", "after")
+DELETED = RowMessage(Step.CHANGE, "d", "before")
+READ = RowMessage(Step.CHANGE, "r", "after")
+TOMBSTONE = RowMessage(Step.TOMBSTONE, None, "before")
+CREATED_ANEW = RowMessage(Step.CREATE, "c", "after")
+"""Under its new key, after a message that deleted the old one."""
+
+ONE_MESSAGE_EACH: Messages = {
+    Change.CREATE: (CREATED,),
+    Change.UPDATE: (UPDATED,),
+    Change.DELETE: (DELETED,),
+    Change.READ: (READ,),
+    Change.KEY_CHANGE: (UPDATED,),
+}
+"""A change of key is an update with both images."""
+DELETE_AND_CREATE: Messages = {**ONE_MESSAGE_EACH, Change.KEY_CHANGE: (DELETED, CREATED_ANEW)}
+"""A change of key is a delete of the old one and a create of the new one."""
+WITH_TOMBSTONES: Messages = {
+    **ONE_MESSAGE_EACH,
+    Change.DELETE: (DELETED, TOMBSTONE),
+    Change.KEY_CHANGE: (DELETED, TOMBSTONE, CREATED_ANEW),
+}
+"""As before, and a tombstone follows each delete, for compacted topics."""

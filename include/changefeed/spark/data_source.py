@@ -143,7 +143,8 @@ def _batch(block: Block) -> pa.RecordBatch:
     database, table = orjson.loads(block.topic)
     rows = []
     for message in block.messages():
-        op, row, seconds, server_id, before, after = (message.value or b"").decode().split(SEPARATOR)
+        fields = (message.value or b"").split(SEPARATOR)
+        op, row, seconds, server_id, before, after = (field.decode() for field in fields)
         rows.append(
             {
                 "file": block.origin,

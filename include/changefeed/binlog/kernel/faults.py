@@ -21,6 +21,8 @@ PAST_END = -16
 VECTOR_WIDTH = -18
 INSIDE = -19
 RESULT_ROW = -20
+NULL_VALUE = -21
+"""Not a fault: the value has no text in its column's encoding, and its column is written as if it were NULL."""
 
 TEXTS = {
     SHORT: "a value runs past the end of its event",

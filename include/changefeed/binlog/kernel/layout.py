@@ -4,17 +4,18 @@
 from __future__ import annotations
 
 # --- a column of a table, SPEC words each
-SPEC = 10
+SPEC = 14
 SPEC_FIXED = 0
 """Size of a value in bytes, if its prefix is 0."""
 SPEC_PREFIX = 1
 """Size in bytes of the length before each value; 0 for columns whose values have a fixed size."""
 SPEC_KIND = 2
 SPEC_A, SPEC_B, SPEC_C, SPEC_D = 3, 4, 5, 6
-SPEC_NAME, SPEC_NAME_SIZE = 7, 8
-"""The literal `,"name":`."""
-SPEC_MASK = 9
+SPEC_MASK = 7
 """Where the column's mask stands; -1 for none."""
+SPEC_VALUE, SPEC_NULL, SPEC_MISSING = 8, 10, 12
+"""Address and size of the literal before a value, of the one for NULL, and of the one for a column that the image does
+not hold. Each begins with the separator; a size of 0 for either of the last two leaves the column out."""
 
 # --- kinds of columns: how a value becomes text
 # A kind is a number within its group, and `values.put_value` asks for the group first, as the kinds of one share a
@@ -79,6 +80,12 @@ CREATE, UPDATE, DELETE, READ = 0, 1, 2, 3
 OPS = 4
 NO_VALUE = OPS
 """In an op's stead: the message is a tombstone."""
+KEY_CHANGE = 4
+"""An update of the primary key; the other kinds of changes have the numbers of their ops."""
+CHANGES = 5
+
+# --- the messages that a kind of change becomes, MADE words: their number, then for each its step, op and key's image
+MADE = 10
 
 # --- a table's header
 TABLE_COLUMNS = 0
@@ -90,7 +97,8 @@ TABLE_VALUES = 4
 """Addresses of the programs of the values of c, u, d, r: OPS words."""
 TABLE_GROUP = 8
 TABLE_PARTITIONS = 9
-TABLE_TOMBSTONES = 10
+TABLE_MESSAGES = 10
+"""What each kind of change becomes: CHANGES times MADE words."""
 TABLE_KEY_COLUMNS = 11
 """Address of the primary key's columns: their count, then the index of each."""
 TABLE_COUNTER = 12
@@ -102,11 +110,12 @@ TABLE = 14
 OP = 3
 OP_LITERAL = 1
 OP_OBJECT = 2
-"""image (0 before, 1 after, 2 the key's), list of columns: count, places."""
+"""image (0 before, 1 after, 2 the key's), list of columns: count, size of the separator, columns."""
 OP_FILE = 3
 OP_POSITION = 4
 OP_ROW = 5
 OP_GTID = 6
+"""Like OP_QUERY and OP_XID: address and size of the literal for what is absent."""
 OP_SERVER_ID = 7
 OP_TS = 8
 OP_QUERY = 9

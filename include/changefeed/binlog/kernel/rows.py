@@ -5,7 +5,7 @@ from __future__ import annotations
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.compiled import inline
 from changefeed.binlog.kernel.crc32 import crc32
-from changefeed.binlog.kernel.faults import FULL, ROW_BYTES, SHORT
+from changefeed.binlog.kernel.faults import FULL, NULL_VALUE, ROW_BYTES, SHORT
 from changefeed.binlog.kernel.masks import put_masked
 from changefeed.binlog.kernel.memory import STEP, Bytes, Words, copy, copy_short, little_endian, put8, u8
 from changefeed.binlog.kernel.murmur2 import partition_of
@@ -106,38 +106,47 @@ def key_changed(work: Workspace, key_columns: int) -> bool:
 
 
 @inline
-def _put_object(work: Workspace, at: int, image: int, columns: int, specs: int) -> int:
-    """Write an image as a JSON object of the columns listed at ``words[columns]``, without those that are absent."""
+def _put_row(work: Workspace, at: int, image: int, columns: int, specs: int) -> int:
+    """Write the columns of an image that are listed at ``words[columns]``, with separators between them."""
     out, words, scratch = work.out, work.words, work.scratch
     room = length(out)
-    put8(out, at, 123)
-    at += 1
-    first = 1
+    skip = words[columns + 1]  # no separator before the first that is written
     for index in range(words[columns]):
-        column = words[columns + 1 + index]
+        column = words[columns + 2 + index]
         start = scratch[image + column]
-        if start == layout.ABSENT:
-            continue
         spec = specs + column * layout.SPEC
-        size = words[spec + layout.SPEC_NAME_SIZE] - first
-        if at + size + _ROOM > room:
-            return FULL
-        copy_short(out, at, work.literals, words[spec + layout.SPEC_NAME] + first, size)
-        at += size
-        first = 0
+        if start >= 0:
+            size = words[spec + layout.SPEC_VALUE + 1] - skip
+            if at + size + _ROOM > room:
+                return FULL
+            copy_short(out, at, work.literals, words[spec + layout.SPEC_VALUE] + skip, size)
+            value = at + size
+            end = put_value(work, value, room, start, scratch[image + layout.MAX_COLUMNS + column], spec)
+            mask = words[spec + layout.SPEC_MASK]
+            if mask >= 0:
+                if end == NULL_VALUE:  # a mask is made of text
+                    end = put_null(out, value)
+                if end >= 0:
+                    end = put_masked(out, value, end, room, words, mask, work.literals, scratch)
+            if end >= 0:
+                at = end
+                skip = 0
+                continue
+            if end != NULL_VALUE:
+                return end
+            start = layout.NULL
+        literal = spec + layout.SPEC_MISSING
         if start == layout.NULL:
-            at = put_null(out, at)
-        else:
-            value = at
-            at = put_value(work, at, room, start, scratch[image + layout.MAX_COLUMNS + column], spec)
-            if at >= 0 and words[spec + layout.SPEC_MASK] >= 0:
-                at = put_masked(out, value, at, room, words, words[spec + layout.SPEC_MASK], work.literals, scratch)
-            if at < 0:
-                return at
-    if at + 1 > room:
-        return FULL
-    put8(out, at, 125)
-    return at + 1
+            literal = spec + layout.SPEC_NULL
+        size = words[literal + 1]
+        if size > 0:
+            size -= skip
+            if at + size + _ROOM > room:
+                return FULL
+            copy_short(out, at, work.literals, words[literal] + skip, size)
+            at += size
+            skip = 0
+    return at
 
 
 @inline
@@ -164,7 +173,7 @@ def run_program(
             at += b
         elif code == layout.OP_OBJECT:
             image = key_image if a == 2 else a * layout.IMAGE
-            at = _put_object(work, at, image, b, specs)
+            at = _put_row(work, at, image, b, specs)
             if at < 0:
                 return at
         elif code == layout.OP_SAME:
@@ -192,7 +201,10 @@ def run_program(
         elif code == layout.OP_GTID:
             size = state[layout.GTID_SIZE]
             if size == 0:
-                at = put_null(out, at)
+                if at + b + STEP > room:
+                    return FULL
+                copy_short(out, at, work.literals, a, b)
+                at += b
             else:
                 put8(out, at, 34)
                 copy(out, at + 1, work.texts, layout.GTID_TEXT, size)
@@ -205,7 +217,10 @@ def run_program(
         elif code == layout.OP_QUERY or code == layout.OP_XID:
             size = state[layout.QUERY_SIZE] if code == layout.OP_QUERY else state[layout.XID_SIZE]
             if size == 0:
-                at = put_null(out, at)
+                if at + b + STEP > room:
+                    return FULL
+                copy_short(out, at, work.literals, a, b)
+                at += b
             else:
                 if at + size > room:
                     return FULL

@@ -88,8 +88,6 @@ def put_rows(work: Workspace, at: int, body: int, end: int, kind: int) -> int:
         op = layout.READ
     specs = words[table + layout.TABLE_SPECS]
     key_columns = words[table + layout.TABLE_KEY_COLUMNS]
-    keyed = words[table + layout.TABLE_KEY] >= 0
-    tombstones = keyed and words[table + layout.TABLE_TOMBSTONES] == 1
     counter = words[table + layout.TABLE_COUNTER]
     while here < end:
         row_begin = here
@@ -114,27 +112,17 @@ def put_rows(work: Workspace, at: int, body: int, end: int, kind: int) -> int:
         if captured:
             out_before = state[layout.OUT]
             messages_before = state[layout.MESSAGES]
-            for step in range(3):
-                if step == 1 and not (tombstones and (operation == 2 or changed)):
-                    continue
-                if step == 2 and not changed:
-                    break
-                message_op = op
-                image = 0 if operation == 2 else layout.IMAGE
-                if step == 1:
-                    message_op = layout.NO_VALUE
-                    image = 0
-                elif step == 2:
-                    message_op = layout.CREATE
-                elif changed:
-                    message_op = layout.DELETE
-                    image = 0
-                fault = put_message(work, table, step, message_op, image, id_size, server_id, seconds, row)
+            made = words[table + layout.TABLE_MESSAGES] + layout.MADE * (layout.KEY_CHANGE if changed else op)
+            message = made + 1
+            for _ in range(words[made]):
+                step, message_op, key_image = words[message], words[message + 1], words[message + 2]
+                fault = put_message(work, table, step, message_op, key_image, id_size, server_id, seconds, row)
                 if fault < 0:
                     state[layout.OUT] = out_before
                     state[layout.MESSAGES] = messages_before
                     state[layout.ROW_AT] = row_begin - body
                     return layout.ROOM if fault == FULL else fault
+                message += 3
             work.counts[layout.OPS * counter + op] += 1
         else:
             state[layout.SKIPPED_ROWS] += 1

@@ -10,9 +10,8 @@ import numpy as np
 
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.compiled import inline
-from changefeed.binlog.kernel.faults import TEMPORAL_RANGE
+from changefeed.binlog.kernel.faults import NULL_VALUE, TEMPORAL_RANGE
 from changefeed.binlog.kernel.memory import Bytes, big_endian, i64, little_endian, put8, put16, u32
-from changefeed.binlog.kernel.null import put_null
 from changefeed.binlog.kernel.numbers import put_number, put_padded, put_signed, put_two
 
 _POWERS = np.array([1000000, 100000, 10000, 1000, 100, 10, 1], np.int64)
@@ -100,7 +99,7 @@ def _put_day(out: Bytes, at: int, packed: int, epoch: int) -> int:
         return TEMPORAL_RANGE
     if epoch:
         if day == 0 or month == 0:
-            return put_null(out, at)
+            return NULL_VALUE
         return put_signed(out, at, days_since_1970(year, month, day))
     put8(out, at, 34)
     at = put_date(out, at + 1, year, month, day)
@@ -127,7 +126,7 @@ def _put_datetime(
         return TEMPORAL_RANGE
     if epoch:
         if day == 0 or month == 0:
-            return put_null(out, at)
+            return NULL_VALUE
         clock = ((hour * 60 + minute) * 60 + second) * _MILLION + micros
         return _put_micros(out, at, days_since_1970(year, month, day), clock, digits)
     put8(out, at, 34)
@@ -183,7 +182,7 @@ def _put_timestamp_value(out: Bytes, at: int, seconds: int, micros: int, digits:
         return TEMPORAL_RANGE
     if epoch:
         if seconds == 0:
-            return put_null(out, at)
+            return NULL_VALUE
         return _put_micros(out, at, 0, seconds * _MILLION + micros, digits)
     put8(out, at, 34)
     at += 1
@@ -199,7 +198,8 @@ def _put_timestamp_value(out: Bytes, at: int, seconds: int, micros: int, digits:
 
 @inline
 def put_temporal(out: Bytes, at: int, data: Bytes, start: int, kind: int, digits: int, width: int, epoch: int) -> int:
-    """Write the value at ``start``, of a ``kind`` of `layout` from DATE to TIMESTAMP_OLD; the new end, or a fault.
+    """Write the value at ``start``, of a ``kind`` of `layout` from DATE to TIMESTAMP_OLD; the new end, NULL_VALUE for a
+    date that is none, or a fault.
 
     ``digits`` of its fraction take ``width`` bytes; ``epoch`` is 1 for numbers since 1970, 0 for text.
     """

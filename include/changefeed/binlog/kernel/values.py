@@ -234,7 +234,8 @@ def _put_other(work: Workspace, at: int, room: int, start: int, size: int, kind:
 
 @inline
 def put_value(work: Workspace, at: int, room: int, start: int, size: int, spec: int) -> int:
-    """Write the value ``data[start:start + size]`` of the column at ``words[spec]``; the new end, FULL or a fault."""
+    """Write the value ``data[start:start + size]`` of the column at ``words[spec]``; the new end, FULL, NULL_VALUE or a
+    fault."""
     out, data, words, scratch = work.out, work.data, work.words, work.scratch
     if at + ROOM_FOR_VALUE > room:
         return FULL

@@ -74,9 +74,10 @@ def _program(programs: Programs, program: int) -> Iterator[str]:
         at = program + 1 + layout.OP * number
         code, a, b = (int(word) for word in words[at : at + layout.OP])
         if code == layout.OP_LITERAL:
-            yield f"  {number:4} literal {programs.memory.bytes[a : a + b].tobytes().decode()!r}"
+            literal = programs.memory.bytes[a : a + b].tobytes()
+            yield f"  {number:4} literal {literal.decode('utf-8', 'backslashreplace')!r}"
         elif code == layout.OP_OBJECT:
-            columns = [int(word) for word in words[b + 1 : b + 1 + int(words[b])]]
+            columns = [int(word) for word in words[b + 2 : b + 2 + int(words[b])]]
             yield f"  {number:4} object of {_IMAGES[a]}, columns {columns}"
         elif code == layout.OP_SAME:
             yield f"  {number:4} same {a}: from the event's second row on, copy and go on at {b}"

@@ -10,15 +10,21 @@ from dataclasses import replace
 
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.programs.codecs import BoundColumn, Spec
-from changefeed.binlog.programs.program_memory import ProgramMemory, escaped
+from changefeed.binlog.programs.program_memory import ProgramMemory
 from changefeed.errors import SettingsError
+from changefeed.formats.notation import Notation
 from changefeed.pipelines.column_rules import Constant, Excluded, FirstCharacters, Sha256, Treatment
 
 _TEXTS = frozenset({layout.UTF8, layout.CODE_TABLE, layout.UTF16, layout.UTF32, layout.ENUM, layout.SET})
 
 
 def masked(
-    spec: Spec, column: BoundColumn, treatment: Treatment | None, memory: ProgramMemory, where: str
+    spec: Spec,
+    column: BoundColumn,
+    treatment: Treatment | None,
+    memory: ProgramMemory,
+    notation: Notation,
+    where: str,
 ) -> tuple[Spec, int]:
     """The spec of a column under its treatment, and the address of its mask's words; -1 without a mask.
 
@@ -26,7 +32,7 @@ def masked(
     """
     match treatment:
         case Constant(text):
-            literal = (f'"{escaped(text)}"' if text is not None else "null").encode()
+            literal = notation.text(text) if text is not None else b""  # null has no value: see `ProgramBuilder`
             place = memory.place_bytes(literal)
             return replace(spec, kind=layout.CONSTANT, a=place, b=len(literal), c=0, d=0), -1
         case FirstCharacters(count):

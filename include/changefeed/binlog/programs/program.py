@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from changefeed.binlog.events import charsets
 from changefeed.binlog.events.table_map import MapColumn, TableMap
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.programs import codecs, masks
 from changefeed.binlog.programs.mapped_column import mapped_column
-from changefeed.binlog.programs.program_memory import ProgramMemory, escaped
+from changefeed.binlog.programs.program_memory import ProgramMemory
 from changefeed.binlog.programs.row_shape import fit
 from changefeed.column_types import data_types_of
 from changefeed.errors import SchemaError
 from changefeed.formats.format import RowFormat
-from changefeed.formats.template import NO_SNAPSHOT, OPS, Op, Slot, Template
-from changefeed.pipelines.column_rules import ColumnRules, Excluded
+from changefeed.formats.notation import ColumnText
+from changefeed.formats.template import ABSENT_IMAGE, NO_SNAPSHOT, OPS, Change, Messages, Op, Slot, Template
+from changefeed.pipelines.column_rules import ColumnRules, Constant, Excluded, Treatment
 from changefeed.reader import Route
 from changefeed.table_schema import Column, TableSchema
 
-_ABSENT: dict[Op, Slot] = {"c": Slot.BEFORE, "r": Slot.BEFORE, "d": Slot.AFTER}
 _SLOT_OPS = {
     Slot.FILE: layout.OP_FILE,
     Slot.POSITION: layout.OP_POSITION,
@@ -31,6 +31,9 @@ _SLOT_OPS = {
     Slot.QUERY: layout.OP_QUERY,
     Slot.XID: layout.OP_XID,
 }
+_MAY_BE_ABSENT = frozenset({Slot.GTID, Slot.QUERY, Slot.XID})
+_CHANGES = (Change.CREATE, Change.UPDATE, Change.DELETE, Change.READ, Change.KEY_CHANGE)
+"""As the kernel numbers them."""
 _OF_ROW = frozenset({layout.OP_OBJECT, layout.OP_ROW})
 
 
@@ -106,6 +109,10 @@ def _matches(table_map: TableMap, schema: TableSchema) -> bool:
     return True
 
 
+def _is_shown(treatment: Treatment | None, text: ColumnText) -> bool:
+    return treatment != Excluded() and (treatment != Constant(None) or bool(text.null))
+
+
 class ProgramBuilder:
     """Turns tables into programs in a ProgramMemory."""
 
@@ -124,15 +131,22 @@ class ProgramBuilder:
         SettingsError for a column rule that this table cannot have.
         """
         treatments = self._rules.of(table.schema) if route is not None else {}
-        shown = [place for place in range(len(table.columns)) if treatments.get(place) != Excluded()]
+        notation = self._format.notation
+        texts = [notation.column(column) for column in table.schema.columns]
+        shown = [number for number in range(len(texts)) if _is_shown(treatments.get(number), texts[number])]
         where = f"{self._rules.file}: {table.schema.database}.{table.schema.table}"
         specs: list[int] = []
         for number, column in enumerate(table.columns):
             plain = codecs.spec_of(column, self._format.style, self._memory)
-            spec, mask = masks.masked(plain, column, treatments.get(number), self._memory, where)
-            name = f',"{escaped(column.name)}":'.encode()
-            place = self._memory.place_bytes(name)
-            specs += (spec.fixed, spec.prefix, spec.kind, spec.a, spec.b, spec.c, spec.d, place, len(name), mask)
+            treatment = treatments.get(number)
+            spec, mask = masks.masked(plain, column, treatment, self._memory, notation, where)
+            specs += (spec.fixed, spec.prefix, spec.kind, spec.a, spec.b, spec.c, spec.d, mask)
+            text = texts[number]
+            if treatment == Constant(None):
+                text = replace(text, value=text.null)
+            specs += self._literal(notation.separator + text.value)
+            for literal in (text.null, text.missing):
+                specs += self._literal(notation.separator + literal if literal else b"")
         header = [0] * layout.TABLE
         header[layout.TABLE_COLUMNS] = len(table.columns)
         header[layout.TABLE_SPECS] = self._memory.place_words(specs)
@@ -153,7 +167,7 @@ class ProgramBuilder:
                 header[layout.TABLE_VALUES + index] = self._program(template, op, table, shown)
             header[layout.TABLE_GROUP] = group
             header[layout.TABLE_PARTITIONS] = route.partitions
-            header[layout.TABLE_TOMBSTONES] = int(self._format.tombstones)
+            header[layout.TABLE_MESSAGES] = self._messages(self._format.messages(table.schema))
         return self._memory.place_words(header)
 
     def _program(self, template: Template, op: Op, table: BoundTable, shown: Sequence[int]) -> int:
@@ -162,40 +176,64 @@ class ProgramBuilder:
 
     def _ops(self, template: Template, op: Op, table: BoundTable, shown: Sequence[int]) -> list[tuple[int, int, int]]:
         ops: list[tuple[int, int, int]] = []
-        literal = ""
+        literal = bytearray()
 
-        def place_literal() -> None:
-            nonlocal literal
+        def add(code: int, a: int, b: int) -> None:
             if literal:
-                data = literal.encode()
-                ops.append((layout.OP_LITERAL, self._memory.place_bytes(data), len(data)))
-                literal = ""
+                ops.append((layout.OP_LITERAL, *self._literal(bytes(literal))))
+                literal.clear()
+            ops.append((code, a, b))
 
-        absent = {_ABSENT[op]} if op in _ABSENT else set()
+        notation = self._format.notation
+        absent = {ABSENT_IMAGE[op]} if op in ABSENT_IMAGE else set()
         if self._rules.rules:
             absent.add(Slot.QUERY)  # a statement's text has the values that rules hide
+        images = {
+            Slot.BEFORE: (0, shown),
+            Slot.AFTER: (1, shown),
+            Slot.KEY: (2, table.schema.primary_key),
+        }
         for part in template:
             if not isinstance(part, Slot):
                 literal += part
             elif part in absent:
-                literal += "null"
+                literal += notation.absent(part)
             elif part is Slot.SNAPSHOT:
-                literal += self._snapshot if op == "r" else NO_SNAPSHOT
+                literal += (self._snapshot if op == "r" else NO_SNAPSHOT).encode()
+            elif part in images:
+                image, columns = images[part]
+                literal += notation.opening
+                add(layout.OP_OBJECT, image, self._columns(columns))
+                literal += notation.closing
+            elif part in _MAY_BE_ABSENT:
+                add(_SLOT_OPS[part], *self._literal(notation.absent(part)))
             else:
-                place_literal()
-                if part is Slot.BEFORE:
-                    ops.append((layout.OP_OBJECT, 0, self._columns(shown)))
-                elif part is Slot.AFTER:
-                    ops.append((layout.OP_OBJECT, 1, self._columns(shown)))
-                elif part is Slot.KEY:
-                    ops.append((layout.OP_OBJECT, 2, self._columns(table.schema.primary_key)))
-                else:
-                    ops.append((_SLOT_OPS[part], 0, 0))
-        place_literal()
+                add(_SLOT_OPS[part], 0, 0)
+        if literal:
+            ops.append((layout.OP_LITERAL, *self._literal(bytes(literal))))
         return ops
 
-    def _columns(self, places: Sequence[int]) -> int:
-        return self._memory.place_words([len(places), *places])
+    def _literal(self, data: bytes) -> tuple[int, int]:
+        """Address and size of a literal."""
+        return self._memory.place_bytes(data), len(data)
+
+    def _columns(self, numbers: Sequence[int]) -> int:
+        return self._memory.place_words([len(numbers), len(self._format.notation.separator), *numbers])
+
+    def _messages(self, messages: Messages) -> int:
+        words: list[int] = []
+        for change in _CHANGES:
+            made = [len(messages[change])]
+            steps = [message.step for message in messages[change]]
+            if steps != sorted(set(steps)):
+                raise ValueError(
+                    f"the messages of a {change} have steps {steps}: wanted different ones, in rising order"
+                )
+            for message in messages[change]:
+                op = layout.NO_VALUE if message.op is None else OPS.index(message.op)
+                made += (message.step, op, 0 if message.key == "before" else layout.IMAGE)
+            words += made + [0] * (layout.MADE - len(made))
+        return self._memory.place_words(words)
 
     def _marked(self, ops: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
         """Put marks around stretches of ops that write the same for all rows of an event: the kernel copies those."""

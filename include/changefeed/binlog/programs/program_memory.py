@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import orjson
 
 from changefeed.binlog.events import charsets
 from changefeed.binlog.kernel.memory import STEP, Bytes, Words
+from changefeed.formats.notation import json_string
 
 
 class ProgramMemory:
@@ -57,7 +57,7 @@ class ProgramMemory:
         if known is None:
             words: list[int] = []
             for label in labels:
-                text = escaped(label).encode()
+                text = json_string(label)[1:-1]
                 words += (self.place_bytes(text), len(text))
             known = self._labels[labels] = self.place_words(words)
         return known
@@ -68,8 +68,3 @@ class ProgramMemory:
         if known is None:
             known = self._tables[charset] = self.place_words(charsets.code_table(charset))
         return known
-
-
-def escaped(text: str) -> str:
-    """``text`` as the inside of a JSON string, spelled as the kernel spells it."""
-    return orjson.dumps(text.encode("utf-8", "replace").decode()).decode()[1:-1]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from changefeed.block import Block, Message, Step, pack, sequence_of
+from changefeed.block import Block, Message, pack, sequence_of
 from changefeed.errors import BinlogFormatError
 from changefeed.formats import render
 from changefeed.formats.format import RowFormat
@@ -185,27 +185,16 @@ class ReferenceReader:
                 yield table.route, message
 
     def _row_messages(self, change: render.RowChange, schema: TableSchema) -> Iterator[Message]:
-        old = replace(change, op="d", after=None)
-        if change.op == "u" and schema.primary_key and old.key_of(schema) != change.key_of(schema):
-            yield self._message(old, schema, Step.CHANGE)
-            if self._format.tombstones:
-                yield self._message(old, schema, Step.TOMBSTONE)
-            yield self._message(replace(change, op="c", before=None), schema, Step.CREATE)
-            return
-        yield self._message(change, schema, Step.CHANGE)
-        if change.op == "d" and schema.primary_key and self._format.tombstones:
-            yield self._message(change, schema, Step.TOMBSTONE)
-
-    def _message(self, change: render.RowChange, schema: TableSchema, step: Step) -> Message:
-        event_id = f"{self._server_uuid}/{change.file}:{change.position}/{change.row}" + (f"/{step:d}" if step else "")
-        return Message(
-            change.position,
-            sequence_of(change.row, step),
-            render.key(self._format, schema, change),
-            None if step is Step.TOMBSTONE else render.value(self._format, schema, change),
-            event_id.encode(),
-            change.gtid.encode(),
-        )
+        row_id = f"{self._server_uuid}/{change.file}:{change.position}/{change.row}"
+        for message in render.messages(self._format, schema, change):
+            yield Message(
+                change.position,
+                sequence_of(change.row, message.step),
+                message.key,
+                message.value,
+                (row_id + (f"/{message.step:d}" if message.step else "")).encode(),
+                change.gtid.encode(),
+            )
 
 
 def _image(values: dict[str, Any] | None, library: Any) -> dict[str, object] | None:
