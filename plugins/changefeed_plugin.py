@@ -23,6 +23,8 @@ class LazyApp:
 
 
 class ChangefeedPlugin(AirflowPlugin):
+    """The page and the REST API, as Airflow asks for them."""
+
     name = "changefeed"
     fastapi_apps: list[Any] = [{"app": LazyApp(), "url_prefix": PREFIX, "name": "changefeed"}]  # noqa: RUF012 - as Airflow declares it
     external_views: list[Any] = [  # noqa: RUF012 - as Airflow declares it

@@ -8,6 +8,8 @@ from changefeed.upkeep.backfill_request import BackfillRequest
 
 
 class Body(BaseModel):
+    """The body of a request: a field that is not known is refused."""
+
     model_config = ConfigDict(extra="forbid")
 
 
@@ -49,4 +51,5 @@ class BackfillBody(Body):
     archive: str | None = None
 
     def request(self, pipeline: str) -> BackfillRequest:
+        """The backfill that is asked for."""
         return BackfillRequest.of({"pipeline": pipeline, **self.model_dump()})

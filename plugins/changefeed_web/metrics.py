@@ -45,6 +45,7 @@ def metrics(user: GetUserDep) -> str:
 
 
 def text_of(samples: Iterable[Sample]) -> str:
+    """Samples in Prometheus's text format."""
     by_name: dict[str, list[Sample]] = {}
     for sample in samples:
         by_name.setdefault(sample[0], []).append(sample)

@@ -20,6 +20,7 @@ _guard = threading.Lock()
 
 
 def store_of(pipeline: Pipeline) -> CheckpointStore:
+    """The store of the pipeline's checkpoint, as the API server reaches it."""
     from changefeed.state.stores import checkpoint_store
 
     return checkpoint_store(pipeline, server_lookup, VariableCheckpointStore(MetadataVariables()))

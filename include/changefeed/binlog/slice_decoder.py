@@ -121,6 +121,7 @@ class SliceDecoder(KernelRun):
 
     @property
     def name(self) -> str:
+        """What a file of this kind is called in messages."""
         return "binlog"
 
     def _fault_text(self, code: int) -> str:

@@ -48,6 +48,7 @@ class HistoryEntry:
         )
 
     def to_json(self) -> dict[str, Any]:
+        """Plain values, as they are stored."""
         return {
             "coordinates": str(self.coordinates),
             "kind": self.kind,

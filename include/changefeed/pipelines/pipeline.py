@@ -182,6 +182,7 @@ class ValueSettings(Section):
 
     @property
     def style(self) -> Style:
+        """These settings as the style that a format writes values in."""
         return Style(
             {
                 Kind.DECIMAL: Encoding(self.decimal),
