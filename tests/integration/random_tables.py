@@ -21,6 +21,9 @@ MYSQL_CHARSETS = (  # noqa: SIM905
     "utf16 utf16le utf32 utf8mb3 utf8mb4"
 ).split()
 
+LABEL_CHARSETS = ("utf8mb4", "utf8mb3", "utf16", "ucs2", "gb18030")
+"""Those that have all characters of the labels here."""
+
 Value = Any
 
 
@@ -225,9 +228,7 @@ def _labelled(rng: random.Random, name: str, charsets: list[str]) -> RandomColum
     count = rng.choice([1, 3, 8, 9, 17, 40, 64] if is_set else [1, 3, 255, 256, 700])
     words = ["a'b", 'c"d', "größe", "e\\f", "東京", "x y"]
     labels = [f"{words[n % len(words)]}{n}" for n in range(count)]
-    charset = rng.choice(
-        [c for c in charsets if c in ("utf8mb4", "utf8mb3", "utf16", "ucs2", "gb18030")] or ["utf8mb4"]
-    )
+    charset = rng.choice([c for c in charsets if c in LABEL_CHARSETS] or ["utf8mb4"])
     listed = ", ".join("'" + label.replace("\\", "\\\\").replace("'", "''") + "'" for label in labels)
 
     def literal(rng: random.Random) -> str:
@@ -339,23 +340,43 @@ def _packed_text(rng: random.Random, name: str) -> RandomColumn:
     )
 
 
+ColumnMaker = Callable[[random.Random, str], RandomColumn]
+
+
+def charsets_of(mariadb: bool) -> list[str]:
+    return [charset for charset in MYSQL_CHARSETS if not (mariadb and charset == "gb18030")]
+
+
+def column_makers(mariadb: bool) -> dict[str, ColumnMaker]:
+    """Makers of random columns, by what they make."""
+    charsets = charsets_of(mariadb)
+    makers: dict[str, ColumnMaker] = {
+        "integer": _integer,
+        "decimal": _decimal,
+        "floating": _floating,
+        "text": lambda rng, name: _text(rng, name, charsets),
+        "bytes": _bytes,
+        "temporal": _temporal,
+        "labelled": lambda rng, name: _labelled(rng, name, charsets),
+        "bit": _bit,
+        "geometry": _geometry,
+    }
+    if mariadb:
+        return makers | {"json": _json_text, "address": _address, "compressed": _packed_text}
+    return makers | {"json": _json, "vector": _vector}
+
+
+def columns_of_all_charsets(rng: random.Random, mariadb: bool) -> list[RandomColumn]:
+    """A text in every charset, and labels in those that have the characters of our labels."""
+    charsets = charsets_of(mariadb)
+    labels = [charset for charset in charsets if charset in LABEL_CHARSETS]
+    return [_text(rng, "c", [charset]) for charset in charsets] + [_labelled(rng, "c", [one]) for one in labels]
+
+
 def random_table(rng: random.Random, database: str, name: str, mariadb: bool) -> RandomTable:
     """A table of 1 to 12 random columns."""
-    charsets = [c for c in MYSQL_CHARSETS if not (mariadb and c == "gb18030")]
-    kinds: list[Callable[[random.Random, str], RandomColumn]] = [
-        _integer,
-        _decimal,
-        _floating,
-        lambda rng, name: _text(rng, name, charsets),
-        lambda rng, name: _text(rng, name, charsets),
-        _bytes,
-        _temporal,
-        _temporal,
-        lambda rng, name: _labelled(rng, name, charsets),
-        _bit,
-        _geometry,
-    ]
-    kinds += [_json_text, _address, _packed_text] if mariadb else [_json, _vector]
+    makers = column_makers(mariadb)
+    kinds = [*makers.values(), makers["text"], makers["temporal"]]
     table = RandomTable(database, name)
     for place in range(rng.randint(1, 12)):
         table.columns.append(rng.choice(kinds)(rng, rng.choice(["c", "ä c", 'q"uote', "order"]) + str(place)))

@@ -188,6 +188,17 @@ _OTHERWISE: dict[str, dict[int, int]] = {
 }
 """Characters that the servers map otherwise than Python's codecs do."""
 
+
+@cache
+def misread_by_python(charset: str) -> frozenset[str]:
+    """The characters that Python's codec makes of what the servers read as other characters, or as none."""
+    texts = (
+        code.to_bytes(2 if code > 0xFF else 1, "big").decode(_CODECS[charset], "ignore")
+        for code in _OTHERWISE.get(charset, ())
+    )
+    return frozenset(filter(None, texts))
+
+
 _ASCII_UNLIKE = frozenset({"swe7"})
 _EUC_JP = frozenset({"ujis", "eucjpms"})
 _MULTI = frozenset({"big5", "cp932", "eucjpms", "euckr", "gb18030", "gb2312", "gbk", "sjis", "ujis"})

@@ -12,55 +12,37 @@ from pymysqlreplication import event as library_event
 from pymysqlreplication import row_event
 from pymysqlreplication.packet import BinLogPacketWrapper
 
+from changefeed.binlog.events.framing import HEADER, HEADER_SIZE, EventType
 from changefeed.errors import BinlogFormatError
 
-HEADER = struct.Struct("<IBIIIH")
-FORMAT_DESCRIPTION, ROTATE, STOP, PREVIOUS_GTIDS, HEARTBEAT, HEARTBEAT_V2 = 15, 4, 3, 35, 27, 41
-ANONYMOUS_GTID, IGNORABLE, ROWS_QUERY, TRANSACTION_CONTEXT, VIEW_CHANGE = 34, 28, 29, 36, 37
-MARIADB_ANNOTATE, MARIADB_CHECKPOINT, MARIADB_GTID_LIST = 160, 161, 163
-_ARTIFICIAL = 0x20
-
-CARRY_NO_CHANGE = frozenset(
-    {
-        FORMAT_DESCRIPTION,
-        ROTATE,
-        STOP,
-        PREVIOUS_GTIDS,
-        HEARTBEAT,
-        HEARTBEAT_V2,
-        IGNORABLE,
-        TRANSACTION_CONTEXT,
-        VIEW_CHANGE,
-        MARIADB_ANNOTATE,
-        MARIADB_CHECKPOINT,
-        MARIADB_GTID_LIST,
-    }
-)
 DECODED = {
-    2: library_event.QueryEvent,
-    16: library_event.XidEvent,
-    19: row_event.TableMapEvent,
-    23: row_event.WriteRowsEvent,
-    24: row_event.UpdateRowsEvent,
-    25: row_event.DeleteRowsEvent,
-    29: library_event.RowsQueryLogEvent,
-    30: row_event.WriteRowsEvent,
-    31: row_event.UpdateRowsEvent,
-    32: row_event.DeleteRowsEvent,
-    33: library_event.GtidEvent,
-    162: library_event.MariadbGtidEvent,
+    EventType.QUERY: library_event.QueryEvent,
+    EventType.XID: library_event.XidEvent,
+    EventType.TABLE_MAP: row_event.TableMapEvent,
+    EventType.WRITE_ROWS_V1: row_event.WriteRowsEvent,
+    EventType.UPDATE_ROWS_V1: row_event.UpdateRowsEvent,
+    EventType.DELETE_ROWS_V1: row_event.DeleteRowsEvent,
+    EventType.ROWS_QUERY: library_event.RowsQueryLogEvent,
+    EventType.WRITE_ROWS: row_event.WriteRowsEvent,
+    EventType.UPDATE_ROWS: row_event.UpdateRowsEvent,
+    EventType.DELETE_ROWS: row_event.DeleteRowsEvent,
+    EventType.GTID: library_event.GtidEvent,
+    EventType.MARIADB_ANNOTATE_ROWS: library_event.MariadbAnnotateRowsEvent,
+    EventType.MARIADB_GTID: library_event.MariadbGtidEvent,
 }
+"""mysql-replication's classes of the types that it is given."""
 
 
 @dataclass(frozen=True)
 class RawEvent:
-    """One event as it stands in the file; ``is_in_file`` is False for those that a dump makes up."""
+    """One event: its bytes, and what its header says."""
 
     data: bytes
     ts_seconds: int
     type: int
     server_id: int
-    is_in_file: bool
+    next_position: int
+    flags: int
 
     @property
     def size_bytes(self) -> int:
@@ -74,18 +56,13 @@ def raw_events(chunks: Iterable[bytes]) -> Iterator[RawEvent]:
     for chunk in chunks:
         held = held + chunk if held else bytes(chunk)
         at = 0
-        while len(held) - at >= HEADER.size:
+        while len(held) - at >= HEADER_SIZE:
             ts_seconds, kind, server_id, size, next_position, flags = HEADER.unpack_from(held, at)
-            if size < HEADER.size:
-                raise BinlogFormatError(f"an event says that it has {size} bytes; its header alone has {HEADER.size}")
+            if size < HEADER_SIZE:
+                raise BinlogFormatError(f"an event says that it has {size} bytes; its header alone has {HEADER_SIZE}")
             if len(held) - at < size:
                 break
-            made_up = (
-                bool(flags & _ARTIFICIAL)
-                or kind in (HEARTBEAT, HEARTBEAT_V2)
-                or (kind == FORMAT_DESCRIPTION and next_position == 0)
-            )
-            yield RawEvent(held[at : at + size], ts_seconds, kind, server_id, not made_up)
+            yield RawEvent(held[at : at + size], ts_seconds, kind, server_id, next_position, flags)
             at += size
         held = held[at:]
     if held:

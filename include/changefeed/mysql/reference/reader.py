@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from changefeed.binlog.events.framing import NO_CHANGE, EventType, stands_in_file
 from changefeed.block import Block, Message, pack, sequence_of
 from changefeed.errors import BinlogFormatError
 from changefeed.formats import render
@@ -16,7 +17,7 @@ from changefeed.formats.template import Op
 from changefeed.gtid import GtidSet
 from changefeed.mysql.reference import events
 from changefeed.mysql.reference.tables import schema_of
-from changefeed.mysql.reference.values import check_style, json_value
+from changefeed.mysql.reference.values import MisreadValue, check_style, json_value
 from changefeed.partition import partition_of
 from changefeed.reader import Route, Router, SchemaLookup, SliceReport, Statement
 from changefeed.table_schema import TableSchema
@@ -71,7 +72,7 @@ class ReferenceReader:
         check_style(format.style)
         self._stream = stream
         self._library = events.LibraryDecoder(is_mariadb, version)
-        self._server_uuid = server_uuid
+        self._server_uuid, self._is_mariadb = server_uuid, is_mariadb
         self._router, self._schemas, self._format = router, schemas, format
         self._tables: dict[int, _Table] = {}
         self._gtid = ""
@@ -83,10 +84,10 @@ class ReferenceReader:
         accounts = _Accounts(piece.start)
         blocks = _Blocks(piece)
         for raw in events.raw_events(self._stream):
-            if raw.type == events.FORMAT_DESCRIPTION:
+            if raw.type == EventType.FORMAT_DESCRIPTION:
                 self._library.format_description(raw)
                 self._tables.clear()
-            if not raw.is_in_file:
+            if not stands_in_file(raw.type, raw.next_position, raw.flags, accounts.position):
                 continue
             for route, message in self._messages(raw, piece, accounts):
                 yield from blocks.add(route, message)
@@ -111,9 +112,9 @@ class ReferenceReader:
     def _messages(self, raw: events.RawEvent, piece: Slice, accounts: _Accounts) -> Iterator[tuple[Route, Message]]:
         accounts.first_ts_seconds = accounts.first_ts_seconds or raw.ts_seconds
         accounts.last_ts_seconds = max(accounts.last_ts_seconds, raw.ts_seconds)
-        if raw.type in events.CARRY_NO_CHANGE:
+        if raw.type in NO_CHANGE or raw.type == EventType.FORMAT_DESCRIPTION:
             return
-        if raw.type == events.ANONYMOUS_GTID:
+        if raw.type == EventType.ANONYMOUS_GTID:
             self._gtid = ""
             return
         where = f"{piece.file}:{accounts.position}"
@@ -132,9 +133,15 @@ class ReferenceReader:
                 self._take_query(event, raw, piece, accounts)
             case "RowsQueryLogEvent":
                 self._query = event.query
+            case "MariadbAnnotateRowsEvent":
+                self._query = event.sql_statement.decode("utf-8", "replace")
             case "TableMapEvent":
                 route = self._router(event.schema, event.table)
-                schema = schema_of(event, self._schemas) if route else TableSchema(event.schema, event.table, ())
+                schema = (
+                    schema_of(event, self._schemas, is_mariadb=self._is_mariadb)
+                    if route
+                    else TableSchema(event.schema, event.table, ())
+                )
                 self._tables[event.table_id] = _Table(event, schema, route)
             case "WriteRowsEvent" | "UpdateRowsEvent" | "DeleteRowsEvent":
                 yield from self._take_rows(event, raw, piece, accounts)
@@ -174,9 +181,14 @@ class ReferenceReader:
         counted = accounts.rows.setdefault(f"{table.schema.database}.{table.schema.table}", Counter())
         for number, row in enumerate(event.rows):
             counted[op] += 1
-            values = row.get("values")
-            before = _image(row.get("before_values", values if op == "d" else None), table.library)
-            after = _image(row.get("after_values", values if op == "c" else None), table.library)
+            try:
+                before, after = _images(op, row, table.library)
+            except MisreadValue as error:
+                raise BinlogFormatError(
+                    f"row {number} at {piece.file}:{accounts.position}, of `{table.schema.database}`."
+                    f"`{table.schema.table}`, cannot be read by reader 'reference': {error}. Use the default "
+                    "reader."
+                ) from error
             change = render.RowChange(
                 op, before, after, piece.file, accounts.position, number, self._gtid, raw.server_id, raw.ts_seconds,
                 self._query,
@@ -197,10 +209,20 @@ class ReferenceReader:
             )
 
 
-def _image(values: dict[str, Any] | None, library: Any) -> dict[str, object] | None:
-    if values is None:
-        return None
-    return {column.name: json_value(values[column.name], column) for column in library.columns}
+def _images(op: Op, row: dict[str, Any], library: Any) -> tuple[dict[str, object] | None, dict[str, object] | None]:
+    """The images before and after a change, of the library's ``row``. Raises MisreadValue."""
+    if op == "u":
+        before, after = row["before_values"], row["after_values"]
+        return _image(before, row["before_none_sources"], library), _image(after, row["after_none_sources"], library)
+    image = _image(row["values"], row["none_sources"], library)
+    return (None, image) if op == "c" else (image, None)
+
+
+def _image(values: dict[str, Any], none_sources: dict[str, str], library: Any) -> dict[str, object]:
+    return {
+        column.name: json_value(values[column.name], none_sources.get(column.name), column)
+        for column in library.columns
+    }
 
 
 class _Blocks:
