@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from changefeed.binlog.events import charsets
-from changefeed.binlog.events.table_map import MapColumn, TableMap
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.programs import codecs, masks
-from changefeed.binlog.programs.mapped_column import mapped_column
+from changefeed.binlog.programs.bound_table import BoundTable
 from changefeed.binlog.programs.program_memory import ProgramMemory
-from changefeed.binlog.programs.row_shape import fit
-from changefeed.column_types import data_types_of
-from changefeed.errors import SchemaError
 from changefeed.formats.format import RowFormat
 from changefeed.formats.notation import ColumnText
 from changefeed.formats.template import ABSENT_IMAGE, NO_SNAPSHOT, OPS, Change, Messages, Op, Slot, Template
 from changefeed.pipelines.column_rules import ColumnRules, Constant, Excluded, Treatment
 from changefeed.reader import Route
-from changefeed.table_schema import Column, TableSchema
 
 _SLOT_OPS = {
     Slot.FILE: layout.OP_FILE,
@@ -35,78 +29,6 @@ _MAY_BE_ABSENT = frozenset({Slot.GTID, Slot.QUERY, Slot.XID})
 _CHANGES = (Change.CREATE, Change.UPDATE, Change.DELETE, Change.READ, Change.KEY_CHANGE)
 """As the kernel numbers them."""
 _OF_ROW = frozenset({layout.OP_OBJECT, layout.OP_ROW})
-
-
-@dataclass(frozen=True)
-class BoundTable:
-    """A table map with all that is known of its columns."""
-
-    schema: TableSchema
-    columns: tuple[codecs.BoundColumn, ...]
-
-
-def bind(table_map: TableMap, schema: TableSchema | None, *, is_mariadb: bool = False) -> BoundTable:
-    """Join a table map and the schema at its position.
-
-    The table map's own words count first; ``schema`` fills what it left out. Without names from either, columns are
-    `@1`, `@2` ... as mysqlbinlog calls them, integers signed, text UTF-8. Raises SchemaError when the schema is needed
-    and has other columns.
-    """
-    if schema is not None and not table_map.has_names:
-        schema = fit(schema, table_map.columns, is_mariadb=is_mariadb)
-    elif schema is not None and not _matches(table_map, schema):
-        schema = None  # FULL metadata speaks for itself
-    columns = []
-    shown = []
-    for place, column in enumerate(table_map.columns):
-        known = schema.columns[place] if schema is not None else None
-        bound = _bind_column(place, column, known)
-        columns.append(bound)
-        shown.append(mapped_column(column, bound, known))
-    key = table_map.primary_key
-    if key is None:
-        # FULL metadata without a key's field means that the table has none.
-        key = () if table_map.has_names or schema is None else schema.primary_key
-    indexes = schema.indexes if schema is not None else None
-    return BoundTable(TableSchema(table_map.database, table_map.table, tuple(shown), key, indexes), tuple(columns))
-
-
-def _bind_column(place: int, column: MapColumn, known: Column | None) -> codecs.BoundColumn:
-    unsigned = column.unsigned
-    if unsigned is None:
-        unsigned = known.unsigned if known is not None else False
-    charset = charsets.charset_of(column.collation) if column.collation is not None else None
-    if column.collation is not None and charset is None:
-        raise SchemaError(
-            f"column {column.name or place + 1!r} has collation {column.collation}, which neither MySQL 9.7 nor "
-            "MariaDB 11.4 lists: its text cannot be read"
-        )
-    if charset is None:
-        if known is not None:
-            charset = charsets.charset_of_name(known.collation) if known.collation else "binary"
-        else:
-            charset = charsets.UNKNOWN
-    labels: tuple[str, ...] | None = None
-    if column.labels is not None:
-        decode = charsets.decoder_of(charset)
-        labels = tuple(decode(label) for label in column.labels)
-    elif known is not None and known.labels:
-        labels = known.labels
-    name = column.name or (known.name if known is not None else f"@{place + 1}")
-    data_type = known.data_type if known is not None else ""
-    return codecs.BoundColumn(name, column.type, column.meta, unsigned, charset, labels, data_type)
-
-
-def _matches(table_map: TableMap, schema: TableSchema) -> bool:
-    if len(schema.columns) != len(table_map.columns):
-        return False
-    for mapped, column in zip(table_map.columns, schema.columns, strict=True):
-        if mapped.name is not None and mapped.name != column.name:
-            return False
-        names = [data_type.name for data_type in data_types_of(mapped.wire)]
-        if names and column.data_type not in names:
-            return False
-    return True
 
 
 def _is_shown(treatment: Treatment | None, text: ColumnText) -> bool:

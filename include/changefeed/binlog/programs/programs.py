@@ -6,7 +6,8 @@ from contextlib import suppress
 
 from changefeed.binlog.events import rewrite
 from changefeed.binlog.events.table_map import TableMap
-from changefeed.binlog.programs.program import BoundTable, ProgramBuilder, bind
+from changefeed.binlog.programs.bound_table import BoundTable, bind
+from changefeed.binlog.programs.program import ProgramBuilder
 from changefeed.binlog.programs.program_memory import ProgramMemory
 from changefeed.binlog.programs.topics import Topics
 from changefeed.errors import SchemaError
