@@ -1,4 +1,4 @@
-"""Binlog and relay-log files as JSON lines: what `changefeed decode FILE...` prints."""
+"""The row changes and statements of a binlog or relay-log file as lines: what `changefeed decode FILE...` prints."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ _CHUNK = 1 << 20
 
 
 class BinlogFileLines:
-    """One file's row changes and statements as JSON lines, in binlog order.
+    """One file's row changes and statements as lines of a `LineFormat`, in binlog order.
 
-    ``wanted`` says which tables' rows are shown (database, table); statements always are, as
-    `{"op":"q","source":{...},"sql":...}`. ``start`` and ``end`` are positions of events, the whole file without them.
-    After the last line `report` has the accounts.
+    ``wanted`` says for a database and a table whether its rows are shown; statements always are. ``start`` and ``end``
+    are positions of events; without them the whole file is read. After the last line `report` has the slice's report.
     """
 
     def __init__(
@@ -53,8 +52,9 @@ class BinlogFileLines:
     def lines(self) -> Iterator[bytes]:
         """Yield the lines, without line ends.
 
-        A file that ends inside an event or a transaction, or is damaged, yields all up to its last whole transaction,
-        and then raises BinlogFormatError with the offset. Raises SettingsError for positions outside of the file.
+        A file that ends inside an event or a transaction, or is damaged, yields the lines of all whole transactions
+        before that, and then raises BinlogFormatError with the position. Raises SettingsError for positions outside of
+        the file.
         """
         with tempfile.TemporaryFile() as spool:
             if self._path is not None:

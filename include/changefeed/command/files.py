@@ -36,7 +36,7 @@ def decode(
 ) -> None:
     """Print a binlog file's changes as JSON lines: one a row change, and `op: "q"` for each statement.
 
-    A file that is cut off is decoded up to its last whole transaction; then the command exits 1 and names the offset.
+    A file that is cut off is decoded up to its last whole transaction; then the command exits 1 and names the position.
     """
     from changefeed.binlog.file import BinlogFileLines
 
@@ -71,18 +71,20 @@ def explain(
     """Print a table's row program: its columns on the wire, and the ops that make its messages."""
     if (file is None) == (pipeline_name is None):
         raise SettingsError("wanted where to look for the table: either --file FILE or --pipeline PIPELINE")
-    found = _explained_file(file, table) if file is not None else _explained_source(pipeline_name or "", table)
-    if found is None:
+    program = _explained_file(file, table) if file is not None else _explained_source(pipeline_name or "", table)
+    if program is None:
         raise SettingsError(f"no rows of {table!r} were found there, so it has no row program yet")
-    print(found, end="")
+    print(program, end="")
 
 
 def _wanted(tables: list[str] | None) -> Callable[[str, str], bool]:
     if not tables:
         return lambda _database, _table: True
-    bad = [pattern for pattern in tables if "." not in pattern]
-    if bad:
-        raise SettingsError(f"{bad[0]!r} names no database: wanted DATABASE.TABLE, as in shop.* or *.orders")
+    without_database = [pattern for pattern in tables if "." not in pattern]
+    if without_database:
+        raise SettingsError(
+            f"{without_database[0]!r} names no database: wanted DATABASE.TABLE, as in shop.* or *.orders"
+        )
     return TableSettings(include=tables).matches
 
 
@@ -93,9 +95,8 @@ def _explained_file(path: Path, table: str) -> str | None:
     archive = ArchivedBinlogs(str(path))
     name = archive.files()[0].name
     piece = Slice(0, name, 4, size)
-    return _explained(
-        table, archive.chunks(name, 4, size), piece, format_of(DEFAULT_FORMAT, FormatSettings("explain", 0)), ALL_SHOWN
-    )
+    format = format_of(DEFAULT_FORMAT, FormatSettings("explain", 0))
+    return _explained(table, archive.chunks(name, 4, size), piece, format, ALL_SHOWN)
 
 
 def _explained_source(pipeline_name: str, table: str) -> str | None:
@@ -110,9 +111,9 @@ def _explained_source(pipeline_name: str, table: str) -> str | None:
     for file in reversed(files):
         dump = DumpStream(endpoints.session(), file=file.name, start=4, end=file.size_bytes)
         piece = Slice(0, file.name, 4, file.size_bytes)
-        found = _explained(table, dump, piece, pipeline.message_format(0), pipeline.column_rules)
-        if found is not None:
-            return found
+        program = _explained(table, dump, piece, pipeline.message_format(0), pipeline.column_rules)
+        if program is not None:
+            return program
     return None
 
 
@@ -141,7 +142,7 @@ def _explained(
             if table in decoder.programs.bound:
                 return
 
-    with suppress(BinlogFormatError):  # of an end that comes early, on purpose
+    with suppress(BinlogFormatError):  # `until_found` ends before the slice does
         for _ in decoder.decode(until_found(), piece):
             pass
     return program_of(decoder.programs, table) if table in decoder.programs.bound else None

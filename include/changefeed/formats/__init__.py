@@ -1,1 +1,1 @@
-"""Row change -> message: one module a wire format."""
+"""Row change -> message: a registry, one module a wire format."""

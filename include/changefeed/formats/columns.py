@@ -1,4 +1,4 @@
-"""Before, after and op as separate texts: what the `mysql_binlog` data source makes its columns of."""
+"""Before, after and op as separate texts: what the `mysql_binlog` data source fills its columns from."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ class ColumnsFormat:
     notation: Notation = JSON
 
     def key(self, table: TableSchema) -> Template | None:
+        """The primary key's columns as a JSON object; None for a table without a primary key."""
         return (Slot.KEY,) if table.primary_key else None
 
     def messages(self, table: TableSchema) -> Messages:  # noqa: ARG002 - the same for each table
         """A change of key is two rows of the data frame: d and c."""
         return DELETE_AND_CREATE
 
-    def value(self, table: TableSchema, op: Op) -> Template:  # noqa: ARG002  # the same for each table
+    def value(self, table: TableSchema, op: Op) -> Template:  # noqa: ARG002 - the same for each table
+        """The fields of the class's docstring, in that order."""
         return (
             op.encode() + SEPARATOR,
             Slot.ROW,

@@ -22,7 +22,9 @@ from changefeed.reader import Statement
 from changefeed.table_schema import TableSchema
 
 STATEMENT_HEADER = "mysql_binlog_headers"
+"""The name of the header that records of statements have."""
 QUERY_EVENT = 2
+"""The type of the binlog events that hold statements."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class DebeziumFormat:
     # --- row changes
 
     def key(self, table: TableSchema) -> Template | None:
+        """The primary key's columns as a JSON object; None for a table without a primary key."""
         return (Slot.KEY,) if table.primary_key else None
 
     def messages(self, table: TableSchema) -> Messages:
@@ -50,6 +53,7 @@ class DebeziumFormat:
         return WITH_TOMBSTONES if self.tombstones and table.primary_key else DELETE_AND_CREATE
 
     def value(self, table: TableSchema, op: Op) -> Template:
+        """The envelope of a row change."""
         head = f'"version":"{__version__}","connector":"mysql","name":{json.dumps(self.server_name)}'
         names = f'"db":{json.dumps(table.database)},"table":{json.dumps(table.table)}'
         return (
@@ -79,6 +83,7 @@ class DebeziumFormat:
     # --- statements
 
     def schema_change(self, statement: Statement, kind: str, changes: Sequence[TableChange]) -> bytes:
+        """Debezium's record of a schema change, and the definition's verb in a field of our own: `kind`."""
         return orjson.dumps(
             {
                 "source": self._source(statement, [(database, table) for database, table, _ in changes]),

@@ -22,19 +22,24 @@ class LineFormat:
 
     @property
     def style(self) -> Style:
+        """That of ``values``."""
         return self.values.style
 
     @property
     def notation(self) -> Notation:
+        """That of ``values``."""
         return self.values.notation
 
     def messages(self, table: TableSchema) -> Messages:  # noqa: ARG002 - the protocol's signature
+        """One line for each change, of which an update of the key is an update."""
         return ONE_MESSAGE_EACH
 
     def key(self, table: TableSchema) -> Template | None:  # noqa: ARG002 - the protocol's signature
+        """None: lines have no keys."""
         return None
 
     def value(self, table: TableSchema, op: Op) -> Template:
+        """That of ``values``."""
         return self.values.value(table, op)
 
     def statement(self, statement: Statement) -> bytes:

@@ -31,13 +31,19 @@ class Notation(Protocol):
     """
 
     @property
-    def opening(self) -> bytes: ...
+    def opening(self) -> bytes:
+        """What a row begins with."""
+        ...
 
     @property
-    def separator(self) -> bytes: ...
+    def separator(self) -> bytes:
+        """What stands between two columns of a row."""
+        ...
 
     @property
-    def closing(self) -> bytes: ...
+    def closing(self) -> bytes:
+        """What a row ends with."""
+        ...
 
     def column(self, column: Column) -> ColumnText:
         """What is written of ``column`` besides its value."""
@@ -62,17 +68,21 @@ class JsonNotation:
     closing: bytes = b"}"
 
     def column(self, column: Column) -> ColumnText:
+        """`"name":` before a value, `"name":null` for NULL."""
         name = json_string(column.name) + b":"
         return ColumnText(name, name + b"null")
 
     def absent(self, slot: Slot) -> bytes:  # noqa: ARG002 - all alike
+        """JSON's null, for each slot."""
         return b"null"
 
     def text(self, text: str) -> bytes:
+        """A JSON string."""
         return json_string(text)
 
 
 JSON = JsonNotation()
+"""The notation of all formats that are JSON."""
 
 
 def json_string(text: str) -> bytes:

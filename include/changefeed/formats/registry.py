@@ -14,6 +14,7 @@ FORMATS: dict[str, Callable[[FormatSettings], Format]] = {
 """How the format of that name is made."""
 
 DEFAULT_FORMAT = "debezium-json"
+"""The format of a pipeline that names none."""
 
 
 def format_of(name: str, settings: FormatSettings) -> Format:

@@ -1,4 +1,4 @@
-"""What a Spark task needs to do its part: values that travel in its closure."""
+"""What a Spark task needs for its part of a window: values that travel in the task's closure."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from changefeed.window import Window
 
 @dataclass(frozen=True)
 class IngestJob:
-    """One window of one pipeline; ``attempt`` is the fencing token of this try at it.
+    """One window of one pipeline; ``attempt`` is the fencing token of this attempt to publish it.
 
-    ``limits`` are the topics that exist, with their number of partitions and the size of record they take.
+    ``limits`` are the topics that exist, each with its number of partitions and the largest record that it takes.
 
     The connections of ``endpoints`` hold passwords: the closure travels on Spark's own channels only.
     """

@@ -1,4 +1,4 @@
-"""Statements of a slice on their way through decoding: they move the schemas forward, and become records."""
+"""The statements of a slice, while it is decoded: they move the schemas forward, and they become records."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class UnscoutedError(SchemaError):
 
 
 class StatementFollower:
-    """Follows the statements of one slice; the decoder asks it for schemas, and hands it each statement.
+    """Follows the statements of one slice: the decoder asks it for schemas, and gives it each statement.
 
-    `taken` gives the blocks that statements made, which belong behind all rows before them.
+    `taken` returns the blocks of the records of statements; they go behind the blocks of all earlier rows.
     """
 
     def __init__(self, job: IngestJob, piece: Slice) -> None:
@@ -44,18 +44,21 @@ class StatementFollower:
         """A `SchemaLookup` for rows without column names; raises SchemaError where they are not known."""
         if not self._job.statements_scouted:
             raise UnscoutedError(f"rows of {database}.{table} have no column names")
-        found = self._schemas.lookup(database, table)
-        if found is None:
+        schema = self._schemas.lookup(database, table)
+        if schema is None:
             raise SchemaError(
                 f"the binlog has rows of {database}.{table} without column names (binlog_row_metadata is not FULL), "
-                "and no such table is known there. Learn it from the server with `changefeed schema "
+                "and no such table is known at that position. Learn it from the server with `changefeed schema "
                 f"{self._job.pipeline.name} --relearn {database}.{table}`, leave it out of the pipeline, or set "
                 "binlog_row_metadata=FULL."
             )
-        return found
+        return schema
 
     def take(self, statement: Statement) -> None:
-        """Follow ``statement``; raises SourceError for a change in statement format, if the pipeline stops at those."""
+        """Apply ``statement`` to the schemas, and make its records.
+
+        Raises SourceError for a change in statement format, where the pipeline's `statements` is `fail`.
+        """
         read = self._read(statement)
         before, self._schemas = self._schemas, self._schemas.apply(read)
         match read.kind:
@@ -111,7 +114,7 @@ class StatementFollower:
                     self._to_table(statement, name, value)
 
     def _to_table(self, statement: Statement, name: TableName, value: bytes) -> None:
-        """To every partition of the table's topic: it stands before and after rows of each."""
+        """Add the record to every partition of the table's topic: rows before and after it may be in each of them."""
         route = self._job.route(name.database, name.table)
         if route is not None:
             self._add(statement, route.topic, range(route.partitions), value)
@@ -147,7 +150,7 @@ class StatementFollower:
 
 
 def refuse(statement: Statement) -> None:
-    """Raises SourceError: this statement changed rows, and no event holds them."""
+    """Raise SourceError: this statement changed rows, and no event of the binlog holds them."""
     raise SourceError(
         f"a change in statement format at {statement.file}:{statement.position} (GTID {statement.gtid!r}, database "
         f"{statement.database!r}): {statement.sql[:120]!r}. The binlog does not hold its rows, so they cannot be "

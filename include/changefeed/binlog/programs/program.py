@@ -1,4 +1,4 @@
-"""Row programs: what a format says of a table's messages, as ops and literals for the kernel."""
+"""Row programs: a format's templates for one table, turned into ops and literals that the kernel runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SLOT_OPS = {
 }
 _MAY_BE_ABSENT = frozenset({Slot.GTID, Slot.QUERY, Slot.XID})
 _CHANGES = (Change.CREATE, Change.UPDATE, Change.DELETE, Change.READ, Change.KEY_CHANGE)
-"""As the kernel numbers them."""
+"""In the kernel's numbering: `layout.CREATE` and those that follow it."""
 _OF_ROW = frozenset({layout.OP_OBJECT, layout.OP_ROW})
 
 
@@ -36,7 +36,10 @@ def _is_shown(treatment: Treatment | None, text: ColumnText) -> bool:
 
 
 class ProgramBuilder:
-    """Turns tables into programs in a ProgramMemory."""
+    """Turns tables into row programs, which it puts into a ProgramMemory.
+
+    ``rules`` leave columns out or mask them; ``snapshot`` is the text of `Slot.SNAPSHOT` in messages of op r.
+    """
 
     def __init__(self, memory: ProgramMemory, format: RowFormat, rules: ColumnRules, snapshot: str) -> None:
         self._memory = memory
@@ -46,11 +49,12 @@ class ProgramBuilder:
         self._same = 0
 
     def table(self, table: BoundTable, route: Route | None, group: int, counter: int, rewrite: bool) -> int:
-        """Place a table's specs and programs; returns where its header stands.
+        """Put a table's columns and programs into the memory; returns the address of the table's header.
 
         ``route`` is None for a table whose rows are only counted; ``group`` and ``counter`` are the numbers of its
         topic's first group and of its row counters; ``rewrite`` marks tables with COMPRESSED columns. Raises
-        SettingsError for a column rule that this table cannot have.
+        SettingsError for a column rule that does not fit the table, ValueError for a format whose messages have no
+        order.
         """
         treatments = self._rules.of(table.schema) if route is not None else {}
         notation = self._format.notation
@@ -75,7 +79,7 @@ class ProgramBuilder:
         header[layout.TABLE_KEY] = -1
         header[layout.TABLE_COUNTER] = counter
         header[layout.TABLE_REWRITE] = int(rewrite)
-        # Where messages have no key, a change of the primary key is an update as any other.
+        # Without keys a change of the primary key is an update like any other.
         key = list(table.schema.primary_key) if self._format.key(table.schema) is not None else []
         header[layout.TABLE_KEY_COLUMNS] = self._memory.place_words([len(key), *key])
         if route is not None:
@@ -158,25 +162,26 @@ class ProgramBuilder:
         return self._memory.place_words(words)
 
     def _marked(self, ops: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-        """Put marks around stretches of ops that write the same for all rows of an event: the kernel copies those."""
+        """Put marks around stretches of ops that write the same bytes for all rows of an event: the kernel runs them
+        for the first row and copies their output for the others."""
         marked: list[tuple[int, int, int]] = []
-        at = 0
-        while at < len(ops):
-            end = at
+        begin = 0
+        while begin < len(ops):
+            end = begin
             while end < len(ops) and ops[end][0] not in _OF_ROW:
                 end += 1
-            worth = any(op[0] != layout.OP_LITERAL for op in ops[at:end])
+            worth = any(op[0] != layout.OP_LITERAL for op in ops[begin:end])
             if worth and self._same < layout.MAX_SAME:
                 number = self._same
                 self._same += 1
-                behind = len(marked) + (end - at) + 2
+                behind = len(marked) + (end - begin) + 2
                 marked.append((layout.OP_SAME, number, behind))
-                marked += ops[at:end]
+                marked += ops[begin:end]
                 marked.append((layout.OP_SAME_END, number, 0))
             else:
-                marked += ops[at:end]
+                marked += ops[begin:end]
             if end < len(ops):
                 marked.append(ops[end])
                 end += 1
-            at = end
+            begin = end
         return marked
