@@ -150,7 +150,7 @@ def until(condition: Callable[[], _Answer], what: str, seconds: float) -> _Answe
         if answer := condition():
             return answer
         assert time.monotonic() < end, f"waited {seconds:g} seconds until {what}"
-        time.sleep(0.1)
+        time.sleep(0.2)
 
 
 @contextmanager
@@ -179,7 +179,7 @@ def site(folder: Path, mysql: MysqlServer, kafka: KafkaBroker, spark: SparkConne
             "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "30",
             "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "30",
             "AIRFLOW__SCHEDULER__PARSING_CLEANUP_INTERVAL": "3",
-            "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.3",
+            "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
         },
         owner=ProcessId.own(),
         quick=True,

@@ -246,7 +246,8 @@ class AirflowServer:
             "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "10",
             "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "10",
             "AIRFLOW__DATABASE__LOAD_DEFAULT_CONNECTIONS": "False",
-            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.directory / 'airflow.db'}",
+            # A writer waits for another one: after SQLite's own 5 seconds a busy machine's requests would fail.
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.directory / 'airflow.db'}?timeout=60",
             # Until this pass a new asset is inactive, and a task that uses it fails without a retry.
             "AIRFLOW__SCHEDULER__PARSING_CLEANUP_INTERVAL": "10",
             "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
