@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_database import PROGRAMS, environment
+from integration.command_forks import CommandForks
 from integration.rebuilt import records_of
 
 from changefeed.checkpoint import Checkpoint
@@ -50,6 +51,8 @@ class Command:
     server_id: int
     spark: str = "{master: 'local[2]'}"
     """The `spark` section of the pipeline's YAML."""
+    forks: CommandForks | None = None
+    """Where commands run; None for processes of their own, as people start them."""
     secrets: list[str] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
 
@@ -90,26 +93,18 @@ spark: {spark or self.spark}
             "AIRFLOW_CONN_KAFKA_X": self.kafka_uri,
             "AIRFLOW_CONN_STATE_X": self.state_url,
         }
-        process = subprocess.Popen(
-            [str(PROGRAMS / "changefeed"), *arguments],
-            env=env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=self.folder,
-        )
         ended = threading.Event()
         watcher = threading.Thread(target=self._watch, args=(ended,))
         watcher.start()
         try:
-            out, err = process.communicate(timeout=600)
+            code, out, err = (self.forks.run if self.forks else _run)(arguments, env, self.folder)
         finally:
             ended.set()
             watcher.join()
         for secret in self.secrets:
             assert secret not in out + err
         assert not self.seen, f"a password is in the arguments of {self.seen}"
-        return Outcome(process.returncode, out, err)
+        return Outcome(code, out, err)
 
     def _watch(self, ended: threading.Event) -> None:
         while not ended.wait(0.2):
@@ -147,3 +142,17 @@ spark: {spark or self.spark}
         first = self.checkpoint()
         assert first is not None
         return first
+
+
+def _run(arguments: tuple[str, ...], env: dict[str, str], folder: Path) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [str(PROGRAMS / "changefeed"), *arguments],
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        timeout=600,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr

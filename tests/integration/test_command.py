@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from airflow_database import PROGRAMS
+from airflow_database import PROGRAMS, environment
 from integration.command import NOTHING_NEW, WRONG_PASSWORD, Command
+from integration.command_forks import CommandForks
 from integration.rebuilt import event_ids, rebuilt, selected
 
 from devstack.identity import ProcessId
@@ -23,6 +24,13 @@ from devstack.spark_connect import SparkConnectServer
 pytestmark = pytest.mark.timeout(900)
 
 
+@pytest.fixture(scope="module")
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandForks]:
+    started_from = CommandForks(environment(tmp_path_factory.mktemp("forks")))
+    yield started_from
+    started_from.stop()
+
+
 @pytest.fixture
 def changefeed(
     tmp_path: Path,
@@ -32,9 +40,10 @@ def changefeed(
     database: str,
     server_id: int,
     spark_connect: SparkConnectServer,
+    forks: CommandForks,
 ) -> Command:
     spark = f"{{connect: '{spark_connect.url}'}}"
-    return Command(tmp_path, unique_name, database, mysql_server, kafka_broker, server_id, spark)
+    return Command(tmp_path, unique_name, database, mysql_server, kafka_broker, server_id, spark, forks)
 
 
 @pytest.fixture(scope="module")
@@ -46,14 +55,20 @@ def spare_server(session_folder: Path) -> Iterator[MysqlServer]:
 
 @pytest.fixture
 def spare(
-    tmp_path: Path, spare_server: MysqlServer, kafka_broker: KafkaBroker, unique_name: str, server_id: int
+    tmp_path: Path,
+    spare_server: MysqlServer,
+    kafka_broker: KafkaBroker,
+    unique_name: str,
+    server_id: int,
+    forks: CommandForks,
 ) -> Command:
     spare_server.execute(f"CREATE DATABASE `{unique_name}`")
-    return Command(tmp_path, unique_name, unique_name, spare_server, kafka_broker, server_id)
+    return Command(tmp_path, unique_name, unique_name, spare_server, kafka_broker, server_id, forks=forks)
 
 
 def test_check_plan_run_status_and_tail_tell_what_was_done(changefeed: Command) -> None:
-    changefeed.write(spark="{master: 'local[2]'}")  # the one that starts Spark itself, as most people's do
+    changefeed.forks = None  # this test starts all as people do: the program, and with it Spark
+    changefeed.write(spark="{master: 'local[2]'}")
     name, server, database = changefeed.name, changefeed.server, changefeed.database
 
     new = changefeed("status", name, "--json")
