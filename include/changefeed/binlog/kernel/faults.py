@@ -19,7 +19,6 @@ COLUMN_COUNT = -13
 ROW_BYTES = -14
 PAST_END = -16
 VECTOR_WIDTH = -18
-INSIDE = -19
 RESULT_ROW = -20
 NULL_VALUE = -21
 """Not a fault: the value has no text in its column's encoding, and its column is written as if it were NULL."""
