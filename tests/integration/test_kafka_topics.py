@@ -38,6 +38,36 @@ def test_many_runs_make_the_same_topics_at_once(connection: KafkaConnection, uni
     assert found == [dict.fromkeys(wanted, 2)] * 6
 
 
+def test_more_topics_than_one_request_may_make_are_made(connection: KafkaConnection, unique_name: str) -> None:
+    """Kafka refuses a request of more than 10,000 records: a topic, each of its partitions and each config are one."""
+    configs = {
+        "cleanup.policy": "delete",
+        "compression.type": "producer",
+        "delete.retention.ms": "1000",
+        "file.delete.delay.ms": "1000",
+        "flush.messages": "10000",
+        "flush.ms": "1000",
+        "index.interval.bytes": "4096",
+        "max.compaction.lag.ms": "100000",
+        "max.message.bytes": "100000",
+        "message.timestamp.type": "CreateTime",
+        "min.cleanable.dirty.ratio": "0.5",
+        "min.compaction.lag.ms": "0",
+        "min.insync.replicas": "1",
+        "preallocate": "false",
+        "retention.bytes": "-1",
+        "retention.ms": "1000000",
+        "segment.bytes": "1048576",
+        "segment.index.bytes": "4096",
+        "segment.jitter.ms": "0",
+        "segment.ms": "1000000",
+        "unclean.leader.election.enable": "false",
+    }
+    settings = TopicSettings(1, 1, configs)
+    wanted = {f"{unique_name}.{number}": settings for number in range(10_000 // (2 + len(configs)) + 1)}
+    assert ensure_topics(connection, wanted) == dict.fromkeys(wanted, 1)
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [

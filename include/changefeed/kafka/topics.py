@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,11 @@ _ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]")
 _LONGEST = 249  # org.apache.kafka.common.internals.Topic.MAX_NAME_LENGTH
 
 _TOPIC_EXISTS, _NO_SUCH_TOPIC = 36, 3
+_NOT_AUTHORIZED = (29, 31)
+_RECORDS_A_REQUEST = 2_000
+"""Of the controller's log. It takes 10,000 at most for one CreateTopics request (QuorumController's
+MAX_RECORDS_PER_USER_OP), and fewer are made well before the request times out."""
+
 DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
 
 
@@ -156,6 +161,26 @@ def ensure_topics(connection: KafkaConnection, wanted: Mapping[str, TopicSetting
 
 
 def _create(admin: KafkaAdminClient, wanted: Mapping[str, TopicSettings], connection: KafkaConnection) -> None:
+    for part in _requests(wanted):
+        _create_at_once(admin, part, connection)
+
+
+def _requests(wanted: Mapping[str, TopicSettings]) -> Iterator[dict[str, TopicSettings]]:
+    """``wanted`` in parts that fit into a request each: a topic, each of its partitions and configs are a record."""
+    part: dict[str, TopicSettings] = {}
+    records = 0
+    for name, settings in wanted.items():
+        more = 1 + settings.partitions + len(settings.configs)
+        if part and records + more > _RECORDS_A_REQUEST:
+            yield part
+            part, records = {}, 0
+        part[name] = settings
+        records += more
+    if part:
+        yield part
+
+
+def _create_at_once(admin: KafkaAdminClient, wanted: Mapping[str, TopicSettings], connection: KafkaConnection) -> None:
     asked = {
         name: {
             "num_partitions": settings.partitions,
@@ -166,14 +191,17 @@ def _create(admin: KafkaAdminClient, wanted: Mapping[str, TopicSettings], connec
     }
     answer = admin.create_topics(asked, timeout_ms=int(connection.timeout_seconds * 1000), raise_errors=False)
     for topic in answer["topics"]:
-        if topic["error_code"] not in (0, _TOPIC_EXISTS):
+        code = topic["error_code"]
+        if code not in (0, _TOPIC_EXISTS):
             settings = wanted[topic["name"]]
-            said = topic["error_message"] or f"error code {topic['error_code']}"
+            remedy = (
+                "Give changefeed the ACL Create" if code in _NOT_AUTHORIZED else "Change the pipeline's topic settings"
+            )
             raise TopicError(
                 f"topic {topic['name']!r} with {settings.partitions} partitions, replication factor "
                 f"{settings.replication_factor} and configs {dict(settings.configs)} cannot be made: the broker at "
-                f"{connection.bootstrap!r} says {said!r}. Change the pipeline's topic settings, give changefeed the "
-                "ACL Create, or make the topic yourself."
+                f"{connection.bootstrap!r} says {topic['error_message'] or f'error code {code}'!r}. {remedy}, or "
+                "make the topic yourself."
             )
     admin.wait_for_topics(list(wanted), timeout_ms=int(connection.timeout_seconds * 1000))
 
