@@ -70,8 +70,8 @@ def pipelines(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "mistyped.yaml").write_text(GOOD.format(name="mistyped") + "retries: many\n")
     (folder / "schedule.yaml").write_text(GOOD.format(name="schedule") + "schedule: every day\n")
     (folder / "broken.yaml").write_text("name: [\n")
-    (folder / "twin_a.yaml").write_text(GOOD.format(name="twin"))
-    (folder / "twin_b.yaml").write_text(GOOD.format(name="twin"))
+    (folder / "twin.yaml").write_text(GOOD.format(name="twin"))
+    (folder / "twin.copy.yaml").write_text(GOOD.format(name="twin"))
     return folder
 
 
@@ -119,9 +119,9 @@ def test_schedule_retries_owner_and_tags_are_the_pipelines(mixed: dict[str, Any]
         assert (one["tasks"][task_id]["retries"], one["tasks"][task_id]["retry_delay_seconds"]) == (2, 30)
 
 
-def test_wrong_pipelines_leave_the_others_alone(mixed: dict[str, Any]) -> None:
+def test_wrong_pipelines_leave_the_others_alone_and_a_copy_leaves_its_original(mixed: dict[str, Any]) -> None:
     ingest_dags = {dag_id for dag_id in mixed["dags"] if dag_id.startswith("changefeed_ingest__")}
-    assert ingest_dags == {"changefeed_ingest__one", "changefeed_ingest__full"}
+    assert ingest_dags == {"changefeed_ingest__one", "changefeed_ingest__full", "changefeed_ingest__twin"}
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_wrong_pipelines_leave_the_others_alone(mixed: dict[str, Any]) -> None:
         "mistyped.yaml, line 4: 'retries' is 'many'",
         "schedule.yaml, line 4: 'schedule' is 'every day'",
         "broken.yaml: is not YAML",
-        "twin_a.yaml and twin_b.yaml: both are pipeline 'twin'",
+        "twin.copy.yaml: its name is 'twin', which is the pipeline of twin.yaml",
     ],
 )
 def test_an_import_error_names_file_line_and_key(mixed: dict[str, Any], words: str) -> None:

@@ -34,11 +34,9 @@ def load_pipeline(name: str, folder: Path | None = None) -> Pipeline:
     Only its own file is validated: another pipeline's mistake does not stop this one.
     """
     folder = folder or pipelines_folder()
-    paths = [path for path in pipeline_files(folder) if _named(path) == name]
-    if len(paths) > 1:
-        raise SettingsError(_two_of_one_name(name, paths))
+    paths = files_of(name, folder)
     if not paths:
-        names = sorted(filter(None, (_named(path) for path in pipeline_files(folder))))
+        names = sorted({_named(path) for path in pipeline_files(folder)})
         raise SettingsError(
             f"no pipeline {name!r} in {str(folder)!r}, which has {', '.join(names) or 'none'}"
             f"{did_you_mean(name, names)}"
@@ -47,23 +45,40 @@ def load_pipeline(name: str, folder: Path | None = None) -> Pipeline:
 
 
 def load_pipelines(folder: Path | None = None) -> tuple[dict[str, Pipeline], dict[Path, SettingsError]]:
-    """All pipelines by name, and by file the error of each that is wrong. Two of one name are both wrong."""
+    """All pipelines by name, and by file the error of each that is wrong.
+
+    Of files with one name the first of `by_precedence` is the pipeline, and the others are wrong: who copies a file
+    does not stop the pipeline that is running.
+    """
     pipelines: dict[str, Pipeline] = {}
     errors: dict[Path, SettingsError] = {}
-    origin: dict[str, list[Path]] = {}
+    files: dict[str, list[Path]] = {}
+    read: dict[Path, Pipeline] = {}
     for path in pipeline_files(folder or pipelines_folder()):
         try:
-            pipeline = read_pipeline(path)
+            read[path] = read_pipeline(path)
         except SettingsError as error:
             errors[path] = error
-            continue
-        pipelines[pipeline.name] = pipeline
-        origin.setdefault(pipeline.name, []).append(path)
-    for name, paths in origin.items():
-        if len(paths) > 1:
-            del pipelines[name]
-            errors |= {path: SettingsError(_two_of_one_name(name, paths)) for path in paths}
+        files.setdefault(read[path].name if path in read else _named(path), []).append(path)
+    for name, paths in files.items():
+        first, *others = by_precedence(name, paths)
+        if first in read:
+            pipelines[name] = read[first]
+        for path in others:
+            errors.setdefault(path, SettingsError(_name_in_use(name, path, first)))
     return pipelines, errors
+
+
+def files_of(name: str, folder: Path) -> list[Path]:
+    """The files of pipeline ``name``: the first is the pipeline, any other one is refused."""
+    return by_precedence(name, [path for path in pipeline_files(folder) if _named(path) == name])
+
+
+def by_precedence(name: str, paths: list[Path]) -> list[Path]:
+    """The file that is named as its pipeline first, then the older: a copy is neither."""
+    if len(paths) < 2:
+        return paths
+    return sorted(paths, key=lambda path: (path.stem != name, path.stat().st_mtime_ns, path.name))
 
 
 def pipeline_files(folder: Path) -> list[Path]:
@@ -143,7 +158,7 @@ def _keys_at(location: Location) -> list[str]:
     return list(model.model_fields)
 
 
-def _named(path: Path) -> str | None:
+def _named(path: Path) -> str:
     try:
         values = yaml.load(path.read_text(), Loader=yaml.CSafeLoader)
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
@@ -151,6 +166,9 @@ def _named(path: Path) -> str | None:
     return str(values["name"]) if isinstance(values, Mapping) and "name" in values else path.stem
 
 
-def _two_of_one_name(name: str, paths: list[Path]) -> str:
-    files = " and ".join(path.name for path in paths)
-    return f"{files}: both are pipeline {name!r}; a name is a checkpoint's key, so each needs its own"
+def _name_in_use(name: str, path: Path, first: Path) -> str:
+    return (
+        f"{path.name}: its name is {name!r}, which is the pipeline of {first.name}; that one goes on, and this file is "
+        "left out. A name is the key of a checkpoint, so each pipeline needs its own: give this file another name, or "
+        "remove it."
+    )

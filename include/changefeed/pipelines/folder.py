@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from changefeed.errors import SettingsError
-from changefeed.pipelines.file import pipeline_files, read_pipeline
+from changefeed.pipelines.file import files_of, pipeline_files, read_pipeline
 from changefeed.pipelines.pipeline import Pipeline
 
 _SPARK_CONF = (
@@ -145,15 +145,7 @@ class PipelineFolder:
         return path
 
     def _find(self, name: str) -> Path | None:
-        named = [path for path in pipeline_files(self.path) if path.stem == name]
-        for path in [*named, *pipeline_files(self.path)]:
-            try:
-                if read_pipeline(path).name == name:
-                    return path
-            except SettingsError:
-                if path.stem == name:
-                    return path
-        return None
+        return next(iter(files_of(name, self.path)), None)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

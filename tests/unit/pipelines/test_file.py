@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -149,15 +150,30 @@ def test_a_wrong_file_leaves_the_others_alone(tmp_path: Path) -> None:
         load_pipeline("two", tmp_path)
 
 
-def test_two_pipelines_of_one_name_are_both_refused_and_the_rest_is_not(tmp_path: Path) -> None:
-    write(tmp_path, "shop")
-    (tmp_path / "copy.yaml").write_text(GOOD.format(name="shop"))
+@pytest.mark.parametrize("live", ["shop", "berlin"])
+def test_a_copy_with_the_same_name_is_refused_and_the_pipeline_goes_on(tmp_path: Path, live: str) -> None:
+    path = tmp_path / f"{live}.yaml"
+    path.write_text(GOOD.format(name="shop") + "owner: live\n")
+    os.utime(path, (1_000_000_000, 1_000_000_000))
+    (tmp_path / "a copy.yaml").write_text(GOOD.format(name="shop") + "owner: copy\n")
     write(tmp_path, "other")
     pipelines, errors = load_pipelines(tmp_path)
-    assert list(pipelines) == ["other"]
-    assert {path.name for path in errors} == {"shop.yaml", "copy.yaml"}
-    assert all("copy.yaml and shop.yaml" in str(error) and "'shop'" in str(error) for error in errors.values())
-    with pytest.raises(SettingsError, match=r"copy\.yaml and shop\.yaml"):
+    assert sorted(pipelines) == ["other", "shop"]
+    assert pipelines["shop"].owner == load_pipeline("shop", tmp_path).owner == "live"
+    (told,) = errors.values()
+    assert f"a copy.yaml: its name is 'shop', which is the pipeline of {live}.yaml" in str(told)
+
+
+def test_a_copy_does_not_take_over_from_a_pipeline_that_was_changed_or_got_a_mistake(tmp_path: Path) -> None:
+    copy = write(tmp_path, "copy")
+    copy.write_text(GOOD.format(name="shop") + "owner: copy\n")
+    write(tmp_path, "shop", "owner: live\n")
+    assert load_pipelines(tmp_path)[0]["shop"].owner == "live"
+    write(tmp_path, "shop", "ownr: live\n")
+    pipelines, errors = load_pipelines(tmp_path)
+    assert pipelines == {}
+    assert {path.name for path in errors} == {"copy.yaml", "shop.yaml"}
+    with pytest.raises(SettingsError, match="ownr"):
         load_pipeline("shop", tmp_path)
 
 
