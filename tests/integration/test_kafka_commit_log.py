@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from dataclasses import replace
@@ -12,10 +13,12 @@ from integration.kafka_pipeline import Pipeline, blocks_of
 
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.errors import BrokerUnavailableError, CheckpointError, TopicError
+from changefeed.kafka import commit_log
 from changefeed.kafka.commit_log import CommitLog, CommitLogState
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.log_record import AttemptRecord, ProgressRecord, SealRecord
-from changefeed.manifest import Manifest
+from changefeed.kafka.topics import TopicSettings, ensure_topics
+from changefeed.manifest import Manifest, TopicPartitionReceipt
 from changefeed.window import Window
 from devstack.kafka import KafkaBroker
 
@@ -73,16 +76,51 @@ def test_a_log_that_ends_in_aborted_records_is_read_to_its_end(pipeline: Pipelin
 
 def test_seals_are_kept_in_order_and_only_the_last_ones(pipeline: Pipeline) -> None:
     for window in range(1, 13):
-        known = pipeline.log.read().seals
-        pipeline.log.seal(manifest(window), keep=3, sealed=known)
+        pipeline.log.seal(manifest(window), pipeline.log.read(), keep=3)
     state = pipeline.log.read()
     assert list(state.seals) == [10, 11, 12]
     assert state.seals[12] == manifest(12)
 
 
+def wide(window: int, pipeline: str, tables: int) -> Manifest:
+    """A manifest of tables whose names are as long as Kafka allows, and do not compress well."""
+    letters = random.Random(window)
+    names = ["".join(letters.choices("abcdefghijklmnopqrstuvwxyz0123456789", k=249)) for _ in range(tables)]
+    receipts = tuple(
+        TopicPartitionReceipt(name, partition, 10, 0, 12_345, 0, 100, 110) for name in names for partition in range(3)
+    )
+    return replace(manifest(window, pipeline), topics=receipts, rows={name: {"c": 30} for name in names})
+
+
+def test_a_window_of_5000_tables_with_long_names_is_sealed(pipeline: Pipeline) -> None:
+    sealed = wide(1, pipeline.name, 5000)
+    pipeline.log.seal(sealed)
+    assert pipeline.log.read().seals == {1: sealed}
+
+
+def test_seals_are_bounded_by_bytes_and_those_of_a_run_stay(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit_log, "KEPT_SEAL_BYTES", 100_000)
+    for window in range(1, 6):
+        pipeline.log.seal(wide(window, pipeline.name, 100), pipeline.log.read())
+    assert list(pipeline.log.read().seals) == [4, 5]
+    for window in range(6, 11):
+        pipeline.log.seal(wide(window, pipeline.name, 100), pipeline.log.read(), uncommitted=4)
+    assert list(pipeline.log.read().seals) == [7, 8, 9, 10]
+
+
+def test_a_seal_that_the_topic_does_not_take_says_what_to_raise(pipeline: Pipeline) -> None:
+    topic = f"{pipeline.name}.small"
+    ensure_topics(pipeline.connection, {topic: TopicSettings(1, 1, {"max.message.bytes": "10000"})})
+    small = CommitLog(pipeline.connection, topic, pipeline.name)
+    with pytest.raises(TopicError, match=rf"max\.message\.bytes of '{topic}' to \d+ or more"):
+        small.seal(wide(1, pipeline.name, 100))
+
+
 def test_sealing_a_window_twice_is_harmless(pipeline: Pipeline) -> None:
     for _ in range(2):
-        pipeline.log.seal(manifest(1), keep=3, sealed=pipeline.log.read().seals)
+        pipeline.log.seal(manifest(1), pipeline.log.read(), keep=3)
     assert pipeline.log.read().seals == {1: manifest(1)}
 
 
@@ -102,7 +140,7 @@ def test_identities_share_a_log_and_do_not_see_each_other(pipeline: Pipeline) ->
     pipeline.log.seal(manifest(1))
     backfill.seal(manifest(1, "backfill"))
     backfill.keep(AttemptRecord("b"))
-    assert pipeline.log.read() == CommitLogState((SealRecord(manifest(1)),))
+    assert [entry.read() for entry in pipeline.log.read().entries] == [SealRecord(manifest(1))]
     assert pipeline.log.identities() == [pipeline.name, backfill.identity]
     pipeline.log.keep(AttemptRecord("p"))
     assert pipeline.log.identities() == [backfill.identity, pipeline.name], "who wrote last comes last"

@@ -6,16 +6,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from changefeed.errors import ChangefeedError
+from changefeed.errors import ChangefeedError, TopicError
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.log_record import (
+    KINDS,
     AttemptRecord,
     BegunRecord,
     FailoverRecord,
@@ -36,50 +37,97 @@ from changefeed.window import Window
 _log = logging.getLogger(__name__)
 
 Kind = TypeVar("Kind", bound=LogRecord)
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value", covariant=True)
+
+_LARGEST_REQUEST = 100_000_000
+"""Kafka's brokers take no larger one by default (socket.request.max.bytes)."""
+
+KEPT_SEALS, KEPT_SEAL_BYTES = 100, 8 << 20
+"""How many seals the log keeps, and how much of it they may take together."""
+
+
+class LatestRecords(Mapping[Key, Value]):
+    """What records of one kind say, by what tells them apart; each is read when it is asked for.
+
+    A log has a record a topic-partition and a hundred seals, and its readers want a few of them. Raises CheckpointError
+    for one that cannot be read, also of `get` and `in` loops over values.
+    """
+
+    def __init__(self, entries: Mapping[Key, LogEntry], said: Callable[[Any], Value]) -> None:
+        self._entries, self._said = entries, said
+        self._read: dict[Key, Value] = {}
+
+    def __getitem__(self, key: Key) -> Value:
+        if key not in self._read:
+            self._read[key] = self._said(self._entries[key].read())
+        return self._read[key]
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._entries
+
+    def stored_bytes(self, key: Key) -> int:
+        """How much of the log the record takes."""
+        return len(self._entries[key].record.value or b"")
 
 
 @dataclass(frozen=True)
 class CommitLogState:
-    """What the log says of one identity.
+    """What the log says of one identity: ``entries``, each the latest of its key, in the order of the log.
 
-    ``unknown`` are records of kinds that only a newer version of changefeed knows. They are left as they are.
+    Values are read when they are asked for; all that ask raise CheckpointError for one that cannot be read.
     """
 
-    records: tuple[LogRecord, ...] = ()
-    unknown: tuple[LogEntry, ...] = ()
+    entries: tuple[LogEntry, ...] = ()
 
-    @classmethod
-    def of_entries(cls, entries: Iterable[LogEntry]) -> CommitLogState:
-        """Read the entries of one identity, each the latest of its key. Raises CheckpointError for unreadable ones."""
-        read = [(entry, entry.read()) for entry in entries]
-        return cls(
-            tuple(record for _, record in read if record is not None),
-            tuple(entry for entry, record in read if record is None),
-        )
+    @cached_property
+    def _by_kind(self) -> dict[str, list[LogEntry]]:
+        entries: dict[str, list[LogEntry]] = {}
+        for entry in self.entries:
+            entries.setdefault(entry.kind, []).append(entry)
+        return entries
+
+    @property
+    def unknown(self) -> tuple[LogEntry, ...]:
+        """Records of kinds that only a newer version of changefeed knows. They are left as they are."""
+        return tuple(entry for entry in self.entries if entry.kind not in KINDS)
 
     def of(self, kind: type[Kind]) -> list[Kind]:
         """All records of one kind."""
-        return [record for record in self.records if isinstance(record, kind)]
+        records = (entry.read() for entry in self._by_kind.get(kind.kind, ()))
+        return [record for record in records if isinstance(record, kind)]
+
+    def _numbered(self, kind: type[LogRecord], said: Callable[[Any], Value]) -> LatestRecords[int, Value]:
+        """Records whose key ends in a window's number, in the order of those."""
+        entries = {entry.number: entry for entry in self._by_kind.get(kind.kind, ())}
+        return LatestRecords(dict(sorted(entries.items())), said)
 
     @cached_property
-    def progress(self) -> dict[TopicPartition, Progress]:
+    def progress(self) -> LatestRecords[TopicPartition, Progress]:
         """What each topic-partition was given."""
-        return {(record.topic, record.partition): record.progress for record in self.of(ProgressRecord)}
+        entries = {entry.topic_partition: entry for entry in self._by_kind.get(ProgressRecord.kind, ())}
+        return LatestRecords(entries, lambda record: record.progress)
 
     @cached_property
-    def seals(self) -> dict[int, Manifest]:
+    def seals(self) -> LatestRecords[int, Manifest]:
         """Manifests of the sealed windows by their numbers, in order."""
-        return dict(sorted((record.manifest.window.number, record.manifest) for record in self.of(SealRecord)))
+        return self._numbered(SealRecord, lambda record: record.manifest)
 
     @cached_property
-    def seeks(self) -> dict[int, SeekRecord]:
+    def seeks(self) -> LatestRecords[int, SeekRecord]:
         """Seeks by the window numbers that they took, in order."""
-        return dict(sorted((record.seek.number, record.seek) for record in self.of(SoughtRecord)))
+        return self._numbered(SoughtRecord, lambda record: record.seek)
 
     @cached_property
-    def begun(self) -> dict[int, Window]:
+    def begun(self) -> LatestRecords[int, Window]:
         """Windows by number, in order, of which publishing began and that are not sealed."""
-        return dict(sorted((record.window.number, record.window) for record in self.of(BegunRecord)))
+        return self._numbered(BegunRecord, lambda record: record.window)
 
     @cached_property
     def attempt(self) -> str:
@@ -91,6 +139,10 @@ class CommitLogState:
         """The highest window number that any record speaks of, 0 where there is none."""
         progress = (progress.window for progress in self.progress.values())
         return max((*self.seals, *self.seeks, *self.begun, *progress), default=0)
+
+
+NOTHING_KNOWN = CommitLogState()
+"""What an empty log says."""
 
 
 @dataclass(frozen=True)
@@ -123,9 +175,9 @@ class CommitLog:
         Records of unknown kinds are reported, not interpreted and not lost: nothing here writes or forgets them.
 
         Raises BrokerUnavailableError when they stay open for ``wait_seconds`` or no broker answers, TopicError where
-        the topic is gone, CheckpointError for a record that cannot be read.
+        the topic is gone, CheckpointError for a record with a key that cannot be read.
         """
-        state = CommitLogState.of_entries(self._own())
+        state = CommitLogState(tuple(self._own()))
         if state.unknown:
             _log.warning(
                 "commit log %r has records of kinds that this version does not know (%s): a newer changefeed wrote "
@@ -148,18 +200,35 @@ class CommitLog:
     def _own(self) -> list[LogEntry]:
         return [entry for entry in self._latest() if entry.identity == self.identity]
 
-    def seal(self, manifest: Manifest, keep: int = 100, sealed: Iterable[int] = ()) -> None:
-        """Write the manifest of a window, and tombstones for all but the last ``keep`` of the windows ``sealed``.
+    def seal(
+        self,
+        manifest: Manifest,
+        state: CommitLogState = NOTHING_KNOWN,
+        *,
+        keep: int = KEPT_SEALS,
+        uncommitted: int = 1,
+    ) -> None:
+        """Write the manifest of a window, and tombstones for the oldest seals of ``state``, as `read` gave it.
+
+        The last ``keep`` stay, or fewer where they take more than KEPT_SEAL_BYTES; the last ``uncommitted`` stay
+        whatever they take, as the windows of a run are committed after its last one is sealed.
 
         Seals of higher numbers are left by a state store that was restored from an older backup since: they are
         forgotten too, so that the highest one is where the pipeline stands.
         """
         window = manifest.window.number
-        numbers = sorted({window, *(number for number in sealed if number < window)})
-        old = [*numbers[: max(0, len(numbers) - keep)], *(number for number in sealed if number > window)]
         seal = SealRecord(manifest)
-        records: dict[bytes, bytes | None] = {seal.key(self.identity): seal.value()}
-        records |= {SealRecord.key_of(self.identity, number): None for number in old if number != window}
+        value = seal.value()
+        kept, size_bytes = 1, len(value)
+        old = [number for number in state.seals if number > window]
+        for number in sorted((number for number in state.seals if number < window), reverse=True):
+            size_bytes += state.seals.stored_bytes(number)
+            if kept < uncommitted or (kept < keep and size_bytes <= KEPT_SEAL_BYTES):
+                kept += 1
+            else:
+                old.append(number)
+        records: dict[bytes, bytes | None] = {seal.key(self.identity): value}
+        records |= {SealRecord.key_of(self.identity, number): None for number in old}
         records |= {BegunRecord.key_of(self.identity, number): None for number in (window, *old)}
         self._write(records, f"to seal window {window}")
 
@@ -170,14 +239,15 @@ class CommitLog:
     def forget(self, topics: Iterable[str], state: CommitLogState | None = None) -> int:
         """Write tombstones for the progress of ``topics``; return how many. For dead tables, and after a seek."""
         names = set(topics)
-        gone = [record for record in (state or self.read()).of(ProgressRecord) if record.topic in names]
-        return self._forget(gone, f"to forget {sorted(names)}")
+        progress = (state or self.read()).progress
+        keys = [ProgressRecord.key_of(self.identity, *partition) for partition in progress if partition[0] in names]
+        return self._forget(keys, f"to forget {sorted(names)}")
 
     def forget_begun(self, state: CommitLogState, window: int) -> int:
         """Forget windows begun and failovers up to ``window``, which is committed; return how many records."""
         gone: list[LogRecord] = [record for record in state.of(BegunRecord) if record.window.number <= window]
         gone += [record for record in state.of(FailoverRecord) if record.window < window]
-        return self._forget(gone, f"to forget windows up to {window}")
+        return self._forget([record.key(self.identity) for record in gone], f"to forget windows up to {window}")
 
     def forget_everything(self) -> int:
         """Forget all records of this identity, of unknown kinds too; return how many.
@@ -189,18 +259,22 @@ class CommitLog:
         self._write({entry.record.key or b"": None for entry in entries}, "to forget everything")
         return len(entries)
 
-    def _forget(self, records: Iterable[LogRecord], wanted: str) -> int:
-        keys = [record.key(self.identity) for record in records]
+    def _forget(self, keys: Sequence[bytes], wanted: str) -> int:
         self._write(dict.fromkeys(keys), wanted)
         return len(keys)
 
     def _write(self, records: Mapping[bytes, bytes | None], wanted: str) -> None:
         if not records:
             return
+        largest_bytes = max(len(value or b"") for value in records.values())
         milliseconds = int(self.connection.timeout_seconds * 1000)
         # Not idempotent: that costs half a second at the first record, and the same record twice is no harm here.
         producer = self.connection.producer(
-            acks="all", max_in_flight_requests_per_connection=1, message_timeout_ms=milliseconds, linger_ms=0
+            acks="all",
+            max_in_flight_requests_per_connection=1,
+            message_timeout_ms=milliseconds,
+            linger_ms=0,
+            message_max_bytes=_LARGEST_REQUEST,  # what is too large, the topic says
         )
         failed: list[KafkaError] = []
 
@@ -213,15 +287,20 @@ class CommitLog:
                 producer.produce(self.topic, value=value, key=key, partition=0, on_delivery=delivered)
             left = producer.flush(self.connection.timeout_seconds + 1)
         except KafkaException as error:
-            raise self.connection.refused(error, self._wanted(wanted)) from error
+            raise self._refused(error.args[0], largest_bytes, wanted) from error
         finally:
             producer.purge()
-        if failed:
-            raise self._refused(failed[0], wanted)
-        if left:
-            raise self._refused(KafkaError(KafkaError._MSG_TIMED_OUT), wanted)
+        if failed or left:
+            said = failed[0] if failed else KafkaError(KafkaError._MSG_TIMED_OUT)
+            raise self._refused(said, largest_bytes, wanted)
 
-    def _refused(self, error: KafkaError, wanted: str) -> ChangefeedError:
+    def _refused(self, error: KafkaError, largest_bytes: int, wanted: str) -> ChangefeedError:
+        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            return TopicError(
+                f"{self._wanted(wanted)}: the record has {largest_bytes:,} bytes, compressed, and the topic takes "
+                f"fewer. Set max.message.bytes of {self.topic!r} to {2 * largest_bytes} or more, with "
+                "kafka-configs.sh, and run again: what is published already is not published twice."
+            )
         return self.connection.refused(KafkaException(error), self._wanted(wanted))
 
     def _wanted(self, wanted: str) -> str:

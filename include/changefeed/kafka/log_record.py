@@ -1,8 +1,8 @@
 """What the commit log holds: one class for each kind of record.
 
 A record's key is a JSON array: the identity (the pipeline's name, or a backfill's own), the kind, and what tells the
-records of that kind apart. The value is JSON, or null (a tombstone) for what is forgotten. The log is compacted by
-the key's bytes, so a kind never changes how its keys are spelled.
+records of that kind apart. The value is JSON, compressed where it is long, or null (a tombstone) for what is forgotten.
+The log is compacted by the key's bytes, so a kind never changes how its keys are spelled.
 
 A new kind is one more subclass of `LogRecord`: the log reads, writes and forgets it without being changed.
 """
@@ -10,17 +10,23 @@ A new kind is one more subclass of `LogRecord`: the log reads, writes and forget
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self
 
+import orjson
+
 from changefeed.errors import CheckpointError
 from changefeed.failover import Mark
 from changefeed.kafka.partition_reader import KafkaRecord
-from changefeed.kafka.progress import Progress
+from changefeed.kafka.progress import Progress, TopicPartition
 from changefeed.manifest import Manifest
 from changefeed.seek import SeekRecord
 from changefeed.window import Window
+
+PLAIN_BYTES = 32 << 10
+"""A longer value is compressed: a seal of 5,000 tables is 7 MB of JSON, which every reader of the log would read."""
 
 KINDS: dict[str, type[LogRecord]] = {}
 """The class of each kind, by the name that stands in keys."""
@@ -54,15 +60,16 @@ class LogRecord:
     @classmethod
     def key_of(cls, identity: str, *parts: str | int) -> bytes:
         """The key of a record of this kind, also of one that is to be forgotten."""
-        return _json([identity, cls.kind, *parts])
+        return json.dumps([identity, cls.kind, *parts], separators=(",", ":")).encode()
 
     def key(self, identity: str) -> bytes:
         """This record's key in the log of ``identity``."""
         return self.key_of(identity, *self.parts)
 
     def value(self) -> bytes:
-        """This record's value."""
-        return _json(self.to_json())
+        """This record's value: JSON, in zlib's frame where it is longer than PLAIN_BYTES."""
+        text = orjson.dumps(self.to_json())
+        return text if len(text) <= PLAIN_BYTES else zlib.compress(text)
 
 
 @dataclass(frozen=True)
@@ -221,10 +228,26 @@ class LogEntry:
     def of(cls, record: KafkaRecord) -> LogEntry:
         """Raises CheckpointError for a key that changefeed does not write."""
         try:
-            identity, kind, *parts = json.loads(record.key or b"")
+            identity, kind, *parts = orjson.loads(record.key or b"")
         except (ValueError, TypeError) as error:
             raise _not_ours(record, error) from error
         return cls(str(identity), str(kind), tuple(parts), record)
+
+    @property
+    def number(self) -> int:
+        """What the key ends in, where it is the number of a window; raises CheckpointError for another key."""
+        try:
+            return int(self.parts[0])
+        except (ValueError, TypeError, IndexError) as error:
+            raise _not_ours(self.record, error) from error
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """What the key ends in, where it is a topic and a partition; raises CheckpointError for another key."""
+        try:
+            return str(self.parts[0]), int(self.parts[1])
+        except (ValueError, TypeError, IndexError) as error:
+            raise _not_ours(self.record, error) from error
 
     @property
     def is_tombstone(self) -> bool:
@@ -240,8 +263,8 @@ class LogEntry:
         if kind is None or self.record.value is None:
             return None
         try:
-            return kind.from_json(self.parts, json.loads(self.record.value))
-        except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+            return kind.from_json(self.parts, orjson.loads(_plain(self.record.value)))
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError, zlib.error) as error:
             raise _not_ours(self.record, error) from error
 
 
@@ -265,5 +288,6 @@ def _not_ours(record: KafkaRecord, error: Exception) -> CheckpointError:
     )
 
 
-def _json(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()
+def _plain(value: bytes) -> bytes:
+    """The JSON of a value. A frame of zlib's begins with an x, and no JSON does."""
+    return zlib.decompress(value) if value.startswith(b"x") else value

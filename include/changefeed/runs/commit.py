@@ -9,20 +9,29 @@ from changefeed import fault_point
 from changefeed.checkpoint import Checkpoint, CheckpointStore
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import AccountingError
+from changefeed.kafka.commit_log import CommitLogState
 from changefeed.manifest import Manifest
 from changefeed.runs.planned_run import PlannedRun
 from changefeed.runs.schema_history import copy_history
 from changefeed.window import Window
 
 
-def commit(endpoints: Endpoints, window: Window, expected: Checkpoint, store: CheckpointStore) -> Manifest:
+def commit(
+    endpoints: Endpoints,
+    window: Window,
+    expected: Checkpoint,
+    store: CheckpointStore,
+    state: CommitLogState | None = None,
+) -> Manifest:
     """Move the checkpoint from ``expected`` to the window's head; the manifest that proves it may, with its seconds.
+
+    ``state`` is what the commit log says since the window was sealed, where that is known already.
 
     Raises AccountingError when the window is not sealed in the commit log, StaleCheckpointError when the checkpoint
     is not ``expected``. A second commit of the same window changes nothing.
     """
     began = time.monotonic()
-    manifest = _sealed(endpoints, window)
+    manifest = _sealed(endpoints, window, state or endpoints.commit_log().read())
     if _is_at(store.load(endpoints.pipeline.name), window):
         return manifest
     store.advance(expected, Checkpoint.after(window, int(time.time() * 1000), manifest.gtids))
@@ -43,9 +52,10 @@ def commit_windows(endpoints: Endpoints, run: PlannedRun, store: CheckpointStore
         if stored and _is_at(stored, window):
             expected, left = stored, run.windows[number:]
     manifests: list[Manifest] = []
+    state = endpoints.commit_log().read()
     for window in left:
         try:
-            manifests.append(commit(endpoints, window, expected, store))
+            manifests.append(commit(endpoints, window, expected, store, state))
         except AccountingError:
             if not manifests:
                 raise
@@ -59,9 +69,9 @@ def _is_at(checkpoint: Checkpoint | None, window: Window) -> bool:
     return checkpoint is not None and (checkpoint.window, checkpoint.coordinates) == (window.number, window.head)
 
 
-def _sealed(endpoints: Endpoints, window: Window) -> Manifest:
+def _sealed(endpoints: Endpoints, window: Window, state: CommitLogState) -> Manifest:
     """The window's manifest out of the commit log; raises AccountingError where that has none, or another's."""
-    manifest = endpoints.commit_log().read().seals.get(window.number)
+    manifest = state.seals.get(window.number)
     if manifest is None or manifest.window != window:
         raise AccountingError(
             f"window {window.number} of pipeline {endpoints.pipeline.name!r} ({window.start} to {window.head}) is not "

@@ -131,7 +131,7 @@ def ingest(
         if identity == pipeline.name and history is not None:
             save_history(endpoints, history, window, outcome.reports)
         fault_point.reached("before_seal")
-        log.seal(manifest, sealed=state.seals)
+        log.seal(manifest, state, uncommitted=2 * pipeline.windows_per_run)
     fault_point.reached("after_seal")
     if manifest.dead_letters:
         _log.warning("window %d: %d records went to the dead-letter topic", window.number, manifest.dead_letters)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import pytest
@@ -162,9 +162,9 @@ def test_the_last_record_of_a_key_counts_and_a_tombstone_forgets_it() -> None:
 
 def test_a_kind_that_this_version_does_not_know_is_kept_and_not_interpreted() -> None:
     newer = stored(b'["shop","watermark","c",1]', b"\x00not even JSON")
-    state = CommitLogState.of_entries(latest_entries([newer, stored(*STORED[5][:2])]))
+    state = CommitLogState(tuple(latest_entries([newer, stored(*STORED[5][:2])])))
     assert state.attempt == "aaaaaaaa"
-    assert state.records == (AttemptRecord("aaaaaaaa"),)
+    assert state.of(AttemptRecord) == [AttemptRecord("aaaaaaaa")]
     (unknown,) = state.unknown
     assert (unknown.kind, unknown.parts, unknown.record) == ("watermark", ("c", 1), newer)
 
@@ -183,9 +183,31 @@ def test_a_kind_that_this_version_does_not_know_is_kept_and_not_interpreted() ->
 )
 def test_a_record_that_is_not_ours_is_an_error_that_quotes_it(key: bytes | None, value: bytes) -> None:
     with pytest.raises(CheckpointError, match="only changefeed may write") as unreadable:
-        CommitLogState.of_entries(latest_entries([stored(key, value, 41)]))
+        read_all(CommitLogState(tuple(latest_entries([stored(key, value, 41)]))))
     assert repr(key) in str(unreadable.value)
     assert "offset 41" in str(unreadable.value)
+
+
+def read_all(state: CommitLogState) -> list[Any]:
+    return [*state.progress.values(), *state.seals.values()]
+
+
+def test_a_long_value_is_compressed() -> None:
+    receipts = tuple(TopicPartitionReceipt(f"shop.{number}", 0, 2, 1, 100, 0, 10, 13) for number in range(5000))
+    seal = SealRecord(replace(MANIFEST, topics=receipts))
+    value = seal.value()
+    assert len(value) < len(json.dumps(seal.to_json())) / 10
+    assert LogEntry.of(stored(seal.key("shop"), value)).read() == seal
+
+
+def test_a_value_is_read_only_when_it_is_asked_for() -> None:
+    unreadable = [stored(b'["shop","seal",%d]' % number, b"{}") for number in (5, 6)]
+    state = CommitLogState(tuple(latest_entries([*unreadable, stored(*STORED[1][:2])])))
+    assert list(state.seals) == [5, 6, 7]
+    assert state.seals[7] == MANIFEST
+    assert state.seals.get(8) is None
+    with pytest.raises(CheckpointError):
+        state.seals[6]
 
 
 @pytest.fixture
@@ -212,7 +234,7 @@ def made_up_kind() -> Iterator[type[LogRecord]]:
 
 def test_a_new_kind_is_one_class(made_up_kind: Any) -> None:
     chunk = made_up_kind("shop.orders", 500)
-    state = CommitLogState.of_entries(latest_entries([stored(chunk.key("shop"), chunk.value())]))
+    state = CommitLogState(tuple(latest_entries([stored(chunk.key("shop"), chunk.value())])))
     assert (state.of(made_up_kind), state.unknown) == ([chunk], ())
 
 
