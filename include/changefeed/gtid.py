@@ -77,6 +77,15 @@ class GtidSet:
         """Whether each GTID of ``other`` is in this set."""
         return not other.subtract(self)
 
+    @property
+    def mariadb_gtids(self) -> list[str]:
+        """Of MariaDB's position the last GTID of each domain, its server included; [] for MySQL's sets.
+
+        What else this class says of MariaDB's compares numbers only; `DomainPositions` proves transactions.
+        """
+        servers = dict(self.mariadb_servers)
+        return [f"{source}-{servers[source]}-{runs[-1][1]}" for source, runs in self.intervals if source in servers]
+
     def __bool__(self) -> bool:
         return bool(self.intervals)
 

@@ -7,41 +7,68 @@ from pathlib import Path
 
 import pytest
 from faults.feed import Feed, Runner
-from faults.replica import caught_up, replicate
+from faults.replica import caught_up, replicate, stop_replicating
 
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
+from devstack.mariadb import MariadbServer
 from devstack.mysql import MysqlServer
 from devstack.process import started
+from devstack.sql_server import SqlServer
 
 pytestmark = pytest.mark.timeout(900)
 
+Pair = tuple[SqlServer, SqlServer]
+KINDS = pytest.mark.parametrize("pair", [MysqlServer, MariadbServer], indirect=True, ids=["mysql", "mariadb"])
+
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Iterator[tuple[MysqlServer, MysqlServer]]:
-    """A source and its follower."""
+def pair(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Pair]:
+    """A source and its follower; a parameter is their kind."""
+    kind = getattr(request, "param", MysqlServer)
     options = {"binlog_row_metadata": "FULL"}
+    if kind is MariadbServer:
+        options["log_slave_updates"] = "ON"
     with (
-        started(MysqlServer(tmp_path / "a", options=options, owner=ProcessId.own(), quick=True)) as source,
-        started(
-            MysqlServer(tmp_path / "b", options={**options, "server_id": 2}, owner=ProcessId.own(), quick=True)
-        ) as follower,
+        started(kind(tmp_path / "a", options=options, owner=ProcessId.own(), quick=True)) as source,
+        started(kind(tmp_path / "b", options={**options, "server_id": 2}, owner=ProcessId.own(), quick=True)) as other,
     ):
-        replicate(source, follower)
-        yield source, follower
+        replicate(source, other)
+        yield source, other
 
 
 @pytest.fixture
-def pair_feed(
-    pair: tuple[MysqlServer, MysqlServer], kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner
-) -> Feed:
+def pair_feed(pair: Pair, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner) -> Feed:
     return Feed(unique_name, pair[0], kafka_broker, tmp_path, runner)
 
 
-@pytest.mark.parametrize("stage", ["", "after_transaction_commit:3", "before_seal"])
-def test_after_a_failover_nothing_is_repeated_and_nothing_lost(
-    pair: tuple[MysqlServer, MysqlServer], pair_feed: Feed, stage: str
-) -> None:
+def write_in_domain_1(server: SqlServer, name: str, rows: int) -> None:
+    """Transactions of MariaDB's second replication domain."""
+    inserts = [f"INSERT INTO `{name}`.journal (text) VALUES ('domain 1')"] * rows
+    server.execute("SET SESSION gtid_domain_id = 1", *inserts)
+
+
+def refused(feed: Feed, *words: str) -> None:
+    """The next run ends with a terminal error that has these words, and nothing was published."""
+    ids = feed.ids()
+    run = feed.begin()
+    assert run.result() == 2, run.text()
+    for word in words:
+        assert word in run.text()
+    assert feed.ids() == ids
+
+
+@pytest.mark.parametrize(
+    ("pair", "stage"),
+    [
+        (MysqlServer, ""),
+        (MysqlServer, "after_transaction_commit:3"),
+        (MysqlServer, "before_seal"),
+        (MariadbServer, "after_transaction_commit:3"),
+    ],
+    indirect=["pair"],
+)
+def test_after_a_failover_nothing_is_repeated_and_nothing_lost(pair: Pair, pair_feed: Feed, stage: str) -> None:
     source, follower = pair
     pair_feed.write(20)
     pair_feed.run()
@@ -52,7 +79,7 @@ def test_after_a_failover_nothing_is_repeated_and_nothing_lost(
         run.kill()
     caught_up(source, follower)
     source.stop()
-    follower.execute("STOP REPLICA", "RESET REPLICA ALL")
+    stop_replicating(follower)
     pair_feed.mysql = follower
     pair_feed.write(10)
     text = pair_feed.run()
@@ -65,16 +92,59 @@ def test_after_a_failover_nothing_is_repeated_and_nothing_lost(
     assert '"failover"' in pair_feed.command("windows", pair_feed.name, "--json").stdout
 
 
-def test_a_new_server_that_lacks_what_was_published_is_a_terminal_error(
-    pair: tuple[MysqlServer, MysqlServer], pair_feed: Feed
-) -> None:
+@KINDS
+def test_a_new_server_that_lacks_what_was_published_is_a_terminal_error(pair: Pair, pair_feed: Feed) -> None:
+    """Also when it went on: 0-2-14 of MariaDB says nothing of 0-1-11."""
     source, follower = pair
     pair_feed.write(5)
     caught_up(source, follower)
-    follower.execute("STOP REPLICA")
+    stop_replicating(follower)
     pair_feed.write(5)
     pair_feed.run()
     pair_feed.mysql = follower
-    run = pair_feed.begin()
-    assert run.result() == 2
-    assert "lacks transactions" in run.text()
+    refused(pair_feed, "BinlogGoneError", "lacks transactions", "seek")
+    pair_feed.write(20)
+    refused(pair_feed, "BinlogGoneError", "lacks transactions", "seek")
+    follower.execute("FLUSH BINARY LOGS")  # the newest file begins behind all of them
+    pair_feed.write(5)
+    refused(pair_feed, "BinlogGoneError", "lacks transactions", "seek")
+
+
+@KINDS
+def test_a_half_published_window_that_the_new_server_lacks_is_a_terminal_error(pair: Pair, pair_feed: Feed) -> None:
+    source, follower = pair
+    pair_feed.write(20)
+    pair_feed.run()
+    caught_up(source, follower)
+    stop_replicating(follower)
+    pair_feed.write(30)
+    run = pair_feed.begin("after_transaction_commit:3")
+    assert run.wait_until_held(), run.text()
+    run.kill()
+    pair_feed.mysql = follower
+    pair_feed.write(40)
+    refused(pair_feed, "AccountingError", "published in part", "lacks")
+
+
+@pytest.mark.parametrize("pair", [MariadbServer], indirect=True)
+def test_each_of_mariadbs_domains_is_proved(pair: Pair, pair_feed: Feed) -> None:
+    source, follower = pair
+    pair_feed.write(10)
+    write_in_domain_1(source, pair_feed.name, 5)
+    pair_feed.write(10)
+    pair_feed.run()
+    caught_up(source, follower)
+    stop_replicating(follower)
+    pair_feed.mysql = follower
+    pair_feed.write(10)
+    write_in_domain_1(follower, pair_feed.name, 5)
+    pair_feed.run()
+    pair_feed.check(one_server=False)
+    replicate(follower, source)
+    caught_up(follower, source)
+    stop_replicating(source)
+    write_in_domain_1(follower, pair_feed.name, 2)
+    pair_feed.run()
+    write_in_domain_1(source, pair_feed.name, 4)
+    pair_feed.mysql = source
+    refused(pair_feed, "BinlogGoneError", "lacks transactions 1-2-12")

@@ -6,6 +6,7 @@ import logging
 
 from changefeed.binlog.search.finder import Finder, ResumePoint
 from changefeed.checkpoint import Checkpoint
+from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import AccountingError, BinlogGoneError
 from changefeed.failover import Failover, Mark, source_and_number
 from changefeed.gtid import GtidSet
@@ -43,12 +44,18 @@ def position_on_new_server(checkpoint: Checkpoint, session: Session, uuid: str, 
             "consumers have changes that the source does not have any more: mend that there, and seek the pipeline to "
             "where it should resume."
         )
-    resume = Finder(ServerBinlogs(session)).after_gtids(GtidSet.parse(checkpoint.gtids))
+    try:
+        resume = Finder(ServerBinlogs(session)).after_gtids(GtidSet.parse(checkpoint.gtids))
+    except BinlogGoneError as error:
+        raise BinlogGoneError(
+            f"{what}: {error}. What is in Kafka already may have been lost in the failover: compare, mend it there, "
+            "and seek the pipeline to where it should resume."
+        ) from error
     _log.warning("%s: the position was found again by GTID set at %s there", what, resume)
     return resume
 
 
-def marks_of(window: Window, state: CommitLogState, log: CommitLog) -> tuple[Mark, ...]:
+def marks_of(endpoints: Endpoints, window: Window, state: CommitLogState, log: CommitLog) -> tuple[Mark, ...]:
     """How far the old server's unfinished windows gave each topic-partition; () where none was begun.
 
     Called behind the fence. The marks are kept in the commit log, as the progress records it comes from are
@@ -63,7 +70,7 @@ def marks_of(window: Window, state: CommitLogState, log: CommitLog) -> tuple[Mar
             return noted.marks
     ahead = {partition: progress for partition, progress in state.progress.items() if progress.window > failover.window}
     if ahead:
-        _check_exact(window, failover, ahead, state)
+        _check_exact(endpoints, window, failover, ahead, state)
     marks = tuple(
         Mark(topic, partition, progress.gtid, progress.gtid_messages) for (topic, partition), progress in ahead.items()
     )
@@ -79,7 +86,11 @@ def marks_of(window: Window, state: CommitLogState, log: CommitLog) -> tuple[Mar
 
 
 def _check_exact(
-    window: Window, failover: Failover, ahead: dict[TopicPartition, Progress], state: CommitLogState
+    endpoints: Endpoints,
+    window: Window,
+    failover: Failover,
+    ahead: dict[TopicPartition, Progress],
+    state: CommitLogState,
 ) -> None:
     """Raises AccountingError unless the GTIDs alone show what the old server's windows have published."""
     published = GtidSet.parse(failover.published)
@@ -88,8 +99,6 @@ def _check_exact(
     given = {progress.gtid for progress in ahead.values()}
     ends = GtidSet().union(*(GtidSet.parse(each.head_gtids) for each in old), *map(GtidSet.parse, given))
     sources = {source for source, _ in ends.subtract(published).intervals}
-    missing = ends.subtract(published).subtract(GtidSet.parse(window.head_gtids))
-    lost = [gtid for gtid in given if gtid and not GtidSet.parse(window.head_gtids).contains(GtidSet.parse(gtid))]
     reason = None
     if {progress.source for progress in ahead.values()} != {failover.from_uuid}:
         reason = "a third server had begun a window too"
@@ -97,8 +106,8 @@ def _check_exact(
         reason = "its transactions have no GTIDs, or its commit log does not say where it was to end"
     elif len(sources) > 1:
         reason = f"its transactions are of several sources ({', '.join(sorted(sources))}), which have no common order"
-    elif lost:
-        reason = f"the new server lacks {', '.join(sorted(lost))} (of {missing}), which are in Kafka already"
+    elif fault := _lacking(endpoints, window, given):
+        reason = f"the new server {fault}, and they are in Kafka already"
     if reason:
         raise AccountingError(
             f"window {failover.window + 1} of pipeline {window.pipeline!r} was published in part from server "
@@ -106,3 +115,15 @@ def _check_exact(
             "was published. Point the connection at the old server again and run, or seek the pipeline to where it "
             "should resume, which may repeat changes."
         )
+
+
+def _lacking(endpoints: Endpoints, window: Window, given: set[str]) -> str:
+    """How the new server's binlog shows that it lacks some of the transactions ``given``, '' where it has them."""
+    head = GtidSet.parse(window.head_gtids)
+    if lost := sorted(gtid for gtid in given if not head.contains(GtidSet.parse(gtid))):
+        return f"lacks transactions {', '.join(lost)}"
+    if not head.mariadb_gtids:
+        return ""
+    with endpoints.session() as session:
+        start = ResumePoint(window.start, window.start_gtids)
+        return Finder(ServerBinlogs(session)).lacks(given, start)

@@ -98,7 +98,7 @@ def ingest(
         _check_not_sought(window, state)
         if (done := _already_sealed(window, state)) is not None:
             return done
-        marks = marks_of(window, state, log)
+        marks = marks_of(endpoints, window, state, log)
         log.keep(BegunRecord(window))
         limits = topic_limits(kafka, topics, tables)
         job = IngestJob(

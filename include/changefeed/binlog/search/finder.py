@@ -8,6 +8,7 @@ from typing import Protocol
 
 from changefeed.binlog.events.gtids import GtidRuns
 from changefeed.binlog.search.boundaries import Boundary, boundaries
+from changefeed.binlog.search.domain_positions import DomainPositions
 from changefeed.coordinates import FIRST_POSITION, BinlogCoordinates
 from changefeed.errors import BinlogGoneError, SettingsError
 from changefeed.gtid import GtidSet
@@ -104,7 +105,8 @@ class Finder:
     def after_gtids(self, wanted: GtidSet) -> ResumePoint:
         """The first commit boundary whose next transaction is not in ``wanted``: where one that has them resumes.
 
-        Raises BinlogGoneError when transactions that ``wanted`` lacks are older than the oldest file.
+        Raises BinlogGoneError when transactions that ``wanted`` lacks are older than the oldest file, or, for a
+        position of MariaDB, when its transactions are not in the binlog.
         """
         files = self.binlogs.files()
         chosen: BinlogFile | None = None
@@ -119,13 +121,32 @@ class Finder:
                 f"{wanted} lacks them: changes would be lost. Publish them with a backfill of archived files, if "
                 "there are any; seek to earliest to go on without them."
             )
-        size = self._size(chosen)
-        gtids = GtidRuns(self.binlogs.previous_gtids(chosen.name))
-        for boundary in self._boundaries(chosen.name, size):
-            if boundary.gtid and not wanted.contains(GtidSet.parse(boundary.gtid)):
-                return ResumePoint(BinlogCoordinates(chosen.name, boundary.position), gtids.text())
-            gtids.add_text(boundary.gtid)
-        return self.end_of(chosen.name)
+        begin = self.begin_of(chosen.name)
+        positions = DomainPositions(wanted.mariadb_gtids, GtidSet.parse(begin.gtids))
+        resume: ResumePoint | None = None
+        for point, boundary in self._walk(begin):
+            if resume is None and boundary.gtid and not wanted.contains(GtidSet.parse(boundary.gtid)):
+                resume = point
+            if resume is not None and positions.complete:
+                return resume
+            positions.see(boundary.gtid)
+            if positions.fault():
+                break
+        if fault := positions.fault(at_end=True):
+            raise BinlogGoneError(
+                f"the binlog from {begin} on {fault}: another server's, which did not have all transactions up to "
+                f"{wanted} when it was written to"
+            )
+        return resume or self.latest()
+
+    def lacks(self, gtids: Iterable[str], start: ResumePoint) -> str:
+        """How the binlog from ``start`` on shows that it lacks some of MariaDB's ``gtids``, '' where it has them."""
+        positions = DomainPositions(gtids, GtidSet.parse(start.gtids))
+        for _, boundary in self._walk(start):
+            if positions.complete or positions.fault():
+                break
+            positions.see(boundary.gtid)
+        return positions.fault(at_end=True)
 
     def around_gtids(self, wanted: GtidSet) -> tuple[ResumePoint, ResumePoint]:
         """The shortest range that holds all transactions of ``wanted``; raises BinlogGoneError where some are gone."""
@@ -133,7 +154,7 @@ class Finder:
         last: ResumePoint | None = None
         seen = GtidRuns()
         ended = False  # the transaction before this boundary is the last wanted one so far
-        for point, boundary in self._walk():
+        for point, boundary in self._walk(self.earliest()):
             if ended:
                 last, ended = point, False
             if boundary.gtid and wanted.contains(GtidSet.parse(boundary.gtid)):
@@ -167,7 +188,7 @@ class Finder:
             if self._begun(file.name) <= ts_seconds:
                 chosen = file
                 break
-        for point, boundary in self._walk(chosen.name):
+        for point, boundary in self._walk(self.begin_of(chosen.name)):
             if boundary.opens and boundary.ts_seconds >= ts_seconds:
                 return point
         return self.latest()
@@ -230,10 +251,11 @@ class Finder:
 
     # --- walking
 
-    def _walk(self, first_file: str | None = None) -> Iterator[tuple[ResumePoint, Boundary]]:
-        names = [file.name for file in self.binlogs.files()]
-        for name in names[names.index(first_file) if first_file else 0 :]:
-            yield from self._walk_from(self.begin_of(name), self._size(self._file(name)))
+    def _walk(self, start: ResumePoint) -> Iterator[tuple[ResumePoint, Boundary]]:
+        yield from self._walk_from(start, self._size(self._file(start.coordinates.file)))
+        for file in self.binlogs.files():
+            if file.number > start.coordinates.number:
+                yield from self._walk_from(self.begin_of(file.name), self._size(file))
 
     def _walk_from(self, begin: ResumePoint, end: int) -> Iterator[tuple[ResumePoint, Boundary]]:
         gtids = GtidRuns(begin.gtids)

@@ -1,0 +1,65 @@
+"""Whether the very transactions of a MariaDB position stand in a binlog.
+
+A position names the last transaction of each replication domain, DOMAIN-SERVER-NUMBER. Numbers alone prove nothing: a
+follower that never got 0-1-11 and became the source goes on with 0-2-9, 0-2-10 and so on, past 11. So each transaction
+is looked for as it is, its server included, as a MariaDB source does for a replica that connects with a position.
+
+Source: https://mariadb.com/kb/en/gtid/#gtid_strict_mode
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from changefeed.gtid import GtidSet
+
+
+class DomainPositions:
+    """Takes a binlog's GTIDs in its order, and knows which of ``wanted`` stand in it.
+
+    ``begin`` is the position at which reading begins. GTIDs other than MariaDB's are let pass.
+    """
+
+    def __init__(self, wanted: Iterable[str], begin: GtidSet) -> None:
+        self._wanted: dict[str, set[tuple[str, int]]] = {}
+        for gtid in wanted:
+            domain, server, number = gtid.split("-")
+            self._wanted.setdefault(domain, set()).add((server, int(number)))
+        self._last: dict[str, int] = {}
+        self._disorder = ""
+        for gtid in begin.mariadb_gtids:
+            self.see(gtid)
+
+    def see(self, gtid: str) -> None:
+        """The next transaction's GTID, '' where it has none."""
+        parts = gtid.split("-")
+        if len(parts) != 3 or parts[0] not in self._wanted:
+            return
+        domain, server, number = parts[0], parts[1], int(parts[2])
+        if number <= self._last.get(domain, 0):
+            self._disorder = self._disorder or gtid
+        self._last[domain] = number
+        self._wanted[domain].discard((server, number))
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of them were seen."""
+        return not any(self._wanted.values())
+
+    def fault(self, *, at_end: bool = False) -> str:
+        """What shows that the binlog is not one behind ``wanted``, as the end of a sentence, or ''.
+
+        A transaction is not there when its domain has come past its number, or ``at_end`` of the binlog. Where numbers
+        of a domain do not rise, two servers wrote to it: then a transaction does not tell what stands before it.
+        """
+        lost = sorted(
+            f"{domain}-{server}-{number}"
+            for domain, wanted in self._wanted.items()
+            for server, number in wanted
+            if at_end or number <= self._last.get(domain, 0)
+        )
+        if lost:
+            return f"lacks transactions {', '.join(lost)}"
+        if self._disorder:
+            return f"has transaction {self._disorder} behind a higher number of its domain, or the same"
+        return ""
