@@ -25,7 +25,7 @@ router = APIRouter(tags=["actions"])
 
 @router.post("/pipelines/{name}/pause")
 def pause(name: str, user: GetUserDep) -> dict[str, Any]:
-    """Pause the ingest DAG: no further run begins; one under way ends."""
+    """Pause the ingest DAG: no further task begins. A run under way is held when its task has ended."""
     return _switch(name, user, paused=True)
 
 
@@ -37,10 +37,13 @@ def resume(name: str, user: GetUserDep) -> dict[str, Any]:
 
 @router.post("/pipelines/{name}/run", status_code=202)
 def run(name: str, user: GetUserDep, body: RunBody | None = None) -> dict[str, Any]:
-    """Start a run of the ingest DAG, bounded or not."""
+    """Start a run of the ingest DAG, bounded or not. ``held`` says that the pipeline is paused: it begins when that is
+    resumed."""
     must(user, "POST", name, run=True)
     pipeline_of(name)
-    return _triggered(user, "run", name, ingest_dag_id(name), (body or RunBody()).model_dump(exclude_none=True))
+    dag_id = ingest_dag_id(name)
+    started = _triggered(user, "run", name, dag_id, (body or RunBody()).model_dump(exclude_none=True))
+    return {**started, "held": bool(dag_state(dag_id)["paused"])}
 
 
 @router.post("/pipelines/{name}/seek/plan")
@@ -55,7 +58,8 @@ def plan_seek(name: str, body: SeekBody, user: GetUserDep) -> dict[str, Any]:
 
 @router.post("/pipelines/{name}/seek", status_code=202)
 def seek(name: str, body: SeekBody, user: GetUserDep) -> dict[str, Any]:
-    """Start a run of changefeed_admin that moves the checkpoint. Refused while the pipeline runs."""
+    """Start a run of changefeed_admin that moves the checkpoint. Refused while a run of the pipeline is under way; one
+    that a pause holds does not count."""
     must(user, "PUT", name)
     must(user, "POST", name, run=True, dag_id=ADMIN)
     if not body.why.strip():
@@ -63,8 +67,11 @@ def seek(name: str, body: SeekBody, user: GetUserDep) -> dict[str, Any]:
     plan = plan_seek(name, body, user)
     if body.expected is not None and body.expected != plan["from"]:
         raise HTTPException(409, f"the checkpoint is at {plan['from']} by now, not at {body.expected}: look again")
-    if dag_state(ingest_dag_id(name))["running"]:
-        raise HTTPException(409, f"pipeline {name!r} has a run under way: wait for it, or pause the pipeline first")
+    dag = dag_state(ingest_dag_id(name))
+    under_way = [run_id for run_id in dag["running"] if run_id not in dag["held"]]
+    if under_way:
+        wait = "its task ends" if dag["paused"] else "it ends, or pause the pipeline and wait until its task ends"
+        raise HTTPException(409, f"pipeline {name!r} has run {under_way[0]} under way: wait until {wait}")
     conf = {"pipeline": name, "to": body.to, "why": body.why, "expected": plan["from"], "apply": True}
     return {**_triggered(user, "seek", name, ADMIN, conf), "plan": plan}
 

@@ -24,12 +24,15 @@ def create_app() -> FastAPI:
         title="changefeed",
         description="Pipelines that publish MySQL's row changes to Kafka. Tokens and permissions are Airflow's.",
         version="1",
+        docs_url=None,  # FastAPI's own loads its scripts from the internet
+        redoc_url=None,
     )
     for part in (pipelines, actions, history, metrics):
         app.include_router(part.router, prefix="/api" if part is not metrics else "")
     app.add_exception_handler(ChangefeedError, _told)
     app.mount("/static", StaticFiles(directory=PAGE), name="static")
     app.add_api_route("/", _page, include_in_schema=False)
+    app.add_api_route("/docs", _docs, include_in_schema=False)
     return app
 
 
@@ -40,6 +43,11 @@ async def _page(request: Request) -> Response:
     if not request.cookies.get(COOKIE_NAME_JWT_TOKEN) and not request.headers.get("Authorization"):
         return RedirectResponse("/")
     return FileResponse(PAGE / "index.html", headers=_HEADERS)
+
+
+async def _docs() -> Response:
+    """The description of the REST API, for people; the machine's is /openapi.json."""
+    return FileResponse(PAGE / "docs.html", headers=_HEADERS)
 
 
 async def _told(_: Request, error: Exception) -> Response:

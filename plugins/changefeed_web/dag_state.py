@@ -1,5 +1,7 @@
 """What Airflow knows of a pipeline: its DAG, its last runs, and why the last one failed."""
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from airflow.models.dag import DagModel
@@ -7,12 +9,19 @@ from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import TaskInstance
 from airflow.utils.log.log_reader import TaskLogReader
 from airflow.utils.session import create_session
-from sqlalchemy import select
+from sqlalchemy import or_, select
 from sqlalchemy.orm import selectinload
+
+AT_WORK = ("queued", "running", "restarting")
+"""States of tasks that go on while their DAG is paused: Airflow begins no other ones then."""
 
 
 def dag_state(dag_id: str) -> dict[str, Any]:
-    """``known`` is False until the DAG processor has seen the file."""
+    """``known`` is False until the DAG processor has seen the file.
+
+    ``running`` are runs that have not ended. ``held`` are those of them that wait until the DAG is resumed: it is
+    paused, and none of their tasks is at work.
+    """
     with create_session() as session:
         model = session.scalar(select(DagModel).where(DagModel.dag_id == dag_id))
         last = session.scalar(select(DagRun).where(DagRun.dag_id == dag_id).order_by(DagRun.run_after.desc()).limit(1))
@@ -21,13 +30,22 @@ def dag_state(dag_id: str) -> dict[str, Any]:
                 select(DagRun.run_id).where(DagRun.dag_id == dag_id, DagRun.state.in_(("running", "queued")))
             )
         )
+        at_work = set(
+            session.scalars(
+                select(TaskInstance.run_id).where(
+                    TaskInstance.dag_id == dag_id, TaskInstance.run_id.in_(running), TaskInstance.state.in_(AT_WORK)
+                )
+            )
+        )
+        paused = bool(model.is_paused) if model else None
         return {
             "dag_id": dag_id,
             "known": model is not None and not model.is_stale,
-            "paused": bool(model.is_paused) if model else None,
+            "paused": paused,
             "schedule": model.timetable_summary if model else None,
             "next_run": _iso(model.next_dagrun_create_after) if model else None,
             "running": running,
+            "held": [run_id for run_id in running if run_id not in at_work] if paused else [],
             "last_run": _run(last) if last else None,
         }
 
@@ -39,6 +57,28 @@ def runs(dag_id: str, limit: int) -> list[dict[str, Any]]:
             select(DagRun).where(DagRun.dag_id == dag_id).order_by(DagRun.run_after.desc()).limit(limit)
         )
         return [{**_run(run), "conf": run.conf or {}} for run in latest]
+
+
+def runs_at(dag_id: str, moments_ms: Sequence[int]) -> list[dict[str, Any] | None]:
+    """The run of the DAG that was under way at each moment (Unix milliseconds), None where there was none."""
+    if not moments_ms:
+        return []
+    moments = [datetime.fromtimestamp(moment / 1000, UTC) for moment in moments_ms]
+    with create_session() as session:
+        runs = session.execute(
+            select(DagRun.run_id, DagRun.state, DagRun.start_date, DagRun.end_date)
+            .where(DagRun.dag_id == dag_id, DagRun.start_date <= max(moments))
+            .where(or_(DagRun.end_date.is_(None), DagRun.end_date >= min(moments)))
+            .order_by(DagRun.start_date.desc())
+        ).all()
+
+    def at(moment: datetime) -> dict[str, Any] | None:
+        for run_id, state, start, end in runs:
+            if start <= moment and (end is None or moment <= end):
+                return {"run_id": run_id, "state": str(state), "href": f"/dags/{dag_id}/runs/{run_id}"}
+        return None
+
+    return [at(moment) for moment in moments]
 
 
 def retries(dag_id: str, run_id: str) -> int:

@@ -5,9 +5,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 
 from changefeed.airflow.backfill_dag import DAG_ID as BACKFILL
+from changefeed.airflow.ingest_dag import ingest_dag_id
 from changefeed_web import position
 from changefeed_web.access import GetUserDep, must
-from changefeed_web.dag_state import runs
+from changefeed_web.dag_state import runs, runs_at
 from changefeed_web.pipelines import pipeline_of
 
 router = APIRouter(tags=["history"])
@@ -17,9 +18,14 @@ Limit = Annotated[int, Query(ge=1, le=100)]
 
 @router.get("/pipelines/{name}/windows")
 def windows(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any]:
-    """Manifests of the last windows, latest first: range, rows, bytes, offsets, seconds by phase."""
+    """Manifests of the last windows, latest first: range, rows, bytes, offsets, seconds by phase.
+
+    ``run`` is the run of the ingest DAG that froze the window, null where Airflow has none of that time.
+    """
     must(user, "GET", name)
-    return {"windows": position.manifests(pipeline_of(name), limit)}
+    manifests = position.manifests(pipeline_of(name), limit)
+    froze = runs_at(ingest_dag_id(name), [manifest["window"]["frozen_at_ms"] for manifest in manifests])
+    return {"windows": [{**manifest, "run": run} for manifest, run in zip(manifests, froze, strict=True)]}
 
 
 @router.get("/pipelines/{name}/seeks")

@@ -1,6 +1,7 @@
 """REST: pipelines with their state, and creating, changing and deleting them."""
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, HTTPException, Query, Response
@@ -14,6 +15,7 @@ from changefeed_web import position
 from changefeed_web.access import GetUserDep, audited, may, must
 from changefeed_web.bodies import PipelineBody
 from changefeed_web.dag_state import dag_state, last_error
+from changefeed_web.standing import standing
 
 router = APIRouter(tags=["pipelines"])
 
@@ -112,6 +114,7 @@ def _shown(pipeline: Pipeline, *, live: bool) -> dict[str, Any]:
     error = None
     if dag["last_run"] and dag["last_run"]["state"] == "failed":
         error = last_error(dag["dag_id"], dag["last_run"]["run_id"])
+    stands = position.position(pipeline) if live else None
     return {
         "name": pipeline.name,
         "source": pipeline.source.connection,
@@ -122,5 +125,6 @@ def _shown(pipeline: Pipeline, *, live: bool) -> dict[str, Any]:
         "alerts": {"headroom_hours": pipeline.alerts.headroom_hours, "lag_bytes": pipeline.alerts.lag_bytes},
         "dag": dag,
         "last_error": error,
-        "position": position.position(pipeline) if live else None,
+        "standing": standing(dag, stands, datetime.now(UTC)),
+        "position": stands,
     }

@@ -213,6 +213,40 @@ def test_a_seek_shows_what_it_repeats_and_moves_the_checkpoint(page: Page) -> No
     page.shot("sought")
 
 
+def test_a_window_has_its_time_and_leads_to_its_run(page: Page) -> None:
+    page.open("pipelines/page")
+    link = page.find("section[aria-label=Windows] td a[href*='/dags/changefeed_ingest__page/runs/']")
+    assert link.find_element(By.CSS_SELECTOR, "time").get_attribute("datetime")
+
+
+@pytest.mark.parametrize("pixels", [1280, 400])
+def test_the_list_keeps_its_lines_and_the_chart_can_be_read(page: Page, pixels: int) -> None:
+    width(page, pixels)
+    page.open()
+    search, button = page.find("input[type=search]"), page.find("header a.button")
+    assert abs(search.rect["y"] - button.rect["y"]) < 4, "search and button stand in a line"
+    checkpoint = page.find("article[data-pipeline=page] .coordinates .mono")
+    assert checkpoint.rect["height"] < 30, "coordinates stand in one line"
+    page.shot(f"list-{pixels}")
+    page.open("pipelines/page")
+    number = page.find("section[aria-label=Windows] .chart svg text")
+    drawn = page.browser.execute_script("return arguments[0].getBoundingClientRect().height", number)
+    assert drawn > 10, "pixels of text"
+    page.shot(f"windows-{pixels}")
+
+
+@pytest.mark.parametrize("pixels", [1280, 400])
+def test_the_description_of_the_api_needs_no_internet(page: Page, pixels: int) -> None:
+    width(page, pixels)
+    page.browser.get(f"{page.site.airflow.url}/changefeed/docs")
+    page.find("article", "/api/pipelines/{name}/seek/plan")
+    page.shot(f"docs-{pixels}")
+    fetched = page.browser.execute_script("return performance.getEntriesByType('resource').map((one) => one.name)")
+    assert [name for name in fetched if not name.startswith(page.site.airflow.url)] == []
+    assert page.browser.execute_script("return document.documentElement.scrollWidth - innerWidth") <= 0
+    assert page.faults() == []
+
+
 VIEWS: dict[str, Callable[[Page], object]] = {
     "": lambda page: page.find("article[data-pipeline=page]", "Retention headroom\n30.0 days"),
     "pipelines/page": lambda page: (

@@ -194,6 +194,9 @@ def test_a_started_run_is_answered_with_where_to_see_it(rest: Site) -> None:
         client.post(f"{API}/pipelines/rest/pause")
         run = client.post(f"{API}/pipelines/rest/run", json={"max_bytes": 1000})
         assert run.status_code == 202, run.text
+        assert run.json()["held"] is True
+        rested = client.get(f"{API}/pipelines/rest").json()
+        assert (rested["dag"]["held"], rested["standing"]["text"]) == ([run.json()["run_id"]], "paused, a run is held")
         shown = client.get(f"{API}/pipelines/rest/backfills").json()["backfills"]
         assert backfill.json()["run_id"] in [one["run_id"] for one in shown]
 
@@ -205,8 +208,11 @@ def test_schemas_are_told_with_the_definitions_that_made_them(rest: Site) -> Non
     rest.mysql.execute("INSERT INTO rest.t VALUES (1)")
     rest.run("changefeed_ingest__rest")  # learns the tables
     rest.mysql.execute("ALTER TABLE rest.t ADD COLUMN note VARCHAR(20)")
-    assert rest.run("changefeed_ingest__rest")[""] == "success"
+    run_id = rest.trigger("changefeed_ingest__rest")
+    assert rest.ended("changefeed_ingest__rest", run_id)[""] == "success"
     with rest.client("vera") as client:
+        window = client.get(f"{API}/pipelines/rest/windows").json()["windows"][0]
+        assert window["run"]["href"] == f"/dags/changefeed_ingest__rest/runs/{run_id}"
         found = client.get(f"{API}/pipelines/rest/schema").json()
     (table,) = [one for one in found["tables"] if one["table"] == "t"]
     assert table["primary_key"] == ["id"]
@@ -228,6 +234,9 @@ def test_prometheus_reads_lag_and_headroom(rest: Site) -> None:
 def test_the_api_describes_itself(rest: Site) -> None:
     with rest.client() as client:
         paths = client.get("/changefeed/openapi.json").json()["paths"]
-        assert client.get("/changefeed/docs").status_code == 200
+        docs = client.get("/changefeed/docs")
+        assert docs.status_code == 200
+        assert "default-src 'self'" in docs.headers["Content-Security-Policy"]
+        assert "//" not in docs.text, "it needs nothing from elsewhere"
     for path in ("/api/pipelines", "/api/pipelines/{name}/seek", "/api/pipelines/{name}/backfill", "/metrics"):
         assert path in paths

@@ -2,7 +2,8 @@
 
 import { el, number, svg } from "./dom.js";
 
-const WIDTH = 900, HEIGHT = 220, LEFT = 58, BOTTOM = 24, TOP = 10;
+const HEIGHT = 220, LEFT = 58, BOTTOM = 24, TOP = 10;
+const LABEL = 48; // pixels that a window's number takes
 const COLOURS = 6;
 
 export const MEASURES = {
@@ -16,19 +17,20 @@ export const rowsOf = (window) => Object.values(window.rows).reduce((all, ops) =
 export const totalOf = (window) => window.seconds.prepare + window.seconds.ingest;
 const sum = (values) => Object.values(values).reduce((all, one) => all + one, 0);
 
-export function chart(windows, measure) {
+// `width` is in pixels: texts are as large on a telephone as on a desk.
+export function chart(windows, measure, width) {
   const bars = windows.slice().reverse().map((window) => ({ window, parts: MEASURES[measure](window) }));
   const totals = {};
   for (const { parts } of bars) for (const [name, value] of Object.entries(parts)) totals[name] = (totals[name] || 0) + value;
   const names = Object.keys(totals).sort((a, b) => totals[b] - totals[a]);
   const colour = (name) => `c${Math.min(names.indexOf(name), COLOURS - 1)}`;
   const top = nice(Math.max(1e-9, ...bars.map(({ parts }) => sum(parts))));
-  const step = (WIDTH - LEFT) / Math.max(8, bars.length);
+  const step = (width - LEFT) / Math.max(8, bars.length);
   const scale = (value) => (value / top) * (HEIGHT - TOP - BOTTOM);
-  const drawn = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `${measure} of the last ${bars.length} windows; the table below has the figures` });
+  const drawn = svg("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": `${measure} of the last ${bars.length} windows; the table below has the figures` });
   for (const share of [0, 0.5, 1]) {
     const y = HEIGHT - BOTTOM - scale(top * share);
-    drawn.append(svg("line", { x1: LEFT, x2: WIDTH, y1: y, y2: y, class: "grid" }),
+    drawn.append(svg("line", { x1: LEFT, x2: width, y1: y, y2: y, class: "grid" }),
       svg("text", { x: LEFT - 8, y: y + 4, "text-anchor": "end" }, short(top * share)));
   }
   bars.forEach(({ window, parts }, place) => {
@@ -42,7 +44,7 @@ export function chart(windows, measure) {
       bar.append(svg("title", {}, `window ${window.window.number}, ${name}: ${number(parts[name])}`));
       drawn.append(bar);
     }
-    if (bars.length <= 15 || place % Math.ceil(bars.length / 15) === 0) {
+    if (place % Math.ceil(LABEL / step) === 0) {
       drawn.append(svg("text", { x: x + step * 0.36, y: HEIGHT - 7, "text-anchor": "middle" }, `#${window.window.number}`));
     }
   });

@@ -2,11 +2,12 @@
 
 import { airflow, call, get, post } from "./api.js";
 import { chart, MEASURES, rowsOf, totalOf } from "./chart.js";
-import { ago, bytes, el, every, hollow, loading, number, problem, table, toast } from "./dom.js";
+import { ago, bytes, el, every, hollow, loading, number, problem, table, toast, when } from "./dom.js";
 import { backfillDialog, seekDialog } from "./dialogs.js";
 import { badge, facts } from "./state.js";
 
 const EVERY_MS = 5000;
+const PADDING = 34; // of a card, and its border
 
 export async function detail(main, alive, name) {
   const path = `pipelines/${encodeURIComponent(name)}`;
@@ -20,6 +21,7 @@ export async function detail(main, alive, name) {
   };
   let measure = "Rows";
   let seen = {};
+  let redraw = () => {};
   const title = el("h1", {}, name);
   const state = el("span", {});
   const actions = el("div", { class: "row actions" });
@@ -41,7 +43,7 @@ export async function detail(main, alive, name) {
   };
 
   const drawActions = (pipeline) => {
-    const run = el("button", { class: "primary", onclick: () => act(run, (done) => `Run ${done.run_id} started`, () => post(`${path}/run`, {})) }, "Run now");
+    const run = el("button", { class: "primary", onclick: () => act(run, (done) => `Run ${done.run_id} ${done.held ? "is held until the pipeline is resumed" : "started"}`, () => post(`${path}/run`, {})) }, "Run now");
     const paused = pipeline.dag.paused;
     const pause = el("button", { onclick: () => act(pause, () => (paused ? "Resumed" : "Paused"), () => post(`${path}/${paused ? "resume" : "pause"}`)) }, paused ? "Resume" : "Pause");
     actions.replaceChildren(run, pause,
@@ -58,6 +60,10 @@ export async function detail(main, alive, name) {
       problems.push(problem(`Last run failed in task ${pipeline.last_error.task_id}`, pipeline.last_error.text,
         el("a", { href: airflow(pipeline.last_error.href), target: "_top" }, "The task's log")));
     }
+    for (const run of pipeline.dag.held) {
+      problems.push(el("p", { class: "notice" }, "The pipeline is paused, and run ", el("a", { href: airflow(`/dags/${pipeline.dag.dag_id}/runs/${run}`), target: "_top" }, run),
+        " is held: it goes on when the pipeline is resumed."));
+    }
     parts.head.replaceChildren(...problems, el("div", { class: "card" }, facts(pipeline, true)),
       el("p", { class: "soft" }, `${pipeline.source} → ${pipeline.kafka}; tables `, el("code", {}, pipeline.tables.include.join(", ")),
         pipeline.tables.exclude.length ? ["; without ", el("code", {}, pipeline.tables.exclude.join(", "))] : null, `; owner ${pipeline.owner}`));
@@ -72,14 +78,18 @@ export async function detail(main, alive, name) {
       const tabs = Object.keys(MEASURES).map((one) => el("button", { "aria-pressed": String(one === measure), onclick: () => { measure = one; draw(); } }, one));
       parts.windows.replaceChildren(
         el("div", { class: "row between" }, el("h2", {}, "Windows"), el("div", { class: "tabs", role: "group", "aria-label": "What the chart shows" }, tabs)),
-        el("div", { class: "chart" }, chart(windows, measure)),
-        table("Windows", ["Window", "Sealed range", "#Rows", "#Binlog", "#Seconds", "#Rows/s", "~Phases"], windows.map((one) => [
-          `#${one.window.number}`, el("code", {}, `${one.window.start} → ${one.window.head}`), number(rowsOf(one)), bytes(one.size_bytes),
+        el("div", { class: "chart" }, chart(windows, measure, Math.max(280, parts.windows.clientWidth - PADDING))),
+        table("Windows", ["Window", "Frozen", "Sealed range", "#Rows", "#Binlog", "#Seconds", "#Rows/s", "~Phases"], windows.map((one) => [
+          `#${one.window.number}`, one.run ? el("a", { href: airflow(one.run.href), target: "_top", title: one.run.run_id }, when(one.window.frozen_at_ms)) : when(one.window.frozen_at_ms),
+          el("code", {}, `${one.window.start} → ${one.window.head}`), number(rowsOf(one)), bytes(one.size_bytes),
           totalOf(one).toFixed(1), number(Math.round(rowsOf(one) / Math.max(0.001, totalOf(one)))),
           Object.entries(one.seconds).map(([phase, seconds]) => `${phase} ${seconds.toFixed(1)}`).join(", ")])));
     };
+    redraw = draw;
     draw();
   };
+  const resized = () => (alive() ? redraw() : removeEventListener("resize", resized));
+  addEventListener("resize", resized);
 
   const drawTopics = (pipeline, progress) => {
     const rows = Object.entries(pipeline.topics).map(([name_, topic]) => {

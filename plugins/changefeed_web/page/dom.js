@@ -65,6 +65,18 @@ export function bytes(value) {
   return `${place ? left.toFixed(1) : left} ${units[place]}`;
 }
 
+// FILE:POSITION, which breaks behind the colon where it must break.
+export function coordinates(text) {
+  const [file, at] = (text || "–").split(/(?<=:)/);
+  return el("span", { class: "mono" }, file, at ? el("wbr") : null, at);
+}
+
+export function when(milliseconds) {
+  const moment = new Date(milliseconds);
+  const text = moment.toLocaleString("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+  return el("time", { datetime: moment.toISOString(), title: moment.toISOString() }, text);
+}
+
 export function duration(seconds) {
   if (seconds === null || seconds === undefined) return "–";
   if (seconds < 1) return seconds ? "under 1 s" : "0 s";

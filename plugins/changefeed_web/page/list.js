@@ -29,7 +29,8 @@ export async function list(main, alive) {
   const refused = Object.entries(found.refused).map(([file, text]) => problem(`${file} is refused`, text));
   const none = empty("No pipelines yet", "A pipeline is a YAML file: one MySQL source, one Kafka cluster, a set of tables.",
     el("p", {}, el("a", { href: "#/new" }, "Create the first one")));
-  main.replaceChildren(el("div", { class: "stack" }, heading(places.length > 1 ? search : null), refused, places.length ? cards : none, nothing));
+  main.replaceChildren(el("div", { class: "stack" }, heading(places.length > 1 ? search : null), refused, places.length ? cards : refused.length ? null : none, nothing,
+    el("p", {}, el("a", { href: "docs" }, "REST API"))));
   const look = async (queue) => {
     while (queue.length && alive()) {
       const place = queue.shift();
@@ -37,6 +38,7 @@ export async function list(main, alive) {
         place.pipeline = await get(`pipelines/${encodeURIComponent(place.pipeline.name)}`);
       } catch (error) {
         place.pipeline.position = { state: "error", error: error.message };
+        place.pipeline.standing = { text: "error", kind: "bad" };
       }
       const fresh = card(place.pipeline);
       fresh.hidden = place.card.hidden;
@@ -55,8 +57,7 @@ function isSeen(card) {
 }
 
 function heading(more) {
-  return el("header", { class: "row between" }, el("h1", {}, "Pipelines"),
-    el("div", { class: "row" }, more, el("a", { class: "button", href: "#/new" }, "New pipeline")));
+  return el("header", { class: "row" }, el("h1", {}, "Pipelines"), el("div", { class: "row tools" }, more, el("a", { class: "button", href: "#/new" }, "New pipeline")));
 }
 
 function card(pipeline) {

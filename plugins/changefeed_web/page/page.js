@@ -3,23 +3,10 @@
 import { detail, notThere, yaml } from "./detail.js";
 import { el, problem } from "./dom.js";
 import { list } from "./list.js";
+import { followTheme } from "./theme.js";
 
 const main = document.getElementById("main");
 let shown = 0;
-
-function theme() {
-  let dark = matchMedia("(prefers-color-scheme: dark)").matches;
-  try {
-    if (parent !== window) {
-      const outer = parent.document.documentElement;
-      if (outer.classList.contains("dark") || outer.dataset.theme === "dark") dark = true;
-      else if (outer.classList.contains("light") || outer.dataset.theme === "light") dark = false;
-    }
-  } catch {
-    // a frame of another site: the system's choice stands
-  }
-  document.documentElement.dataset.theme = dark ? "dark" : "light";
-}
 
 async function show() {
   const mine = ++shown;
@@ -38,13 +25,6 @@ async function show() {
   }
 }
 
-theme();
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", theme);
-try {
-  // In Airflow's frame its theme is followed. Outside, this would watch the attribute that theme() sets, for ever.
-  if (parent !== window) new MutationObserver(theme).observe(parent.document.documentElement, { attributes: true });
-} catch {
-  // as above
-}
+followTheme();
 addEventListener("hashchange", () => { show(); main.focus(); scrollTo(0, 0); });
 show();
