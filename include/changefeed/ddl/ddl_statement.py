@@ -66,7 +66,19 @@ class DdlStatement:
         """Why the effect is not known, or ''."""
         return self.change.problem if isinstance(self.change, UnreadChange) else ""
 
+    @property
+    def changes_rows(self) -> bool:
+        """Whether rows may change by it that no row event holds: in statement format, or by what cannot be read.
 
+        CREATE TABLE … SELECT is such a one: in row format the server logs it without the SELECT.
+        """
+        if isinstance(self.change, UnreadChange):
+            return self.kind is Kind.DEFINITION and _FILLS.search(self.sql) is not None
+        filled = isinstance(self.change, CreateTable) and self.change.select
+        return filled or self.kind in (Kind.ROWS, Kind.UNREADABLE)
+
+
+_FILLS = re.compile(r"\bCREATE\b.*\bTABLE\b.*\bSELECT\b", re.DOTALL | re.IGNORECASE)
 _TRANSACTION = frozenset({"BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "START", "XA"})
 _ROWS = frozenset({"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH", "CALL", "DO", "SELECT", "VALUES", "TABLE"})
 _HARMLESS = frozenset(

@@ -20,9 +20,9 @@ def schema_history_topic(pipeline: str) -> str:
     return legal_name(f"changefeed.{pipeline}.schema-history")
 
 
-def schema_changes_topic(pipeline: str) -> str:
-    """The topic of a pipeline's schema-change records."""
-    return legal_name(f"changefeed.{pipeline}.schema-changes")
+def schema_changes_topic(pipeline: str, suffix: str = "") -> str:
+    """The topic of a pipeline's schema-change records, or of a backfill's whose topics end in ``suffix``."""
+    return legal_name(f"changefeed.{pipeline}.schema-changes{suffix}")
 
 
 def schema_history_settings(replication_factor: int = -1) -> TopicSettings:

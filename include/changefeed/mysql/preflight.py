@@ -11,9 +11,13 @@ Check = Callable[[Session], str | None]
 """Says in one sentence what is wrong and what to do, or None."""
 
 
-def preflight(session: Session) -> None:
-    """Raises SourceError with everything that is wrong with the source, one line each."""
-    faults = [fault for check in CHECKS if (fault := check(session))]
+def preflight(session: Session, *, statements: str = "fail") -> None:
+    """Raises SourceError with everything that is wrong with the source, one line each.
+
+    ``statements`` is the pipeline's: unless it is `fail`, a server whose sessions log statements is read, too.
+    """
+    checks = CHECKS if statements == "fail" else [check for check in CHECKS if check is not _format_is_row]
+    faults = [fault for check in checks if (fault := check(session))]
     if faults:
         raise SourceError("\n".join(f"{session.connection}: {fault}" for fault in faults))
 
@@ -30,7 +34,8 @@ def _format_is_row(session: Session) -> str | None:
         return None
     return (
         f"binlog_format is {binlog_format!r}, wanted 'ROW': statements cannot be turned into row changes; "
-        "SET GLOBAL binlog_format = 'ROW' (open sessions keep theirs until they reconnect)"
+        "SET GLOBAL binlog_format = 'ROW' (open sessions keep theirs until they reconnect). `statements: publish` in "
+        "the pipeline reads such a server, and publishes statements as records of their own"
     )
 
 

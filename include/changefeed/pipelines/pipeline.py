@@ -201,6 +201,18 @@ class TopicSettings(Section):
     partitions: Positive = 3
     replication_factor: Positive = 1
     configs: dict[str, str] = {}
+    _suffix: str = PrivateAttr(default="")
+
+    @property
+    def suffix(self) -> str:
+        """What a backfill adds to the name of each topic; '' for the pipeline's own topics."""
+        return self._suffix
+
+    def with_suffix(self, suffix: str) -> TopicSettings:
+        """These settings for topics whose names end in ``suffix``."""
+        topics = self.model_copy(update={"template": self.template + suffix})
+        topics._suffix = suffix
+        return topics
 
     @field_validator("template")
     @classmethod

@@ -53,7 +53,7 @@ def plan(endpoints: Endpoints, store: CheckpointStore, *, keep_first_checkpoint:
     began = time.monotonic()
     pipeline = endpoints.pipeline
     with endpoints.session() as session:
-        preflight(session)
+        preflight(session, statements=pipeline.statements)
         uuid = source.server_uuid(session)
         head = source.head(session)
         files = source.binlog_files(session)

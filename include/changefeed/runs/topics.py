@@ -32,7 +32,7 @@ def wanted_topics(pipeline: Pipeline, session: Session) -> dict[str, TopicSettin
     wanted[commit_log_topic(pipeline.name)] = commit_log_settings(replication_factor)
     wanted[schema_history_topic(pipeline.name)] = schema_history_settings(replication_factor)
     if pipeline.publish_ddl != "off":
-        wanted[schema_changes_topic(pipeline.name)] = TopicSettings(1, replication_factor)
+        wanted[schema_changes_topic(pipeline.name, pipeline.topics.suffix)] = TopicSettings(1, replication_factor)
     if pipeline.kafka.on_bad_record == "dead_letter":
         wanted[dead_letter_topic(pipeline.name)] = TopicSettings(1, replication_factor)
     return wanted

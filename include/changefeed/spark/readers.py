@@ -8,13 +8,15 @@ from dataclasses import replace
 from changefeed.archive.binlogs import ArchivedBinlogs
 from changefeed.binlog.decoder import KernelDecoder
 from changefeed.block import Block
-from changefeed.ddl.ddl_statement import Kind, read_statement
+from changefeed.ddl.history import read_logged
 from changefeed.mysql.catalog import catalog_lookup
 from changefeed.mysql.dump import DumpStream
 from changefeed.mysql.reference import ReferenceReader
+from changefeed.mysql.server_schemas import server_of
 from changefeed.reader import SliceReader, SliceReport
 from changefeed.spark.job import IngestJob, task_number
-from changefeed.spark.statement_follower import StatementFollower, refuse
+from changefeed.spark.statement_changes import StatementChanges
+from changefeed.spark.statement_follower import StatementFollower
 from changefeed.window import Slice
 
 
@@ -41,10 +43,11 @@ class KernelReader:
             job.window.server_uuid,
             columns=job.pipeline.column_rules,
         )
+        self._changes = StatementChanges(job)
 
     def read(self, piece: Slice) -> Iterator[Block | SliceReport]:
         """The slice's blocks, then its report."""
-        follower = StatementFollower(self._job, piece)
+        follower = StatementFollower(self._job, piece, self._changes)
         self._decoder.programs.schema_lookup = follower.lookup
         self._decoder.on_statement = follower.take
         number = 0
@@ -66,21 +69,22 @@ class LibraryReader:
     def read(self, piece: Slice) -> Iterator[Block | SliceReport]:
         """The slice's blocks, then its report; raises SourceError for a change in statement format."""
         with self._job.endpoints.session() as session:
-            is_mariadb, version = session.is_mariadb, session.version_number
+            version, server = session.version_number, server_of(session)
         reader = ReferenceReader(
             dump_of(self._job, piece),
-            is_mariadb=is_mariadb,
+            is_mariadb=server.is_mariadb,
             version=version,
             server_uuid=self._job.window.server_uuid,
             router=self._job.route,
             schemas=self._schemas,
             format=self._job.format(),
         )
+        changes = StatementChanges(self._job)
         for item in reader.read(piece):
-            if isinstance(item, SliceReport) and self._job.pipeline.statements != "skip":
-                for statement in item.statements:
-                    if read_statement(statement.sql).kind is Kind.ROWS:
-                        refuse(statement)
+            for statement in item.statements if isinstance(item, SliceReport) else ():
+                read = read_logged(statement, server, {})
+                if read.changes_rows and changes.touched(statement, read):
+                    raise changes.refusal(statement, "`reader: reference` makes no records of statements")
             yield item
 
 

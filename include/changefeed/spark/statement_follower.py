@@ -13,10 +13,11 @@ from changefeed.ddl.history import read_logged
 from changefeed.ddl.names import TableName
 from changefeed.ddl.schemas import Schemas
 from changefeed.ddl.table import Table
-from changefeed.errors import SchemaError, SourceError
+from changefeed.errors import SchemaError
 from changefeed.kafka.schema_log import schema_changes_topic
 from changefeed.reader import Statement
 from changefeed.spark.job import IngestJob
+from changefeed.spark.statement_changes import StatementChanges
 from changefeed.table_schema import TableSchema
 from changefeed.window import Slice
 
@@ -31,8 +32,8 @@ class StatementFollower:
     `taken` returns the blocks of the records of statements; they go behind the blocks of all earlier rows.
     """
 
-    def __init__(self, job: IngestJob, piece: Slice) -> None:
-        self._job, self._piece, self._format = job, piece, job.format()
+    def __init__(self, job: IngestJob, piece: Slice, changes: StatementChanges) -> None:
+        self._job, self._piece, self._format, self._changes = job, piece, job.format(), changes
         self._history = job.history
         self._schemas = job.history.at(BinlogCoordinates(piece.file, piece.start)) if job.history else Schemas()
         self._blocks: list[Block] = []
@@ -62,8 +63,6 @@ class StatementFollower:
         read = self._read(statement)
         before, self._schemas = self._schemas, self._schemas.apply(read)
         match read.kind:
-            case Kind.ROWS:
-                self._rows(statement, read)
             case Kind.TRUNCATE:
                 self._definition(statement, read, before)
                 for name in self._captured(read.tables):
@@ -71,6 +70,8 @@ class StatementFollower:
                     self._to_table(statement, name, value)
             case Kind.DEFINITION:
                 self._definition(statement, read, before)
+        if read.changes_rows:
+            self._rows(statement, read)
 
     def taken(self) -> Iterator[Block]:
         """The blocks made since the last call, in binlog order."""
@@ -84,19 +85,17 @@ class StatementFollower:
         return read_logged(statement, self._schemas.server, collations)
 
     def _rows(self, statement: Statement, read: DdlStatement) -> None:
-        match self._job.pipeline.statements:
-            case "fail":
-                refuse(statement)
-            case "publish":
-                captured = self._captured(read.tables)
-                value = self._format.statement(
-                    statement,
-                    [(name.database, name.table) for name in read.tables],
-                    # A statement's text has the values that column rules hide.
-                    hide_sql=bool(self._job.pipeline.column_rules.rules),
-                )
-                for name in captured:
-                    self._to_table(statement, name, value)
+        touched = self._changes.touched(statement, read)
+        if not touched:
+            return
+        value = self._format.statement(
+            statement,
+            [(name.database, name.table) for name in read.tables],
+            # A statement's text has the values that column rules hide.
+            hide_sql=bool(self._job.pipeline.column_rules.rules),
+        )
+        for name in touched:
+            self._to_table(statement, name, value)
 
     def _definition(self, statement: Statement, read: DdlStatement, before: Schemas) -> None:
         where = self._job.pipeline.publish_ddl
@@ -106,7 +105,8 @@ class StatementFollower:
         changes = [(name.database, name.table, _columns(self._schemas, name)) for name in touched]
         kind = "TRUNCATE" if read.kind is Kind.TRUNCATE else _verb(statement.sql)
         value = self._format.schema_change(statement, kind, changes)
-        self._add(statement, schema_changes_topic(self._job.pipeline.name), [0], value)
+        pipeline = self._job.pipeline
+        self._add(statement, schema_changes_topic(pipeline.name, pipeline.topics.suffix), [0], value)
         if where == "inline":
             gone = {name for name in touched if name not in self._schemas.tables and name not in before.tables}
             for name in touched:
@@ -147,17 +147,6 @@ class StatementFollower:
         name = str(getattr(read.change, "name", ""))
         patterns = (pattern.partition(".")[0] for pattern in self._job.pipeline.tables.include)
         return bool(name) and any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
-
-
-def refuse(statement: Statement) -> None:
-    """Raise SourceError: this statement changed rows, and no event of the binlog holds them."""
-    raise SourceError(
-        f"a change in statement format at {statement.file}:{statement.position} (GTID {statement.gtid!r}, database "
-        f"{statement.database!r}): {statement.sql[:120]!r}. The binlog does not hold its rows, so they cannot be "
-        "published, and the window is not sealed. A session ran with binlog_format=STATEMENT or MIXED: SET GLOBAL "
-        "binlog_format = 'ROW', and look for programs that set it. `statements: publish` in the pipeline publishes "
-        "such statements as records of their own; `statements: skip` leaves them out."
-    )
 
 
 def _columns(schemas: Schemas, name: TableName) -> TableSchema | None:

@@ -74,7 +74,7 @@ def plan_backfill(endpoints: Endpoints, request: BackfillRequest, identity: str 
     pipeline = endpoints.pipeline
     narrowed = backfill_pipeline(pipeline, request)
     with endpoints.session() as session:
-        preflight(session)
+        preflight(session, statements=pipeline.statements)
         uuid = source.server_uuid(session)
         topics = table_topics(narrowed, session)
         if request.tables and not topics:

@@ -111,8 +111,7 @@ class NarrowedTables(TableSettings):
 def backfill_pipeline(pipeline: Pipeline, request: BackfillRequest) -> Pipeline:
     """The pipeline that a backfill runs as: fewer tables, other topics."""
     tables = NarrowedTables(include=request.tables or ["*.*"], within=pipeline.tables)
-    topics = pipeline.topics.model_copy(update={"template": pipeline.topics.template + request.suffix})
-    return pipeline.model_copy(update={"tables": tables, "topics": topics})
+    return pipeline.model_copy(update={"tables": tables, "topics": pipeline.topics.with_suffix(request.suffix)})
 
 
 def backfill_identity(pipeline: str, run: str) -> str:

@@ -19,7 +19,7 @@ def check(endpoints: Endpoints) -> Iterator[str]:
     """Yield a line for each thing that is right; raises the error of the first that is wrong."""
     pipeline = endpoints.pipeline
     with endpoints.session() as session:
-        preflight(session)
+        preflight(session, statements=pipeline.statements)
         yield f"source {session.connection}: {session.version}, head {source.head(session).coordinates}"
         topics = table_topics(pipeline, session)
         yield f"{len(topics)} tables: {', '.join(f'{database}.{table}' for database, table in topics) or 'none yet'}"

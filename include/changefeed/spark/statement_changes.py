@@ -1,0 +1,77 @@
+"""Changes in statement format: which captured tables one touches, and whether it stops the run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from changefeed.ddl.ddl_statement import DdlStatement
+from changefeed.ddl.names import TableName
+from changefeed.errors import SourceError
+from changefeed.mysql.catalog import SYSTEM_DATABASES
+from changefeed.mysql.reach import Reach
+from changefeed.reader import Statement
+from changefeed.spark.job import IngestJob
+
+
+class StatementChanges:
+    """What a window's changes in statement format do to the captured tables, under the pipeline's `statements`."""
+
+    def __init__(self, job: IngestJob) -> None:
+        self._job = job
+        self._reach = Reach(job.endpoints.session)
+
+    def touched(self, statement: Statement, read: DdlStatement) -> list[TableName]:
+        """The captured tables that get a record of ``statement``, which changes rows.
+
+        They are all tables that are there now where it cannot be known which it writes. Raises SourceError where the
+        pipeline's `statements` is `fail`, unless it is known to write none of them.
+        """
+        how = self._job.pipeline.statements
+        if how == "skip":
+            return []
+        named = self._captured(read.tables)
+        if how == "fail" and named:
+            raise self.refusal(statement, f"it writes {named[0]}, which the pipeline captures")
+        doubt = self._reach.doubt(statement.sql, read.tables)
+        captured = self._captured(self._reach.written(read.tables))
+        if how == "fail" and (doubt or captured):
+            raise self.refusal(
+                statement, doubt or f"a foreign key takes its changes on to {captured[0]}, which is captured"
+            )
+        return list(dict.fromkeys((*captured, *self._all()))) if doubt else captured
+
+    def refusal(self, statement: Statement, why: str) -> SourceError:
+        """The error of ``statement``, which stops the run because of ``why``."""
+        hidden = self._job.pipeline.column_rules.rules  # its text has the values that they hide
+        text = "with a text that is not shown, as the pipeline hides columns" if hidden else repr(statement.sql[:120])
+        return SourceError(
+            f"a change in statement format at {statement.file}:{statement.position} (GTID {statement.gtid!r}, database "
+            f"{statement.database!r}): {text}. The binlog does not hold its rows, and {why}; so the window is not "
+            "sealed. A session ran with binlog_format=STATEMENT or MIXED: SET GLOBAL binlog_format = 'ROW', and look "
+            "for programs that set it. To go on: `statements: publish` in the pipeline publishes such statements as "
+            "records of their own; `statements: skip` leaves them out (for one run, if this one did no harm); "
+            "`tables.exclude` leaves out a table that only a tool writes, such as percona.checksums."
+        )
+
+    def _captured(self, names: Iterable[TableName]) -> list[TableName]:
+        """Those that the pipeline captures, as its patterns know them: where schemas are not known, it is not known
+        either whether the server tells `Shop` from `shop`."""
+        tables, databases = self._job.pipeline.tables, self._databases
+        captured = []
+        for name in names:
+            if name.database in SYSTEM_DATABASES and name.database not in databases:
+                continue  # the server's own: `mysql.rds_heartbeat2`
+            for spelling in (name, TableName(name.database.lower(), name.table.lower())):
+                if tables.matches(*spelling):
+                    captured.append(spelling)
+                    break
+        return captured
+
+    @property
+    def _databases(self) -> set[str]:
+        return {pattern.partition(".")[0] for pattern in self._job.pipeline.tables.include}
+
+    def _all(self) -> list[TableName]:
+        """The captured tables that the server has."""
+        names = (limits.table.partition(".") for limits in self._job.limits.values() if limits.table)
+        return [TableName(database, table) for database, _, table in names]
