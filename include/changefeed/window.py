@@ -9,6 +9,7 @@ from typing import Any
 from changefeed.coordinates import FIRST_POSITION, BinlogCoordinates
 from changefeed.errors import BinlogGoneError
 from changefeed.failover import Failover
+from changefeed.file_identity import FileIdentity
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,9 @@ class Window:
     """Seconds that freezing it took; where a run has several windows, they stand in the first."""
     failover: Failover | None = None
     """Set when ``start`` was looked up by GTID set, because the checkpoint is another server's."""
+    newest: FileIdentity | None = None
+    """The file of ``head``, or a later one, as it was when the window was frozen: where it still is that, so are the
+    files before it. None in windows of archived files, and in those that older versions froze."""
 
     @property
     def is_empty(self) -> bool:
@@ -63,7 +67,10 @@ class Window:
             "frozen_at_ms": self.frozen_at_ms,
             "plan_seconds": self.plan_seconds,
         }
-        return values | ({"failover": self.failover.to_json()} if self.failover else {})
+        for name, optional in (("failover", self.failover), ("newest", self.newest)):
+            if optional:
+                values[name] = optional.to_json()
+        return values
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Window:
@@ -79,6 +86,7 @@ class Window:
             frozen_at_ms=int(values["frozen_at_ms"]),
             plan_seconds=float(values.get("plan_seconds", 0.0)),
             failover=Failover(**values["failover"]) if values.get("failover") else None,
+            newest=FileIdentity(**values["newest"]) if values.get("newest") else None,
         )
 
 

@@ -1,4 +1,4 @@
-"""A TCP proxy at 127.0.0.1 that can cut all its connections, and refuse new ones."""
+"""A TCP proxy at 127.0.0.1 that can cut all its connections, refuse new ones, and lead them to another server."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ class Proxy:
 
     def __init__(self, port: int) -> None:
         self._target = port
+        self._next: tuple[int, int] | None = None
         self._server = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._server.getsockname()[1]
         self._open: set[socket.socket] = set()
@@ -26,6 +27,10 @@ class Proxy:
     def mend(self) -> None:
         self._is_cut = False
 
+    def lead_to(self, port: int, after: int = 0) -> None:
+        """Forward new connections to ``port``, ``after`` more of them to where they went so far. Open ones stay."""
+        self._next = (port, after)
+
     def close(self) -> None:
         self.cut()
         self._server.close()
@@ -39,6 +44,10 @@ class Proxy:
             if self._is_cut:
                 client.close()
                 continue
+            if self._next is not None:
+                port, after = self._next
+                self._next = (port, after - 1) if after else None
+                self._target = self._target if after else port
             try:
                 server = socket.create_connection(("127.0.0.1", self._target))
             except OSError:

@@ -15,6 +15,7 @@ from changefeed.kafka.schema_log import SchemaLog, schema_history_topic
 from changefeed.kafka.topics import commit_log_topic
 from changefeed.mysql.server_ids import ServerIds
 from changefeed.mysql.session import Session
+from changefeed.mysql.source import session_on
 from changefeed.pipelines.pipeline import Pipeline
 
 
@@ -45,6 +46,13 @@ class Endpoints:
     def session(self) -> Session:
         """A new connection to the source, for queries; the caller closes it. Raises as `Session` does."""
         return Session(self.mysql)
+
+    def session_on(self, server_uuid: str) -> Session:
+        """As `session`, proved to be on the server with that UUID; for all that belongs to a window.
+
+        Raises SourceUnavailableError where the connection leads to another server.
+        """
+        return session_on(self.mysql, server_uuid)
 
     @property
     def server_ids(self) -> ServerIds:

@@ -39,7 +39,7 @@ class ServerBinlogs:
 
     def chunks(self, file: str, start: int, end: int) -> Iterator[bytes]:
         """The file's FORMAT_DESCRIPTION, then its bytes in ``[start, end)``, over a connection of its own."""
-        own = Session(self._session.connection)  # the stream closes it at its end
+        own = source.session_on(self._session.connection, self._uuid)  # the stream closes it at its end
         yield from DumpStream(own, file=file, start=start, end=end)
 
     def previous_gtids(self, file: str) -> str:
@@ -72,6 +72,10 @@ class ServerBinlogs:
             if row[2] in _GTID_EVENTS:
                 return re.sub(r"\s", "", str(row[5]))
         return ""
+
+    @cached_property
+    def _uuid(self) -> str:
+        return source.server_uuid(self._session)
 
     @cached_property
     def _end(self) -> ResumePoint:

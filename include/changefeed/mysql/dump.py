@@ -14,6 +14,7 @@ from changefeed.binlog.events.framing import HEADER, HEADER_SIZE, EventType, nam
 from changefeed.binlog.kernel.packets import PacketSplitter
 from changefeed.coordinates import FIRST_POSITION
 from changefeed.errors import BinlogFormatError, BinlogGoneError, ChangefeedError, SourceError, SourceUnavailableError
+from changefeed.file_identity import FileIdentity
 from changefeed.mysql.server_ids import NO_SERVER_ID
 from changefeed.mysql.session import Session, translated
 
@@ -34,15 +35,25 @@ class DumpStream:
     are left out. The stream ends by its own count of bytes: what a server says of the next position is not trusted.
 
     Owns ``session`` and closes it at the end of the iteration. A server drops the older of two readers that have the
-    same ``server_id``; readers without one (`NO_SERVER_ID`) may be any number at once.
+    same ``server_id``; readers without one (`NO_SERVER_ID`) may be any number at once. ``identity`` is what the file
+    has to be; it is compared with the first event of this very stream, before any is given out.
 
-    Raises BinlogGoneError where the server no longer has the file, SourceError for another refusal,
-    SourceUnavailableError for a lost connection or a server that ends early.
+    Raises BinlogGoneError where the server no longer has the file or has another of its name, SourceError for another
+    refusal, SourceUnavailableError for a lost connection or a server that ends early.
     """
 
-    def __init__(self, session: Session, *, file: str, start: int, end: int, server_id: int = NO_SERVER_ID) -> None:
+    def __init__(
+        self,
+        session: Session,
+        *,
+        file: str,
+        start: int,
+        end: int,
+        server_id: int = NO_SERVER_ID,
+        identity: FileIdentity | None = None,
+    ) -> None:
         self._session, self._file, self._start, self._end = session, file, start, end
-        self._server_id = server_id
+        self._server_id, self._identity = server_id, identity
 
     def __iter__(self) -> Iterator[bytes]:
         with self._session as session:
@@ -99,12 +110,14 @@ class DumpStream:
 
     def _expected(self, events: memoryview) -> int:
         """How many bytes are to come, given the stream's first event."""
-        _, kind, _, size, _, _ = HEADER.unpack_from(events)
+        seconds, kind, server_id, size, _, _ = HEADER.unpack_from(events)
         if kind != EventType.FORMAT_DESCRIPTION or size < HEADER_SIZE:
             raise BinlogFormatError(
                 f"binlog {self._file}:{self._start}: the server began its dump with {name_of(kind)}, and "
                 "FORMAT_DESCRIPTION was wanted"
             )
+        if self._identity is not None:
+            self._identity.check(FileIdentity(self._file, seconds, server_id))
         wanted = self._end - self._start
         return wanted if self._start == FIRST_POSITION else wanted + int(size)
 

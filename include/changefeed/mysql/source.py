@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from changefeed.connection import MysqlConnection
 from changefeed.coordinates import FIRST_POSITION, BinlogCoordinates
-from changefeed.errors import BinlogGoneError, SourceError
+from changefeed.errors import BinlogGoneError, ChangefeedError, SourceError, SourceUnavailableError
 from changefeed.mysql.session import Session
 from changefeed.window import BinlogFile
+
+_ENCRYPTION_HEADER_BYTES = 512
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,27 @@ def server_uuid(session: Session) -> str:
     return f"00000000-0000-0000-0000-{int(session.variable('server_id') or 0):012x}"
 
 
+def session_on(connection: MysqlConnection, wanted: str) -> Session:
+    """A session that is proved to be on the server with UUID ``wanted``, for all that is asked or read over it.
+
+    Behind a virtual address, a proxy or DNS each connection may lead elsewhere. Raises SourceUnavailableError for
+    another server, and as `Session` does.
+    """
+    session = Session(connection)
+    try:
+        found = server_uuid(session)
+        if found != wanted:
+            raise SourceUnavailableError(
+                f"server {wanted} was wanted at {connection.host}:{connection.port}, found server {found}: the "
+                "address, proxy or DNS name leads to another server by now. Nothing was read from it. Run again: when "
+                f"{wanted} is back there, the run goes on; on another server the position is looked up anew."
+            )
+    except ChangefeedError:
+        session.raw.close()
+        raise
+    return session
+
+
 def head(session: Session) -> Head:
     """The head of the binlog. Always a commit boundary: the server moves it after a whole group of commits."""
     shown = session.named_row(_status_statement(session))
@@ -39,8 +63,16 @@ def head(session: Session) -> Head:
 
 
 def binlog_files(session: Session) -> list[BinlogFile]:
-    """SHOW BINARY LOGS, oldest first."""
-    return [BinlogFile(str(row[0]), int(row[1])) for row in session.rows("SHOW BINARY LOGS")]
+    """SHOW BINARY LOGS, oldest first.
+
+    With binlog_encryption=ON MySQL counts a header that no position counts and no dump sends.
+    https://dev.mysql.com/doc/refman/9.7/en/replication-binlog-encryption.html
+    """
+    files = []
+    for name, size, *encrypted in session.rows("SHOW BINARY LOGS"):
+        header = _ENCRYPTION_HEADER_BYTES if encrypted == ["Yes"] else 0
+        files.append(BinlogFile(str(name), int(size) - header))
+    return files
 
 
 def start_coordinates(session: Session, start: str, head: Head) -> BinlogCoordinates:

@@ -46,7 +46,7 @@ def _windows(endpoints: Endpoints, plan: Plan, bounds: Bounds) -> list[Window]:
     if bounds.until is None and plan.lag_bytes <= min(pipeline.window_bytes, bounds.max_bytes or plan.lag_bytes):
         return [whole]
     start, head = ResumePoint(whole.start, whole.start_gtids), ResumePoint(whole.head, whole.head_gtids)
-    with endpoints.session() as session:
+    with endpoints.session_on(whole.server_uuid) as session:
         finder = Finder(ServerBinlogs(session))
         if bounds.until is not None:
             head = _until(finder, bounds.until, start, head)

@@ -124,6 +124,6 @@ def _lacking(endpoints: Endpoints, window: Window, given: set[str]) -> str:
         return f"lacks transactions {', '.join(lost)}"
     if not head.mariadb_gtids:
         return ""
-    with endpoints.session() as session:
+    with endpoints.session_on(window.server_uuid) as session:
         start = ResumePoint(window.start, window.start_gtids)
         return Finder(ServerBinlogs(session)).lacks(given, start)

@@ -17,6 +17,7 @@ from changefeed.failover import Failover
 from changefeed.gtid import GtidSet
 from changefeed.mysql import source
 from changefeed.mysql.binlogs import ServerBinlogs
+from changefeed.mysql.file_identities import file_identity
 from changefeed.mysql.preflight import preflight
 from changefeed.mysql.session import Session
 from changefeed.pipelines.pipeline import Pipeline
@@ -87,6 +88,9 @@ def plan(endpoints: Endpoints, store: CheckpointStore, *, keep_first_checkpoint:
         frozen_at_ms=int(time.time() * 1000),
         plan_seconds=round(time.monotonic() - began, 3),
         failover=failover,
+        newest=file_identity(endpoints.mysql, uuid, head.coordinates.file)
+        if start.coordinates != head.coordinates
+        else None,
     )
     fault_point.reached("after_plan")
     return Plan(window, checkpoint, bytes_between(files, start.coordinates, head.coordinates))

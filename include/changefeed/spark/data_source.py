@@ -25,10 +25,12 @@ from changefeed.block import Block
 from changefeed.connection import MysqlConnection, from_environment
 from changefeed.coordinates import FIRST_POSITION, BinlogCoordinates
 from changefeed.errors import SettingsError
+from changefeed.file_identity import FileIdentity
 from changefeed.formats.columns import SEPARATOR, ColumnsFormat
 from changefeed.mysql import source
 from changefeed.mysql.catalog import catalog_lookup
 from changefeed.mysql.dump import DumpStream
+from changefeed.mysql.file_identities import window_files
 from changefeed.mysql.session import Session
 from changefeed.pipelines.pipeline import TableSettings
 from changefeed.reader import Route
@@ -64,6 +66,7 @@ class SlicePartition(InputPartition):
 
     piece: Slice
     server_uuid: str
+    identity: FileIdentity
 
 
 class BinlogDataSource(DataSource):
@@ -109,20 +112,23 @@ class BinlogDataSourceReader(DataSourceReader):
             end = self._coordinates("end", source.head(session).coordinates)
             source.check_present(start, files, "to read")
         window = Window("mysql_binlog", 1, uuid, start, end, "", "", 0)
+        whole = list(whole_file_slices(window, files))
+        identities = window_files(self._mysql, window, (piece.file for piece in whole))
         pieces: list[Slice] = []
-        for piece in whole_file_slices(window, files):
+        for piece in whole:
             if piece.size_bytes > 1.5 * slice_bytes:
-                pieces += scout(self._dump(piece), piece, slice_bytes).slices
+                dump = self._dump(SlicePartition(piece, uuid, identities[piece.file]))
+                pieces += scout(dump, piece, slice_bytes).slices
             else:
                 pieces.append(piece)
-        return [SlicePartition(piece, uuid) for piece in numbered(pieces)]
+        return [SlicePartition(piece, uuid, identities[piece.file]) for piece in numbered(pieces)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The row changes of one slice, a batch for each block."""
         assert isinstance(partition, SlicePartition)
-        schemas = catalog_lookup(lambda: Session(self._mysql))
+        schemas = catalog_lookup(lambda: source.session_on(self._mysql, partition.server_uuid))
         decoder = KernelDecoder(self._route, schemas, ColumnsFormat(), partition.server_uuid)
-        for item in decoder.decode(self._dump(partition.piece), partition.piece):
+        for item in decoder.decode(self._dump(partition), partition.piece):
             if isinstance(item, Block):
                 yield _batch(item)
 
@@ -131,8 +137,9 @@ class BinlogDataSourceReader(DataSourceReader):
         name = orjson.dumps([database, table]).decode()
         return Route(name, 1) if self._tables.matches(database, table) else None
 
-    def _dump(self, piece: Slice) -> DumpStream:
-        return DumpStream(Session(self._mysql), file=piece.file, start=piece.start, end=piece.end)
+    def _dump(self, partition: SlicePartition) -> DumpStream:
+        piece, session = partition.piece, source.session_on(self._mysql, partition.server_uuid)
+        return DumpStream(session, file=piece.file, start=piece.start, end=piece.end, identity=partition.identity)
 
     def _coordinates(self, option: str, default: BinlogCoordinates) -> BinlogCoordinates:
         text = self._options.get(option)

@@ -23,6 +23,7 @@ from changefeed.kafka.log_record import BegunRecord
 from changefeed.kafka.topics import ensure_topics, topic_limits
 from changefeed.manifest import Manifest, TopicPartitionReceipt, account
 from changefeed.mysql import source
+from changefeed.mysql.file_identities import window_files
 from changefeed.reader import SliceReport
 from changefeed.runs.failover import marks_of
 from changefeed.runs.schema_history import history_for, save_history
@@ -87,6 +88,7 @@ def ingest(
         topics = ensure_topics(kafka, wanted_topics(pipeline, session))
         tables = {topic: ".".join(table) for table, topic in table_topics(pipeline, session).items()}
         history = history_for(endpoints, session, window, archive=archive)
+        identities = {} if archive else window_files(endpoints.mysql, window, (piece.file for piece in files))
         names_come_along = session.variable("binlog_row_metadata") == "FULL" and not session.is_mariadb
     spark.conf.set("spark.sql.shuffle.partitions", tasks)  # its default, 200, is for other jobs
     for name, rows in BATCH_CONF.items():
@@ -108,6 +110,7 @@ def ingest(
             attempt=attempt,
             identity=identity,
             history=history,
+            files=identities,
             archive=archive,
             marks=marks,
         )

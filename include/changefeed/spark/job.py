@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark import TaskContext
 
 from changefeed.ddl.history import SchemaHistory
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.failover import Mark
+from changefeed.file_identity import FileIdentity
 from changefeed.formats.format import Format
 from changefeed.kafka.topics import TopicLimits, topic_name
 from changefeed.mysql.server_ids import ServerIds
@@ -37,6 +38,8 @@ class IngestJob:
     """The schemas along the window, moved through the statements that were scouted."""
     statements_scouted: bool = True
     """Whether ``history`` has all statements of the window before each slice; false where names come with the rows."""
+    files: Mapping[str, FileIdentity] = field(default_factory=dict)
+    """The window's binlog files, as its server had them when the attempt began: each reader has to find the same."""
     archive: str | None = None
     """Folder or URL of archived files to read instead of the server."""
     marks: tuple[Mark, ...] = ()

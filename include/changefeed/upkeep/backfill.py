@@ -18,6 +18,7 @@ from changefeed.gtid import GtidSet
 from changefeed.manifest import Manifest
 from changefeed.mysql import source
 from changefeed.mysql.binlogs import ServerBinlogs
+from changefeed.mysql.file_identities import file_identity
 from changefeed.mysql.preflight import preflight
 from changefeed.mysql.session import Session
 from changefeed.runs.topics import table_topics
@@ -102,6 +103,7 @@ def plan_backfill(endpoints: Endpoints, request: BackfillRequest, identity: str 
         start_gtids=start.gtids,
         head_gtids=head.gtids,
         frozen_at_ms=int(time.time() * 1000),
+        newest=None if request.archive else file_identity(endpoints.mysql, uuid, head.coordinates.file),
     )
     named = {f"{database}.{table}": topic for (database, table), topic in topics.items()}
     return BackfillPlan(window, files, size_bytes, named, request.archive, tables)

@@ -1,0 +1,153 @@
+"""The address leads to another server in the middle of a window, or to another binlog of the same server: nothing of
+it is published, and what is missing comes when the right one is back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faults.feed import Feed, Runner
+from faults.proxy import Proxy
+from faults.replica import caught_up, replicate, stop_replicating
+from pyspark.sql import SparkSession
+
+from changefeed.connection import MysqlConnection, from_environment
+from changefeed.endpoints.endpoints import Endpoints
+from changefeed.errors import BinlogGoneError, SourceUnavailableError
+from changefeed.manifest import Manifest
+from changefeed.mysql.session import Session
+from changefeed.mysql.source import server_uuid
+from changefeed.pipelines.file import load_pipeline
+from changefeed.runs.cut import Bounds, cut
+from changefeed.runs.plan import plan
+from changefeed.spark import ingest as ingest_module
+from changefeed.spark.run import run_windows
+from changefeed.spark.session import connect_session
+from changefeed.state.stores import checkpoint_store
+from devstack.identity import ProcessId
+from devstack.kafka import KafkaBroker
+from devstack.mariadb import MariadbServer
+from devstack.mysql import MysqlServer
+from devstack.process import started
+from devstack.spark_connect import SparkConnectServer
+from devstack.sql_server import SqlServer
+
+pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.fixture(scope="module")
+def spark(spark_connect: SparkConnectServer) -> Iterator[SparkSession]:
+    session = connect_session(spark_connect.url)
+    yield session
+    session.stop()
+
+
+class MovedFeed:
+    """A feed behind a proxy, run in this process on real Spark, and a second server to which the proxy may lead."""
+
+    def __init__(self, feed: Feed, proxy: Proxy, other: SqlServer, spark: SparkSession, patch: pytest.MonkeyPatch):
+        self.feed, self.proxy, self.other = feed, proxy, other
+        self._spark, self._patch = spark, patch
+
+    def run(self, when_checked: Callable[[], None] | None = None) -> list[Manifest]:
+        """A run; ``when_checked`` is called when its driver has looked at the source and nothing is decoded yet."""
+        with self._patch.context() as patch:
+            for name, value in self.feed.env().items():
+                patch.setenv(name, value)
+            if when_checked is not None:
+                fence = ingest_module.fence
+
+                def moved(*arguments: Any) -> str:
+                    when_checked()
+                    return fence(*arguments)
+
+                patch.setattr(ingest_module, "fence", moved)
+            pipeline = load_pipeline(self.feed.name)
+            endpoints = Endpoints(pipeline, from_environment)
+            store = checkpoint_store(pipeline, from_environment, None)  # type: ignore[arg-type]
+            run = cut(endpoints, plan(endpoints, store), Bounds())
+            return list(run_windows(self._spark, endpoints, run, store))
+
+
+@pytest.fixture(params=[MysqlServer, MariadbServer], ids=["mysql", "mariadb"])
+def moved(
+    request: pytest.FixtureRequest,
+    kafka_broker: KafkaBroker,
+    unique_name: str,
+    tmp_path: Path,
+    runner: Runner,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[MovedFeed]:
+    options = {"binlog_row_metadata": "FULL"}
+    if request.param is MariadbServer:
+        options["log_slave_updates"] = "ON"
+
+    def server(folder: str, server_id: int) -> SqlServer:
+        made: SqlServer = request.param(
+            tmp_path / folder, options={**options, "server_id": server_id}, owner=ProcessId.own(), quick=True
+        )
+        return made
+
+    with started(server("a", 1)) as source, started(server("b", 2)) as other:
+        proxy = Proxy(source.port)
+        settings = {"source": {"connection": "mysql_faults", "server_ids": f"{source.port}-{source.port + 1}"}}
+        feed = Feed(unique_name, source, kafka_broker, tmp_path, runner, settings, mysql_port=proxy.port)
+        yield MovedFeed(feed, proxy, other, spark, monkeypatch)
+        proxy.close()
+
+
+def uuid_of(server: SqlServer) -> str:
+    with Session(MysqlConnection.from_uri(server.url)) as session:
+        return server_uuid(session)
+
+
+def four_files(feed: Feed) -> None:
+    """Four slices, two for each of the two tasks that there are server_ids for."""
+    for _ in range(3):
+        feed.write(25)
+        feed.mysql.execute("FLUSH BINARY LOGS")
+    feed.write(10)
+
+
+def test_slices_of_another_server_are_not_published(moved: MovedFeed) -> None:
+    """To a follower, to a server that has nothing to do with the source, for all slices and between those of a task."""
+    feed, proxy = moved.feed, moved.proxy
+    replicate(feed.mysql, moved.other)
+    four_files(feed)
+    caught_up(feed.mysql, moved.other)
+    moved.other.execute("FLUSH BINARY LOGS")
+    for connections in (2, 0):
+        with pytest.raises(SourceUnavailableError, match="leads to another server") as error:
+            moved.run(lambda after=connections: proxy.lead_to(moved.other.port, after))  # type: ignore[misc]
+        proxy.lead_to(feed.mysql.port)
+        assert uuid_of(feed.mysql) in str(error.value)
+        assert uuid_of(moved.other) in str(error.value)
+        assert feed.ids() == []
+    stop_replicating(moved.other)
+    for _ in range(6):
+        moved.other.execute(f"INSERT INTO `{feed.name}`.journal (text) VALUES ('of another')", "FLUSH BINARY LOGS")
+    with pytest.raises(SourceUnavailableError, match="leads to another server"):
+        moved.run(lambda: proxy.lead_to(moved.other.port, 1))
+    proxy.lead_to(feed.mysql.port)
+    assert feed.ids() == []
+    moved.run()
+    feed.check()
+
+
+def test_files_that_were_written_anew_under_the_same_names_are_not_published(moved: MovedFeed) -> None:
+    """The same server after a reset: its UUID is the same, its files are longer than what the window wants of them."""
+    feed = moved.feed
+    four_files(feed)
+
+    def reset() -> None:
+        feed.mysql.execute("RESET MASTER" if isinstance(feed.mysql, MariadbServer) else "RESET BINARY LOGS AND GTIDS")
+        for _ in range(4):
+            feed.write(60)
+            feed.mysql.execute("FLUSH BINARY LOGS")
+
+    with pytest.raises(BinlogGoneError, match=r"binlog 'binlog.00000\d' begun at .* was wanted, found"):
+        moved.run(reset)
+    assert feed.ids() == []
