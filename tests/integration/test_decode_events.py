@@ -68,6 +68,8 @@ def test_what_is_encrypted_is_refused(plain: tuple[str, bytes], tmp_path: Path) 
     mariadbs = data + event(START_ENCRYPTION, b"\x01" + bytes(16))
     with pytest.raises(BinlogFormatError, match=rf"b\.000001:{len(data)}, .*START_ENCRYPTION .*encrypted"):
         decode_bytes(mariadbs, "b.000001", database)
+    sent = decode_bytes(data + event(START_ENCRYPTION, b"\x01" + bytes(16), IGNORABLE), "b.000001", database)
+    assert [value["after"]["id"] for value in sent.values] == [1], "a server that decrypts says so by the flag"
     path = tmp_path / "encrypted.000001"
     path.write_bytes(b"\xfdbin" + bytes(508) + data)
     with pytest.raises(BinlogFormatError, match=r"encrypted\.000001: the file is encrypted \(binlog_encryption"):

@@ -223,7 +223,7 @@ class SliceDecoder(KernelRun):
                 self._describe(source.event(size))
             case EventType.INCIDENT:
                 raise DamagedEvent(self._incident(self._event(source)[1]))
-            case EventType.MARIADB_START_ENCRYPTION:
+            case EventType.MARIADB_START_ENCRYPTION if not flags & IGNORABLE_FLAG:  # a server that decrypts sets it
                 raise DamagedEvent(
                     "the file is encrypted (encrypt_binlog): it can be read from the server, not from disk"
                 )

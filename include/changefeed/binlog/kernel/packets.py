@@ -25,12 +25,18 @@ _LARGEST = 0xFFFFFF
 
 
 _HEARTBEAT, _HEARTBEAT_V2, _FORMAT_DESCRIPTION, _ARTIFICIAL = 27, 41, 15, 0x20
+_START_ENCRYPTION = 164
 
 
 @inline
 def _is_of_the_stream(data: Bytes, at: int) -> bool:
-    """Whether an event is in no file: a heartbeat, or made up by the server and no FORMAT_DESCRIPTION."""
+    """Whether an event is in no file: a heartbeat, or made up by the server and no FORMAT_DESCRIPTION.
+
+    MariaDB repeats the START_ENCRYPTION of an encrypted file before a range further on, with next position 0.
+    """
     kind = u8(data, at + 4)
+    if kind == _START_ENCRYPTION and u16(data, at + 13) == 0 and u16(data, at + 15) == 0:
+        return True
     if kind == _HEARTBEAT or kind == _HEARTBEAT_V2:
         return True
     return kind != _FORMAT_DESCRIPTION and (u16(data, at + 17) & _ARTIFICIAL) != 0
