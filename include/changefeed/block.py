@@ -91,6 +91,14 @@ class Block:
         return Arrays.of(self.payload)
 
 
+def number_of(position: int, ordinal: int) -> int:
+    """The number of a slice's block that is its ``ordinal``-th and begins with a message at ``position``.
+
+    Blocks that are made later than the others, of rows that an XA COMMIT brings, are sorted in by it.
+    """
+    return position << 24 | ordinal
+
+
 def sequence_of(row: int, step: Step) -> int:
     """What orders the messages of one position: their row, and the step within it."""
     return row << 2 | step
@@ -147,10 +155,15 @@ def pack(messages: Iterable[Message]) -> bytes:
 
 def unpack(payload: bytes) -> Iterator[Message]:
     """The messages of a binary value, in order."""
-    arrays = Arrays.of(payload)
+    return messages_of(Arrays.of(payload))
+
+
+def messages_of(arrays: Arrays, first: int = 0) -> Iterator[Message]:
+    """The messages of ``arrays`` from number ``first`` on, in order."""
     ends, nulls, data = arrays.ends, arrays.nulls, arrays.data
-    begin = 0
-    for index, (position, sequence) in enumerate(zip(arrays.positions, arrays.sequences, strict=True)):
+    begin = ends[4 * first - 1] if first else 0
+    for index in range(first, len(arrays.positions)):
+        position, sequence = arrays.positions[index], arrays.sequences[index]
         key_end, value_end, id_end, gtid_end = ends[4 * index : 4 * index + 4]
         gtid, header = bytes(data[id_end:gtid_end]), None
         if nulls[index] & HAS_HEADER:

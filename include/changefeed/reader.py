@@ -8,6 +8,7 @@ from typing import Protocol
 
 from changefeed.block import Block
 from changefeed.table_schema import TableSchema
+from changefeed.transaction_event import TransactionEvent
 from changefeed.window import Slice
 
 
@@ -53,6 +54,9 @@ class SliceReport:
     ``size_bytes`` is the sum of the sizes of all events read; it must equal the slice's own size.
     ``rows`` counts captured row changes by "database.table" and op (c, u, d, r), ``skipped_rows`` those left out.
     ``gtids`` is a GTID set of the transactions that ended in the slice.
+    ``transaction_events`` are those on which depends whether rows before them are published, in binlog order, and
+    ``open_since`` is where the transaction begins that the slice ends in, None where it ends between two: `settlement`
+    makes of them what is left out.
     """
 
     slice: int
@@ -65,6 +69,8 @@ class SliceReport:
     first_ts_seconds: int = 0
     last_ts_seconds: int = 0
     statements: tuple[Statement, ...] = ()
+    transaction_events: tuple[TransactionEvent, ...] = ()
+    open_since: int | None = None
 
 
 class SliceReader(Protocol):

@@ -90,12 +90,16 @@ class Window:
         )
 
 
+ANONYMOUS = "ANONYMOUS"
+"""What MySQL calls the GTID of a transaction that has none (gtid_mode=OFF)."""
+
+
 @dataclass(frozen=True)
 class Slice:
     """``[start, end)`` of one binlog file: what one Spark task decodes.
 
     Begins at a commit boundary, or, inside a huge transaction, at a statement boundary; then ``gtid`` is that
-    of the transaction it begins in, else ''. Slices of a window are numbered from 0 in binlog order.
+    of the transaction it begins in, or ANONYMOUS, else ''. Slices of a window are numbered from 0 in binlog order.
     """
 
     number: int

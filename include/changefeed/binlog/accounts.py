@@ -9,6 +9,7 @@ from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.memory import Words
 from changefeed.formats.template import OPS
 from changefeed.reader import SliceReport, Statement
+from changefeed.transaction_event import TransactionEvent
 
 
 class Accounts:
@@ -43,7 +44,13 @@ class Accounts:
             self._state[layout.FIRST_TS] = ts_seconds
         self._state[layout.LAST_TS] = ts_seconds
 
-    def report(self, number: int, counters: dict[str, int]) -> SliceReport:
+    def report(
+        self,
+        number: int,
+        counters: dict[str, int],
+        transaction_events: tuple[TransactionEvent, ...] = (),
+        open_since: int | None = None,
+    ) -> SliceReport:
         """The report of slice ``number``; ``counters`` says by table which counter is its."""
         rows: dict[str, dict[str, int]] = {}
         for name, counter in counters.items():
@@ -62,4 +69,6 @@ class Accounts:
             first_ts_seconds=int(state[layout.FIRST_TS]),
             last_ts_seconds=int(state[layout.LAST_TS]),
             statements=tuple(self.statements),
+            transaction_events=transaction_events,
+            open_since=open_since,
         )

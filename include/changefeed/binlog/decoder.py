@@ -28,6 +28,8 @@ class KernelDecoder:
     it is the text of their `Slot.SNAPSHOT`. All others are `false` there.
     ``on_statement`` is called with each statement when the blocks of all earlier rows were yielded and before any later
     row is decoded, so that a caller that follows the schema can move it forward.
+    With ``hold_prepared`` rows of an XA transaction come at its XA COMMIT, where that is in the same slice; else the
+    report says what is open, and `settlement` what to do. Without it they come where they stand, as all others.
     """
 
     def __init__(
@@ -41,9 +43,11 @@ class KernelDecoder:
         snapshot: str = NO_SNAPSHOT,
         block_bytes: int = BLOCK_BYTES,
         on_statement: Callable[[Statement], None] | None = None,
+        hold_prepared: bool = False,
     ) -> None:
         self.programs = Programs(router, schema_lookup, format, columns, snapshot)
         self.on_statement = on_statement
+        self._hold_prepared = hold_prepared
         self._server_uuid, self._block_bytes = server_uuid, block_bytes
         self._output, self._arena = Output(), Arena()
 
@@ -71,4 +75,5 @@ class KernelDecoder:
             self._server_uuid,
             block_bytes=self._block_bytes,
             on_statement=self.on_statement,
+            hold_prepared=self._hold_prepared,
         )

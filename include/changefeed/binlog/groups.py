@@ -6,7 +6,7 @@ so that each group's part is contiguous; parts wait until a block's worth of byt
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from changefeed.binlog.kernel.memory import Bytes, Ends, Words
 from changefeed.binlog.kernel.scatter import scatter
 from changefeed.binlog.programs.topics import Topics
-from changefeed.block import Block, join_arrays
+from changefeed.block import Block, Message, join_arrays, pack
 
 PENDING_BYTES = 64 << 20
 """Batches that parts of may wait, together: beyond it all parts are handed over, whatever their size."""
@@ -121,6 +121,11 @@ class Grouper:
         for group in sorted(self._waiting):
             yield self._block(group)
         self._pending = 0
+
+    def block(self, topic: str, partition: int, messages: Iterable[Message]) -> Block:
+        """A block of messages that were made elsewhere, behind those that were handed over."""
+        self._number += 1
+        return Block(topic, partition, self._origin, self._slice, self._number - 1, pack(messages))
 
     def _block(self, group: int) -> Block:
         waiting = self._waiting.pop(group)

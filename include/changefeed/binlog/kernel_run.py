@@ -19,7 +19,7 @@ from changefeed.binlog.kernel.walk import walk
 from changefeed.binlog.kernel.workspace import Workspace
 from changefeed.binlog.output import Output
 from changefeed.binlog.programs.programs import Programs
-from changefeed.block import Block
+from changefeed.block import Block, Message
 from changefeed.errors import BinlogFormatError, ChangefeedError
 from changefeed.formats.template import NO_SNAPSHOT
 from changefeed.reader import SliceReport
@@ -58,6 +58,7 @@ class KernelRun(ABC):
         self._index = TableIndex(self.state)
         self._texts = EventTexts(self.state)
         self._accounts = Accounts(self.state)
+        self._flushed_to = -1
         try:
             self._texts.set_origin(server_uuid, origin, file)
         except DamagedEvent as damage:
@@ -120,7 +121,11 @@ class KernelRun(ABC):
         yield from self._flush()
         yield from self._grouper.finish()
         self._drain()
-        yield self._accounts.report(self._number, self._programs.counters)
+        yield self.report()
+
+    def report(self) -> SliceReport:
+        """The report of what was run."""
+        return self._accounts.report(self._number, self._programs.counters)
 
     def error(self, text: str, source: Input | None = None) -> ChangefeedError:
         """A BinlogFormatError with the position of the event at hand."""
@@ -143,11 +148,26 @@ class KernelRun(ABC):
     def _flush(self) -> Iterator[Block]:
         state, output = self.state, self._output
         count = int(state[layout.MESSAGES])
+        if count:
+            self._flushed_to = int(output.positions[count - 1])
         state[layout.MESSAGES] = 0
         state[layout.OUT] = 0
         yield from self._grouper.add(
             count, output.data, output.positions, output.sequences, output.groups, output.ends, output.nulls
         )
+
+    def _take_back(self, begin: int) -> list[tuple[tuple[str, int], Message]] | None:
+        """The messages from position ``begin`` on, with topic and partition, which are not handed over then.
+
+        None where some of them were handed over already.
+        """
+        if self._flushed_to >= begin:
+            return None
+        state, output = self.state, self._output
+        first, messages = output.taken_back(int(state[layout.MESSAGES]), begin)
+        state[layout.MESSAGES] = first
+        state[layout.OUT] = output.ends[4 * first - 1] if first else 0
+        return [(self._programs.topics.groups[group], message) for group, message in messages]
 
     def _make_room(self) -> Iterator[Block]:
         if self.state[layout.MESSAGES]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from changefeed.binlog.kernel.memory import Bytes, Ends, Words
+from changefeed.block import Arrays, Message, messages_of
 
 _BYTES = 4 << 20
 _MAX_BYTES = (1 << 32) - 1
@@ -21,6 +22,18 @@ class Output:
         self.groups: Words = np.empty(_MESSAGES, np.int64)
         self.ends: Ends = np.empty(4 * _MESSAGES, np.uint32)
         self.nulls: Bytes = np.empty(_MESSAGES, np.uint8)
+
+    def taken_back(self, count: int, begin: int) -> tuple[int, list[tuple[int, Message]]]:
+        """Of ``count`` messages those from position ``begin`` on, each with its group, and the number of the first."""
+        first = int(np.searchsorted(self.positions[:count], begin))
+        arrays = Arrays(
+            self.positions[:count].data,
+            self.sequences[:count].data,
+            self.ends[: 4 * count].data,
+            self.nulls[:count].data,
+            self.data.data,
+        )
+        return first, list(zip(self.groups[first:count].tolist(), messages_of(arrays, first), strict=True))
 
     def grow(self) -> None:
         """Make room for longer rows; what was written is lost. Raises OverflowError at 4 GB: ends have 32 bits."""

@@ -17,7 +17,7 @@ from changefeed.binlog.events.framing import (
     name_of,
 )
 from changefeed.binlog.events.gtids import Gtid, read_tagged
-from changefeed.binlog.events.query_event import Query, TransactionStep
+from changefeed.binlog.events.query_event import Query, TransactionStep, prepared_xid, savepoint_of, xid_of
 from changefeed.binlog.events.table_map import TableMap
 from changefeed.binlog.groups import Arena
 from changefeed.binlog.input import Input
@@ -28,12 +28,15 @@ from changefeed.binlog.kernel.transactions import end_transaction as kernel_end_
 from changefeed.binlog.kernel.walk import advance as kernel_advance
 from changefeed.binlog.kernel_run import KernelRun
 from changefeed.binlog.output import Output
+from changefeed.binlog.prepared_rows import PreparedRows, at_commit
 from changefeed.binlog.programs.programs import Programs
+from changefeed.binlog.unsettled import Unsettled
 from changefeed.block import Block
 from changefeed.coordinates import FIRST_POSITION
 from changefeed.errors import SchemaError
 from changefeed.reader import SliceReport, Statement
-from changefeed.window import Slice
+from changefeed.transaction_event import Happening, TransactionEvent, UnknownSavepoint
+from changefeed.window import ANONYMOUS, Slice
 
 _MAY_BE_INSIDE = frozenset(
     {EventType.QUERY, EventType.ROWS_QUERY, EventType.PARTIAL_UPDATE_ROWS, EventType.XA_PREPARE, *rewrite.TYPES}
@@ -57,6 +60,7 @@ class SliceDecoder(KernelRun):
         *,
         block_bytes: int,
         on_statement: Callable[[Statement], None] | None,
+        hold_prepared: bool,
     ) -> None:
         super().__init__(
             programs,
@@ -72,9 +76,13 @@ class SliceDecoder(KernelRun):
         self.piece = piece
         self.description: FormatDescription | None = None
         self._on_statement = on_statement
+        self._unsettled = Unsettled()
+        self._prepared = PreparedRows() if hold_prepared else None
+        self._payload_end = 0
         self.state[layout.LEFT] = piece.size_bytes
         if piece.gtid:
-            self._texts.set_gtid(Gtid.parse(piece.gtid))
+            if piece.gtid != ANONYMOUS:
+                self._texts.set_gtid(Gtid.parse(piece.gtid))
             self.state[layout.IN_TRANSACTION] = 1
 
     def decode(self, chunks: Iterable[bytes | bytearray | memoryview]) -> Iterator[Block | SliceReport]:
@@ -207,6 +215,7 @@ class SliceDecoder(KernelRun):
             case EventType.QUERY | EventType.EXECUTE_LOAD_QUERY | EventType.MARIADB_QUERY_COMPRESSED:
                 yield from self._statement(source, kind)
             case EventType.TRANSACTION_PAYLOAD:
+                self._payload_end = int(self.state[layout.POSITION]) + size
                 yield from self.run_inside(payload.parts(self._event(source)[1]), 1)
             case EventType.GTID_TAGGED:
                 self._open_transaction()
@@ -214,6 +223,7 @@ class SliceDecoder(KernelRun):
                 if gtid is not None:
                     self._texts.set_gtid(gtid)
             case EventType.XA_PREPARE:
+                self._prepare(source)
                 end_transaction(self.state, self._accounts.runs)
             case EventType.ROWS_QUERY:
                 self._texts.set_query(self._event(source)[1][1:])
@@ -271,13 +281,67 @@ class SliceDecoder(KernelRun):
             self._texts.set_xid(query.sql)
         elif step is TransactionStep.COMMIT:
             end_transaction(state, self._accounts.runs)
-        elif step not in (TransactionStep.SAVEPOINT, TransactionStep.XA_END):
-            if self._on_statement is not None:  # which may put something of its own behind the rows before it
+        elif step in (TransactionStep.SAVEPOINT, TransactionStep.ROLLBACK_TO):
+            self._savepoint(source, step, query)
+        elif step not in (TransactionStep.RELEASE, TransactionStep.XA_END):
+            ends_xa = step in (TransactionStep.XA_COMMIT, TransactionStep.XA_ROLLBACK)
+            if self._on_statement is not None or ends_xa:  # something of their own stands behind the rows before it
                 yield from self._flush()
                 yield from self._grouper.finish()
             self._report_statement(source, query)
+            if self._prepared is not None and ends_xa:
+                yield from self._end_prepared(source, query, self._prepared)
+            if step is TransactionStep.ROLLBACK:
+                self._unsettled.add(self._transaction_event(source, Happening.ROLLBACK))
             if not inside or step is TransactionStep.ROLLBACK:
                 end_transaction(state, self._accounts.runs)
+
+    # --- rows that may be void
+
+    def report(self) -> SliceReport:
+        for prepared in self._prepared.left() if self._prepared is not None else ():
+            self._unsettled.add_ended(prepared)
+        open_since = self.committed if self.state[layout.IN_TRANSACTION] == 1 else None
+        events = self._unsettled.report(open_since)
+        return self._accounts.report(self._number, self._programs.counters, events, open_since)
+
+    def _transaction_event(self, source: Input, happening: Happening, name: str = "") -> TransactionEvent:
+        position = int(self.state[layout.POSITION])
+        end = self._payload_end if self.state[layout.INNER] else position + source.header()[3]
+        return TransactionEvent(happening, self.committed, position, end, name, self._texts.gtid)
+
+    def _savepoint(self, source: Input, step: TransactionStep, query: Query) -> None:
+        happening = Happening.SAVEPOINT if step is TransactionStep.SAVEPOINT else Happening.ROLLBACK_TO
+        if happening is Happening.ROLLBACK_TO and self.state[layout.INNER]:
+            raise DamagedEvent(
+                "ROLLBACK TO stands inside a compressed transaction, whose rows have one position: which of them the "
+                "source still has cannot be told"
+            )
+        self._unsettled.add(self._transaction_event(source, happening, savepoint_of(query.sql)))
+
+    def _prepare(self, source: Input) -> None:
+        xid = prepared_xid(self._event(source)[1])
+        if self._prepared is None or xid is None:
+            return
+        try:
+            event = self._unsettled.prepare(self._transaction_event(source, Happening.XA_PREPARE, xid))
+        except UnknownSavepoint as error:
+            raise DamagedEvent(f"ROLLBACK TO in the transaction that begins at {self.committed}: {error}") from error
+        messages = self._take_back(event.begin)
+        if messages is None or not self._prepared.hold(event, messages):
+            self._unsettled.add_ended(event)
+
+    def _end_prepared(self, source: Input, query: Query, prepared: PreparedRows) -> Iterator[Block]:
+        xid = xid_of(query.sql)
+        messages = prepared.take(xid)
+        is_commit = query.step is TransactionStep.XA_COMMIT
+        if messages is None:
+            happening = Happening.XA_COMMIT if is_commit else Happening.XA_ROLLBACK
+            self._unsettled.add_ended(self._transaction_event(source, happening, xid))
+        elif is_commit:
+            position, gtid = int(self.state[layout.POSITION]), self._texts.gtid
+            for (topic, partition), moved in at_commit(messages, position, gtid).items():
+                yield self._grouper.block(topic, partition, moved)
 
     def _report_statement(self, source: Input, query: Query) -> None:
         state = self.state

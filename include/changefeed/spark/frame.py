@@ -13,6 +13,7 @@ import pyarrow as pa
 from changefeed.block import Block
 from changefeed.errors import ChangefeedError
 from changefeed.reader import SliceReport, Statement
+from changefeed.transaction_event import TransactionEvent
 from changefeed.window import Slice
 
 SLICE_SCHEMA = "number long, file string, start long, end long, gtid string"
@@ -115,7 +116,9 @@ def report_text(report: SliceReport) -> str:
 def report_from(text: str) -> SliceReport:
     """Read what `report_text` made."""
     values = orjson.loads(text)
-    return SliceReport(**{**values, "statements": tuple(Statement(**item) for item in values["statements"])})
+    values["statements"] = tuple(Statement(**item) for item in values["statements"])
+    values["transaction_events"] = tuple(map(TransactionEvent.from_json, values["transaction_events"]))
+    return SliceReport(**values)
 
 
 @dataclass

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from changefeed.archive.binlogs import ArchivedBinlogs
 from changefeed.binlog.decoder import KernelDecoder
-from changefeed.block import Block
+from changefeed.block import Block, number_of
 from changefeed.ddl.history import read_logged
 from changefeed.mysql.catalog import catalog_lookup
 from changefeed.mysql.dump import DumpStream
@@ -57,11 +57,11 @@ class KernelReader:
         follower = StatementFollower(self._job, piece, self._changes)
         self._decoder.programs.schema_lookup = follower.lookup
         self._decoder.on_statement = follower.take
-        number = 0
+        ordinal = 0
         for item in self._decoder.decode(dump_of(self._job, piece), piece):
             for block in (*follower.taken(), *([item] if isinstance(item, Block) else [])):
-                yield replace(block, number=number)
-                number += 1
+                yield replace(block, number=number_of(block.arrays().positions[0], ordinal))
+                ordinal += 1
             if isinstance(item, SliceReport):
                 yield item
 

@@ -24,6 +24,8 @@ class TransactionStep(Enum):
     COMMIT = "commit"
     ROLLBACK = "rollback"
     SAVEPOINT = "savepoint"
+    ROLLBACK_TO = "rollback to"
+    RELEASE = "release savepoint"
     XA_START = "xa start"
     XA_END = "xa end"
     XA_COMMIT = "xa commit"
@@ -31,6 +33,15 @@ class TransactionStep(Enum):
 
 
 _FIRST_WORDS = re.compile(r"(?:\s|/\*.*?\*/|--[^\n]*\n|#[^\n]*\n)*(?P<first>\w+)(?:\s+(?P<second>\w+))?", re.DOTALL)
+
+
+_SAVEPOINT = re.compile(
+    r"(?:SAVEPOINT|ROLLBACK(?:\s+WORK)?\s+TO(?:\s+SAVEPOINT)?)\s+(?P<name>`(?:[^`]|``)+`|\"(?:[^\"]|\"\")+\"|\S+)",
+    re.IGNORECASE,
+)
+_XID = re.compile(
+    r"XA\s+(?:COMMIT|ROLLBACK)\s+X'(?P<gtrid>[0-9a-f]*)',\s*X'(?P<bqual>[0-9a-f]*)',\s*(?P<format>\d+)", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -80,10 +91,14 @@ def transaction_step(sql: str) -> TransactionStep | None:
             return TransactionStep.BEGIN
         case ("commit", _):
             return TransactionStep.COMMIT
-        case ("rollback", "to") | ("savepoint", _) | ("release", "savepoint"):
+        case ("savepoint", _):
             return TransactionStep.SAVEPOINT
+        case ("release", "savepoint"):
+            return TransactionStep.RELEASE
         case ("rollback", _):
-            return TransactionStep.ROLLBACK
+            return (
+                TransactionStep.ROLLBACK_TO if _SAVEPOINT.match(sql, words.start("first")) else TransactionStep.ROLLBACK
+            )
         case ("xa", "start" | "begin"):
             return TransactionStep.XA_START
         case ("xa", "end" | "prepare"):
@@ -93,6 +108,41 @@ def transaction_step(sql: str) -> TransactionStep | None:
         case ("xa", "rollback"):
             return TransactionStep.XA_ROLLBACK
     return None
+
+
+def savepoint_of(sql: str) -> str:
+    """The name in SAVEPOINT or ROLLBACK TO, without its quotes; raises DamagedEvent where there is none."""
+    words = _FIRST_WORDS.match(sql)
+    named = _SAVEPOINT.match(sql, words.start("first")) if words else None
+    if named is None:
+        raise DamagedEvent(f"{sql[:120]!r} names no savepoint")
+    name = named["name"]
+    return name[1:-1].replace(name[0] * 2, name[0]) if name[0] in '`"' else name
+
+
+def xid_of(sql: str) -> str:
+    """The xid in XA COMMIT or XA ROLLBACK as `prepared_xid` spells it; raises DamagedEvent where there is none.
+
+    Servers write it so: X'gtrid',X'bqual',format.
+    """
+    words = _FIRST_WORDS.match(sql)
+    xid = _XID.match(sql, words.start("first")) if words else None
+    if xid is None:
+        raise DamagedEvent(f"{sql[:120]!r} names no xid")
+    return f"X'{xid['gtrid'].lower()}',X'{xid['bqual'].lower()}',{int(xid['format'])}"
+
+
+def prepared_xid(body: bytes) -> str | None:
+    """The xid of an XA_PREPARE event; None for XA COMMIT ONE PHASE, which is written as one and commits.
+
+    Body: one phase u8, format u32, size of the gtrid u32, size of the bqual u32, gtrid, bqual.
+
+    Source: https://dev.mysql.com/doc/dev/mysql-server/latest/classmysql_1_1binlog_1_1event_1_1XA__prepare__event.html
+    """
+    fields = Fields(body)
+    one_phase, kind, gtrid_size, bqual_size = fields.number(1), *(fields.number(4) for _ in range(3))
+    gtrid, bqual = fields.take(gtrid_size), fields.take(bqual_size)
+    return None if one_phase else f"X'{gtrid.hex()}',X'{bqual.hex()}',{kind}"
 
 
 def inflate(data: bytes) -> bytes:

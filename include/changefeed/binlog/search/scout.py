@@ -25,7 +25,7 @@ from changefeed.binlog.events.gtids import gtid_of
 from changefeed.binlog.events.query_event import Query, TransactionStep
 from changefeed.errors import BinlogFormatError
 from changefeed.reader import Statement
-from changefeed.window import Slice
+from changefeed.window import ANONYMOUS, Slice
 
 _STMT_END = 0x01
 _NOT_BEGIN = 0x01 | 0x40 | 0x80
@@ -71,7 +71,7 @@ class _Scout:
                 self._position += len(event)
                 self._events += 1
                 if kind in ROWS and self._cuttable and event[HEADER_SIZE + 6] & _STMT_END:
-                    self._cut(self._gtid)
+                    self._cut(self._gtid or ANONYMOUS)
         except DamagedEvent as damage:
             raise BinlogFormatError(f"binlog {self._piece.file}:{self._position}: {damage}") from damage
         if self._position != self._piece.end:

@@ -21,7 +21,7 @@ from changefeed.mysql.reference.values import MisreadValue, check_style, json_va
 from changefeed.partition import partition_of
 from changefeed.reader import Route, Router, SchemaLookup, SliceReport, Statement
 from changefeed.table_schema import TableSchema
-from changefeed.window import Slice
+from changefeed.window import ANONYMOUS, Slice
 
 BLOCK_BYTES = 1_000_000
 _CONTROL = re.compile(r"\s*(BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|XA\b|START TRANSACTION)", re.IGNORECASE)
@@ -80,7 +80,7 @@ class ReferenceReader:
 
     def read(self, piece: Slice) -> Iterator[Block | SliceReport]:
         """As the contract says. Raises BinlogFormatError, with coordinates, for what the library cannot decode."""
-        self._gtid, self._query = piece.gtid, None
+        self._gtid, self._query = piece.gtid.replace(ANONYMOUS, ""), None
         accounts = _Accounts(piece.start)
         blocks = _Blocks(piece)
         for raw in events.raw_events(self._stream):

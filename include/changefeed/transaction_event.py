@@ -1,0 +1,140 @@
+"""What a slice says of transactions whose rows may be void: rolled back, in part or whole, or only prepared.
+
+Of all others nothing is said: their rows are published as they are read. `settlement` joins what the slices of a
+window say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+
+@dataclass(frozen=True)
+class BinlogRange:
+    """The events of a file that begin in ``[start, end)``."""
+
+    file: str
+    start: int
+    end: int
+
+    def holds(self, file: str, position: int) -> bool:
+        """Whether the event at ``position`` of ``file`` is among them."""
+        return self.file == file and self.start <= position < self.end
+
+
+class Happening(StrEnum):
+    """What an event does to the rows of a transaction before it. The names travel between Spark's stages."""
+
+    SAVEPOINT = "savepoint"
+    ROLLBACK_TO = "rollback to"
+    ROLLBACK = "rollback"
+    XA_PREPARE = "xa prepare"
+    XA_COMMIT = "xa commit"
+    XA_ROLLBACK = "xa rollback"
+
+
+@dataclass(frozen=True)
+class TransactionEvent:
+    """An event at ``position`` that ends before ``end``; ``begin`` is where its transaction begins in this slice.
+
+    ``name`` is the savepoint's or the XA transaction's. ``gtid`` is that of the transaction, of XA_COMMIT only.
+    ``void`` has, of XA_PREPARE, the ranges of positions whose rows were rolled back to a savepoint before it.
+    """
+
+    happening: Happening
+    begin: int
+    position: int
+    end: int
+    name: str = ""
+    gtid: str = ""
+    void: tuple[tuple[int, int], ...] = ()
+
+    def has(self, position: int) -> bool:
+        """Whether a row at ``position``, of the transaction that this event prepares, was not rolled back."""
+        return not any(start <= position < end for start, end in self.void)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> TransactionEvent:
+        """Read what `dataclasses.asdict` and JSON made of one."""
+        return cls(
+            **{
+                **values,
+                "happening": Happening(values["happening"]),
+                "void": tuple((start, end) for start, end in values["void"]),
+            }
+        )
+
+
+@dataclass(frozen=True)
+class PreparedTransaction:
+    """An XA transaction that was prepared and not ended: its rows are those of ``[start, end)`` of ``file``.
+
+    ``void`` are ranges in there that it rolled back itself, to a savepoint.
+    """
+
+    xid: str
+    file: str
+    start: int
+    end: int
+    void: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def range(self) -> BinlogRange:
+        """Where its rows stand."""
+        return BinlogRange(self.file, self.start, self.end)
+
+    def holds(self, position: int) -> bool:
+        """Whether the row at ``position`` of its file is one that XA COMMIT commits."""
+        inside = self.start <= position < self.end
+        return inside and not any(start <= position < end for start, end in self.void)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, part of a manifest's."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> PreparedTransaction:
+        """Read what `to_json` made."""
+        void = tuple((int(start), int(end)) for start, end in values.get("void", ()))
+        return cls(str(values["xid"]), str(values["file"]), int(values["start"]), int(values["end"]), void)
+
+
+class UnknownSavepoint(Exception):
+    """A ROLLBACK TO of a savepoint that its transaction did not set."""
+
+
+class Savepoints:
+    """The savepoints of one transaction, and what was rolled back to them: ranges of positions in one file."""
+
+    def __init__(self) -> None:
+        self._set: list[tuple[str, int]] = []
+        self.void: list[tuple[int, int]] = []
+
+    def take(self, event: TransactionEvent) -> None:
+        """Go on over a SAVEPOINT or ROLLBACK TO; raises UnknownSavepoint.
+
+        A savepoint's name is not case sensitive, and one of the same name is replaced.
+        https://dev.mysql.com/doc/refman/9.7/en/savepoint.html
+        """
+        name = event.name.casefold()
+        known = [index for index, (other, _) in enumerate(self._set) if other == name]
+        if event.happening is Happening.SAVEPOINT:
+            for index in known:
+                del self._set[index]
+            self._set.append((name, event.position))
+            return
+        if not known:
+            raise UnknownSavepoint(f"there is no savepoint {event.name!r}")
+        self.void.append((self._set[known[0]][1], event.position))
+        del self._set[known[0] + 1 :]
+
+    @classmethod
+    def of(cls, events: Iterable[TransactionEvent]) -> Savepoints:
+        """Those of a transaction's events so far; raises UnknownSavepoint."""
+        savepoints = cls()
+        for event in events:
+            savepoints.take(event)
+        return savepoints

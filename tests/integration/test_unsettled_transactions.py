@@ -1,0 +1,216 @@
+"""Rows that were rolled back or only prepared, in slices of any size: the messages make what SELECT says."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pymysql
+import pytest
+from integration.rebuilt import rebuilt, selected
+from integration.test_slices import fresh_file
+
+from changefeed.binlog.decoder import KernelDecoder
+from changefeed.binlog.prepared_rows import replayed
+from changefeed.binlog.search.scout import scout
+from changefeed.block import Block, number_of
+from changefeed.block_filter import FilterChain
+from changefeed.formats.debezium import DebeziumFormat
+from changefeed.reader import Route, SliceReport
+from changefeed.settlement import settle
+from changefeed.window import Slice
+from devstack.mariadb import MariadbServer
+from devstack.mysql import MysqlServer
+from devstack.sql_server import SqlServer
+
+
+class Decoded:
+    """A file's messages as a window would publish them."""
+
+    def __init__(self, path: Path, database: str, slice_bytes: int) -> None:
+        self._data, self._file = path.read_bytes(), path.name
+        self._database = database
+        whole = Slice(0, path.name, 4, len(self._data))
+        self.slices = list(scout([self._data[4:]], whole, slice_bytes).slices)
+        blocks: list[Block] = []
+        reports: list[SliceReport] = []
+        for piece in self.slices:
+            for ordinal, item in enumerate(self._read(piece, hold=True)):
+                if isinstance(item, Block):
+                    item = Block(
+                        *list(vars(item).values())[:4], number_of(item.arrays().positions[0], ordinal), item.payload
+                    )
+                    blocks.append(item)
+                else:
+                    reports.append(item)
+        self.settlement = settle(self.slices, reports)
+        for commit in self.settlement.commits:
+            assert commit.prepared is not None, commit
+            read = self._read(Slice(0, commit.prepared.file, commit.prepared.start, commit.prepared.end), hold=False)
+            blocks += replayed(commit, commit.prepared, [item for item in read if isinstance(item, Block)])
+        blocks.sort(key=lambda block: (block.topic, block.partition, block.slice, block.number))
+        chain = FilterChain(self.settlement.filters)
+        self.messages = [(block.topic, message) for block in chain.rest(blocks) for message in block.messages()]
+        for topic in {topic for topic, _ in self.messages}:
+            order = [(m.position, m.sequence) for t, m in self.messages if t == topic]
+            assert order == sorted(set(order)), "progress counts on by position and sequence"
+
+    def _read(self, piece: Slice, *, hold: bool) -> Any:
+        decoder = KernelDecoder(
+            lambda database, table: Route(table, 1) if database == self._database else None,
+            lambda *_: None,
+            DebeziumFormat("p", 0),
+            "uuid",
+            hold_prepared=hold,
+        )
+        description = self._data[4 : 4 + int.from_bytes(self._data[13:17], "little")]
+        preamble = [] if piece.start == 4 else [description]
+        return decoder.decode([*preamble, self._data[piece.start : piece.end]], piece)
+
+    def records(self, table: str) -> list[Any]:
+        return [
+            SimpleNamespace(key=message.key, value=message.value) for topic, message in self.messages if topic == table
+        ]
+
+    @property
+    def ids(self) -> list[bytes]:
+        return [message.event_id for _, message in self.messages]
+
+
+TABLES = {"a": "InnoDB", "m": "MyISAM"}
+
+
+def make(server: SqlServer, database: str) -> None:
+    server.execute(f"CREATE DATABASE IF NOT EXISTS `{database}`")
+    for table, engine in TABLES.items():
+        server.execute(f"CREATE TABLE `{database}`.{table} (id INT PRIMARY KEY, t VARCHAR(400)) ENGINE={engine}")
+
+
+class Scribbler:
+    """Random transactions of two sessions, with all that can take rows back."""
+
+    def __init__(self, server: SqlServer, database: str, seed: int) -> None:
+        self._random = random.Random(seed)
+        self._maria = isinstance(server, MariadbServer)
+        settings = "SET SESSION innodb_lock_wait_timeout = 1, SESSION transaction_isolation = 'READ-COMMITTED'"
+        if self._maria:
+            settings = settings.replace("transaction_isolation", "tx_isolation")
+        else:
+            settings += f", SESSION binlog_transaction_compression = {seed % 2}"
+        self._sessions = [server.connect(database=database, autocommit=True, init_command=settings) for _ in range(2)]
+        self._prepared: list[str] = []
+        self._key = 0
+
+    def scribble(self, transactions: int) -> None:
+        for number in range(transactions):
+            session = self._random.choice(self._sessions)
+            if self._random.random() < 0.4:
+                self._xa(session, number % 5)
+            else:
+                self._plain(session)
+            if self._prepared and self._random.random() < 0.5:
+                self._end_prepared()
+        while self._prepared:
+            self._end_prepared()
+        for session in self._sessions:
+            session.close()
+
+    def _end_prepared(self) -> None:
+        xid = self._prepared.pop(self._random.randrange(len(self._prepared)))
+        self._run(self._random.choice(self._sessions), f"XA {self._random.choice(['COMMIT', 'ROLLBACK'])} '{xid}'")
+
+    def _plain(self, session: pymysql.Connection[Any]) -> None:
+        self._run(session, "BEGIN")
+        self._work(session, 7)
+        self._run(session, self._random.choice(["COMMIT", "COMMIT", "ROLLBACK"]))
+
+    def _xa(self, session: pymysql.Connection[Any], slot: int) -> None:
+        xid = f"x{slot}"
+        if xid in self._prepared:
+            return
+        self._run(session, f"XA START '{xid}'")
+        self._work(session, slot)
+        self._run(session, f"XA END '{xid}'")
+        match self._random.randrange(6):
+            case 0:
+                self._run(session, f"XA COMMIT '{xid}' ONE PHASE")
+            case 1:
+                self._run(session, f"XA ROLLBACK '{xid}'")
+            case _:
+                if self._run(session, f"XA PREPARE '{xid}'"):
+                    self._prepared.append(xid)
+                    session.close()  # so that another session may end it, and this one go on
+                    session.connect()
+
+    def _work(self, session: pymysql.Connection[Any], slot: int) -> None:
+        """Changes of rows whose keys modulo 8 are ``slot``, so that nothing waits for what is prepared."""
+        savepoints = 0
+        for _ in range(self._random.randrange(1, 9)):
+            key = self._random.randrange(self._key + 1) * 8 + slot
+            match self._random.randrange(9 if self._maria else 7):
+                case 0 | 1 | 2:
+                    count = self._random.choice([1, 2, 40])
+                    keys = [(self._key + row) * 8 + slot for row in range(count)]
+                    self._key += count
+                    self._run(session, "INSERT INTO a VALUES " + ", ".join(f"({at}, REPEAT('x', 300))" for at in keys))
+                case 3:
+                    self._run(session, f"DELETE FROM a WHERE id = {key}")
+                case 4:
+                    new = self._random.choice(["t = RAND()", f"id = {key + 80_000}"])
+                    self._run(session, f"UPDATE a SET {new} WHERE id = {key}")
+                case 5:
+                    savepoints += 1
+                    self._run(session, f"SAVEPOINT `s {savepoints % 3}`")
+                case 6:
+                    self._run(session, f"ROLLBACK TO `S {self._random.randrange(3)}`")
+                case 7:
+                    self._key += 1
+                    self._run(session, f"INSERT INTO m VALUES ({self._key}, 'm')")
+                case 8:
+                    self._run(session, "CREATE TEMPORARY TABLE IF NOT EXISTS tt (id INT)")
+                    self._run(session, "DROP TEMPORARY TABLE IF EXISTS tt")
+
+    @staticmethod
+    def _run(session: pymysql.Connection[Any], sql: str) -> bool:
+        """Whether it worked: savepoints that are not there, and locks of prepared transactions, are part of it."""
+        with contextlib.suppress(pymysql.err.MySQLError), session.cursor() as cursor:
+            cursor.execute(sql)
+            return True
+        return False
+
+
+def check(server: SqlServer, database: str, seed: int) -> None:
+    path = fresh_file(server)
+    make(server, database)
+    Scribbler(server, database, seed).scribble(60)
+    server.execute("FLUSH BINARY LOGS")
+    ids = []
+    for slice_bytes in (1, 2_000, 20_000, 100_000_000):
+        decoded = Decoded(path, database, slice_bytes)
+        for table in TABLES:
+            assert rebuilt(decoded.records(table)) == selected(server, database, table), (seed, slice_bytes, table)
+        settled = decoded.settlement
+        if slice_bytes == 2_000:
+            assert settled.commits
+            assert settled.rolled_back or isinstance(server, MysqlServer)  # with GTIDs it logs none of these
+        ids.append(sorted(decoded.ids))
+        assert len(ids[-1]) == len(set(ids[-1]))
+    assert all(each == ids[0] for each in ids)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_mysql_messages_of_random_transactions_make_what_select_says(
+    mysql_server: MysqlServer, database: str, seed: int
+) -> None:
+    check(mysql_server, database, seed)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_mariadb_messages_of_random_transactions_make_what_select_says(
+    mariadb_server: MariadbServer, unique_name: str, seed: int
+) -> None:
+    check(mariadb_server, unique_name, seed)
+    mariadb_server.execute(f"DROP DATABASE `{unique_name}`")
