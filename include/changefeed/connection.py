@@ -79,11 +79,25 @@ def kafka_parts(uri: str) -> tuple[str, dict[str, str]]:
 
 
 def _split(uri: str, scheme: str) -> SplitResult:
-    parts = urlsplit(uri)
-    if parts.scheme.partition("+")[0] != scheme:
-        raise SettingsError(f"wanted a connection of the form {scheme}://…, found scheme {parts.scheme!r}")
+    """The parts of a URI. No message repeats any of it: what stands where a host should be may be half a password."""
     try:
+        parts = urlsplit(uri)
         _ = parts.port if scheme == "mysql" else None
     except ValueError:
-        raise SettingsError(f"the port of a {scheme} connection to {parts.hostname!r} is not a number") from None
+        raise _unreadable(scheme) from None
+    if parts.scheme.partition("+")[0] != scheme:
+        shown = f"found scheme {parts.scheme!r}" if parts.netloc else "found none with a scheme and //"
+        raise SettingsError(f"wanted a connection of the form {scheme}://…, {shown}")
+    # An @ behind the host is one behind the password: a / ? or # in that ended the host too early.
+    loose = [option for option in parts.query.split("&") if "=" not in option]
+    if any("@" in part for part in (parts.path, parts.fragment, *loose)):
+        raise _unreadable(scheme)
     return parts
+
+
+def _unreadable(scheme: str) -> SettingsError:
+    return SettingsError(
+        f"the URI of a {scheme} connection cannot be read: wanted {scheme}://user:password@host:port. In a user or a "
+        "password each of the characters / ? # @ : [ ] % is written as % and two digits, as quote(…, safe='') of "
+        "Python's urllib.parse does"
+    )

@@ -11,6 +11,7 @@ from changefeed.errors import ChangefeedError
 from changefeed.pipelines.file import load_pipeline, load_pipelines, pipelines_folder
 from changefeed.pipelines.folder import NoSuchPipelineError, PipelineChangedError, PipelineFolder, PipelineText
 from changefeed.pipelines.pipeline import Pipeline
+from changefeed.pipelines.secrets import public_yaml
 from changefeed_web import position
 from changefeed_web.access import GetUserDep, audited, may, must
 from changefeed_web.bodies import PipelineBody
@@ -46,7 +47,10 @@ def list_pipelines(
 
 @router.get("/pipelines/{name}")
 def get_pipeline(name: str, user: GetUserDep, response: Response) -> dict[str, Any]:
-    """One pipeline: state, lag, headroom, topics, last error, and its YAML; the ETag is of the YAML."""
+    """One pipeline: state, lag, headroom, topics, last error, and its YAML; the ETag is of the YAML.
+
+    Who may not change the pipeline gets its YAML without secrets and comments.
+    """
     must(user, "GET", name)
     pipeline = pipeline_of(name)
     text = PipelineFolder(pipelines_folder()).text(name)
@@ -57,7 +61,7 @@ def get_pipeline(name: str, user: GetUserDep, response: Response) -> dict[str, A
     except ChangefeedError as error:
         shown["topics"] = {}
         shown["topics_error"] = str(error)
-    return {**shown, "yaml": text.text}
+    return {**shown, "yaml": text.text if may(user, "PUT", ingest_dag_id(name)) else public_yaml(text.text)}
 
 
 @router.post("/pipelines", status_code=201)

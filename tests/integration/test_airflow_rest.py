@@ -115,6 +115,23 @@ def test_a_wrong_pipeline_is_refused_with_its_mistake_and_nothing_is_written(res
     ]
 
 
+def test_a_salt_is_shown_to_who_may_change_the_pipeline_only(rest: Site) -> None:
+    masked = "columns: {mask: {rest.t.text: {sha256: pl4nted-salt}}}\n"
+    (rest.pipelines / "salted.yaml").write_text(yaml_of("salted", masked))
+    (rest.pipelines / "wrong.yaml").write_text(yaml_of("wrong", masked.replace("sha256", "text: x, sha256")))
+    try:
+        with rest.client("vera") as viewer, rest.client() as editor:
+            assert "pl4nted-salt" in editor.get(f"{API}/pipelines/salted").json()["yaml"]
+            seen = viewer.get(f"{API}/pipelines/salted").text
+            listed = viewer.get(f"{API}/pipelines").text
+        assert "sha256: '***'" in seen
+        assert "wrong.yaml, line" in listed
+        assert "pl4nted-salt" not in seen + listed
+    finally:
+        for name in ("salted", "wrong"):
+            (rest.pipelines / f"{name}.yaml").unlink()
+
+
 def test_of_two_changes_made_at_once_one_wins_and_one_is_told(rest: Site) -> None:
     with rest.client() as client:
         tag = client.get(f"{API}/pipelines/rest").headers["ETag"]

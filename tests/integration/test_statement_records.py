@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import SourceError
+from changefeed.pipelines.column_settings import ColumnSettings
 from changefeed.pipelines.pipeline import (
-    ColumnSettings,
     KafkaSettings,
     Pipeline,
     SourceSettings,

@@ -29,6 +29,10 @@ _PASSED_ON = (
     "HADOOP_CONF_DIR",
     "PYTHONPATH",
 )
+_PASSED_ON_PREFIXES = (
+    *("PYSPARK_", "SPARK_", "CHANGEFEED_", "NUMBA_", "SSL_CERT_"),
+    *("FSSPEC_", "AWS_", "GOOGLE_", "AZURE_"),  # how archived files are reached: their URL has no password
+)
 
 
 def airflow_lookup(connection_id: str) -> str:
@@ -91,9 +95,7 @@ def job_environment(pipeline: Pipeline) -> dict[str, str]:
     Airflow's environment holds all connections and the secret that signs its tokens.
     """
     passed = {
-        name: value
-        for name, value in os.environ.items()
-        if name in _PASSED_ON or name.startswith(("PYSPARK_", "SPARK_", "CHANGEFEED_", "NUMBA_", "SSL_CERT_"))
+        name: value for name, value in os.environ.items() if name in _PASSED_ON or name.startswith(_PASSED_ON_PREFIXES)
     }
     wanted = (pipeline.source.connection, pipeline.kafka.connection)
     return passed | {variable_of(connection_id): airflow_lookup(connection_id) for connection_id in wanted}

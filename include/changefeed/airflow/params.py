@@ -15,6 +15,8 @@ _TEXT: dict[str, Any] = {"type": ["null", "string"]}
 _COORDINATES: dict[str, Any] = {"type": ["null", "string"], "pattern": r"^.+\.\d{6,}:\d+$"}
 _TIME: dict[str, Any] = {"type": ["null", "string"], "format": "date-time"}
 _FILE: dict[str, Any] = {"type": ["null", "string"], "pattern": r"^.+\.\d{6,}$"}
+_ARCHIVE: dict[str, Any] = {"type": ["null", "string"], "pattern": r"^(?![\s\S]*://([^/]*@|[\s\S]*\?))"}
+"""As `archive.url.check_no_secret`: what is refused here is not stored with the run."""
 
 RANGE, DESTINATION = "Range: one of the four forms", "What, and where to"
 
@@ -75,9 +77,10 @@ def backfill_params(pipelines: list[str]) -> dict[str, Param]:
         ),
         "archive": text(
             "Archived files",
-            "Folder or URL with `mysqlbinlog --raw` output, readable by Spark's workers. Empty: the server.",
+            "Folder or URL with `mysqlbinlog --raw` output, readable by Spark's workers; without a user, a password or "
+            "a query, which would be shown to many: set them in the environment. Empty: the server.",
             DESTINATION,
-            **_TEXT,
+            **_ARCHIVE,
         ),
     }
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
-from urllib.parse import urlsplit
 
 import fsspec
 
+from changefeed.archive.url import check_no_secret
 from changefeed.binlog.events.file_frame import check_magic, dumped_chunks
 from changefeed.binlog.search.finder import ResumePoint
 from changefeed.coordinates import BinlogCoordinates
@@ -24,6 +24,7 @@ class ArchivedBinlogs:
     """
 
     def __init__(self, url: str) -> None:
+        check_no_secret(url)
         self.url = url
 
     def files(self) -> Sequence[BinlogFile]:
@@ -55,7 +56,7 @@ class ArchivedBinlogs:
         try:
             return fsspec.core.url_to_fs(self.url)  # type: ignore[no-any-return]
         except (ValueError, ImportError) as error:
-            raise SettingsError(f"archive {_shown(self.url)!r} cannot be read here: {error}") from error
+            raise SettingsError(f"archive {self.url!r} cannot be read here: {error}") from error
 
     @cached_property
     def _archived(self) -> list[tuple[BinlogFile, str]]:
@@ -64,7 +65,7 @@ class ArchivedBinlogs:
             listed = filesystem.ls(root, detail=True)
         except (OSError, ValueError) as error:
             raise SettingsError(
-                f"archive {_shown(self.url)!r} cannot be listed: {error}. Wanted a folder, a file, or a URL that "
+                f"archive {self.url!r} cannot be listed: {error}. Wanted a folder, a file, or a URL that "
                 "fsspec knows, readable by Airflow's workers and by Spark's."
             ) from error
         archived = []
@@ -73,13 +74,11 @@ class ArchivedBinlogs:
             if entry.get("type") == "file" and _is_binlog_name(name):
                 archived.append((BinlogFile(name, int(entry["size"])), str(entry["name"])))
         if not archived:
-            raise BinlogGoneError(
-                f"archive {_shown(self.url)!r} has no file with a binlog's name, such as binlog.000012"
-            )
+            raise BinlogGoneError(f"archive {self.url!r} has no file with a binlog's name, such as binlog.000012")
         bases = {file.name.rpartition(".")[0] for file, _ in archived}
         if len(bases) > 1:
             raise SettingsError(
-                f"archive {_shown(self.url)!r} holds binlogs of several names ({', '.join(sorted(bases))}): they have "
+                f"archive {self.url!r} holds binlogs of several names ({', '.join(sorted(bases))}): they have "
                 "no order. Give each server its own folder."
             )
         return sorted(archived, key=lambda item: item[0].number)
@@ -88,9 +87,3 @@ class ArchivedBinlogs:
 def _is_binlog_name(name: str) -> bool:
     base, dot, number = name.rpartition(".")
     return bool(base and dot) and number.isdigit() and len(number) >= 6
-
-
-def _shown(url: str) -> str:
-    """The URL without user, password and query."""
-    parts = urlsplit(url)
-    return url if not parts.scheme else f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -56,7 +56,11 @@ _OURS = {
     "compression.type": "kafka.compression",
     "compression.codec": "kafka.compression",
 }
-_SECRET_WORDS = ("password", "secret", "pem", "token", "jaas", "oauthbearer.config")
+_SECRET_WORDS = ("password", "secret", "pem", "token", "jaas", "oauthbearer")
+
+
+def _is_secret(option: str) -> bool:
+    return any(word in option for word in _SECRET_WORDS)
 
 
 class _Quiet:
@@ -86,10 +90,7 @@ class KafkaConnection:
                 raise SettingsError(f"Kafka option {name!r} cannot be set here; use {_OURS[name]}")
 
     def __repr__(self) -> str:
-        shown = {
-            name: "***" if any(word in name for word in _SECRET_WORDS) else value
-            for name, value in self.options.items()
-        }
+        shown = {name: "***" if _is_secret(name) else value for name, value in self.options.items()}
         return f"KafkaConnection(bootstrap={self.bootstrap!r}, options={shown!r})"
 
     def librdkafka(self, **extra: str | int | float | bool) -> dict[str, Any]:
@@ -172,7 +173,14 @@ class KafkaConnection:
         try:
             return Producer(cast(Any, self.librdkafka(**extra)), logger=cast(Any, _Quiet()))
         except KafkaException as error:
-            raise SettingsError(f"a Kafka option is wrong: {error.args[0].str()}") from error
+            raise SettingsError(f"a Kafka option is wrong: {self._without_secrets(error.args[0].str())}") from None
+
+    def _without_secrets(self, text: str) -> str:
+        """``text`` of a library, which may quote the value of an option."""
+        for name, value in self.options.items():
+            if value and _is_secret(name):
+                text = text.replace(value, "***")
+        return text
 
     def refused(self, error: KafkaException, wanted: str) -> ChangefeedError:
         """The error of ours that says what librdkafka's does, where ``wanted`` says what for."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from changefeed.errors import SettingsError
 from changefeed.table_schema import TableSchema
@@ -32,7 +32,7 @@ class FirstCharacters:
 class Sha256:
     """The SHA-256 of ``salt`` and the value's text, in hexadecimal: the same for the same value."""
 
-    salt: str
+    salt: str = field(repr=False)
 
 
 Treatment = Excluded | Constant | FirstCharacters | Sha256

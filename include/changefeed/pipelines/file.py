@@ -13,8 +13,10 @@ from pydantic_core import ErrorDetails
 
 from changefeed.errors import SettingsError, did_you_mean
 from changefeed.pipelines.pipeline import Pipeline
+from changefeed.pipelines.secrets import Location, shown_key, shown_value, yaml_problem
 
-Location = tuple[str | int, ...]
+NO_YAML = (yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError)
+"""What PyYAML raises, the last four for scalars that are not what their form or tag says: 2020-99-99, `!!bool x`."""
 
 
 def pipelines_folder() -> Path:
@@ -92,14 +94,14 @@ def read_pipeline(path: Path) -> Pipeline:
         text = path.read_text()
         root = yaml.compose(text, Loader=yaml.CSafeLoader)
         values = yaml.load(text, Loader=yaml.CSafeLoader)
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path.name}: cannot be read: byte {error.start} is no UTF-8") from None
+    except OSError as error:
         raise SettingsError(f"{path.name}: cannot be read: {error}") from error
-    except yaml.YAMLError as error:
-        raise SettingsError(f"{path.name}: is not YAML: {' '.join(str(error).split())}") from error
-    if twice := list(_repeated(root)):
-        raise SettingsError(
-            "\n".join(f"{path.name}, line {line}: key {key!r} stands here again" for key, line in twice)
-        )
+    except NO_YAML as error:  # its text, and so its traceback, may quote a secret
+        raise SettingsError(f"{path.name}: is not YAML: {yaml_problem(error)}") from None
+    if twice := list(_repeated(root, ())):
+        raise SettingsError("\n".join(f"{path.name}, line {line}: key {key} stands here again" for key, line in twice))
     if not isinstance(values, dict):
         raise SettingsError(f"{path.name}: wanted a mapping with name, source and kafka, found {type(values).__name__}")
     try:
@@ -115,11 +117,14 @@ def _message(path: Path, root: yaml.Node | None, details: ErrorDetails) -> str:
     where = f"{path.name}, line {_line_of(root, location)}"
     if details["type"] == "extra_forbidden":
         known = _keys_at(location[:-1])
-        return f"{where}: unknown key {key!r}{did_you_mean(str(location[-1]), known)}; valid keys: {', '.join(known)}"
+        unknown = shown_key(location, details["input"], known)
+        return f"{where}: unknown key {unknown}; valid keys: {', '.join(known)}"
+    if details["type"] == "invalid_key":
+        return f"{where}: a key of {'.'.join(map(str, location[:-1])) or '(the whole file)'} is no text"
     if details["type"] == "missing":
         return f"{where}: key {key!r} is missing"
     reason = details["msg"].removeprefix("Value error, ")
-    return f"{where}: {key!r} is {str(details['input'])[:100]!r}: {reason[:1].lower()}{reason[1:]}"
+    return f"{where}: {key!r}{shown_value(location, details)}: {reason[:1].lower()}{reason[1:]}"
 
 
 def _line_of(node: yaml.Node | None, location: Location) -> int:
@@ -139,15 +144,17 @@ def _line_of(node: yaml.Node | None, location: Location) -> int:
     return line
 
 
-def _repeated(node: yaml.Node | None) -> Iterator[tuple[str, int]]:
-    """Keys that an earlier line of their mapping has already: YAML would let the last one win in silence."""
+def _repeated(node: yaml.Node | None, location: Location) -> Iterator[tuple[str, int]]:
+    """Keys, as messages show them, that an earlier line of their mapping has already: YAML would let the last one win
+    in silence."""
     if isinstance(node, yaml.MappingNode):
         known = set()
         for key, value in node.value:
+            here = (*location, str(key.value))
             if key.value in known:
-                yield str(key.value), key.start_mark.line + 1
+                yield shown_key(here, value.value or None, []), key.start_mark.line + 1
             known.add(key.value)
-            yield from _repeated(value)
+            yield from _repeated(value, here)
 
 
 def _keys_at(location: Location) -> list[str]:
@@ -161,7 +168,7 @@ def _keys_at(location: Location) -> list[str]:
 def _named(path: Path) -> str:
     try:
         values = yaml.load(path.read_text(), Loader=yaml.CSafeLoader)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+    except (OSError, *NO_YAML):
         return path.stem
     return str(values["name"]) if isinstance(values, Mapping) and "name" in values else path.stem
 

@@ -5,42 +5,27 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal
 
 from croniter import croniter
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from changefeed.errors import SettingsError
 from changefeed.formats.format import Format, FormatSettings
 from changefeed.formats.registry import DEFAULT_FORMAT, check_name, format_of
 from changefeed.formats.style import Encoding, Kind, Style
-from changefeed.pipelines.column_rules import (
-    ColumnRule,
-    ColumnRules,
-    Constant,
-    Excluded,
-    FirstCharacters,
-    Sha256,
-    Treatment,
-)
+from changefeed.pipelines.column_rules import ColumnRule, ColumnRules, Excluded
+from changefeed.pipelines.column_settings import ColumnSettings
+from changefeed.pipelines.section import ConnectionId, Name, Positive, Section
 from changefeed.publish_settings import PublishSettings
 
-Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$")]
-Positive = Annotated[int, Field(gt=0)]
-Patterns = TypeVar("Patterns", list[str], dict[str, Any])
 _PRESETS = ("@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
-
-
-class Section(BaseModel):
-    """A part of a pipeline's YAML: nothing unknown passes, nothing changes after reading."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class SourceSettings(Section):
     """The server whose binlog is read."""
 
-    connection: str
+    connection: ConnectionId
     """Connection id of the MySQL or MariaDB server."""
     server_ids: str | None = None
     """Range of server_ids for the tasks that read a window, one each; no other replica of the source may use them.
@@ -70,7 +55,7 @@ class SourceSettings(Section):
 class KafkaSettings(Section):
     """The Kafka cluster, and how records are published to it."""
 
-    connection: str
+    connection: ConnectionId
     """Connection id of the Kafka cluster."""
     transaction_rows: Positive = PublishSettings.transaction_rows
     """A Kafka transaction is closed after so many records, or after `transaction_seconds`."""
@@ -107,7 +92,7 @@ class TableSettings(Section):
 
     include: list[str] = Field(default=["*.*"], min_length=1)
     """Patterns of "database.table", with * and ? as in a shell."""
-    exclude: list[str] = []
+    exclude: list[str] = Field(default=[])
 
     @field_validator("include", "exclude")
     @classmethod
@@ -123,49 +108,6 @@ class TableSettings(Section):
         return any(fnmatch.fnmatchcase(name, pattern) for pattern in self.include) and not any(
             fnmatch.fnmatchcase(name, pattern) for pattern in self.exclude
         )
-
-
-class MaskSettings(Section):
-    """What stands in place of a column's values: exactly one of these."""
-
-    text: str | None = None
-    """This text; or `text: null`."""
-    characters: Annotated[int, Field(ge=0)] | None = None
-    """The first so many characters of a text column."""
-    sha256: str | None = None
-    """The SHA-256 of this salt and the value's text, in hexadecimal."""
-
-    @model_validator(mode="after")
-    def _is_one(self) -> MaskSettings:
-        if len(self.model_fields_set) != 1 or (
-            self.treatment == Constant(None) and "text" not in self.model_fields_set
-        ):
-            raise ValueError("wanted one of text (or text: null), characters, sha256 (its salt)")
-        return self
-
-    @property
-    def treatment(self) -> Treatment:
-        """The mask as a value."""
-        if self.characters is not None:
-            return FirstCharacters(self.characters)
-        return Constant(self.text) if self.sha256 is None else Sha256(self.sha256)
-
-
-class ColumnSettings(Section):
-    """Which columns are left out of the records, and which are masked."""
-
-    exclude: list[str] = []
-    """Patterns of "database.table.column": these columns are left out of all records."""
-    mask: dict[str, MaskSettings] = {}
-    """By such a pattern, what stands in place of the values."""
-
-    @field_validator("exclude", "mask")
-    @classmethod
-    def _name_a_column(cls, patterns: Patterns) -> Patterns:
-        for pattern in patterns:
-            if pattern.count(".") < 2:
-                raise ValueError(f"{pattern!r} names no column: wanted DATABASE.TABLE.COLUMN, as in shop.*.email")
-        return patterns
 
 
 class ValueSettings(Section):
@@ -200,7 +142,7 @@ class TopicSettings(Section):
     template: str = "{database}.{table}"
     partitions: Positive = 3
     replication_factor: Positive = 1
-    configs: dict[str, str] = {}
+    configs: dict[str, str] = Field(default={})
     _suffix: str = PrivateAttr(default="")
 
     @property
@@ -228,7 +170,7 @@ class CheckpointSettings(Section):
 
     store: Literal["variable", "table"] = "variable"
     """An Airflow Variable, or a table of a database that SQLAlchemy knows."""
-    connection: str | None = None
+    connection: ConnectionId | None = None
     """Connection id of the state table's database."""
 
     @model_validator(mode="after")
@@ -243,14 +185,14 @@ class CheckpointSettings(Section):
 class SparkSettings(Section):
     """Where Spark runs, and how a window is cut for it."""
 
-    connection: str = "spark_default"
+    connection: ConnectionId = "spark_default"
     """Airflow's connection id of the Spark cluster."""
     master: str = "local[*]"
     """Master of runs without Airflow."""
-    connect: Annotated[str, Field(pattern=r"^sc://.+")] | None = None
-    """URL of a Spark Connect server that is up already: runs use it instead of spark-submit."""
+    connect: Annotated[str, Field(pattern=r"^sc://.+")] | None = Field(default=None, repr=False)
+    """URL of a Spark Connect server that is up already: runs use it instead of spark-submit. It may hold a token."""
     slice_bytes: Positive = 64 * 1024 * 1024
-    conf: dict[str, str] = {}
+    conf: dict[str, str] = Field(default={}, repr=False)
 
     @property
     def cores(self) -> int | None:
@@ -272,7 +214,7 @@ class NotifierSettings(Section):
     """An Airflow notifier: its class, and the arguments it is made with, which may be templates."""
 
     notifier: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*\.[A-Za-z_]\w*$")]
-    arguments: dict[str, str | int | float | bool | list[str]] = {}
+    arguments: dict[str, str | int | float | bool | list[str]] = Field(default={}, repr=False)
 
 
 class AlertSettings(Section):
@@ -282,7 +224,7 @@ class AlertSettings(Section):
     """The server purges the binlog that the checkpoint stands in, in less than so many hours."""
     lag_bytes: Positive | None = None
     lag_seconds: Positive | None = None
-    notify: list[NotifierSettings] = []
+    notify: list[NotifierSettings] = Field(default=[])
 
 
 class Pipeline(Section):
@@ -323,7 +265,7 @@ class Pipeline(Section):
     """A run that is not done so long after it was queued is sent to the notifiers."""
     alerts: AlertSettings = AlertSettings()
     owner: str = "changefeed"
-    tags: list[str] = []
+    tags: list[str] = Field(default=[])
     spark: SparkSettings = SparkSettings()
     _file: str = PrivateAttr(default="")
 

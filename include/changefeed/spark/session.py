@@ -72,8 +72,8 @@ def connect_session(url: str) -> SparkSession:
     except PySparkException as error:
         session.stop()
         raise SettingsError(
-            f"the workers of the Spark Connect server at {url!r} cannot import `changefeed`: install the package for "
-            f"the Python that the server runs (PYSPARK_PYTHON), or put its folder on the server's PYTHONPATH. "
+            f"the workers of the Spark Connect server at {_address(url)[0]} cannot import `changefeed`: install the "
+            f"package for the Python that the server runs (PYSPARK_PYTHON), or put its folder on its PYTHONPATH. "
             f"Found: {str(error)[-300:]}"
         ) from error
     return session
@@ -81,8 +81,7 @@ def connect_session(url: str) -> SparkSession:
 
 def _check_reachable(url: str) -> None:
     """Spark's client would try for ten minutes."""
-    address = urlsplit(url)
-    host, port = address.hostname or "", address.port or CONNECT_PORT
+    host, port = _address(url)
     try:
         socket.create_connection((host, port), timeout=10).close()
     except OSError as error:
@@ -90,6 +89,15 @@ def _check_reachable(url: str) -> None:
             f"the Spark Connect server of `spark.connect`, {host}:{port}, cannot be reached: {error}. Is it up "
             "(start-connect-server.sh)? A run that is tried again publishes nothing twice."
         ) from error
+
+
+def _address(url: str) -> tuple[str, int]:
+    """Host and port of a Connect server: its URL may hold a token besides."""
+    try:
+        parts = urlsplit(url)
+        return parts.hostname or "", parts.port or CONNECT_PORT
+    except ValueError:
+        raise SettingsError("`spark.connect` cannot be read: wanted sc://host:port, then /;name=value…") from None
 
 
 def is_connect(spark: SparkSession) -> bool:

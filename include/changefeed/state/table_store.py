@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from sqlalchemy import BigInteger, Column, MetaData, String, Table, Text, create_engine, delete, insert, select, update
 from sqlalchemy.dialects.mysql import LONGTEXT
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, IntegrityError, OperationalError, SQLAlchemyError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed
 
@@ -28,6 +30,12 @@ _SCHEMAS = Table(
 )
 
 
+def _is_misread(url: URL) -> bool:
+    """Whether an @ in a password was taken for the one behind it: then the host is a part of the password."""
+    beside = (url.host or "", "" if url.drivername.startswith("sqlite") else url.database or "")
+    return any("@" in part for part in beside) or re.search(r"/.*\?.*=", str(url.password or "")) is not None
+
+
 class StateStoreUnavailableError(RetryableError):
     """The database of the state table cannot be reached."""
 
@@ -41,12 +49,16 @@ class TableCheckpointStore:
 
     def __init__(self, url: str) -> None:
         try:
-            self._database = make_url(url).render_as_string(hide_password=True)
-            self._engine = create_engine(url, pool_pre_ping=True)
-        except (ArgumentError, ModuleNotFoundError) as error:
+            parsed = make_url(url)
+            if _is_misread(parsed):
+                raise ValueError
+            self._database = parsed.set(query={}).render_as_string(hide_password=True)
+            self._engine = create_engine(parsed, pool_pre_ping=True)
+        except (ArgumentError, ModuleNotFoundError, ValueError, TypeError) as error:
             raise SettingsError(
                 f"the state table's connection is no database that SQLAlchemy knows here: {type(error).__name__}. "
-                "Wanted a URL such as postgresql+psycopg://user:password@host/database, with its driver installed."
+                "Wanted a URL such as postgresql+psycopg://user:password@host/database, with its driver installed, and "
+                "with the characters / ? # @ : % of a password written as % and two digits."
             ) from None
         self._create()
 

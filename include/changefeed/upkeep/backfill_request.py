@@ -6,12 +6,14 @@ import hashlib
 import re
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
+from changefeed.archive.url import check_no_secret
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.errors import SettingsError
 from changefeed.gtid import GtidSet
-from changefeed.pipelines.pipeline import Pipeline, Section, TableSettings
+from changefeed.pipelines.pipeline import Pipeline, TableSettings
+from changefeed.pipelines.section import Section
 from changefeed.seek import seconds_of
 
 _SUFFIX = r"^(\.[a-zA-Z0-9._-]{1,60})?$"
@@ -38,6 +40,15 @@ class BackfillRequest(Section):
     """What the topics' names end in; nothing means the live topics."""
     archive: str | None = None
     """Folder or URL of archived files; without one, the server is read."""
+
+    @field_validator("archive")
+    @classmethod
+    def _holds_no_secret(cls, url: str | None) -> str | None:
+        try:
+            check_no_secret(url or "")
+        except SettingsError as error:
+            raise ValueError(str(error)) from None
+        return url
 
     @model_validator(mode="after")
     def _one_range(self) -> BackfillRequest:

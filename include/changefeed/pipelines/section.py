@@ -1,0 +1,24 @@
+"""What the parts of a pipeline's YAML have in common: how they are read, and the kinds of values that several have."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+
+def _is_id(text: str) -> str:
+    if "://" in text or "@" in text:
+        raise ValueError("wanted the id of a connection: its address and password belong in that connection")
+    return text
+
+
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$")]
+Positive = Annotated[int, Field(gt=0)]
+ConnectionId = Annotated[str, AfterValidator(_is_id)]
+
+
+class Section(BaseModel):
+    """A part of a pipeline's YAML: nothing unknown passes, nothing changes after reading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)

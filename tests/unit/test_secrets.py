@@ -1,0 +1,215 @@
+"""Planted secrets stand in no error, no traceback, no repr and no JSON."""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from changefeed.airflow.params import backfill_params
+from changefeed.archive.binlogs import ArchivedBinlogs
+from changefeed.connection import MysqlConnection, kafka_parts
+from changefeed.endpoints.endpoints import Endpoints
+from changefeed.errors import ChangefeedError, SettingsError
+from changefeed.kafka.connection import KafkaConnection
+from changefeed.pipelines.file import load_pipelines, read_pipeline
+from changefeed.pipelines.secrets import public_yaml
+from changefeed.spark.session import connect_session
+from changefeed.state.table_store import TableCheckpointStore
+from changefeed.upkeep.backfill_request import BackfillRequest
+
+HALVES = ("31055", "17920")
+"""Of a secret. Digits, as these are taken for a port; apart, as a secret may be cut in two where it is misread."""
+SECRET = "".join(HALVES)
+
+GOOD = """\
+name: shop
+source: {connection: mysql_shop}
+kafka: {connection: kafka_shop}
+"""
+MASKED = f"""\
+# the old salt was {SECRET}
+columns:
+  mask:
+    shop.customers.email: {{sha256: '{SECRET}'}}
+    shop.customers.name: {{text: hidden}}
+spark:
+  connect: sc://127.0.0.1:1/;token={SECRET}
+  conf: {{spark.hadoop.fs.s3a.secret.key: '{SECRET}'}}
+alerts:
+  notify:
+    - {{notifier: airflow.providers.http.notifications.http.HttpNotifier, arguments: {{token: '{SECRET}'}}}}
+"""
+
+
+def everything_told(call: Callable[[], object]) -> str:
+    """What a call says: its error, with all tracebacks of its causes, or its result."""
+    try:
+        result = call()
+    except ChangefeedError as error:
+        return "".join(traceback.format_exception(error)) + repr(error)
+    return f"{result!r} {result}"
+
+
+def assert_hidden(text: str) -> None:
+    assert [half for half in HALVES if half in text] == [], text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "columns: S",
+        "columns: {mask: S}",
+        "columns: {mask: [S]}",
+        "columns: {mask: {sha256: S}}",
+        "columns: {mask: {a.b.c: S}}",
+        "columns: {mask: {a.b.c: [S]}}",
+        "columns: {mask: {a.b.c: {S}}}",
+        "columns: {mask: {a.b.c: {sha256:S}}}",
+        "columns: {mask: {a.b.c: {sha256 S}}}",
+        "columns: {mask: {a.b.c: {sha256-S}}}",
+        "columns: {mask: {a.b.c: {sha265: S}}}",
+        "columns: {mask: {a.b.c: {sha256: [S]}}}",
+        "columns: {mask: {a.b.c: {sha256: {x: S}}}}",
+        "columns: {mask: {a.b.c: {sha256: S}}}",  # a number
+        "columns: {mask: {a.b.c: {sha256: 'S', text: x}}}",
+        "columns: {mask: {a.b.c: {sha256: 'S', tekst: x}}}",
+        "columns: {mask: {a.b.c: {text: [S]}}}",
+        "columns: {mask: {a.b.c: {sha256: xS, sha256: xS}}}",
+        "columns: {mask: {a.b.c: {xS, xS}}}",
+        "columns: {mask: {a.b.c: {sha256: *xS}}}",
+        "columns: {mask: {a.b.c: {sha256: !xS x}}}",
+        "columns: {mask: {a.b.c: {sha256: !!int xS}}}",
+        "columns: {mask: {a.b.c: {sha256: !!timestamp xS}}}",
+        "columns: {mask: {a.b.c: {sha256: !!bool xS}}}",
+        "columns: {mask: {a.b.c: {sha256: !!float xS}}}",
+        "columns: {mask: {a.b.c: {sha256: &xS 1}, a.b.d: {sha256: &xS 1}}}",
+        "columns: {mask: {a.b.c: {sha256: 'S",
+        "columns: {mask: {a.b.c: {sha256: x: S: y}}}",
+        'columns: {mask: {a.b.c: {sha256: "S\\q"}}}',
+        "columns: {mask: {a.b.c: {sha256: S\x01}}}",
+        "columns: {mask: {a.b.c: {sha256: 2020-99-99}}}\nS: 1",
+        "%S\n",
+        "checkpoint: postgresql://u:S@h/d",
+        "checkpoint: {store: table, connection: 'postgresql://u:S@h/d'}",
+        "checkpoint: {store: 'postgresql://u:S@h/d'}",
+        "checkpoint: {store table connection mysql://u:S@h}",
+        "spark: sc://h/;token=S",
+        "spark: {connect: 'https://h/;token=S'}",
+        "spark: {connect: [S]}",
+        "spark: {conf: {spark.secret: S}}",
+        "spark: {conf: [S]}",
+        "spark: {connection: 'spark://u:S@h'}",
+        "alerts: {notify: [{notifier: a.b, arguments: {token: {x: S}}}]}",
+        "alerts: {notify: [S]}",
+        "owner: ['u:S@h']",
+        "schedule: 'u:S@h'",
+        "mysql://u:S@h: 1",
+        "mysql://u:S@h: 1\nmysql://u:S@h: 1",
+        "source: mysql://u:S@h",
+        "source: {connection: 'mysql://u:S@h'}",
+        "source: {connection: 'mysql://u:S@h', port: 1}",
+        "source: {connection mysql://u:S@h}",
+        "kafka: {connection: 'kafka://h?sasl.password=S'}",
+        "kafka: {connection: ['kafka://h?sasl.password=S']}",
+    ],
+)
+def test_a_pipelines_mistakes_are_told_without_secrets(tmp_path: Path, text: str) -> None:
+    text = text.replace("S", SECRET)
+    base = "".join(line for line in GOOD.splitlines(True) if not text.startswith(line.partition(":")[0] + ":"))
+    path = tmp_path / "shop.yaml"
+    path.write_text(base + text + "\n")
+    with pytest.raises(SettingsError):
+        read_pipeline(path)
+    assert_hidden(everything_told(lambda: read_pipeline(path)))
+    _, errors = load_pipelines(tmp_path)  # what Airflow's import errors and REST show
+    assert_hidden(" ".join(map(str, errors.values())))
+
+
+def test_a_pipelines_secrets_are_in_none_of_its_forms_and_reach_workers(tmp_path: Path) -> None:
+    path = tmp_path / "shop.yaml"
+    path.write_text(GOOD + MASKED)
+    pipeline = read_pipeline(path)
+    endpoints = Endpoints(pipeline, lambda name: f"{name.partition('_')[0]}://u:{SECRET}@h:1/")
+    for value in (pipeline, pipeline.columns, pipeline.spark, pipeline.alerts, pipeline.column_rules, endpoints):
+        assert_hidden(f"{value!r} {value}")
+    assert_hidden(pipeline.columns.model_dump_json())
+    sent = pickle.loads(pickle.dumps(pipeline)).column_rules
+    assert sent == pipeline.column_rules
+    assert sent.rules[0].treatment.salt == SECRET
+
+
+def test_who_may_only_look_reads_a_pipelines_yaml_without_secrets() -> None:
+    shown = public_yaml(GOOD + MASKED)
+    assert_hidden(shown)
+    values = yaml.safe_load(shown)
+    assert values["columns"]["mask"]["shop.customers.name"] == {"text": "hidden"}
+    assert values["columns"]["mask"]["shop.customers.email"] == {"sha256": "***"}
+    assert list(values) == ["name", "source", "kafka", "columns", "spark", "alerts"]
+
+
+@pytest.mark.parametrize("character", list("@/:?#[]%& \\+=;"))
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda password: MysqlConnection.from_uri(f"mysql://u:{password}@127.0.0.1:1/shop"),
+        lambda password: MysqlConnection.from_uri(f"u:{password}@127.0.0.1"),
+        lambda password: MysqlConnection.from_uri(f"{password}"),
+        lambda password: KafkaConnection(*kafka_parts(f"kafka://u:{password}@127.0.0.1:1")),
+        lambda password: KafkaConnection(*kafka_parts(f"kafka://127.0.0.1:1/?sasl.password={password}")),
+        lambda password: TableCheckpointStore(f"mysql+pymysql://u:{password}@127.0.0.1:1/state"),
+        lambda password: TableCheckpointStore(f"mysql+pymysql://127.0.0.1:1/state?password={password}"),
+        lambda password: TableCheckpointStore(f"mysql+pymysql:{password}"),
+    ],
+)
+def test_an_address_that_cannot_be_read_is_told_without_its_password(
+    read: Callable[[str], Any], character: str
+) -> None:
+    assert_hidden(everything_told(lambda: read(character.join(HALVES))))
+
+
+def test_kafkas_options_are_told_without_secrets() -> None:
+    secrets = ("sasl.password", "ssl.key.password", "ssl.key.pem", "sasl.oauthbearer.client.secret")
+    connection = KafkaConnection("127.0.0.1:1", {**dict.fromkeys(secrets, SECRET), "security.protocol": "ssl"}, 0.5)
+    assert_hidden(f"{connection!r} {connection}")
+    assert_hidden(everything_told(connection.producer))
+    assert_hidden(everything_told(connection.kafka_python))
+
+
+def test_a_spark_connect_server_is_named_without_its_token() -> None:
+    assert_hidden(everything_told(lambda: connect_session(f"sc://127.0.0.1:1/;token={SECRET}")))
+    assert_hidden(everything_told(lambda: connect_session(f"sc://127.0.0.1:{SECRET}/;token=x")))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://u:S@127.0.0.1/binlogs",
+        "s3://key:S@bucket/binlogs",
+        "s3://S@bucket",
+        "https://127.0.0.1/binlogs?sig=S",
+        "simplecache::ftp://u:S@127.0.0.1/",
+    ],
+)
+def test_an_archives_url_with_a_secret_is_refused_before_anything_keeps_it(url: str) -> None:
+    url = url.replace("S", SECRET)
+    for read in (
+        ArchivedBinlogs,
+        lambda url: BackfillRequest.of({"pipeline": "shop", "from_file": "b.000001", "archive": url}),
+    ):
+        with pytest.raises(SettingsError, match="environment"):
+            read(url)
+        assert_hidden(everything_told(lambda read=read: read(url)))
+    with pytest.raises(Exception, match="does not match"):
+        backfill_params(["shop"])["archive"].resolve(url)
+
+
+@pytest.mark.parametrize("url", ["/binlogs/of@us?", "s3://bucket/of@us", "file:///binlogs", "https://h/b/", None])
+def test_an_archives_url_without_one_is_taken(url: str | None) -> None:
+    assert backfill_params(["shop"])["archive"].resolve(url) == url
+    assert BackfillRequest.of({"pipeline": "shop", "from_file": "b.000001", "archive": url}).archive == url
