@@ -14,12 +14,14 @@ from kafka.admin import (
     ACLPermissionType,
     ConfigResource,
     ConfigResourceType,
+    KafkaAdminClient,
     ResourcePattern,
     ResourceType,
 )
+from kafka.errors import IncompatibleBrokerVersion
 
 from changefeed.block import Block, pack
-from changefeed.errors import BadRecordError, TopicError
+from changefeed.errors import BadRecordError, FencedError, TopicError
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.fencing import transactional_id
 from changefeed.kafka.topics import TopicLimits, TopicSettings, ensure_topics
@@ -138,3 +140,24 @@ def test_a_record_refused_in_the_middle_of_a_transaction_ends_the_run_for_good(p
         publisher.publish(blocks)
     assert pipeline.topic in str(told.value)
     assert committed(pipeline.connection.bootstrap, pipeline.topic) == []
+
+
+def test_brokers_too_old_to_list_transactions_are_fenced_by_the_ids_of_this_run(
+    kafka_broker: KafkaBroker, unique_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_old(_admin: KafkaAdminClient) -> None:  # what kafka-python raises of Kafka 2.8
+        raise IncompatibleBrokerVersion("Kafka broker does not support the 'ListTransactionsRequest' Kafka protocol.")
+
+    monkeypatch.setattr(KafkaAdminClient, "list_transactions", too_old)
+    pipeline = Pipeline(KafkaConnection(kafka_broker.bootstrap), unique_name, settings=_SETTINGS)
+    with pipeline.publisher(attempt=pipeline.fence()) as publisher:
+        attempt = pipeline.fence()
+        with pytest.raises(FencedError):
+            publisher.publish(blocks_of(pipeline.topic, 0, range(10)))
+    with pipeline.publisher(attempt=attempt) as publisher:
+        assert publisher.publish(blocks_of(pipeline.topic, 0, range(10)))[0].messages == 10
+
+
+def test_what_a_broker_is_too_old_for_is_told_as_such(kafka_broker: KafkaBroker) -> None:
+    with pytest.raises(TopicError, match="too old"), KafkaConnection(kafka_broker.bootstrap).admin():
+        raise IncompatibleBrokerVersion("no such request")

@@ -52,7 +52,7 @@ def _used(connection: KafkaConnection, identity: str) -> Iterable[str]:
                     if ours.fullmatch(listing.transactional_id):
                         yield listing.transactional_id
     except TopicError:
-        return  # the ACL Describe on the transactional ids is missing
+        return  # the ACL Describe on the transactional ids is missing, or the brokers are older than the request
 
 
 def _take_over(connection: KafkaConnection, name: str) -> None:

@@ -60,6 +60,11 @@ def refused_by_kafka_python(error: kafka.errors.KafkaError, bootstrap: str, seco
         )
     if "uthentication" in f"{type(error).__name__} {error}" or "SSL" in str(error):
         return SettingsError(f"Kafka at {bootstrap!r} refuses the login: {error}. Check the options sasl.* and ssl.*.")
+    if isinstance(error, kafka.errors.UnsupportedVersionError):
+        return TopicError(
+            f"Kafka at {bootstrap!r} is too old for this: {error}. changefeed needs Kafka 2.5 or newer; look with "
+            "kafka-broker-api-versions.sh whether each broker is."
+        )
     if isinstance(error, kafka.errors.UnknownTopicOrPartitionError):
         return TopicError(f"Kafka at {bootstrap!r} has no such topic or partition: {error}. Was it removed?")
     return unavailable(bootstrap, seconds, str(error))
