@@ -14,6 +14,7 @@ from pathlib import Path
 STAGES = (
     "after_plan",
     "in_decode",
+    "after_decode",
     "after_take_over",
     "in_open_transaction",
     "after_transaction_commit",

@@ -41,7 +41,7 @@ def run(name: str) -> int:
         endpoints = Endpoints(pipeline, from_environment)
         store = checkpoint_store(pipeline, from_environment, cast(Any, None))
         planned = plan(endpoints, store)
-        if planned.window.is_empty:
+        if planned.is_empty:
             return 3
         for manifest in run_windows(cast(Any, InlineSpark()), endpoints, cut(endpoints, planned, Bounds()), store):
             print(f"committed window {manifest.window.number}: {manifest.row_count} rows", flush=True)

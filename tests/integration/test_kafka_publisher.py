@@ -82,9 +82,31 @@ def test_messages_after_progress_only(pipeline: Pipeline) -> None:
     with pipeline.publisher() as publisher:
         publisher.publish(blocks_of(pipeline.topic, 0, range(155)))
     with pipeline.publisher() as publisher:
-        (receipt,) = publisher.publish(blocks_of(pipeline.topic, 0, range(50, 400)))
-    assert (receipt.already_there, receipt.messages) == (105, 245)
+        (receipt,) = publisher.publish(blocks_of(pipeline.topic, 0, range(400)))
+    assert (receipt.already_there, receipt.messages) == (155, 245)
     assert _seen(pipeline) == ids_of(range(400))
+
+
+@pytest.mark.parametrize("begin", [50, 160])
+def test_messages_are_not_taken_for_given_only_because_they_stand_before_progress(
+    pipeline: Pipeline, begin: int
+) -> None:
+    with pipeline.publisher() as publisher:
+        publisher.publish(blocks_of(pipeline.topic, 0, range(155)))
+    with pytest.raises(AccountingError, match="was given 155 messages of window 1"), pipeline.publisher() as publisher:
+        publisher.publish(blocks_of(pipeline.topic, 0, range(begin, 400)))
+    with pytest.raises(AccountingError, match="up to there 50 were decoded now"), pipeline.publisher() as publisher:
+        publisher.publish(blocks_of(pipeline.topic, 0, range(50)))
+    assert _seen(pipeline) == ids_of(range(155))
+
+
+def test_progress_of_an_earlier_window_is_not_asked(pipeline: Pipeline) -> None:
+    """After a seek back whose progress was not forgotten, the new window's messages are new."""
+    with pipeline.publisher() as publisher:
+        publisher.publish(blocks_of(pipeline.topic, 0, range(100)))
+    with pipeline.publisher(window=3) as publisher:
+        (receipt,) = publisher.publish(blocks_of(pipeline.topic, 0, range(50)))
+    assert (receipt.already_there, receipt.messages) == (0, 50)
 
 
 def test_a_later_binlog_file_comes_after_by_its_number(pipeline: Pipeline) -> None:

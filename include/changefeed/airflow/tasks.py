@@ -50,7 +50,7 @@ def plan_window(name: str) -> dict[str, Any] | None:
     )
     for kind, text in passed:
         notify(pipeline, kind, text)
-    if whole.is_empty:
+    if planned.is_empty:
         _log.info("nothing new: the checkpoint and the head are both at %s", whole.head)
         return None
     run = failing_at_once(lambda: cut(endpoints, planned, bounds))

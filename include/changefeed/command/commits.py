@@ -56,11 +56,21 @@ def recover(name: PipelineName) -> None:
 
 
 @app.command()
-def prune(name: PipelineName) -> None:
-    """Forget what the commit log knows of tables that are gone. Their topics stay."""
+def prune(
+    name: PipelineName,
+    topic: Annotated[
+        list[str] | None, typer.Option(help="Only topics that were removed from Kafka, by pattern; may be given again.")
+    ] = None,
+) -> None:
+    """Forget what the commit log knows of tables that are gone. Their topics stay.
+
+    With --topic: of topics that somebody removed, where that is what stops the runs.
+    """
+    from changefeed.upkeep.prune import forget_removed
     from changefeed.upkeep.prune import prune as prune_log
 
     pipeline = load_pipeline(name)
-    done = prune_log(endpoints_of(pipeline), store_of(pipeline))
+    endpoints = endpoints_of(pipeline)
+    done = forget_removed(endpoints, topic) if topic else prune_log(endpoints, store_of(pipeline))
     topics = ", ".join(done.topics) or "no topic"
     out.print(f"{name}: forgot {topics}; {done.records} records of the commit log")

@@ -43,12 +43,18 @@ def plan(name: PipelineName, as_json: AsJson = False) -> None:
     planned = plan_window(endpoints_of(pipeline), store_of(pipeline), keep_first_checkpoint=False)
     window = planned.window
     if as_json:
-        out.print_json(json.dumps({"window": window.to_json(), "lag_bytes": planned.lag_bytes}))
-    elif window.is_empty:
+        unfinished = [each.to_json() for each in planned.unfinished]
+        shown = {"window": window.to_json(), "unfinished": unfinished, "lag_bytes": planned.lag_bytes}
+        out.print_json(json.dumps(shown))
+    elif planned.is_empty:
         out.print(f"{name}: nothing new, checkpoint and head are both at {window.head}")
     else:
-        out.print(f"{name}: window {window.number} is {window.start} to {window.head}, {planned.lag_bytes:,} bytes")
-    if window.is_empty:
+        for each in planned.unfinished:
+            out.print(f"{name}: window {each.number}, {each.start} to {each.head}, was left unfinished and comes first")
+        if not window.is_empty:
+            size = f"{planned.window_bytes:,} bytes"
+            out.print(f"{name}: window {window.number} is {window.start} to {window.head}, {size}")
+    if planned.is_empty:
         raise typer.Exit(EXIT_NOTHING_NEW)
 
 
@@ -72,7 +78,7 @@ def run(
     pipeline = load_pipeline(name)
     endpoints, store = endpoints_of(pipeline), store_of(pipeline)
     planned = plan_window(endpoints, store)
-    if planned.window.is_empty:
+    if planned.is_empty:
         out.print(f"{name}: nothing new, checkpoint and head are both at {planned.window.head}")
         raise typer.Exit(EXIT_NOTHING_NEW)
     frozen = cut(endpoints, planned, bounds)

@@ -8,6 +8,7 @@ from confluent_kafka import KafkaError, Message
 
 from changefeed.errors import AccountingError
 from changefeed.kafka.progress import Progress
+from changefeed.kafka.topics import TopicLimits
 from changefeed.origin import precedes
 
 
@@ -37,10 +38,13 @@ class Receipt:
 class Account:
     """Counts, offsets and positions of what goes to one topic-partition; ``before`` is the commit log's progress."""
 
-    def __init__(self, topic: str, partition: int, window: int, source: str, before: Progress | None) -> None:
+    def __init__(
+        self, topic: str, partition: int, limits: TopicLimits, window: int, source: str, before: Progress | None
+    ) -> None:
         self.topic, self.partition = topic, partition
-        self._window, self._source = window, source
-        self._before = self._comparable(before)
+        self._limits, self._window, self._source = limits, window, source
+        self._before = self._of_window(before)
+        self._compared = False
         self._origin, self._position, self._sequence = "", -1, -1
         self.gtid = self._before.gtid if self._before else ""
         self.gtid_messages = self._before.gtid_messages if self._before else 0
@@ -50,18 +54,17 @@ class Account:
         self.seconds = 0.0
         self.refusal: KafkaError | None = None
 
-    def _comparable(self, before: Progress | None) -> Progress | None:
-        if before is None or before.source == self._source:
+    def _of_window(self, before: Progress | None) -> Progress | None:
+        """What earlier attempts gave of this window; what is of earlier windows is complete, or was sought over."""
+        if before is None or before.window < self._window:
+            return None
+        if before.source == self._source and before.window == self._window:
             return before
-        if before.window >= self._window:
-            raise AccountingError(
-                f"window {self._window} of partition {self.partition} of {self.topic!r} was begun on server "
-                f"{before.source!r} (up to {before.where}, GTID {before.gtid!r}) and cannot be ended "
-                f"on server {self._source!r}: its coordinates mean something else there. Nothing was published. "
-                f"Point the connection at server {before.source!r} again and run, or seek the pipeline to where it "
-                "should resume."
-            )
-        return None  # the earlier window is complete: the checkpoint moved past it
+        raise AccountingError(
+            f"{self._window} is the window to publish to partition {self.partition} of {self.topic!r} from server "
+            f"{self._source!r}, and the commit log says that it was given window {before.window} of server "
+            f"{before.source!r} (up to {before.where}). Nothing was published; the next run plans again."
+        )
 
     def __str__(self) -> str:
         return f"partition {self.partition} of {self.topic!r} at {self._where}"
@@ -73,6 +76,24 @@ class Account:
     def begin_of_rest(self, origin: str, positions: memoryview, sequences: memoryview) -> int:
         """How many of a block's messages the commit log already has; they are its first messages."""
         return 0 if self._before is None else self._before.begin_of_rest(origin, positions, sequences)
+
+    def compare(self) -> None:
+        """Called when no further message can be among those that were given before: are they as many as were decoded?
+
+        Raises AccountingError where they are not. Messages before the last one given must not be taken for given only
+        because they stand before it: they may be others than those that were decoded then.
+        """
+        if self._before is None or self._compared:
+            return
+        self._compared = True
+        if self.already_there != self._before.given:
+            raise AccountingError(
+                f"partition {self.partition} of {self.topic!r} was given {self._before.given} messages of window "
+                f"{self._window} up to {self._before.where}, by the commit log, and up to there {self.already_there} "
+                "were decoded now: what decides which messages go there changed since (columns of a key, filters, the "
+                "version of changefeed). Nothing more was published to it. Undo that change and run again; or seek the "
+                "pipeline to where this window began, which publishes its messages again."
+            )
 
     def move_over(self, origin: str, first: tuple[int, int], last: tuple[int, int]) -> None:
         """The next messages go from ``first`` to ``last``, (position, sequence) both.
@@ -126,7 +147,7 @@ class Account:
 
     def progress(self) -> Progress:
         """The record for the commit log, with the window's totals over all attempts."""
-        earlier = self._before if self._before is not None and self._before.window == self._window else None
+        earlier = self._before
         return Progress(
             origin=self._origin,
             position=self._position,
@@ -140,6 +161,8 @@ class Account:
             dead_letters=self.dead_letters + (earlier.dead_letters if earlier else 0),
             first_offset=self.first_offset if earlier is None or earlier.first_offset is None else earlier.first_offset,
             last_offset=earlier.last_offset if earlier and self.last_offset is None else self.last_offset,
+            partitions=self._limits.partitions,
+            topic_id=self._limits.topic_id,
         )
 
     def receipt(self) -> Receipt:

@@ -129,6 +129,10 @@ class CommitLogState:
         """Windows by number, in order, of which publishing began and that are not sealed."""
         return self._numbered(BegunRecord, lambda record: record.window)
 
+    def begun_record(self, window: Window) -> BegunRecord | None:
+        """The record of ``window``, if it is exactly this one that was begun under its number."""
+        return next((record for record in self.of(BegunRecord) if record.window == window), None)
+
     @cached_property
     def attempt(self) -> str:
         """The attempt that may publish, '' before the first."""

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Self
 
 import orjson
@@ -130,25 +130,33 @@ class SoughtRecord(LogRecord, kind="seek"):
 
 @dataclass(frozen=True)
 class BegunRecord(LogRecord, kind="begun"):
-    """A window of which publishing began and that is not sealed yet."""
+    """A window of which publishing began and that is not sealed yet.
+
+    ``rules`` are digests of the settings that it was begun with. ``marks`` are how far each topic-partition had been
+    given before a failover; None in records of earlier versions, which have a FailoverRecord instead.
+    """
 
     window: Window
+    rules: Mapping[str, str] = field(default_factory=dict)
+    marks: tuple[Mark, ...] | None = ()
 
     @property
     def parts(self) -> tuple[str | int, ...]:
         return (self.window.number,)
 
     def to_json(self) -> Any:
-        return self.window.to_json()
+        values = {**self.window.to_json(), "rules": dict(self.rules)}
+        return values if self.marks is None else values | {"marks": [asdict(mark) for mark in self.marks]}
 
     @classmethod
     def from_json(cls, _parts: Sequence[Any], value: Any, /) -> Self:
-        return cls(Window.from_json(value))
+        marks = tuple(Mark(**mark) for mark in value["marks"]) if "marks" in value else None
+        return cls(Window.from_json(value), value.get("rules", {}), marks)
 
 
 @dataclass(frozen=True)
 class FailoverRecord(LogRecord, kind="failover"):
-    """How far each topic-partition had been given before a failover from one server to another.
+    """As earlier versions kept it: how far each topic-partition had been given before a failover. Only read now.
 
     ``window`` is the number of the checkpoint's window; the servers are named by their UUIDs.
     """

@@ -37,6 +37,10 @@ class Progress:
     last_offset: int | None = None
     gtid_messages: int = 0
     """How many messages of transaction ``gtid`` were given: where a window goes on after a failover."""
+    partitions: int = 0
+    """How many partitions the topic had for the window's keys; 0 in records of earlier versions."""
+    topic_id: str = ""
+    """Kafka's own id of the topic, which a topic that is made again does not share; '' where it is not known."""
 
     def to_json(self) -> dict[str, Any]:
         """What is stored. The origin's name says its kind, so that records of files are what they always were."""
@@ -49,6 +53,11 @@ class Progress:
         """What `to_json` made, in this version or another: fields that this one does not know are passed over."""
         known = {name: value for name, value in values.items() if name in cls.__dataclass_fields__}
         return cls(origin=values[_CHUNK] if _CHUNK in values else values[_FILE], **known)
+
+    @property
+    def given(self) -> int:
+        """How many of the window's messages need not be given again."""
+        return self.messages + self.dead_letters
 
     @property
     def where(self) -> str:

@@ -25,6 +25,7 @@ from changefeed.kafka.log_record import ProgressRecord
 from changefeed.kafka.progress import Progress, TopicPartition
 from changefeed.kafka.topics import TopicLimits, topic_limits
 from changefeed.kafka.transactions import Transactions
+from changefeed.kafka.window_topics import check_same_topic
 from changefeed.publish_settings import PublishSettings
 
 _log = logging.getLogger(__name__)
@@ -119,6 +120,8 @@ class Publisher:
                 self._publish_block(block)
                 if self._transactions.age_seconds >= self._settings.transaction_seconds:
                     self._close()
+            for account in self._accounts.values():
+                account.compare()
             self._close()
         except BaseException:
             self._transactions.abort()
@@ -135,6 +138,8 @@ class Publisher:
         positions, sequences, count = arrays.positions, arrays.sequences, len(arrays.positions)
         begin = account.begin_of_rest(block.origin, positions, sequences)
         account.already_there += begin
+        if begin < count:
+            account.compare()
         while begin < count:
             self._transactions.open()
             end = min(count, begin + self._settings.transaction_rows - self._rows)
@@ -163,7 +168,10 @@ class Publisher:
                     f"a block is for partition {block.partition} of topic {block.topic!r}, which has "
                     f"{limits.partitions}: it was made again with fewer. Run the window again."
                 )
-            account = Account(block.topic, block.partition, self._window, self._source, self._progress.get(key))
+            given = self._progress.get(key)
+            if given is not None:
+                check_same_topic(block.topic, limits, {block.partition: given})
+            account = Account(block.topic, block.partition, limits, self._window, self._source, given)
             self._accounts[key] = account
         return account
 

@@ -39,12 +39,14 @@ class TopicSettings:
 class TopicLimits:
     """What a topic takes: partitions 0 to ``partitions`` - 1, and record batches up to ``max_message_bytes``.
 
-    ``table`` names the table whose changes go there, for error messages.
+    ``table`` names the table whose changes go there, for error messages. ``topic_id`` is Kafka's own (KIP-516), '' of
+    a broker before 2.8.
     """
 
     partitions: int
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
     table: str = ""
+    topic_id: str = ""
 
 
 def legal_name(name: str) -> str:
@@ -216,16 +218,20 @@ def partition_counts(connection: KafkaConnection, names: Iterable[str]) -> dict[
 
 
 def _partitions(admin: KafkaAdminClient, names: Iterable[str]) -> dict[str, int]:
-    counts: dict[str, int] = {}
+    return {name: len(topic["partitions"]) for name, topic in _described(admin, names).items()}
+
+
+def _described(admin: KafkaAdminClient, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    described: dict[str, dict[str, Any]] = {}
     for topic in admin.describe_topics(list(names)):
         if topic["error_code"] == 0:
-            counts[topic["name"]] = len(topic["partitions"])
+            described[topic["name"]] = topic
         elif topic["error_code"] != _NO_SUCH_TOPIC:
             raise TopicError(
                 f"topic {topic['name']!r} cannot be described: Kafka's error code is {topic['error_code']} (29: the "
                 "ACL Describe is missing)"
             )
-    return counts
+    return described
 
 
 def topic_limits(
@@ -240,9 +246,9 @@ def topic_limits(
     if not wanted:
         return {}
     with connection.admin() as admin:
-        partitions = _partitions(admin, wanted)
+        described = _described(admin, wanted)
         for name in wanted:
-            if name not in partitions:
+            if name not in described:
                 raise TopicError(
                     f"topic {name!r} is not in the cluster at {connection.bootstrap!r}: it was removed after the run "
                     "had made sure of it. Nothing of an open transaction is visible; the next run makes it again."
@@ -253,5 +259,7 @@ def topic_limits(
     for name in wanted:
         config = answer.get(name, {}).get("max.message.bytes")
         size = int(config["value"]) if config else DEFAULT_MAX_MESSAGE_BYTES
-        limits[name] = TopicLimits(partitions[name], size, (tables or {}).get(name, ""))
+        topic = described[name]
+        topic_id = str(topic.get("topic_id") or "")
+        limits[name] = TopicLimits(len(topic["partitions"]), size, (tables or {}).get(name, ""), topic_id)
     return limits

@@ -32,26 +32,35 @@ class Bounds:
 
 
 def cut(endpoints: Endpoints, plan: Plan, bounds: Bounds) -> PlannedRun:
-    """The windows of a run: ``plan``'s, bounded, and cut where it is larger than the pipeline's `window_bytes`.
+    """The windows of a run: the unfinished ones as they are, then ``plan``'s new one, bounded, and cut where it is
+    larger than the pipeline's `window_bytes`.
 
+    What was begun counts against ``bounds``, and is finished even where they are narrower.
     Raises SettingsError for an ``until`` that is behind the checkpoint, past the head or no commit boundary.
     """
-    return PlannedRun(tuple(_windows(endpoints, plan, bounds)), plan.expected, plan.lag_bytes)
+    new = [] if plan.window.is_empty else _windows(endpoints, plan, bounds)
+    return PlannedRun((*plan.unfinished, *new), plan.expected, plan.lag_bytes)
 
 
 def _windows(endpoints: Endpoints, plan: Plan, bounds: Bounds) -> list[Window]:
     whole, pipeline = plan.window, endpoints.pipeline
     if whole.failover is not None:
         return [whole]  # up to the head, or what is published already would stand in later windows too
-    if bounds.until is None and plan.lag_bytes <= min(pipeline.window_bytes, bounds.max_bytes or plan.lag_bytes):
+    max_bytes = bounds.max_bytes
+    if plan.unfinished:
+        if max_bytes is not None:
+            max_bytes -= plan.lag_bytes - plan.window_bytes
+        if (max_bytes is not None and max_bytes <= 0) or (bounds.until is not None and bounds.until <= whole.start):
+            return []
+    if bounds.until is None and plan.window_bytes <= min(pipeline.window_bytes, max_bytes or plan.window_bytes):
         return [whole]
     start, head = ResumePoint(whole.start, whole.start_gtids), ResumePoint(whole.head, whole.head_gtids)
     with endpoints.session_on(whole.server_uuid) as session:
         finder = Finder(ServerBinlogs(session))
         if bounds.until is not None:
             head = _until(finder, bounds.until, start, head)
-        if bounds.max_bytes is not None:
-            head = finder.within(start, head, bounds.max_bytes)
+        if max_bytes is not None:
+            head = finder.within(start, head, max_bytes)
         ends = _packed(finder, start, head, pipeline.window_bytes)
     windows: list[Window] = []
     for number, end in enumerate(ends[: pipeline.windows_per_run], start=whole.number):

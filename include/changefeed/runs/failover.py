@@ -10,7 +10,7 @@ from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import AccountingError, BinlogGoneError
 from changefeed.failover import Failover, Mark, source_and_number
 from changefeed.gtid import GtidSet
-from changefeed.kafka.commit_log import CommitLog, CommitLogState
+from changefeed.kafka.commit_log import CommitLogState
 from changefeed.kafka.log_record import FailoverRecord
 from changefeed.kafka.progress import Progress, TopicPartition
 from changefeed.mysql.binlogs import ServerBinlogs
@@ -55,34 +55,36 @@ def position_on_new_server(checkpoint: Checkpoint, session: Session, uuid: str, 
     return resume
 
 
-def marks_of(endpoints: Endpoints, window: Window, state: CommitLogState, log: CommitLog) -> tuple[Mark, ...]:
+def marks_of(endpoints: Endpoints, window: Window, state: CommitLogState) -> tuple[Mark, ...]:
     """How far the old server's unfinished windows gave each topic-partition; () where none was begun.
 
-    Called behind the fence. The marks are kept in the commit log, as the progress records it comes from are
-    overwritten by those of the new server. Raises AccountingError where it is not known exactly; then nothing is
-    published.
+    Called behind the fence. They are kept with the window that is begun, as the progress records they come from are
+    overwritten by those of the new server; ``window`` gets those that it was begun with. Raises AccountingError where
+    it is not known exactly; then nothing is published.
     """
     failover = window.failover
     if failover is None:
         return ()
-    for noted in state.of(FailoverRecord):
-        if (noted.window, noted.from_uuid, noted.to_uuid) == (failover.window, failover.from_uuid, window.server_uuid):
-            return noted.marks
+    begun = state.begun_record(window)
+    if begun is not None and begun.marks is not None:
+        return begun.marks
+    if begun is not None:  # by an earlier version
+        for noted in state.of(FailoverRecord):
+            servers = (failover.window, failover.from_uuid, window.server_uuid)
+            if (noted.window, noted.from_uuid, noted.to_uuid) == servers:
+                return noted.marks
     ahead = {partition: progress for partition, progress in state.progress.items() if progress.window > failover.window}
     if ahead:
         _check_exact(endpoints, window, failover, ahead, state)
-    marks = tuple(
-        Mark(topic, partition, progress.gtid, progress.gtid_messages) for (topic, partition), progress in ahead.items()
-    )
-    log.keep(FailoverRecord(failover.window, failover.from_uuid, window.server_uuid, marks))
-    if marks:
         _log.warning(
             "window %d was begun on server %s: %d topic-partitions had got a part of it, which is skipped by GTID",
             failover.window + 1,
             failover.from_uuid,
-            len(marks),
+            len(ahead),
         )
-    return marks
+    return tuple(
+        Mark(topic, partition, progress.gtid, progress.gtid_messages) for (topic, partition), progress in ahead.items()
+    )
 
 
 def _check_exact(

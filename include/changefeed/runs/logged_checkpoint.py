@@ -10,22 +10,27 @@ from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import CheckpointError
 from changefeed.kafka.commit_log import CommitLogState
 from changefeed.pipelines.pipeline import Pipeline
+from changefeed.seek import SeekRecord
 
 
 def latest_checkpoint(pipeline: Pipeline, state: CommitLogState) -> tuple[Checkpoint, str] | None:
     """The checkpoint that the log's latest seal or seek stands for, and which it is; None for an empty log."""
     sealed, sought = max(state.seals, default=0), max(state.seeks, default=0)
-    now = int(time.time() * 1000)
     if sealed > sought:
-        manifest = state.seals[sealed]
+        manifest, now = state.seals[sealed], int(time.time() * 1000)
         return Checkpoint.after(manifest.window, now, manifest.gtids), f"the seal of window {sealed}"
     if not sought:
         return None
     record = state.seeks[sought]
+    return sought_checkpoint(pipeline.name, record), f"the seek to {record.to}"
+
+
+def sought_checkpoint(pipeline: str, record: SeekRecord) -> Checkpoint:
+    """The checkpoint that a seek moved to, or was about to. Raises CheckpointError where its record has no server."""
     if not record.server_uuid:
         raise CheckpointError(f"the latest record is a seek to {record.to} that does not name its server: seek there.")
     to = BinlogCoordinates.parse(record.to)
-    return Checkpoint(pipeline.name, sought, record.server_uuid, to, record.to_gtids, now), f"the seek to {record.to}"
+    return Checkpoint(pipeline, record.number, record.server_uuid, to, record.to_gtids, record.at_ms)
 
 
 def lost_checkpoint(endpoints: Endpoints) -> str | None:

@@ -1,10 +1,10 @@
-"""plan: preflight the source and freeze the window that this run will publish."""
+"""plan: preflight the source, find what earlier runs left unfinished, and freeze the window of what is new."""
 
 from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from changefeed import fault_point
 from changefeed.binlog.search.boundaries import boundaries
@@ -15,6 +15,7 @@ from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import BinlogFormatError, BinlogGoneError, CheckpointError, SourceError
 from changefeed.failover import Failover
 from changefeed.gtid import GtidSet
+from changefeed.kafka.commit_log import CommitLogState
 from changefeed.mysql import source
 from changefeed.mysql.binlogs import ServerBinlogs
 from changefeed.mysql.file_identities import file_identity
@@ -24,6 +25,7 @@ from changefeed.pipelines.pipeline import Pipeline
 from changefeed.runs.failover import position_on_new_server
 from changefeed.runs.logged_checkpoint import lost_checkpoint
 from changefeed.runs.schema_history import restore_history
+from changefeed.runs.unfinished import Unfinished, described, unfinished
 from changefeed.runs.windows import commit_log_state
 from changefeed.window import BinlogFile, Window
 
@@ -32,15 +34,29 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Plan:
-    """The frozen window, and the checkpoint that it starts from: what `commit` compares with."""
+    """``unfinished`` windows of earlier runs, and behind them the ``window`` of what is new, which may be empty.
+
+    ``expected`` is the checkpoint that the first of them starts from: what `commit` compares with. ``window_bytes`` is
+    the size of the new window, ``lag_bytes`` of all that is still to be published.
+    """
 
     window: Window
     expected: Checkpoint
     lag_bytes: int
+    window_bytes: int
+    unfinished: tuple[Window, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return self.window.is_empty and not self.unfinished
 
 
 def plan(endpoints: Endpoints, store: CheckpointStore, *, keep_first_checkpoint: bool = True) -> Plan:
-    """Freeze ``[checkpoint, head)``; an empty window means that nothing is new.
+    """Freeze ``[checkpoint, head)``; an empty plan means that nothing is new.
+
+    What earlier runs left unfinished comes first, as it was frozen then (`runs.unfinished`); where the commit log is
+    ahead of the store for another reason, the stored checkpoint is brought up to it.
 
     A pipeline without a checkpoint gets its first one here, at its `start`, so that the next run goes on from
     there when the start is `latest` too; a dry run leaves it out of the store.
@@ -68,15 +84,13 @@ def plan(endpoints: Endpoints, store: CheckpointStore, *, keep_first_checkpoint:
             _log.info("pipeline %s: first checkpoint at %s", pipeline.name, checkpoint.coordinates)
         elif keep_first_checkpoint:
             restore_history(endpoints, store)
-        start, number, failover = ResumePoint(checkpoint.coordinates, checkpoint.gtids), checkpoint.window + 1, None
-        if uuid != checkpoint.server_uuid:
-            start = position_on_new_server(checkpoint, session, uuid, head)
-            # A new number: progress of the old server's unfinished window has its own, and other coordinates.
-            number = max(checkpoint.window, commit_log_state(endpoints).latest_number) + 1
-            failover = Failover(checkpoint.server_uuid, checkpoint.window, checkpoint.gtids)
-        else:
-            check_same_history(checkpoint, uuid, head.coordinates, files)
-            check_same_transactions(checkpoint, head, session)
+        state = commit_log_state(endpoints)
+        left = unfinished(checkpoint, state, uuid)
+        if left.base != checkpoint and keep_first_checkpoint:
+            _bring_up(store, checkpoint, left.base)
+        if left.windows:
+            _log.warning("pipeline %s: earlier runs left windows %s", pipeline.name, described(left.windows))
+        start, number, failover = _resume(left, session, uuid, head, files, state)
     window = Window(
         pipeline=pipeline.name,
         number=number,
@@ -93,7 +107,53 @@ def plan(endpoints: Endpoints, store: CheckpointStore, *, keep_first_checkpoint:
         else None,
     )
     fault_point.reached("after_plan")
-    return Plan(window, checkpoint, bytes_between(files, start.coordinates, head.coordinates))
+    first = left.begun.start if left.begun else start.coordinates
+    return Plan(
+        window,
+        left.base,
+        bytes_between(files, first, head.coordinates),
+        bytes_between(files, start.coordinates, head.coordinates),
+        left.windows,
+    )
+
+
+def _bring_up(store: CheckpointStore, stored: Checkpoint, logged: Checkpoint) -> None:
+    """Store the checkpoint that the commit log knows, in place of an older one."""
+    store.replace(stored, logged)
+    _log.warning(
+        "pipeline %s: the stored checkpoint, of window %d at %s, is older than the commit log, which stands behind "
+        "window %d at %s: a seek died before it moved the checkpoint, or the store was brought back from a backup. "
+        "The checkpoint was brought up to the log.",
+        stored.pipeline,
+        stored.window,
+        stored.coordinates,
+        logged.window,
+        logged.coordinates,
+    )
+
+
+def _resume(
+    left: Unfinished,
+    session: Session,
+    uuid: str,
+    head: source.Head,
+    files: list[BinlogFile],
+    state: CommitLogState,
+) -> tuple[ResumePoint, int, Failover | None]:
+    """Where the new window starts behind what is unfinished, its number, and the failover that it comes from."""
+    end = left.end
+    if left.begun is not None:
+        end = Checkpoint.after(left.begun, left.begun.frozen_at_ms)
+        if head.gtids:  # the window's own set is of a moment before its head
+            end = replace(end, gtids=Finder(ServerBinlogs(session)).at(end.coordinates).gtids)
+    if uuid == end.server_uuid:
+        check_same_history(end, uuid, head.coordinates, files)
+        check_same_transactions(end, head, session)
+        return ResumePoint(end.coordinates, end.gtids), end.window + 1, None
+    start = position_on_new_server(end, session, uuid, head)
+    # A new number: progress of the old server's unfinished window has its own, and other coordinates.
+    number = max(end.window, state.latest_number) + 1
+    return start, number, Failover(end.server_uuid, end.window, end.gtids)
 
 
 def check_same_history(checkpoint: Checkpoint, uuid: str, head: BinlogCoordinates, files: list[BinlogFile]) -> None:

@@ -10,22 +10,11 @@ import pyarrow as pa
 from changefeed import fault_point
 from changefeed.block import Block
 from changefeed.errors import ChangefeedError
-from changefeed.reader import SliceReader, SliceReport
 from changefeed.spark import frame
+from changefeed.spark.expected import Decoded
 from changefeed.spark.job import IngestJob
 from changefeed.spark.readers import reader_of
 from changefeed.window import Slice
-
-
-def read_slices(
-    job: IngestJob, slices: Iterable[Slice], reader: SliceReader | None = None
-) -> Iterator[Block | SliceReport]:
-    """What the pipeline's reader makes of ``slices``; raises what it raises."""
-    reader = reader or reader_of(job)
-    for piece in slices:
-        for item in reader.read(piece):
-            fault_point.reached("in_decode")
-            yield item
 
 
 def decode_batches(
@@ -42,15 +31,15 @@ def decode_batches(
 def _rows(job: IngestJob, slices: Iterable[Slice], count: Callable[[int], None]) -> Iterator[frame.DecodedRow]:
     reader = reader_of(job)
     for piece in slices:
-        sizes = frame.Sizes()
+        decoded = Decoded()
         try:
-            for item in read_slices(job, [piece], reader):
+            for item in reader.read(piece):
+                fault_point.reached("in_decode")
                 if isinstance(item, Block):
-                    sizes.add_block(item)
                     count(item.message_count)
-                    yield frame.block_row(item)
+                    yield frame.block_row(item, decoded.add_block(item))
                 else:
-                    yield frame.text_row("sizes", sizes.text(), piece.number)
+                    yield frame.text_row("sizes", decoded.text(), piece.number)
                     yield frame.text_row("report", frame.report_text(item), piece.number)
         except ChangefeedError as error:
             yield frame.text_row("error", frame.error_text(error), piece.number)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Final
 
 import lz4.block
@@ -19,10 +19,12 @@ from changefeed.window import Slice
 SLICE_SCHEMA = "number long, file string, start long, end long, gtid string"
 
 DECODED_SCHEMA = (
-    "kind string, topic string, partition int, origin string, slice long, block long, payload binary, text string"
+    "kind string, topic string, partition int, origin string, slice long, block long, before long, payload binary, "
+    "text string"
 )
-"""One row a block (kind `block`), and of each slice a row with its report and one with the messages and bytes of its
-topic-partitions (kinds `report`, `sizes`), or its error (`error`)."""
+"""One row a block (kind `block`; ``before`` is how many messages of its slice and topic-partition stand before it), and
+of each slice a row with its report and one with the messages and bytes of its topic-partitions (kinds `report`,
+`sizes`), or its error (`error`)."""
 
 PUBLISHED_SCHEMA = "kind string, text string"
 """One row a receipt, report, sizes or error (kinds `receipt`, `report`, `sizes`, `error`), as JSON."""
@@ -35,14 +37,17 @@ _DECODED = pa.schema(
         ("origin", pa.string()),
         ("slice", pa.int64()),
         ("block", pa.int64()),
+        ("before", pa.int64()),
         ("payload", pa.binary()),
         ("text", pa.string()),
     ]
 )
-DecodedRow = tuple[str, str | None, int | None, str | None, int | None, int | None, bytes | None, str | None]
+DecodedRow = tuple[
+    str, str | None, int | None, str | None, int | None, int | None, int | None, bytes | None, str | None
+]
 """A row of DECODED_SCHEMA."""
 
-_PAYLOAD: Final = 6
+_PAYLOAD: Final = 7
 """Its index in a row."""
 _BATCH_ROWS = 16
 _BATCH_BYTES = 2 << 20
@@ -59,15 +64,15 @@ def slices_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Slice]:
             yield Slice(row["number"], row["file"], row["start"], row["end"], row["gtid"])
 
 
-def block_row(block: Block) -> DecodedRow:
+def block_row(block: Block, before: int) -> DecodedRow:
     """A block. Its payload is compressed: Spark copies it several times on its way to publishing."""
     payload = lz4.block.compress(block.payload, mode="fast", acceleration=_ACCELERATION)
-    return "block", block.topic, block.partition, block.origin, block.slice, block.number, payload, None
+    return "block", block.topic, block.partition, block.origin, block.slice, block.number, before, payload, None
 
 
 def text_row(kind: str, text: str, slice_number: int) -> DecodedRow:
     """A report, sizes or an error beside the blocks."""
-    return kind, None, None, None, slice_number, None, None, text
+    return kind, None, None, None, slice_number, None, None, None, text
 
 
 def decoded_batches(rows: Iterable[DecodedRow]) -> Iterator[pa.RecordBatch]:
@@ -94,18 +99,13 @@ def published_batch(kind: str, text: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([kind]), pa.array([text])], schema=_PUBLISHED)
 
 
-def blocks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Block]:
-    """The blocks of rows that `block_row` made, in their order."""
+def blocks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Block, int]]:
+    """The blocks of rows that `block_row` made, in their order, each with the number of messages before it."""
     for batch in batches:
         for row in batch.to_pylist():
-            yield Block(
-                row["topic"],
-                row["partition"],
-                row["origin"],
-                row["slice"],
-                row["block"],
-                lz4.block.decompress(row["payload"]),
-            )
+            payload = lz4.block.decompress(row["payload"])
+            block = Block(row["topic"], row["partition"], row["origin"], row["slice"], row["block"], payload)
+            yield block, row["before"]
 
 
 def report_text(report: SliceReport) -> str:
@@ -119,33 +119,6 @@ def report_from(text: str) -> SliceReport:
     values["statements"] = tuple(Statement(**item) for item in values["statements"])
     values["transaction_events"] = tuple(map(TransactionEvent.from_json, values["transaction_events"]))
     return SliceReport(**values)
-
-
-@dataclass
-class Sizes:
-    """Messages and bytes of blocks by topic and partition."""
-
-    messages: dict[tuple[str, int], int] = field(default_factory=dict)
-    size_bytes: dict[tuple[str, int], int] = field(default_factory=dict)
-
-    def add(self, topic: str, partition: int, messages: int, size_bytes: int) -> None:
-        """Count ``messages`` more, of ``size_bytes``."""
-        key = (topic, partition)
-        self.messages[key] = self.messages.get(key, 0) + messages
-        self.size_bytes[key] = self.size_bytes.get(key, 0) + size_bytes
-
-    def add_block(self, block: Block) -> None:
-        """Count a block's messages and its bytes."""
-        self.add(block.topic, block.partition, block.message_count, len(block.payload))
-
-    def text(self) -> str:
-        """As JSON, for `add_text`."""
-        return orjson.dumps([[*key, count, self.size_bytes[key]] for key, count in self.messages.items()]).decode()
-
-    def add_text(self, text: str) -> None:
-        """Count what another task counted; ``text`` is its `text`."""
-        for values in orjson.loads(text):
-            self.add(*values)
 
 
 def error_text(error: ChangefeedError) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import orjson
@@ -16,25 +16,29 @@ from pyspark.storagelevel import StorageLevel
 from changefeed import fault_point
 from changefeed.archive.binlogs import ArchivedBinlogs
 from changefeed.endpoints.endpoints import Endpoints
-from changefeed.errors import BinlogGoneError, StaleCheckpointError
-from changefeed.kafka.commit_log import CommitLogState
+from changefeed.errors import BinlogGoneError
+from changefeed.kafka.commit_log import CommitLog, CommitLogState
 from changefeed.kafka.fencing import fence
 from changefeed.kafka.log_record import BegunRecord
-from changefeed.kafka.topics import ensure_topics, topic_limits
+from changefeed.kafka.topics import ensure_topics, partition_counts, topic_limits
+from changefeed.kafka.window_topics import WindowTopics, as_begun, check_same_topics
 from changefeed.manifest import Manifest, TopicPartitionReceipt, account
 from changefeed.mysql import source
 from changefeed.mysql.file_identities import window_files
 from changefeed.reader import SliceReport
 from changefeed.runs.failover import marks_of
+from changefeed.runs.message_rules import check_same_rules, message_rules
 from changefeed.runs.schema_history import history_for, save_history
-from changefeed.runs.topics import table_topics, wanted_topics
+from changefeed.runs.topics import table_topic_settings, table_topics, wanted_topics
+from changefeed.runs.unfinished import check_given, check_next, given_before, sealed_manifest
 from changefeed.spark import frame
 from changefeed.spark.conf import BATCH_CONF
 from changefeed.spark.decode import decode_batches
+from changefeed.spark.expected import Decoded, SliceCounts
 from changefeed.spark.job import IngestJob, task_number
 from changefeed.spark.progress import MessageCount, shown
 from changefeed.spark.publish import decode_and_publish_batches, publish_batches
-from changefeed.spark.session import cores
+from changefeed.spark.session import cores, forget_checkpoint
 from changefeed.spark.slices import Cutting, cut, slice_frame
 from changefeed.spark.statement_follower import UnscoutedError
 from changefeed.window import Slice, Window, whole_file_slices
@@ -47,7 +51,7 @@ class _Outcome:
     """What the stages reported to the driver."""
 
     reports: list[SliceReport] = field(default_factory=list)
-    decoded: frame.Sizes = field(default_factory=frame.Sizes)
+    decoded: Decoded = field(default_factory=Decoded)
     receipts: list[TopicPartitionReceipt] = field(default_factory=list)
 
 
@@ -65,9 +69,9 @@ def ingest(
     binlog files to read instead of the server.
 
     Raises PipelineBusyError, before anything is published, while another run of ``identity`` is alive;
-    AccountingError when the window's bytes or messages do not add up, StaleCheckpointError when the pipeline
-    was sought after the window was frozen, and whatever a slice or a topic-partition stopped with; the checkpoint is
-    not touched in any case.
+    StaleCheckpointError when the window is out of date, SettingsError or TopicError when it was begun under other
+    settings or topics; AccountingError when its bytes or messages do not add up; and whatever a slice or a
+    topic-partition stopped with. The checkpoint is not touched in any case.
     """
     pipeline, kafka = endpoints.pipeline, endpoints.kafka
     identity = identity or pipeline.name
@@ -76,6 +80,7 @@ def ingest(
     tasks = cores(spark)
     if identity == pipeline.name:
         endpoints.server_ids.check(tasks)
+    log = endpoints.commit_log(identity)
     with endpoints.session() as session:
         uuid = source.server_uuid(session)
         if uuid != window.server_uuid and archive is None:
@@ -85,7 +90,7 @@ def ingest(
             )
         listed = ArchivedBinlogs(archive).files() if archive is not None else source.binlog_files(session)
         files = list(whole_file_slices(window, listed))
-        topics = ensure_topics(kafka, wanted_topics(pipeline, session))
+        made = ensure_topics(kafka, wanted_topics(pipeline, session))
         tables = {topic: ".".join(table) for table, topic in table_topics(pipeline, session).items()}
         history = history_for(endpoints, session, window, archive=archive)
         identities = {} if archive else window_files(endpoints.mysql, window, (piece.file for piece in files))
@@ -93,26 +98,23 @@ def ingest(
     spark.conf.set("spark.sql.shuffle.partitions", tasks)  # its default, 200, is for other jobs
     for name, rows in BATCH_CONF.items():
         spark.conf.set(name, rows)
-    log = endpoints.commit_log(identity)
     with endpoints.lease(identity) as lease:
         attempt = fence(kafka, identity, tasks, log.topic, lease.attempt)
         state = log.read()
-        _check_not_sought(window, state)
-        if (done := _already_sealed(window, state)) is not None:
-            return done
-        marks = marks_of(endpoints, window, state, log)
-        log.keep(BegunRecord(window))
-        limits = topic_limits(kafka, topics, tables)
+        if (sealed := sealed_manifest(window, state)) is not None:
+            return sealed
+        begun = _begin(endpoints, window, state, log)
         job = IngestJob(
             endpoints=endpoints,
             window=window,
-            limits=limits,
+            topics=_topics(endpoints, window, state, made, tables),
             attempt=attempt,
             identity=identity,
             history=history,
             files=identities,
             archive=archive,
-            marks=marks,
+            given=given_before(window, state),
+            marks=begun.marks or (),
         )
         prepared = time.monotonic()
         slices, outcome = _publish_window(spark, job, files, tasks, names_come_along=names_come_along)
@@ -139,6 +141,30 @@ def ingest(
     if manifest.dead_letters:
         _log.warning("window %d: %d records went to the dead-letter topic", window.number, manifest.dead_letters)
     return manifest
+
+
+def _begin(endpoints: Endpoints, window: Window, state: CommitLogState, log: CommitLog) -> BegunRecord:
+    """The record of ``window`` as it was begun; written, where this is the first attempt. Called behind the fence."""
+    check_next(window, state)
+    rules = message_rules(endpoints.pipeline)
+    begun = state.begun_record(window)
+    if begun is not None and given_before(window, state):
+        check_same_rules(window, begun.rules, rules)
+    begun = BegunRecord(window, rules, marks_of(endpoints, window, state))
+    log.keep(begun)
+    return begun
+
+
+def _topics(
+    endpoints: Endpoints, window: Window, state: CommitLogState, made: Iterable[str], tables: Mapping[str, str]
+) -> WindowTopics:
+    """The topics ``made`` sure of, as the window was begun with them, and those it was given messages of before."""
+    pipeline, kafka = endpoints.pipeline, endpoints.kafka
+    begun_with = {topic for (topic, _), progress in state.progress.items() if progress.window == window.number}
+    there = partition_counts(kafka, begun_with)
+    limits = topic_limits(kafka, dict.fromkeys((*made, *there)), tables)
+    check_same_topics(limits, state.progress, window.number)
+    return WindowTopics(kafka, table_topic_settings(pipeline), as_begun(limits, state.progress, window.number))
 
 
 def _publish_window(
@@ -173,23 +199,6 @@ def _decode_and_publish(spark: SparkSession, job: IngestJob, slices: Sequence[Sl
     return _one_slice(spark, job, slices) if len(slices) < 2 else _many_slices(spark, job, slices, tasks)
 
 
-def _already_sealed(window: Window, state: CommitLogState) -> Manifest | None:
-    """The manifest of an earlier attempt that was done with exactly this window."""
-    manifest = state.seals.get(window.number)
-    return manifest if manifest is not None and manifest.window == window else None
-
-
-def _check_not_sought(window: Window, state: CommitLogState) -> None:
-    """After the fence: a seek that comes later fences this attempt."""
-    later = [number for number in state.seeks if number >= window.number]
-    if later:
-        raise StaleCheckpointError(
-            f"window {window.number} of pipeline {window.pipeline!r} starts at {window.start}, and the pipeline was "
-            f"sought to {state.seeks[later[-1]].to} after it was frozen. Nothing was published; the next run "
-            "goes on from there."
-        )
-
-
 def _one_slice(spark: SparkSession, job: IngestJob, slices: Sequence[Slice]) -> _Outcome:
     def decode_and_publish(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return decode_and_publish_batches(job, batches)
@@ -202,25 +211,36 @@ def _one_slice(spark: SparkSession, job: IngestJob, slices: Sequence[Slice]) -> 
 
 
 def _many_slices(spark: SparkSession, job: IngestJob, slices: Sequence[Slice], tasks: int) -> _Outcome:
-    """Decode all, then shuffle blocks so that one task writes a topic-partition, and publish."""
+    """Decode all, then shuffle blocks so that one task writes a topic-partition, and publish.
+
+    The decoded blocks are a local checkpoint: where Spark loses some of them the run fails. It would decode a persisted
+    slice again, and that may come out shorter, from a source that is away by then.
+    """
 
     def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return decode_batches(job, batches, messages.add)
 
     outcome, messages = _Outcome(), MessageCount(spark)
-    decoded = slice_frame(spark, job, slices).mapInArrow(decode, frame.DECODED_SCHEMA)
-    decoded = decoded.persist(StorageLevel.DISK_ONLY)  # who publishes what is known when all of it is decoded
+    # Lazily, so that the first pass over them makes the checkpoint.
+    decoded = (
+        slice_frame(spark, job, slices)
+        .mapInArrow(decode, frame.DECODED_SCHEMA)
+        .localCheckpoint(eager=False, storageLevel=StorageLevel.DISK_ONLY)
+    )
     try:
         with shown(spark, "decode", len(slices), messages):
             results = decoded.where("kind <> 'block'").select("kind", "text").collect()
         _take(outcome, ((row.kind, row.text) for row in results))
+        fault_point.reached("after_decode")
+        check_given(job.window, job.given, outcome.decoded.messages)
+        job.topics.make_sure({topic for topic, _ in outcome.decoded.messages})
         packed = pack(outcome.decoded.size_bytes, tasks)
         if packed:
             published = MessageCount(spark)
             with shown(spark, "publish", len(set(packed.values())), published):
-                _take(outcome, _publish(spark, job, decoded, packed, published))
+                _take(outcome, _publish(spark, job, decoded, packed, outcome.decoded.by_slice, published))
     finally:
-        decoded.unpersist()
+        forget_checkpoint(decoded)
     return outcome
 
 
@@ -240,10 +260,13 @@ def _publish(
     job: IngestJob,
     decoded: DataFrame,
     packed: dict[tuple[str, int], int],
+    expected: SliceCounts,
     messages: MessageCount,
 ) -> Iterator[tuple[str, str]]:
     def publish(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return publish_batches(job, task_number(), batches, messages.add)
+        task = task_number()
+        mine = {partition: counts for partition, counts in expected.items() if packed[partition] == task}
+        return publish_batches(job, task, batches, messages.add, mine)
 
     rows = [(topic, partition, task) for (topic, partition), task in packed.items()]
     assigned = F.broadcast(spark.createDataFrame(rows, "topic string, partition int, task int"))
@@ -251,7 +274,7 @@ def _publish(
     shuffled = blocks.repartitionById(len(set(packed.values())), F.col("task")).sortWithinPartitions(
         "topic", "partition", "slice", "block"
     )
-    columns = ("topic", "partition", "origin", "slice", "block", "payload")
+    columns = ("topic", "partition", "origin", "slice", "block", "before", "payload")
     for row in shuffled.select(*columns).mapInArrow(publish, frame.PUBLISHED_SCHEMA).collect():
         yield row.kind, row.text
 

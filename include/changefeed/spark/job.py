@@ -12,7 +12,9 @@ from changefeed.endpoints.endpoints import Endpoints
 from changefeed.failover import Mark
 from changefeed.file_identity import FileIdentity
 from changefeed.formats.format import Format
-from changefeed.kafka.topics import TopicLimits, topic_name
+from changefeed.kafka.progress import TopicPartition
+from changefeed.kafka.topics import topic_name
+from changefeed.kafka.window_topics import WindowTopics
 from changefeed.mysql.server_ids import ServerIds
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.reader import Route
@@ -23,14 +25,15 @@ from changefeed.window import Window
 class IngestJob:
     """One window of one pipeline; ``attempt`` is the fencing token of this attempt to publish it.
 
-    ``limits`` are the topics that exist, each with its number of partitions and the largest record that it takes.
+    ``topics`` are those that exist, each with its number of partitions and the largest record that it takes. ``given``
+    is how many messages earlier attempts at the window gave each topic-partition.
 
     The connections of ``endpoints`` hold passwords: the closure travels on Spark's own channels only.
     """
 
     endpoints: Endpoints
     window: Window
-    limits: Mapping[str, TopicLimits]
+    topics: WindowTopics
     attempt: str
     identity: str
     """Whose progress it is: the pipeline's name, or a backfill's own."""
@@ -42,6 +45,7 @@ class IngestJob:
     """The window's binlog files, as its server had them when the attempt began: each reader has to find the same."""
     archive: str | None = None
     """Folder or URL of archived files to read instead of the server."""
+    given: Mapping[TopicPartition, int] = field(default_factory=dict)
     marks: tuple[Mark, ...] = ()
     """After a failover: how far the old server gave each topic-partition."""
 
@@ -51,12 +55,14 @@ class IngestJob:
         return self.endpoints.pipeline
 
     def route(self, database: str, table: str) -> Route | None:
-        """Where a table's rows go. A table that is not there any more still has its topic, from the template."""
+        """Where a table's rows go. A table that is not there any more still has its topic, from the template.
+
+        Raises TopicError or BrokerUnavailableError where Kafka has to be asked about that topic, and cannot be.
+        """
         if not self.pipeline.tables.matches(database, table):
             return None
         topic = topic_of(self.pipeline, database, table)
-        limits = self.limits.get(topic)
-        return Route(topic, limits.partitions if limits else self.pipeline.topics.partitions)
+        return Route(topic, self.topics.of(topic).partitions)
 
     def format(self) -> Format:
         """The wire format of the window's messages."""

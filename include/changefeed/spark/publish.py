@@ -7,25 +7,26 @@ from dataclasses import asdict
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from changefeed import fault_point
-from changefeed.block import Block
 from changefeed.block_filter import BlockFilter, FilterChain
 from changefeed.errors import ChangefeedError
 from changefeed.failover import PublishedFilter
 from changefeed.kafka.account import Receipt
 from changefeed.kafka.publisher import Publisher
-from changefeed.kafka.topics import TopicLimits, commit_log_topic, dead_letter_topic, ensure_topics, topic_limits
+from changefeed.kafka.topics import TopicLimits, commit_log_topic, dead_letter_topic
 from changefeed.manifest import TopicPartitionReceipt
-from changefeed.reader import SliceReport
-from changefeed.runs.topics import table_topic_settings
+from changefeed.runs.unfinished import check_given
 from changefeed.spark import frame
-from changefeed.spark.decode import read_slices
+from changefeed.spark.decode import decode_batches
+from changefeed.spark.expected import Decoded, SliceCounts, WholeBlocks
 from changefeed.spark.job import IngestJob
+from changefeed.spark.spool import Spool
 
 
 def publisher(job: IngestJob, task: int, limits: Mapping[str, TopicLimits]) -> Publisher:
-    """The publisher of one task. ``limits`` may grow while it is open; see `with_topics`."""
+    """The publisher of one task."""
     kafka = job.pipeline.kafka
     return Publisher(
         job.endpoints.kafka,
@@ -53,24 +54,24 @@ def filters_of(job: IngestJob) -> list[BlockFilter]:
     return filters
 
 
-def with_topics(job: IngestJob, limits: dict[str, TopicLimits], blocks: Iterable[Block]) -> Iterator[Block]:
-    """Pass ``blocks`` on, making the topic of a table that is in the binlog and not on the server any more."""
-    for block in blocks:
-        if block.topic not in limits:
-            ensure_topics(job.endpoints.kafka, {block.topic: table_topic_settings(job.pipeline)})
-            limits |= topic_limits(job.endpoints.kafka, [block.topic])
-        yield block
-
-
 def publish_batches(
-    job: IngestJob, task: int, batches: Iterable[pa.RecordBatch], count: Callable[[int], None]
+    job: IngestJob,
+    task: int,
+    batches: Iterable[pa.RecordBatch],
+    count: Callable[[int], None],
+    expected: SliceCounts,
 ) -> Iterator[pa.RecordBatch]:
-    """`mapInArrow` of the publish stage: a receipt a topic-partition, or an error; ``count`` gets their messages."""
+    """`mapInArrow` of the publish stage: a receipt a topic-partition, or an error; ``count`` gets their messages.
+
+    ``expected`` is what the slices were decoded into for this task's topic-partitions: nothing is published behind a
+    message that is missing.
+    """
     chain = FilterChain(filters_of(job))
+    whole = WholeBlocks(expected)
     try:
-        limits = dict(job.limits)
-        with publisher(job, task, limits) as open_publisher:
-            receipts = open_publisher.publish(with_topics(job, limits, chain.rest(frame.blocks_of(batches))))
+        job.topics.make_sure({topic for topic, _ in expected})
+        with publisher(job, task, job.topics.known) as open_publisher:
+            receipts = open_publisher.publish(chain.rest(whole.passed(frame.blocks_of(batches))))
     except ChangefeedError as error:
         yield frame.published_batch("error", frame.error_text(error))
         return
@@ -79,30 +80,35 @@ def publish_batches(
 
 
 def decode_and_publish_batches(job: IngestJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """`mapInArrow` of a window of one slice: both stages in one task, without a shuffle."""
-    reports: list[SliceReport] = []
-    sizes = frame.Sizes()
-    chain = FilterChain(filters_of(job))
+    """`mapInArrow` of a window of one slice: both stages in one task, without a shuffle.
 
-    def blocks() -> Iterator[Block]:
-        for item in read_slices(job, frame.slices_of(batches)):
-            if isinstance(item, Block):
-                sizes.add_block(item)
-                yield item
-            else:
-                reports.append(item)
+    All is decoded before anything is published, as with many slices: what a transaction became is known at its end.
+    """
+    decoded = Decoded()
+    with Spool() as spool:
+        results: list[tuple[str, str]] = []
+        spool.write(_without_results(decode_batches(job, batches, lambda _messages: None), results))
+        for kind, text in results:
+            yield frame.published_batch(kind, text)
+            if kind == "sizes":
+                decoded.add_text(text)
+        if any(kind == "error" for kind, _ in results):
+            return
+        fault_point.reached("after_decode")
+        try:
+            check_given(job.window, job.given, decoded.messages)
+        except ChangefeedError as error:
+            yield frame.published_batch("error", frame.error_text(error))
+            return
+        yield from publish_batches(job, 0, spool.read(), lambda _messages: None, decoded.by_slice)
 
-    try:
-        limits = dict(job.limits)
-        with publisher(job, 0, limits) as open_publisher:
-            receipts = open_publisher.publish(with_topics(job, limits, chain.rest(blocks())))
-    except ChangefeedError as error:
-        yield frame.published_batch("error", frame.error_text(error))
-        return
-    for report in reports:
-        yield frame.published_batch("report", frame.report_text(report))
-    yield frame.published_batch("sizes", sizes.text())
-    yield from _receipt_batches(receipts, chain)
+
+def _without_results(batches: Iterable[pa.RecordBatch], results: list[tuple[str, str]]) -> Iterator[pa.RecordBatch]:
+    """The blocks among decoded rows; reports, sizes and errors go to ``results``."""
+    for batch in batches:
+        is_block = pc.equal(batch["kind"], "block")
+        results += [(row["kind"], row["text"]) for row in batch.filter(pc.invert(is_block)).to_pylist()]
+        yield batch.filter(is_block)
 
 
 def _receipt_batches(receipts: Iterable[Receipt], chain: FilterChain) -> Iterator[pa.RecordBatch]:

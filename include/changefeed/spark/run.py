@@ -13,6 +13,8 @@ from changefeed.endpoints.endpoints import Endpoints
 from changefeed.manifest import Manifest
 from changefeed.runs.commit import commit
 from changefeed.runs.planned_run import PlannedRun
+from changefeed.runs.unfinished import sealed_manifest
+from changefeed.runs.windows import commit_log_state
 from changefeed.spark.ingest import ingest
 from changefeed.window import Window
 
@@ -22,7 +24,7 @@ _log = logging.getLogger(__name__)
 def ingest_windows(
     spark: SparkSession, endpoints: Endpoints, windows: Sequence[Window], max_seconds: int | None = None
 ) -> Iterator[Manifest]:
-    """Publish and seal ``windows`` in order, and yield each manifest; those that are sealed already cost a look.
+    """Publish and seal ``windows`` in order, and yield each manifest; those that are sealed already are only looked up.
 
     It needs no checkpoint, as each window begins where the one before it ends: Airflow's job could not move one, as
     it has no access to Variables. There the task `commit` does it afterwards (`runs.commit.commit_windows`).
@@ -30,12 +32,13 @@ def ingest_windows(
     After ``max_seconds`` no further window is begun. Raises as `ingest` does; the windows yielded stay sealed.
     """
     began = time.monotonic()
+    state = commit_log_state(endpoints)
     for number, window in enumerate(windows):
         gone = time.monotonic() - began
         if max_seconds is not None and number and gone >= max_seconds:
             _log.info("%d of %d windows after %.0f seconds: the rest is for the next run", number, len(windows), gone)
             return
-        yield ingest(spark, endpoints, window)
+        yield sealed_manifest(window, state) or ingest(spark, endpoints, window)
 
 
 def run_windows(

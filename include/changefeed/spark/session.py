@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from changefeed.errors import SettingsError, SparkUnavailableError
@@ -103,6 +103,13 @@ def _address(url: str) -> tuple[str, int]:
 def is_connect(spark: SparkSession) -> bool:
     """Whether the session is a client of a Connect server, which has no SparkContext."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def forget_checkpoint(checkpointed: DataFrame) -> None:
+    """Free the disk that a local checkpoint takes. A Connect server frees it when nobody refers to it any more."""
+    if not is_connect(checkpointed.sparkSession):
+        plan: Any = checkpointed._jdf.queryExecution().logical()
+        plan.rdd().unpersist(False)
 
 
 def cores(spark: SparkSession) -> int:

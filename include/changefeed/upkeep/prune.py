@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import fnmatch
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from changefeed.checkpoint import CheckpointStore
 from changefeed.endpoints.endpoints import Endpoints
-from changefeed.errors import CheckpointError
+from changefeed.errors import CheckpointError, SettingsError, TopicError
+from changefeed.kafka.progress import Progress, TopicPartition
+from changefeed.kafka.topics import TopicLimits, partition_counts, topic_limits
+from changefeed.kafka.window_topics import check_same_topic
 from changefeed.runs.topics import wanted_topics
 
 
@@ -39,3 +44,33 @@ def prune(endpoints: Endpoints, store: CheckpointStore) -> Pruned:
         gone -= {name for (name, _), progress in state.progress.items() if progress.window > checkpoint.window}
         records = log.forget(gone, state) + log.forget_begun(state, checkpoint.window)
     return Pruned(tuple(sorted(gone)), records)
+
+
+def forget_removed(endpoints: Endpoints, patterns: Sequence[str]) -> Pruned:
+    """Forget what topics were given that somebody removed from Kafka, so that runs go on; ``patterns`` as in a shell.
+
+    The part of an unfinished window that such a topic had is published to it again; what it held of earlier windows
+    is gone unless a backfill brings it back. Raises SettingsError where no topic that was removed matches,
+    PipelineBusyError while a run is under way.
+    """
+    log = endpoints.commit_log()
+    with endpoints.lease():
+        state = log.read()
+        names = {name for name, _ in state.progress if any(fnmatch.fnmatchcase(name, each) for each in patterns)}
+        there = topic_limits(endpoints.kafka, partition_counts(endpoints.kafka, names))
+        removed = {name for name in names if _is_removed(name, there.get(name), state.progress)}
+        if not removed:
+            raise SettingsError(
+                f"of the topics that pipeline {endpoints.pipeline.name!r} wrote, none that matches "
+                f"{', '.join(map(repr, patterns))} was removed: there is nothing to forget. Those that are there are "
+                "forgotten by a seek only, which publishes again what is in them."
+            )
+        return Pruned(tuple(sorted(removed)), log.forget(removed, state))
+
+
+def _is_removed(topic: str, limits: TopicLimits | None, given: Mapping[TopicPartition, Progress]) -> bool:
+    try:
+        check_same_topic(topic, limits, {key[1]: progress for key, progress in given.items() if key[0] == topic})
+    except TopicError:
+        return True
+    return limits is None

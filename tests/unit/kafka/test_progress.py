@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from changefeed.errors import AccountingError, CheckpointError
 from changefeed.kafka.account import Account
 from changefeed.kafka.progress import Progress
+from changefeed.kafka.topics import TopicLimits
 
+LIMITS = TopicLimits(1)
 _numbers = st.integers(min_value=0, max_value=2**63)
 
 
@@ -60,7 +62,7 @@ def test_progress_of_a_later_version_can_be_read() -> None:
 
 
 def test_blocks_out_of_order_are_refused() -> None:
-    account = Account("shop.orders", 0, 1, "", None)
+    account = Account("shop.orders", 0, LIMITS, 1, "", None)
     account.move_over("bin.000002", (100, 0), (200, 4))
     for file, first in (("bin.000002", (200, 4)), ("bin.000002", (50, 0)), ("bin.000001", (900, 0))):
         with pytest.raises(AccountingError, match="out of order"):
@@ -70,16 +72,16 @@ def test_blocks_out_of_order_are_refused() -> None:
 
 def test_a_window_that_another_server_began_is_not_ended_by_guess() -> None:
     begun = Progress("bin.000007", 4, 0, window=3, source="a")
-    with pytest.raises(AccountingError, match="begun on server 'a'"):
-        Account("shop.orders", 0, 3, "b", begun)
-    later = Account("shop.orders", 0, 4, "b", begun)
+    with pytest.raises(AccountingError, match="was given window 3 of server 'a'"):
+        Account("shop.orders", 0, LIMITS, 3, "b", begun)
+    later = Account("shop.orders", 0, LIMITS, 4, "b", begun)
     assert later.begin_of_rest("other.000001", _view([4]), _view([0])) == 0
 
 
 def test_totals_go_on_within_a_window_and_begin_anew_with_the_next() -> None:
     before = Progress("bin.000007", 4, 0, window=3, messages=10, value_bytes=100, first_offset=5, last_offset=14)
     for window, messages, first in ((3, 12, 5), (4, 2, None)):
-        account = Account("shop.orders", 0, window, "", before)
+        account = Account("shop.orders", 0, LIMITS, window, "", before)
         account.move_over("bin.000007", (9, 0), (10, 0))
         account.count(2, 20)
         assert (account.progress().messages, account.progress().first_offset) == (messages, first)
@@ -97,7 +99,7 @@ def test_chunks_are_compared_by_their_number() -> None:
 def test_a_chunk_and_a_binlog_file_have_no_order(given: str, follows: str) -> None:
     with pytest.raises(CheckpointError, match="have no order"):
         _progress(given, 4, 0).begin_of_rest(follows, _view([4]), _view([0]))
-    account = Account("shop.orders", 0, 1, "", None)
+    account = Account("shop.orders", 0, LIMITS, 1, "", None)
     account.move_over(given, (4, 0), (4, 0))
     with pytest.raises(AccountingError, match="out of order"):
         account.move_over(follows, (9, 0), (9, 0))

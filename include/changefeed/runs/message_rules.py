@@ -1,0 +1,71 @@
+"""The settings that shape a window's messages, so that a window is not finished by other rules than it began with."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from pydantic import SecretStr
+
+from changefeed.errors import SettingsError
+from changefeed.pipelines.pipeline import Pipeline
+from changefeed.window import Window
+
+_SHAPE_NO_MESSAGE = {
+    "name",
+    "source",
+    "kafka",
+    "checkpoint",
+    "start",
+    "schedule",
+    "retries",
+    "retry_delay_seconds",
+    "window_bytes",
+    "windows_per_run",
+    "pool",
+    "deadline_minutes",
+    "alerts",
+    "owner",
+    "tags",
+    "spark",
+}
+"""All other settings count, those that are added some day too."""
+
+
+def message_rules(pipeline: Pipeline) -> dict[str, str]:
+    """A digest of each setting that decides which messages a window becomes and where they go.
+
+    How many partitions a topic has is not among them: Kafka says it, and progress keeps it.
+    """
+    values: dict[str, Any] = pipeline.model_dump(mode="python", exclude=_SHAPE_NO_MESSAGE)
+    values["topics"] = {"template": pipeline.topics.template}
+    return {name: _digest(value) for name, value in values.items()}
+
+
+def check_same_rules(window: Window, begun: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Raises SettingsError where ``window``, of which a part is in Kafka, was ``begun`` by other rules than ``now``.
+
+    A rule that only one of them has is of another version of changefeed, and left to the counts.
+    """
+    changed = sorted(name for name in begun.keys() & now.keys() if begun[name] != now[name])
+    if changed:
+        raise SettingsError(
+            f"window {window.number} of pipeline {window.pipeline!r} ({window.start} to {window.head}) was published "
+            f"in part, and since then {', '.join(f'`{name}`' for name in changed)} of the pipeline's settings changed: "
+            "which of its messages are in Kafka cannot be known by other settings. Nothing more was published. Put the "
+            "settings back for one run, which finishes the window; or seek the pipeline to "
+            f"{window.start}, which publishes the window's messages again as they are now."
+        )
+
+
+def _digest(value: Any) -> str:
+    text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=_plain)
+    return hashlib.sha256(text).hexdigest()[:16]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    raise TypeError(f"{type(value).__name__} cannot be made JSON")

@@ -1,0 +1,99 @@
+"""What the publish stage must get: counts that are known before the first message of a window is published.
+
+Progress moves over whatever was published, so nothing may be published behind a hole. Blocks can be missing where Spark
+lost some and made them again from a source that had changed or was away meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import orjson
+
+from changefeed.block import Block
+from changefeed.errors import AccountingError
+from changefeed.kafka.progress import TopicPartition
+
+SliceCounts = Mapping[TopicPartition, Sequence[tuple[int, int]]]
+"""Of each topic-partition the slices that have messages for it, in order, each with how many."""
+
+
+@dataclass
+class Decoded:
+    """What slices were decoded into, by topic-partition: messages and bytes of the blocks, and messages by slice."""
+
+    messages: dict[TopicPartition, int] = field(default_factory=dict)
+    size_bytes: dict[TopicPartition, int] = field(default_factory=dict)
+    _slices: dict[TopicPartition, dict[int, int]] = field(default_factory=dict)
+
+    def add_block(self, block: Block) -> int:
+        """Count a block; return how many messages its slice had for its topic-partition before it."""
+        before = self._slices.get((block.topic, block.partition), {}).get(block.slice, 0)
+        self._add(block.slice, block.topic, block.partition, block.message_count, len(block.payload))
+        return before
+
+    def _add(self, slice_number: int, topic: str, partition: int, messages: int, size_bytes: int) -> None:
+        key = (topic, partition)
+        self.messages[key] = self.messages.get(key, 0) + messages
+        self.size_bytes[key] = self.size_bytes.get(key, 0) + size_bytes
+        slices = self._slices.setdefault(key, {})
+        slices[slice_number] = slices.get(slice_number, 0) + messages
+
+    @property
+    def by_slice(self) -> dict[TopicPartition, list[tuple[int, int]]]:
+        """The counts that `WholeBlocks` checks."""
+        return {partition: sorted(slices.items()) for partition, slices in self._slices.items()}
+
+    def text(self) -> str:
+        """The counts of one slice, as JSON for `add_text`."""
+        return orjson.dumps(
+            [
+                [number, *key, count, self.size_bytes[key]]
+                for key, slices in self._slices.items()
+                for number, count in slices.items()
+            ]
+        ).decode()
+
+    def add_text(self, text: str) -> None:
+        """Count what another task counted of a slice; ``text`` is its `text`."""
+        for values in orjson.loads(text):
+            self._add(*values)
+
+
+class WholeBlocks:
+    """Lets blocks pass while none is missing before them; ``counts`` are those of all that must come."""
+
+    def __init__(self, counts: SliceCounts) -> None:
+        self._left = {partition: list(reversed(slices)) for partition, slices in counts.items()}
+        self._given = dict.fromkeys(counts, 0)
+
+    def passed(self, blocks: Iterable[tuple[Block, int]]) -> Iterator[Block]:
+        """``blocks``, each with how many messages of its slice and topic-partition stand before it, in order.
+
+        Raises AccountingError at the first block behind a missing one, and at the end where any are missing.
+        """
+        for block, before in blocks:
+            self._take(block, before)
+            yield block
+        for partition, slices in self._left.items():
+            if slices:
+                raise self._missing(partition, slices[-1][0])
+
+    def _take(self, block: Block, before: int) -> None:
+        partition = (block.topic, block.partition)
+        slices = self._left.get(partition)
+        if not slices or slices[-1][0] != block.slice or self._given[partition] != before:
+            raise self._missing(partition, slices[-1][0] if slices else block.slice)
+        self._given[partition] += block.message_count
+        if self._given[partition] == slices[-1][1]:
+            slices.pop()
+            self._given[partition] = 0
+
+    def _missing(self, partition: TopicPartition, slice_number: int) -> AccountingError:
+        wanted = dict(self._left.get(partition) or []).get(slice_number, 0)
+        return AccountingError(
+            f"slice {slice_number} was decoded into {wanted} messages for partition {partition[1]} of "
+            f"{partition[0]!r}, and {self._given.get(partition, 0)} of them were brought to be published: Spark lost "
+            "decoded blocks, or made them again otherwise. Nothing behind them was published; run again."
+        )

@@ -1,0 +1,191 @@
+"""What changes between two attempts at one window: partitions, tables, topics, settings, the window itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from faults.feed import NOTHING_NEW, TABLES, Feed, Run
+from integration.rebuilt import event_ids
+from kafka import KafkaAdminClient
+from kafka.admin import NewPartitions
+
+from devstack.spark_connect import SparkConnectServer
+
+pytestmark = pytest.mark.timeout(600)
+
+HALF_PUBLISHED = "after_transaction_commit:2"
+
+
+def stopped_half_way(feed: Feed, *, spark: bool = False) -> Run:
+    """A run that was killed when it had published a part of its window."""
+    run = feed.begin(HALF_PUBLISHED, spark=spark)
+    assert run.wait_until_held(400), run.text()
+    run.kill()
+    return run
+
+
+def add_partitions(feed: Feed, table: str, count: int) -> None:
+    with KafkaAdminClient(bootstrap_servers=feed.kafka.bootstrap) as admin:
+        admin.create_partitions({f"{feed.name}.{table}": NewPartitions(count)})
+
+
+def remove_topic(feed: Feed, table: str) -> None:
+    with KafkaAdminClient(bootstrap_servers=feed.kafka.bootstrap) as admin:
+        admin.delete_topics([f"{feed.name}.{table}"])
+
+
+def check_ids(feed: Feed, table: str, rows: int) -> None:
+    """All rows of a table that was only inserted into, each once."""
+    ids = event_ids(feed.records(table))
+    assert [each for each, count in Counter(ids).items() if count > 1] == []
+    assert len(ids) == rows
+
+
+def test_partitions_added_to_a_topic_wait_for_the_next_window(feed: Feed) -> None:
+    feed.write(60)
+    stopped_half_way(feed)
+    for table in ("accounts", "journal"):
+        add_partitions(feed, table, 3)
+    feed.run()
+    feed.check()
+    began_with = {record.partition for record in feed.records("journal")}
+    assert began_with <= {0, 1}
+    feed.write(60)
+    feed.run()
+    assert {record.partition for record in feed.records("journal")} == {0, 1, 2}
+
+
+def test_partitions_added_in_a_window_of_many_slices_wait_for_the_next_window(
+    feed: Feed, spark_connect: SparkConnectServer
+) -> None:
+    for _ in range(3):
+        feed.write(30)
+        feed.mysql.execute("FLUSH BINARY LOGS")
+    feed.configure(transaction_rows=10)
+    stopped_half_way(feed, spark=True)
+    for table in ("accounts", "journal"):
+        add_partitions(feed, table, 5)
+    feed.use_connect(spark_connect.url)
+    feed.run(spark=True)
+    feed.check()
+    assert {record.partition for record in feed.records("journal")} <= {0, 1}
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_a_table_dropped_between_two_attempts_keeps_the_partitions_of_its_topic(feed: Feed, partitions: int) -> None:
+    """The topic was made with a number of partitions that is not the setting's."""
+    feed.settings["topics"] = {"partitions": partitions}
+    feed.configure()
+    feed.mysql.execute(f"CREATE TABLE `{feed.name}`.gone (id INT PRIMARY KEY)")
+    feed.mysql.execute(f"INSERT INTO `{feed.name}`.gone VALUES (0)")
+    feed.run()
+    feed.settings["topics"] = {"partitions": 2}
+    feed.configure()
+    feed.mysql.execute(*(f"INSERT INTO `{feed.name}`.gone VALUES ({key})" for key in range(1, 200)))
+    stopped_half_way(feed)
+    feed.mysql.execute(f"DROP TABLE `{feed.name}`.gone")
+    feed.write(5)
+    feed.run()
+    check_ids(feed, "gone", 200)
+    assert {record.partition for record in feed.records("gone")} == set(range(partitions))
+
+
+def test_a_table_that_only_the_binlog_has_goes_to_the_partitions_that_its_topic_has(feed: Feed) -> None:
+    feed.settings["topics"] = {"partitions": 5}
+    feed.configure()
+    feed.mysql.execute(f"CREATE TABLE `{feed.name}`.gone (id INT PRIMARY KEY)")
+    feed.run()
+    feed.settings["topics"] = {"partitions": 2}
+    feed.configure()
+    feed.mysql.execute(*(f"INSERT INTO `{feed.name}`.gone VALUES ({key})" for key in range(60)))
+    feed.mysql.execute(f"DROP TABLE `{feed.name}`.gone")
+    feed.run()
+    check_ids(feed, "gone", 60)
+    assert {record.partition for record in feed.records("gone")} == set(range(5))
+
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "values": {"values": {"bigint_unsigned": "string"}},
+    "tables": {"tables": {"include": ["*.journal"]}},
+    "columns": {"columns": {"exclude": ["*.accounts.text"]}},
+    "tombstones": {"tombstones": False},
+    "topics": {"topics": {"partitions": 2, "template": "{database}.{table}.v2"}},
+}
+
+
+@pytest.mark.parametrize("changed", CHANGES)
+def test_a_window_is_finished_by_the_settings_that_it_was_begun_with_or_not_at_all(feed: Feed, changed: str) -> None:
+    feed.write(60)
+    stopped_half_way(feed)
+    before = dict(feed.settings)
+    change = CHANGES[changed]
+    feed.settings.update(change)
+    feed.configure()
+    ids = feed.ids()
+    run = feed.begin()
+    assert run.result() == 2, run.text()
+    assert f"`{changed}` of the pipeline's settings changed" in run.text()
+    assert feed.ids() == ids
+    feed.settings.clear()
+    feed.settings.update(before)
+    feed.configure()
+    feed.run()
+    feed.check()
+    feed.settings.update(change)
+    feed.configure()
+    feed.write(5)
+    feed.run()
+
+
+def test_settings_may_change_when_nothing_of_a_window_was_published(feed: Feed) -> None:
+    feed.write(10)
+    run = feed.begin("after_decode")
+    assert run.wait_until_held(), run.text()
+    run.kill()
+    feed.settings["tombstones"] = False
+    feed.configure()
+    feed.run()
+    feed.check()
+
+
+def test_a_topic_that_was_removed_in_mid_window_stops_the_run_until_it_is_forgotten(feed: Feed) -> None:
+    feed.write(60)
+    stopped_half_way(feed)
+    given = next(table for table in TABLES if event_ids(feed.records(table)))
+    remove_topic(feed, given)
+    for _ in range(2):
+        run = feed.begin()
+        assert run.result() == 2, run.text()
+        assert f"topic '{feed.name}.{given}' was removed and made again" in run.text()
+        assert "backfill" in run.text()
+    done = feed.command("prune", feed.name, "--topic", f"*.{given}")
+    assert done.returncode == 0, done.stderr
+    feed.run()
+    feed.check()
+
+
+def test_a_topic_that_was_removed_between_two_windows_stops_the_run_and_names_what_is_lost(feed: Feed) -> None:
+    feed.write(10)
+    feed.run()
+    remove_topic(feed, "journal")
+    feed.mysql.execute(f"INSERT INTO `{feed.name}`.accounts VALUES (1000, 1, 'x')")
+    run = feed.begin()
+    assert run.result() == 2, run.text()
+    assert "up to window 1" in run.text()
+    assert "up to offset" in run.text()
+
+
+def test_an_unfinished_window_is_finished_as_it_was_frozen_before_what_is_new(feed: Feed) -> None:
+    feed.write(40)
+    stopped_half_way(feed)
+    feed.write(10)
+    text = feed.run()
+    assert "earlier runs left windows 1 (" in text
+    assert [line.split(":")[0] for line in text.splitlines() if line.startswith("committed")] == [
+        "committed window 1",
+        "committed window 2",
+    ]
+    feed.check()
+    assert feed.begin().result() == NOTHING_NEW
