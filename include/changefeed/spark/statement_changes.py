@@ -73,5 +73,5 @@ class StatementChanges:
 
     def _all(self) -> list[TableName]:
         """The captured tables that the server has."""
-        names = (limits.table.partition(".") for limits in self._job.limits.values() if limits.table)
+        names = (limits.table.partition(".") for limits in self._job.topics.known.values() if limits.table)
         return [TableName(database, table) for database, _, table in names]
