@@ -17,11 +17,15 @@ import sys
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 SLICE_BYTES = 32 << 20
 
 
 def decode_once(folder: Path, master: str) -> dict[str, float]:
     """Seconds and bytes of one pass over all files of ``folder``, after a warm-up."""
+    from any_topics import AnyTopics
+
     from changefeed.archive.binlogs import ArchivedBinlogs
     from changefeed.coordinates import BinlogCoordinates
     from changefeed.endpoints.endpoints import Endpoints
@@ -47,7 +51,7 @@ def decode_once(folder: Path, master: str) -> dict[str, float]:
     job = IngestJob(
         endpoints=Endpoints(pipeline, {"mysql": "mysql://-@-", "kafka": "kafka://127.0.0.1:1"}.__getitem__),
         window=Window("bench", 1, "uuid", start, head, "", "", 0),
-        limits={},
+        topics=AnyTopics(),
         attempt="",
         identity="bench",
         archive=str(folder),

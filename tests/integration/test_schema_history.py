@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import orjson
 import pytest
+from any_topics import AnyTopics
 
 from changefeed.binlog.search.scout import numbered, scout
 from changefeed.block import Block
@@ -160,7 +161,7 @@ def job_of(server: SqlServer, database: str, start: BinlogCoordinates, server_id
         head = source.head(session).coordinates
         uuid = source.server_uuid(session)
     window = Window("p", 1, uuid, start, head, "", "", 0)
-    return IngestJob(endpoints=endpoints, window=window, limits={}, attempt="", identity="p")
+    return IngestJob(endpoints=endpoints, window=window, topics=AnyTopics(), attempt="", identity="p")
 
 
 def rows(job: IngestJob, slices: list[Slice]) -> list[object]:

@@ -19,8 +19,6 @@ SMALL_JOB_CONF = JOB_CONF | {
 """For a window of so few bytes: a JVM that starts sooner, and would be slower at long work."""
 
 BATCH_CONF = {
-    "spark.sql.inMemoryColumnarStorage.batchSize": 1,
     "spark.sql.execution.arrow.maxRecordsPerBatch": 8,
 }
-"""Spark counts a batch in rows, 10,000 of them, and holds it in memory; our rows are blocks of about a megabyte. Of
-what is persisted it holds 100 batches (spark.serializer.objectStreamReset)."""
+"""Spark counts a batch in rows, 10,000 of them, and holds it in memory; our rows are blocks of about a megabyte."""

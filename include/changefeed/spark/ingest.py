@@ -25,9 +25,9 @@ from changefeed.kafka.window_topics import WindowTopics, as_begun, check_same_to
 from changefeed.manifest import Manifest, TopicPartitionReceipt, account
 from changefeed.mysql import source
 from changefeed.mysql.file_identities import window_files
+from changefeed.pipelines.message_rules import check_same_rules, message_rules
 from changefeed.reader import SliceReport
 from changefeed.runs.failover import marks_of
-from changefeed.runs.message_rules import check_same_rules, message_rules
 from changefeed.runs.schema_history import history_for, save_history
 from changefeed.runs.topics import table_topic_settings, table_topics, wanted_topics
 from changefeed.runs.unfinished import check_given, check_next, given_before, sealed_manifest

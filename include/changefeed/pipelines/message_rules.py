@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from typing import Any
 
-import orjson
 from pydantic import SecretStr
 
 from changefeed.errors import SettingsError
@@ -61,8 +61,7 @@ def check_same_rules(window: Window, begun: Mapping[str, str], now: Mapping[str,
 
 
 def _digest(value: Any) -> str:
-    text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=_plain)
-    return hashlib.sha256(text).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=_plain).encode()).hexdigest()[:16]
 
 
 def _plain(value: Any) -> Any:
