@@ -13,7 +13,7 @@ export CHANGEFEED_KERNEL_CACHE ?= $(CURDIR)/$(VENV)/kernel-cache
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # each Spark worker, Airflow task and command would compile all its modules again
 
-.PHONY: help setup demo stop clean lint test test-unit test-faults test-ranges bench-decode bench-select bench-publish bench-overhead lock
+.PHONY: help setup demo stop clean lint test test-unit test-faults test-huge-file test-ranges bench-decode bench-select bench-publish bench-overhead lock
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -51,6 +51,9 @@ test-unit: $(READY) ## The tests that need no server
 
 test-faults: $(READY) ## The faults suite in its long form: 200 random kills
 	CHANGEFEED_FAULTS=200 $(BIN)/python -m pytest tests/faults --timeout 7200 $(ARGS)
+
+test-huge-file: $(READY) ## A binlog file of more than 4 GiB: its positions do not fit into four bytes
+	$(BIN)/python -m pytest tests/integration/huge_file.py $(ARGS)
 
 test-ranges: $(READY) ## The package with the oldest and the newest versions that pyproject.toml allows
 	for end in lowest-direct highest; do \

@@ -12,6 +12,10 @@ _FILE = re.compile(r"(?P<base>.+)\.(?P<number>\d{6,})\Z")
 
 FIRST_POSITION = 4
 """Position of a file's first event: the magic number takes four bytes."""
+LAST_DUMP_POSITION = 0xFFFFFFFF
+"""The last position from which a server can be asked to send a file; what begins behind it is read from the first one.
+
+Files get larger than that by a transaction that is."""
 
 
 @total_ordering

@@ -10,11 +10,15 @@ from typing import Any
 import pytest
 
 from changefeed.binlog.file import BinlogFileLines
+from changefeed.binlog.search import scout as scout_module
+from changefeed.binlog.search.scout import scout
 from changefeed.connection import MysqlConnection
 from changefeed.errors import BinlogFormatError, BinlogGoneError, SourceUnavailableError
 from changefeed.formats.debezium import DebeziumFormat
+from changefeed.mysql import dump
 from changefeed.mysql.dump import DumpStream
 from changefeed.mysql.session import Session
+from changefeed.window import Slice
 from devstack.mariadb import MariadbServer
 from devstack.sql_server import SqlServer
 
@@ -65,6 +69,27 @@ def test_a_dump_is_the_file_byte_for_byte(kind: str, request: pytest.FixtureRequ
     head = server.execute("SHOW MASTER STATUS" if kind == "mariadb_server" else "SHOW BINARY LOG STATUS")[0]
     with pytest.raises(SourceUnavailableError, match="ended binlog"):
         dumped(server, head[0], 4, int(head[1]) + 1000)
+
+
+@KINDS
+def test_a_start_that_the_protocol_has_no_bytes_for_is_read_all_the_same(
+    kind: str, request: pytest.FixtureRequest, unique_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of four gigabytes; here the protocol ends at a few hundred bytes."""
+    server: SqlServer = request.getfixturevalue(kind)
+    path = filled(server, unique_name)
+    data = path.read_bytes()
+    description = int.from_bytes(data[13:17], "little")
+    whole = Slice(0, path.name, 4, len(data))
+    starts = [piece.start for piece in scout([data[4:]], whole, 1).slices]
+    monkeypatch.setattr(dump, "LAST_DUMP_POSITION", starts[1])
+    monkeypatch.setattr(scout_module, "LAST_DUMP_POSITION", starts[9])
+    for start in starts[2], starts[-1]:
+        sent = dumped(server, path.name, start, len(data))
+        assert sent[description:] == data[start:]
+        piece = Slice(0, path.name, start, len(data))
+        assert scout([sent], piece, len(data)).slices == (piece,)
+    assert [piece.start for piece in scout([data[4:]], whole, 1).slices] == starts[:10], "no slice begins behind it"
 
 
 @KINDS

@@ -12,7 +12,7 @@ from typing import Any
 
 from changefeed.binlog.events.framing import HEADER, HEADER_SIZE, EventType, name_of
 from changefeed.binlog.kernel.packets import PacketSplitter
-from changefeed.coordinates import FIRST_POSITION
+from changefeed.coordinates import FIRST_POSITION, LAST_DUMP_POSITION
 from changefeed.errors import BinlogFormatError, BinlogGoneError, ChangefeedError, SourceError, SourceUnavailableError
 from changefeed.file_identity import FileIdentity
 from changefeed.mysql.server_ids import NO_SERVER_ID
@@ -81,18 +81,20 @@ class DumpStream:
         """
         raw._execute_command(_COM_REGISTER_REPLICA, struct.pack("<IBBBHII", self._server_id, 0, 0, 0, 0, 0, 0))
         raw._read_ok_packet()
-        if self._start > 0xFFFFFFFF:
-            raise SourceError(
-                f"binlog {self._file!r} is to be read from {self._start}, but the dump protocol's positions end at "
-                f"{0xFFFFFFFF}: read the file from its beginning, or from an archive"
-            )
-        request = struct.pack("<IHI", self._start, flags, self._server_id) + self._file.encode()
+        position = FIRST_POSITION if self._is_far else self._start
+        request = struct.pack("<IHI", position, flags, self._server_id) + self._file.encode()
         raw._execute_command(_COM_BINLOG_DUMP, request)
+
+    @property
+    def _is_far(self) -> bool:
+        """Whether no dump can start there: then one of the whole file is read, and what is before it dropped."""
+        return self._start > LAST_DUMP_POSITION
 
     def _read(self, raw: Any) -> Iterator[bytes]:
         splitter = PacketSplitter()
         # Before the first event its size is not known; the FORMAT_DESCRIPTION of a start inside the file is extra.
         left = -1
+        dropped = 0
         while left != 0:
             room = splitter.room()
             count = raw._rfile.readinto1(room)
@@ -101,6 +103,13 @@ class DumpStream:
             events = splitter.feed(count)
             if left < 0 and len(events):
                 left = self._expected(events)
+                if self._is_far:
+                    description = left - (self._end - self._start)
+                    yield bytes(events[:description])
+                    events, left = events[description:], left - description
+                    dropped = self._start - FIRST_POSITION - description
+            if dropped:
+                dropped, events = max(0, dropped - len(events)), events[dropped:]
             if left >= 0 and len(events):
                 part = bytes(events[:left])
                 left -= len(part)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from changefeed.connection import MysqlConnection
-from changefeed.coordinates import FIRST_POSITION, BinlogCoordinates
+from changefeed.coordinates import FIRST_POSITION, LAST_DUMP_POSITION, BinlogCoordinates
 from changefeed.errors import BinlogGoneError, ChangefeedError, SourceError, SourceUnavailableError
 from changefeed.mysql.session import Session
 from changefeed.window import BinlogFile
@@ -52,13 +52,15 @@ def session_on(connection: MysqlConnection, wanted: str) -> Session:
 
 def head(session: Session) -> Head:
     """The head of the binlog. Always a commit boundary: the server moves it after a whole group of commits."""
+    logged = session.row("SELECT @@gtid_binlog_pos")[0] if session.is_mariadb else ""
     shown = session.named_row(_status_statement(session))
     if not shown:
         raise SourceError(f"{session.connection}: the server shows no binlog status: its binary log is off (log_bin)")
     coordinates = BinlogCoordinates(str(shown["File"]), int(shown["Position"]))
     if session.is_mariadb:
-        (gtids,) = session.row("SELECT BINLOG_GTID_POS(%s, %s)", coordinates.file, coordinates.position)
-        return Head(coordinates, str(gtids or ""))
+        if coordinates.position <= LAST_DUMP_POSITION:  # what BINLOG_GTID_POS has four bytes for, too
+            (logged,) = session.row("SELECT BINLOG_GTID_POS(%s, %s)", coordinates.file, coordinates.position)
+        return Head(coordinates, str(logged or ""))
     return Head(coordinates, str(shown["Executed_Gtid_Set"]).replace("\n", ""))
 
 

@@ -16,6 +16,7 @@ from changefeed.kafka.progress import TopicPartition
 from changefeed.kafka.topics import topic_name
 from changefeed.kafka.window_topics import WindowTopics
 from changefeed.mysql.server_ids import ServerIds
+from changefeed.mysql.session import Session
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.reader import Route
 from changefeed.window import Window
@@ -53,6 +54,13 @@ class IngestJob:
     def pipeline(self) -> Pipeline:
         """The pipeline, or what of it a backfill runs as."""
         return self.endpoints.pipeline
+
+    def session(self) -> Session:
+        """A new connection to the window's server, proved to be there; the caller closes it.
+
+        Raises SourceUnavailableError where the source's address leads to another server.
+        """
+        return self.endpoints.session_on(self.window.server_uuid)
 
     def route(self, database: str, table: str) -> Route | None:
         """Where a table's rows go. A table that is not there any more still has its topic, from the template.

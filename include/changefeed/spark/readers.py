@@ -26,7 +26,7 @@ def dump_of(job: IngestJob, piece: Slice) -> Iterable[bytes]:
         return ArchivedBinlogs(job.archive).chunks(piece.file, piece.start, piece.end)
     server_id = job.server_ids.of_task(task_number())
     return DumpStream(
-        job.endpoints.session_on(job.window.server_uuid),
+        job.session(),
         file=piece.file,
         start=piece.start,
         end=piece.end,
@@ -71,11 +71,11 @@ class LibraryReader:
 
     def __init__(self, job: IngestJob) -> None:
         self._job = job
-        self._schemas = catalog_lookup(lambda: job.endpoints.session_on(job.window.server_uuid))
+        self._schemas = catalog_lookup(job.session)
 
     def read(self, piece: Slice) -> Iterator[Block | SliceReport]:
         """The slice's blocks, then its report; raises SourceError for a change in statement format."""
-        with self._job.endpoints.session_on(self._job.window.server_uuid) as session:
+        with self._job.session() as session:
             version, server = session.version_number, server_of(session)
         reader = ReferenceReader(
             dump_of(self._job, piece),

@@ -18,7 +18,7 @@ class StatementChanges:
 
     def __init__(self, job: IngestJob) -> None:
         self._job = job
-        self._reach = Reach(job.endpoints.session)
+        self._reach = Reach(job.session)
 
     def touched(self, statement: Statement, read: DdlStatement) -> list[TableName]:
         """The captured tables that get a record of ``statement``, which changes rows.

@@ -23,6 +23,7 @@ from changefeed.binlog.events.framing import (
 )
 from changefeed.binlog.events.gtids import gtid_of
 from changefeed.binlog.events.query_event import Query, TransactionStep
+from changefeed.coordinates import LAST_DUMP_POSITION
 from changefeed.errors import BinlogFormatError
 from changefeed.reader import Statement
 from changefeed.window import ANONYMOUS, Slice
@@ -137,8 +138,8 @@ class _Scout:
             )
 
     def _cut(self, gtid: str) -> None:
-        """End the slice before the event at hand, if it is large enough."""
-        if self._position - self._begin >= self._slice_bytes:
+        """End the slice before the event at hand, if it is large enough, and a dump can start there."""
+        if self._position - self._begin >= self._slice_bytes and self._position <= LAST_DUMP_POSITION:
             self._slices.append(
                 Slice(len(self._slices), self._piece.file, self._begin, self._position, self._begin_gtid)
             )

@@ -1,0 +1,80 @@
+"""A real binlog file of more than four gigabytes, by one transaction: `make test-huge-file`. It needs 15 GB of disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+
+from changefeed.binlog.decoder import KernelDecoder
+from changefeed.binlog.search.finder import Finder
+from changefeed.binlog.search.scout import scout
+from changefeed.block import Block
+from changefeed.connection import MysqlConnection
+from changefeed.coordinates import LAST_DUMP_POSITION, BinlogCoordinates
+from changefeed.formats.debezium import DebeziumFormat
+from changefeed.mysql import source
+from changefeed.mysql.binlogs import ServerBinlogs
+from changefeed.mysql.session import Session
+from changefeed.reader import Route, SliceReport
+from changefeed.window import Slice
+from devstack.identity import ProcessId
+from devstack.mariadb import MariadbServer
+from devstack.mysql import MysqlServer
+from devstack.process import started
+from devstack.sql_server import SqlServer
+
+pytestmark = pytest.mark.timeout(1800)
+ROWS, ROW_BYTES = 290, 15_000_000
+
+
+@pytest.fixture(params=[MysqlServer, MariadbServer], ids=["mysql", "mariadb"])
+def server(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[SqlServer]:
+    options = {"binlog_row_metadata": "FULL", "max_allowed_packet": "64M", "binlog_cache_size": "16M"}
+    with started(request.param(tmp_path / "server", options=options, owner=ProcessId.own(), quick=True)) as running:
+        yield running
+
+
+def test_a_file_larger_than_four_gigabytes_is_scouted_and_read_in_slices(server: SqlServer) -> None:
+    """MyISAM: a statement is one transaction there, and costs no log but the binlog. Behind it more transactions."""
+    server.execute("CREATE DATABASE d", "CREATE TABLE d.n (id INT AUTO_INCREMENT PRIMARY KEY) ENGINE=MyISAM")
+    server.execute("CREATE TABLE d.t (id INT PRIMARY KEY, text LONGTEXT) ENGINE=MyISAM")
+    server.execute("INSERT INTO d.n VALUES " + ", ".join(f"({number})" for number in range(1, ROWS + 1)))
+    server.execute("FLUSH BINARY LOGS")
+    server.execute(f"INSERT INTO d.t SELECT id, REPEAT('x', {ROW_BYTES}) FROM d.n")
+    server.execute("INSERT INTO d.t VALUES (1000, 'after')")
+    with Session(MysqlConnection.from_uri(server.url)) as session:
+        binlogs = ServerBinlogs(session)
+        file = next(file for file in source.binlog_files(session) if file.size_bytes > LAST_DUMP_POSITION)
+        whole = Slice(0, file.name, 4, file.size_bytes)
+        slices = scout(binlogs.chunks(file.name, 4, whole.end), whole, 64 << 20).slices
+        assert len(slices) > 50
+        assert slices[-1].start <= LAST_DUMP_POSITION < slices[-1].end
+        decoder = KernelDecoder(lambda *_: Route("t", 1), lambda *_: None, DebeziumFormat("p", 0), "uuid")
+        rows, last, positions = 0, 0, []
+        for piece in slices[-2:]:
+            for item in decoder.decode(binlogs.chunks(piece.file, piece.start, piece.end), piece):
+                if isinstance(item, Block):
+                    for message in item.messages():
+                        assert message.event_id == f"uuid/{file.name}:{message.position}/0".encode()
+                        assert message.value is not None
+                        value = orjson.loads(message.value)
+                        assert value["source"]["pos"] == message.position
+                        positions.append(message.position)
+                        last = value["after"]["id"]
+                else:
+                    assert isinstance(item, SliceReport)
+                    rows += sum(item.rows.get("d.t", {}).values())
+        assert rows == len(positions) > 1
+        assert positions == sorted(set(positions))
+        assert positions[-1] > LAST_DUMP_POSITION
+        assert last == ROWS
+        # From a position that no dump can start at, on: the transaction's end, and what follows it.
+        finder = Finder(binlogs)
+        end = finder.end_of(file.name)
+        assert finder.at(BinlogCoordinates(file.name, file.size_bytes)).gtids == end.gtids
+        tail = list(binlogs.chunks(file.name, positions[-1], file.size_bytes))
+        assert sum(map(len, tail[1:])) == file.size_bytes - positions[-1]
+        assert source.head(session).gtids
