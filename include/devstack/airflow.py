@@ -139,6 +139,13 @@ class AirflowServer:
             **self.settings,
         }
 
+    @property
+    def database_env(self) -> dict[str, str]:
+        """Of `env`, what a process of somebody else needs to read and write this Airflow's Variables."""
+        settings = self._airflow_settings(self._installation())
+        names = ("AIRFLOW_HOME", "AIRFLOW__CORE__FERNET_KEY", "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN")
+        return {name: settings[name] for name in names}
+
     def start(self) -> None:
         """Create what is missing, start all components and wait until Airflow calls them healthy.
 

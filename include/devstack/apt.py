@@ -98,7 +98,8 @@ class PrivateApt:
         self._source = source
         for name in ("state/lists/partial", "cache/archives/partial", "empty", "parts"):
             (folder / name).mkdir(parents=True, exist_ok=True)
-        (folder / "status").touch()
+        # apt locks the folder of the status file, also when it only downloads, and the machine's is root's: a copy.
+        (folder / "status").write_bytes(b"" if source.fresh_status else MACHINE_STATUS.read_bytes())
         for part in MACHINE_SETTINGS.glob("*"):
             (folder / "parts" / part.name).symlink_to(part)
         # apt reads the parts in the order of their names, after the file of APT_CONFIG, and the last word counts.
@@ -109,7 +110,7 @@ class PrivateApt:
         folder = self._folder
         settings: dict[str, Path | str] = {
             "Dir::State": folder / "state",
-            "Dir::State::status": folder / "status" if self._source.fresh_status else MACHINE_STATUS,
+            "Dir::State::status": folder / "status",
             "Dir::Cache": folder / "cache",
             "Acquire::Languages": "none",
             "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled": "false",

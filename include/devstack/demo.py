@@ -23,7 +23,7 @@ WINDOWS = 2
 WINDOW_SECONDS = 600.0
 SHOWN_PER_TOPIC = 2
 
-_out = Console(soft_wrap=True, highlight=False)
+_out = Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
 
 
 class DemoError(DevstackError):
@@ -62,11 +62,20 @@ def _run(stack: Stack, connect: Connect, *, once: bool) -> None:
         _out.print(f"Airflow: {stack.airflow.url}")
         if not once:
             writer.start()
+            show_exports(stack)
             _out.print("The writer goes on. Ctrl-C ends the demo; `make stop` from another shell would, too.")
-            while True:
-                time.sleep(3600)
+            while stack.airflow.any_running:
+                time.sleep(1)
+            _out.print("The servers were stopped from elsewhere.")
     finally:
         writer.stop()
+
+
+def show_exports(stack: Stack) -> None:
+    """Print the lines that make the command work on the servers of *stack*."""
+    _out.print(f"For another shell: with these lines `changefeed status {PIPELINE}` works on the same servers.")
+    for line in stack.exports:
+        _out.print(f"  {line}")
 
 
 def _connector(url: str) -> Connect:

@@ -8,10 +8,19 @@ from collections.abc import Callable
 from typing import Any
 
 import pymysql
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception_type,
+    sleep_using_event,
+    stop_when_event_set,
+    wait_fixed,
+)
 
 DATABASE = "shop"
 TABLES = ("customers", "products", "orders")
 WRITE_EVERY_SECONDS = 0.2
+RECONNECT_EVERY_SECONDS = 1.0
 
 _SCHEMA = (
     "CREATE DATABASE IF NOT EXISTS shop",
@@ -46,12 +55,16 @@ def create_shop(connect: Connect) -> None:
 
 
 class ShopWriter:
-    """Inserts, updates and deletes a few rows a second in a thread, until paused or stopped."""
+    """Inserts, updates and deletes a few rows a second in a thread, until it is stopped.
+
+    When the server goes away it says so, and goes on as soon as the server is back.
+    """
 
     def __init__(self, connect: Connect, seed: int = 1) -> None:
         self._connect = connect
         self._random = random.Random(seed)
         self._stopped = threading.Event()
+        self._waits = False
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -67,9 +80,27 @@ class ShopWriter:
             self._thread.join()
 
     def _write(self) -> None:
+        Retrying(
+            retry=retry_if_exception_type((pymysql.MySQLError, OSError)),
+            wait=wait_fixed(RECONNECT_EVERY_SECONDS),
+            sleep=sleep_using_event(self._stopped),
+            stop=stop_when_event_set(self._stopped),
+            before_sleep=self._say_that_it_waits,
+            retry_error_callback=lambda _: None,  # stopped while the server was away
+        )(self._write_until_stopped)
+
+    def _write_until_stopped(self) -> None:
         with self._connect() as connection, connection.cursor() as cursor:
+            if self._waits:
+                print("The writer is connected again.", flush=True)
+                self._waits = False
             while not self._stopped.wait(WRITE_EVERY_SECONDS):
                 self._change(cursor)
+
+    def _say_that_it_waits(self, state: RetryCallState) -> None:
+        if not self._waits and state.outcome is not None:
+            print(f"The writer waits for MySQL: {state.outcome.exception()}", flush=True)
+        self._waits = True
 
     def _change(self, cursor: Any) -> None:
         pick = self._random

@@ -29,6 +29,8 @@ Options = Mapping[str, str | int]
 """Server options as in a `my.cnf`: `{"binlog_row_metadata": "FULL"}`."""
 
 START_SECONDS = 90.0
+SOCKET = "server.sock"
+"""Below the data directory, and named relative to it: an absolute path may be too long for a socket."""
 
 _OF_ONE_SERVER = ("auto.cnf", "binlog.*", "#innodb_temp", "ibtmp1")
 """Files of a data directory that no copy may have: the server's UUID, its binlog, and what each start makes anew."""
@@ -134,6 +136,8 @@ class SqlServer(ABC):
             if not self._account_file.exists():
                 self._create()
             self._write_settings()
+            # A killed server whose parent has not looked yet is a zombie, which mysqld takes for a living owner.
+            (self.data / f"{SOCKET}.lock").unlink(missing_ok=True)
             self._process.start(self._server_command(), env=_environment(), cwd=self.directory)
         self._process.wait_until(self._answers, START_SECONDS)
 
@@ -273,7 +277,7 @@ class SqlServer(ABC):
             "tmpdir": str(self._tmp),  # a server that starts deletes the temporary files of others in a shared one
             "port": port if port is not None else self.port,
             "bind-address": LOCALHOST,
-            "socket": "server.sock",  # relative to datadir: an absolute path may be too long for a socket
+            "socket": SOCKET,
             "pid-file": str(self.directory / "server.pid"),
             "server-id": 1,
             "log-bin": "binlog",

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from devstack.airflow import AirflowServer
 from devstack.errors import DevstackError, FetchError, ServerError
 from devstack.home import Home
-from devstack.java import fetch_java
+from devstack.java import fetch_java, find_java
 from devstack.kafka import KafkaBroker, fetch_kafka
 from devstack.lock import exclusive
 from devstack.mariadb import MariadbServer, fetch_mariadb
@@ -28,6 +31,9 @@ from devstack.sql_server import Options, SqlServer
 
 MYSQL_VARIABLE = "MYSQL_URL"
 KAFKA_VARIABLE = "KAFKA_BOOTSTRAP"
+
+_OF_MAKE = ("CHANGEFEED_KERNEL_CACHE",)
+"""Environment variables of the Makefile that spare the command work which is done already."""
 
 SQL_OPTIONS: Options = {"binlog_row_metadata": "FULL"}
 
@@ -103,6 +109,23 @@ class Stack:
     def bootstrap(self) -> str:
         """Kafka's `bootstrap.servers`."""
         return self._existing_kafka or self._kafka.bootstrap
+
+    @property
+    def exports(self) -> list[str]:
+        """Lines for a shell in which the command `changefeed` then works on these servers and moves the same checkpoint
+        as their Airflow; ask for them when all has been started."""
+        own_java = None if find_java() else str(fetch_java(self.home).resolve().parent.parent)
+        values = {
+            "AIRFLOW_CONN_MYSQL_SHOP": self.mysql_url,
+            "AIRFLOW_CONN_KAFKA_SHOP": f"kafka://{self.bootstrap}",
+            **self.airflow.database_env,
+            **({"JAVA_HOME": own_java} if own_java else {}),
+            **{name: value for name in _OF_MAKE if (value := os.environ.get(name))},
+        }
+        lines = [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
+        if self._existing_mysql is not None:  # its password is its owner's secret
+            lines[0] = f'export AIRFLOW_CONN_MYSQL_SHOP="${MYSQL_VARIABLE}"'
+        return [*lines, f'export PATH={shlex.quote(str(Path(sys.executable).parent))}:"$PATH"']
 
     # --- its life
 

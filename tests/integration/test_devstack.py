@@ -24,8 +24,9 @@ from devstack.identity import ProcessId, family
 from devstack.kafka import KafkaBroker
 from devstack.mariadb import MariadbServer
 from devstack.mysql import MysqlServer
-from devstack.process import ServerProcess
+from devstack.process import ServerProcess, started
 from devstack.reaper import end_orphans
+from devstack.shop import ShopWriter, create_shop
 from devstack.sql_server import SqlServer
 
 
@@ -118,10 +119,15 @@ def test_kafka_makes_no_topic_by_being_used(kafka_broker: KafkaBroker, unique_na
         assert unique_name not in admin.list_topics()
 
 
-def test_mysql_killed_and_started_again_keeps_data_port_and_passwords(session_folder: Path) -> None:
+def test_mysql_killed_and_started_again_keeps_data_port_and_passwords_and_the_demos_writer_goes_on(
+    session_folder: Path,
+) -> None:
     server = MysqlServer(session_folder / "killed-mysql", owner=ProcessId.own())
     server.start()
+    writer = ShopWriter(server.connect)
     try:
+        create_shop(server.connect)
+        writer.start()
         before = (server.port, server.url, variable(server, "server_uuid"))
         server.execute("CREATE DATABASE kept", "CREATE TABLE kept.t (id INT)", "INSERT INTO kept.t VALUES (7)")
         server.kill()
@@ -129,11 +135,32 @@ def test_mysql_killed_and_started_again_keeps_data_port_and_passwords(session_fo
         server.start()
         assert (server.port, server.url, variable(server, "server_uuid")) == before
         assert server.execute("SELECT id FROM kept.t") == [(7,)]
+        written = orders(server)
+        deadline = time.monotonic() + 60
+        while orders(server) <= written and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert orders(server) > written
+        writer.stop()
         server.restart({"binlog_row_metadata": "FULL"})
         assert server.port == before[0]
         assert variable(server, "binlog_row_metadata") == "FULL"
     finally:
+        writer.stop()
         server.stop()
+
+
+def orders(server: SqlServer) -> int:
+    """The number of the last order."""
+    return int(server.execute("SELECT MAX(id) FROM shop.orders")[0][0] or 0)
+
+
+def test_a_server_starts_whose_killed_process_nobody_has_waited_for_yet(session_folder: Path) -> None:
+    directory = session_folder / "zombie-mysql"
+    with started(MysqlServer(directory, owner=ProcessId.own(), quick=True)):
+        of_another_shell = MysqlServer(directory, owner=ProcessId.own(), quick=True)
+        of_another_shell.kill()
+        with started(of_another_shell) as again:
+            assert again.execute("SELECT 1") == [(1,)]
 
 
 def test_kafka_killed_and_started_again_keeps_data_and_port(session_folder: Path) -> None:
@@ -253,7 +280,7 @@ import sys, time
 from pathlib import Path
 from devstack.home import Home
 from devstack.identity import ProcessId
-from devstack.process import ServerProcess
+from devstack.process import ServerProcess, started
 home = Home(Path(sys.argv[1]))
 process = ServerProcess("sleeper", home.run / "sleeper.json", home.root / "log", ProcessId.own())
 process.start(["sleep", "60"], env={"PATH": "/usr/bin:/bin"}, cwd=home.root)

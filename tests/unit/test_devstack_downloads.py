@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import os
+import shlex
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
+from devstack.apt import MACHINE_STATUS, PrivateApt, Source, missing_programs
 from devstack.errors import DevstackError, FetchError
 from devstack.home import Home
 from devstack.installation import install_once, run_download
@@ -109,6 +115,40 @@ def test_existing_servers_are_used_as_they_are_and_their_password_is_not_shown(
     mysql, kafka, airflow = stack.states()
     assert (mysql.condition, kafka.condition, airflow.condition) == ("existing", "existing", Condition.STOPPED)
     assert "s3cret" not in mysql.where
+
+
+def test_the_lines_for_another_shell_give_it_the_servers_and_their_airflow_and_show_no_password_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MYSQL_URL", "mysql://reader:s3cret@db.example:3307")
+    monkeypatch.setenv("KAFKA_BOOTSTRAP", "kafka.example:9092")
+    stack = Stack(Home(tmp_path / "it's here"))
+    airflow = stack.home.servers / "airflow"
+    airflow.mkdir(parents=True)
+    keys = {"port": 8080, "jwt_secret": "j", "secret_key": "s", "fernet_key": "f"}
+    (airflow / "installation.json").write_text(json.dumps(keys))
+    assert "s3cret" not in "\n".join(stack.exports)
+    shell = subprocess.run(
+        ["/bin/sh", "-c", "\n".join([*stack.exports, "env"])], check=True, capture_output=True, text=True
+    )
+    seen = dict(line.split("=", 1) for line in shell.stdout.splitlines() if "=" in line)
+    assert seen["AIRFLOW_CONN_MYSQL_SHOP"] == stack.mysql_url
+    assert seen["AIRFLOW_CONN_KAFKA_SHOP"] == "kafka://kafka.example:9092"
+    assert (seen["AIRFLOW_HOME"], seen["AIRFLOW__CORE__FERNET_KEY"]) == (str(airflow), "f")
+    assert seen["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"].startswith(f"sqlite:///{airflow}/airflow.db")
+    assert seen["PATH"].split(":")[0] == str(Path(sys.executable).parent)
+
+
+@pytest.mark.skipif(missing_programs() is not None, reason="a machine without apt")
+def test_apt_locks_nothing_of_the_machine_so_that_it_needs_no_root(tmp_path: Path) -> None:
+    PrivateApt(tmp_path, Source.machine())
+    asked = ["STATUS", "Dir::State::status/f", "LISTS", "Dir::State::Lists/f", "CACHE", "Dir::Cache::Archives/f"]
+    environment = {**os.environ, "APT_CONFIG": str(tmp_path / "apt.conf")}
+    told = subprocess.run(["apt-config", "shell", *asked], env=environment, check=True, capture_output=True, text=True)
+    paths = [shlex.split(line)[0].split("=", 1)[1] for line in told.stdout.splitlines()]
+    assert len(paths) == 3
+    assert all(path.startswith(f"{tmp_path}/") for path in paths), paths
+    assert (tmp_path / "status").read_bytes() == MACHINE_STATUS.read_bytes(), "only what the machine lacks is fetched"
 
 
 def test_an_existing_server_that_is_no_mysql_url_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,10 @@ ROOM_OF = {
     "pymysql": {"mysql": "home", "devstack": "starts the servers and waits until they answer"},
     "pymysqlreplication": {"mysql": "home: the reference reader"},
     "sqlalchemy": {"state": "home", "plugins": "queries of Airflow's own database, over Airflow's own session"},
-    "tenacity": {"state": "home: a table that two processes create at once"},
+    "tenacity": {
+        "state": "home: a table that two processes create at once",
+        "devstack": "the demo's writer outlives its server",
+    },
     "sqlglot": {"ddl": "home"},
     "numba": {"binlog": "home"},
     "llvmlite": {"binlog": "home: with numba"},
