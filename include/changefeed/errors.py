@@ -18,6 +18,7 @@
         ├── SourceUnavailableError     the server cannot be reached, or the connection was lost
         ├── SparkUnavailableError      the Spark Connect server cannot be reached
         ├── BrokerUnavailableError     Kafka cannot be reached, or refused for now
+        ├── StateStoreUnavailableError   the database that keeps checkpoints cannot be read or written
         ├── FencedError                a newer attempt of the same pipeline took over
         └── PipelineBusyError          another run of this pipeline is under way
 
@@ -92,6 +93,10 @@ class SparkUnavailableError(RetryableError):
 
 class BrokerUnavailableError(RetryableError):
     """Kafka cannot be reached, or refused for now."""
+
+
+class StateStoreUnavailableError(RetryableError):
+    """The database that keeps the checkpoints cannot be read or written."""
 
 
 class FencedError(RetryableError):

@@ -55,6 +55,8 @@ class Command:
     """Where commands run; None for processes of their own, as people start them."""
     secrets: list[str] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
+    env: dict[str, str] = field(default_factory=dict)
+    """Environment variables of the commands, beside what each of them has; '' for one that is not to be set."""
 
     def __post_init__(self) -> None:
         self.secrets += [self.server.url.split(":")[2].rpartition("@")[0], WRONG_PASSWORD]
@@ -92,7 +94,9 @@ spark: {spark or self.spark}
             "AIRFLOW_CONN_MYSQL_X": self.mysql_uri,
             "AIRFLOW_CONN_KAFKA_X": self.kafka_uri,
             "AIRFLOW_CONN_STATE_X": self.state_url,
+            **self.env,
         }
+        env = {variable: value for variable, value in env.items() if value}
         ended = threading.Event()
         watcher = threading.Thread(target=self._watch, args=(ended,))
         watcher.start()

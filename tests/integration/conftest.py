@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from airflow_database import environment
+from integration.command import Command
+from integration.command_forks import CommandForks
 from pyspark.sql import SparkSession
 
 from changefeed.spark.session import connect_session
+from devstack.identity import ProcessId
+from devstack.kafka import KafkaBroker
+from devstack.mysql import MysqlServer
+from devstack.process import started
 from devstack.spark_connect import SparkConnectServer
 
 
@@ -17,3 +25,45 @@ def spark(spark_connect: SparkConnectServer) -> Iterator[SparkSession]:
     session = connect_session(spark_connect.url)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module")
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandForks]:
+    started_from = CommandForks(environment(tmp_path_factory.mktemp("forks")))
+    yield started_from
+    started_from.stop()
+
+
+@pytest.fixture
+def changefeed(
+    tmp_path: Path,
+    mysql_server: MysqlServer,
+    kafka_broker: KafkaBroker,
+    unique_name: str,
+    database: str,
+    server_id: int,
+    spark_connect: SparkConnectServer,
+    forks: CommandForks,
+) -> Command:
+    spark = f"{{connect: '{spark_connect.url}'}}"
+    return Command(tmp_path, unique_name, database, mysql_server, kafka_broker, server_id, spark, forks)
+
+
+@pytest.fixture(scope="module")
+def spare_server(session_folder: Path) -> Iterator[MysqlServer]:
+    """A server whose settings and binlogs may be changed."""
+    with started(MysqlServer(session_folder / "spare-mysql", owner=ProcessId.own(), quick=True)) as server:
+        yield server
+
+
+@pytest.fixture
+def spare(
+    tmp_path: Path,
+    spare_server: MysqlServer,
+    kafka_broker: KafkaBroker,
+    unique_name: str,
+    server_id: int,
+    forks: CommandForks,
+) -> Command:
+    spare_server.execute(f"CREATE DATABASE `{unique_name}`")
+    return Command(tmp_path, unique_name, unique_name, spare_server, kafka_broker, server_id, forks=forks)

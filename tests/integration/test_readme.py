@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+import shlex
+from typing import Any, cast
 
 from integration.test_decode_features import decoded
+from typer.main import get_command
 
+from changefeed.command.main import app
 from devstack.home import PROJECT
 from devstack.mysql import MysqlServer
 
@@ -37,3 +40,13 @@ def test_the_sample_record_is_what_its_statement_makes(mysql_server: MysqlServer
     assert (record["op"], record["before"], record["after"]) == (sample["op"], sample["before"], sample["after"])
     settled = ("version", "connector", "snapshot", "table", "row")
     assert [record["source"][key] for key in settled] == [sample["source"][key] for key in settled]
+
+
+def test_each_command_that_it_shows_is_one_with_the_options_that_it_shows() -> None:
+    lines = [line.partition(" #")[0] for block in blocks("sh") for line in block.splitlines()]
+    shown = [shlex.split(line)[1:] for line in lines if line.startswith("changefeed ")]
+    assert len(shown) > 8
+    commands = cast(Any, get_command(app)).commands
+    for name, *arguments in shown:
+        options = [option for parameter in commands[name].params for option in parameter.opts]
+        assert [word for word in arguments if word.startswith("-") and word not in options] == []

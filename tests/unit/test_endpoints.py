@@ -51,3 +51,11 @@ def test_the_logs_of_a_pipeline_are_of_its_name_and_a_backfill_has_its_own() -> 
     assert (log.topic, log.identity) == (own.topic, "shop")
     assert own.identity == "shop.backfill.1"
     assert endpoints.schema_log().identity == "shop"
+
+
+@pytest.mark.parametrize(("connection", "uri"), [("source", f"postgres://me:{SECRET}@db"), ("cluster", "broker:9092")])
+def test_a_uri_that_is_wrong_is_told_with_its_connection_and_without_its_password(connection: str, uri: str) -> None:
+    endpoints = Endpoints(PIPELINE, {**URIS, connection: uri}.__getitem__)
+    with pytest.raises(SettingsError, match=f"^connection '{connection}': wanted a connection of the form") as refused:
+        _ = endpoints.mysql, endpoints.kafka
+    assert SECRET not in str(refused.value)

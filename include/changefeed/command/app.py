@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import sys
-from contextlib import redirect_stdout
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from changefeed.checkpoint import CheckpointStore
+from changefeed.command.variables import variable_store
 from changefeed.connection import from_environment
 from changefeed.errors import SettingsError
-from changefeed.pipelines.file import load_pipeline, load_pipelines
+from changefeed.pipelines.file import load_pipeline, load_pipelines, pipelines_folder
 from changefeed.pipelines.pipeline import Pipeline
-from changefeed.state.stores import checkpoint_store
-from changefeed.state.variable_store import MetadataVariables, VariableCheckpointStore
+from changefeed.state.table_store import TableCheckpointStore
 
 if TYPE_CHECKING:  # at run time each command would wait for the clients of Kafka and MySQL, `--help` too
     from changefeed.endpoints.endpoints import Endpoints
@@ -28,23 +29,35 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
+    context_settings={"max_content_width": 120},
     rich_markup_mode=None,
 )
-out = Console(soft_wrap=True, highlight=False)
+WIDEST = 10_000
+"""Columns of output that is no terminal: whatever reads it gets whole lines."""
+
+out = Console(soft_wrap=True, highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else WIDEST)
 
 PipelineName = Annotated[str, typer.Argument(metavar="PIPELINE", help="Name of a pipeline, as in its YAML.")]
 AnyPipeline = Annotated[str | None, typer.Argument(metavar="[PIPELINE]", help="One pipeline; all without it.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def chosen(name: str | None) -> list[Pipeline]:
-    """The named pipeline, or all of them; raises SettingsError when one of the files is wrong."""
+def chosen(name: str | None) -> tuple[list[Pipeline], dict[Path, SettingsError]]:
+    """The named pipeline, or all of them and the error of each file that is no pipeline.
+
+    Raises SettingsError where the named one is wrong, or where there is no file at all.
+    """
     if name is not None:
-        return [load_pipeline(name)]
+        return [load_pipeline(name)], {}
     pipelines, errors = load_pipelines()
-    if errors:
-        raise SettingsError("\n".join(str(error) for error in errors.values()))
-    return list(pipelines.values())
+    if pipelines or errors:
+        return list(pipelines.values()), errors
+    folder = pipelines_folder()
+    found = "has no .yaml file" if folder.is_dir() else "does not exist"
+    raise SettingsError(
+        f"no pipelines: wanted a YAML file each in {str(folder)!r}, which {found}. Write one (the README shows how one "
+        "looks), or set CHANGEFEED_PIPELINES to the folder that has them."
+    )
 
 
 def endpoints_of(pipeline: Pipeline) -> Endpoints:
@@ -55,17 +68,15 @@ def endpoints_of(pipeline: Pipeline) -> Endpoints:
 
 
 def store_of(pipeline: Pipeline) -> CheckpointStore:
-    """The pipeline's checkpoint store, outside of an Airflow task."""
-    return checkpoint_store(pipeline, from_environment, VariableCheckpointStore(CommandVariables()))
+    """The pipeline's checkpoint store, outside of an Airflow task; raises SettingsError where it cannot be had here."""
+    if pipeline.checkpoint.connection is None:
+        return variable_store(pipeline)
+    return TableCheckpointStore(from_environment(pipeline.checkpoint.connection))
 
 
-class CommandVariables(MetadataVariables):
-    """Variables whose log goes to stderr: Airflow writes its own to stdout, which is for what a command prints."""
-
-    def get(self, key: str) -> str | None:
-        with redirect_stdout(sys.stderr):
-            return super().get(key)
-
-    def set(self, key: str, value: str, description: str) -> None:
-        with redirect_stdout(sys.stderr):
-            super().set(key, value, description)
+def table(*columns: str) -> Table:
+    """A table to fill and print. Nothing in it is cut: on a narrow terminal a long value goes on in the next line."""
+    shown = Table(box=None)
+    for column in columns:
+        shown.add_column(column, overflow="fold")
+    return shown

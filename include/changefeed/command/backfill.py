@@ -8,9 +8,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
-from changefeed.command.app import AsJson, PipelineName, app, endpoints_of, out
+from changefeed.command.app import AsJson, PipelineName, app, endpoints_of, out, table
 from changefeed.errors import SettingsError
 from changefeed.pipelines.file import load_pipeline
 from changefeed.seek import is_time
@@ -102,12 +101,10 @@ def _checked(run_id: str) -> str:
 
 def _show(name: str, planned: BackfillPlan) -> None:
     window = planned.window
-    out.print(
-        f"{name}: {window.start} to {window.head}, {planned.size_bytes:,} bytes in {len(planned.files)} files of "
-        f"{planned.source}"
-    )
-    table = Table("table", "row events", "bytes", "topic", box=None)
+    files = "1 file" if len(planned.files) == 1 else f"{len(planned.files)} files"
+    out.print(f"{name}: {window.start} to {window.head}, {planned.size_bytes:,} bytes in {files} of {planned.source}")
+    shown = table("table", "row events", "bytes", "topic")
     for full_name, counts in planned.tables.items():
         topic = planned.topics.get(full_name, "(left out)")
-        table.add_row(full_name, f"{counts.row_events:,}", f"{counts.size_bytes:,}", topic)
-    out.print(table)
+        shown.add_row(full_name, f"{counts.row_events:,}", f"{counts.size_bytes:,}", topic)
+    out.print(shown)

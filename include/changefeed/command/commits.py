@@ -6,9 +6,8 @@ import json
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from changefeed.command.app import AsJson, PipelineName, app, endpoints_of, out, store_of
+from changefeed.command.app import AsJson, PipelineName, app, endpoints_of, out, store_of, table
 from changefeed.pipelines.file import load_pipeline
 
 
@@ -25,10 +24,10 @@ def windows(
     if as_json:
         out.print_json(json.dumps([manifest.to_json() for manifest in manifests]))
         return
-    table = Table("window", "start", "head", "rows", "messages", "dead letters", "bytes", "seconds", box=None)
+    shown = table("window", "start", "head", "rows", "messages", "dead letters", "bytes", "seconds")
     for manifest in manifests:
         window = manifest.window
-        table.add_row(
+        shown.add_row(
             f"{window.number}{' (failover)' if window.failover else ''}",
             str(window.start),
             str(window.head),
@@ -38,7 +37,7 @@ def windows(
             f"{manifest.size_bytes:,}",
             f"{sum(manifest.seconds.values()):.1f}",
         )
-    out.print(table)
+    out.print(shown)
 
 
 @app.command()

@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 
-from changefeed.command import backfill, commits, files, position, runs, seek
+from changefeed.command import backfill, check, commits, files, position, runs, seek
 from changefeed.command import schema as schemas
 from changefeed.command.app import EXIT_ERROR, app
 from changefeed.errors import ChangefeedError
 
-COMMANDS = (runs, position, backfill, seek, commits, schemas, files)
-"""The modules whose import adds commands to `app`."""
+COMMANDS = (check, runs, position, seek, backfill, commits, schemas, files)
+"""The modules whose import adds commands to `app`, in the order in which help shows them."""
 
 
 def main() -> None:
-    """Run the command; an error of ours is a message on stderr and exit code 1, never a traceback."""
+    """Run the command; an error of ours is a message on stderr and exit code 1, never a traceback.
+
+    With --json it is on stdout too, as {"error": message}, where a program waits for JSON.
+    """
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    for noisy in ("kafka", "py4j", "pyspark"):
+    for noisy in ("airflow", "py4j", "pyspark"):
         logging.getLogger(noisy).setLevel(logging.ERROR)
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what matters of it stands in the error that we raise
+    modules = [module.__name__ for module in COMMANDS]
+    app.registered_commands.sort(key=lambda command: modules.index(getattr(command.callback, "__module__", "")))
     try:
         app()
     except ChangefeedError as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        message = f"{type(error).__name__}: {error}"
+        print(message, file=sys.stderr)
+        if "--json" in sys.argv:
+            print(json.dumps({"error": message}))
         sys.exit(EXIT_ERROR)
     except BrokenPipeError:
         sys.stderr.close()  # whoever read our output has enough

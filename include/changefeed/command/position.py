@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import typer
-from rich.table import Table
 
 from changefeed.command.app import (
     EXIT_ERROR,
@@ -17,26 +17,33 @@ from changefeed.command.app import (
     endpoints_of,
     out,
     store_of,
+    table,
 )
+from changefeed.errors import ChangefeedError
 from changefeed.pipelines.file import load_pipeline
+from changefeed.pipelines.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from changefeed.upkeep.status import Status
 
 
 @app.command()
 def status(name: AnyPipeline = None, as_json: AsJson = False) -> None:
     """Show checkpoint, head and lag of pipelines. Exits 1 when one is in error."""
-    from changefeed.upkeep.status import status as status_of
+    from changefeed.upkeep.status import Status
 
-    statuses = [status_of(endpoints_of(pipeline), store_of(pipeline)) for pipeline in chosen(name)]
+    pipelines, errors = chosen(name)
+    statuses = [_status(pipeline) for pipeline in pipelines]
+    statuses += [Status.in_error(path.stem, error) for path, error in errors.items()]
     if as_json:
         out.print_json(json.dumps([status.to_json() for status in statuses]))
     else:
-        table = Table("pipeline", "state", "window", "checkpoint", "head", "lag bytes", box=None)
+        shown = table("pipeline", "window", "checkpoint", "head", "state")
         for status in statuses:
-            lag = "" if status.lag_bytes is None else f"{status.lag_bytes:,}"
-            table.add_row(
-                status.pipeline, status.state, str(status.window), status.checkpoint or "", status.head or "", lag
+            shown.add_row(
+                status.pipeline, str(status.window), status.checkpoint or "", status.head or "", status.summary
             )
-        out.print(table)
+        out.print(shown)
         for status in statuses:
             if status.error:
                 out.print(f"{status.pipeline}: {status.error}")
@@ -53,16 +60,29 @@ def lag(name: PipelineName, as_json: AsJson = False) -> None:
     from changefeed.upkeep.position import position
 
     pipeline = load_pipeline(name)
-    stands = position(endpoints_of(pipeline), store_of(pipeline)).to_json()
+    stands = position(endpoints_of(pipeline), store_of(pipeline))
+    values = stands.to_json()
     if as_json:
-        shown = ("pipeline", "state", "lag_bytes", "lag_seconds", "retention_headroom_seconds", "error")
-        out.print_json(json.dumps({key: stands[key] for key in shown}))
-    elif stands["error"]:
-        out.print(f"{name}: {stands['error']}")
+        shown = ("pipeline", "state", "lag_bytes", "lag_seconds", "retention_headroom_seconds", "retention_unlimited")
+        out.print_json(json.dumps({key: values[key] for key in (*shown, "error")}))
+    elif stands.status.error:
+        out.print(f"{name}: {stands.status.error}")
     else:
-        out.print(f"{name} is {stands['state']}")
+        out.print(f"{name}: {stands.status.summary}")
         for key in ("lag_bytes", "lag_seconds", "retention_headroom_seconds"):
-            figure = "not known" if stands[key] is None else f"{stands[key]:,.0f}"
+            figure = "not known" if values[key] is None else f"{values[key]:,.0f}"
+            if key == "retention_headroom_seconds" and stands.retention.unlimited:
+                figure = "unlimited: the server purges nothing by itself"
             out.print(f"{key:27}{figure}")
-    if stands["error"]:
+    if stands.status.error:
         raise typer.Exit(EXIT_ERROR)
+
+
+def _status(pipeline: Pipeline) -> Status:
+    from changefeed.upkeep.status import Status, status
+
+    try:
+        store = store_of(pipeline)
+    except ChangefeedError as error:
+        return Status.in_error(pipeline.name, error)
+    return status(endpoints_of(pipeline), store)

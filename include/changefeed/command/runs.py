@@ -1,4 +1,4 @@
-"""Commands about a pipeline's runs: check, plan, run, tail."""
+"""Commands about a pipeline's runs: plan, run, tail."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ import typer
 
 from changefeed.command.app import (
     EXIT_NOTHING_NEW,
-    AnyPipeline,
     AsJson,
     PipelineName,
     app,
-    chosen,
     endpoints_of,
     out,
     store_of,
@@ -22,16 +20,6 @@ from changefeed.command.app import (
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.errors import SettingsError
 from changefeed.pipelines.file import load_pipeline
-
-
-@app.command()
-def check(name: AnyPipeline = None) -> None:
-    """Check pipelines: their YAML, the source's settings and rights, names of topics, Kafka."""
-    from changefeed.upkeep.check import check as check_pipeline
-
-    for pipeline in chosen(name):
-        for line in check_pipeline(endpoints_of(pipeline)):
-            out.print(f"{pipeline.name}: {line}")
 
 
 @app.command()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -36,12 +38,16 @@ class Endpoints:
     @cached_property
     def mysql(self) -> MysqlConnection:
         """How the source is reached."""
-        return MysqlConnection.from_uri(self.lookup(self.pipeline.source.connection))
+        uri = self.lookup(self.pipeline.source.connection)
+        with _named(self.pipeline.source.connection):
+            return MysqlConnection.from_uri(uri)
 
     @cached_property
     def kafka(self) -> KafkaConnection:
         """How the Kafka cluster is reached."""
-        return KafkaConnection(*kafka_parts(self.lookup(self.pipeline.kafka.connection)))
+        uri = self.lookup(self.pipeline.kafka.connection)
+        with _named(self.pipeline.kafka.connection):
+            return KafkaConnection(*kafka_parts(uri))
 
     def session(self) -> Session:
         """A new connection to the source, for queries; the caller closes it. Raises as `Session` does."""
@@ -74,6 +80,15 @@ class Endpoints:
 
     def __getstate__(self) -> dict[str, Any]:
         return {"pipeline": self.pipeline, "lookup": _no_lookup, "mysql": self.mysql, "kafka": self.kafka}
+
+
+@contextmanager
+def _named(connection_id: str) -> Iterator[None]:
+    """Say of which connection what is wrong with its URI."""
+    try:
+        yield
+    except SettingsError as error:
+        raise SettingsError(f"connection {connection_id!r}: {error}") from None
 
 
 def _no_lookup(connection_id: str) -> str:

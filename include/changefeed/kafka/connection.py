@@ -8,19 +8,21 @@ https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md
 from __future__ import annotations
 
 import logging
+import socket
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 import kafka.errors
 from confluent_kafka import KafkaException, Producer
 from kafka import KafkaConsumer
 from kafka.admin import KafkaAdminClient
 
-from changefeed.errors import ChangefeedError, SettingsError
-from changefeed.kafka.refusal import refused_by_kafka_python, refused_by_librdkafka
+from changefeed.errors import BrokerUnavailableError, ChangefeedError, SettingsError, did_you_mean
+from changefeed.kafka.refusal import refused_by_kafka_python, refused_by_librdkafka, unavailable
 
 # Everything librdkafka says goes here, at DEBUG: a broker that is down makes it log ten lines a second, and what
 # matters of it stands in the error that we raise.
@@ -43,6 +45,8 @@ _KAFKA_PYTHON = {
     "client.rack": "client_rack",
 }
 _SSL_CHECKS = {"ssl.endpoint.identification.algorithm", "enable.ssl.certificate.verification"}
+_OPTIONS = sorted({*_KAFKA_PYTHON, *_SSL_CHECKS})
+"""What may be set of security; librdkafka's own tuning may be set too."""
 
 # What the guarantee rests on is not an option.
 _OURS = {
@@ -56,6 +60,8 @@ _OURS = {
     "compression.type": "kafka.compression",
     "compression.codec": "kafka.compression",
 }
+_PORT = 9092
+"""Of a broker whose address has none."""
 _SECRET_WORDS = ("password", "secret", "pem", "token", "jaas", "oauthbearer")
 
 
@@ -113,8 +119,8 @@ class KafkaConnection:
                 values[_KAFKA_PYTHON[name]] = value
             elif name.startswith(("sasl.", "ssl.")) and name not in _SSL_CHECKS:
                 raise SettingsError(
-                    f"Kafka option {name!r} is not supported: only librdkafka knows it, and topics and the commit log "
-                    f"are read by kafka-python. Supported: {', '.join(sorted({*_KAFKA_PYTHON, *_SSL_CHECKS}))}"
+                    f"Kafka option {name!r} is not supported{did_you_mean(name, _OPTIONS)}: topics and the commit log "
+                    f"are read by kafka-python, which has no such option. Supported: {', '.join(_OPTIONS)}"
                 )
         if "security_protocol" in values:
             values["security_protocol"] = values["security_protocol"].upper()
@@ -166,14 +172,34 @@ class KafkaConnection:
         except ChangefeedError:
             raise
         except kafka.errors.KafkaError as error:
-            raise refused_by_kafka_python(error, self.bootstrap, self.timeout_seconds) from error
+            ours = refused_by_kafka_python(error, self.bootstrap, self.timeout_seconds)
+            if isinstance(ours, BrokerUnavailableError):
+                ours = unavailable(self.bootstrap, self.timeout_seconds, f"{error}; {self._looked_at()}")
+            raise ours from error
+
+    def _looked_at(self) -> str:
+        """What a plain connection to each broker meets: the client says only for how long it waited."""
+        seen = []
+        for address in self.bootstrap.split(","):
+            parts = urlsplit(f"//{address.strip()}")
+            try:
+                socket.create_connection((parts.hostname or "", parts.port or _PORT), timeout=2).close()
+                seen.append(f"{address} is open: is it a broker, and is security.protocol right?")
+            except (OSError, ValueError) as error:
+                seen.append(f"{address}: {error}")
+        return ", ".join(seen)
 
     def producer(self, **extra: str | int | float | bool) -> Producer:
         """confluent-kafka's producer; it connects in the background. Raises SettingsError for an unknown option."""
         try:
             return Producer(cast(Any, self.librdkafka(**extra)), logger=cast(Any, _Quiet()))
         except KafkaException as error:
-            raise SettingsError(f"a Kafka option is wrong: {self._without_secrets(error.args[0].str())}") from None
+            said = self._without_secrets(error.args[0].str())
+            unknown = next((name for name in self.options if f'"{name}"' in said), "")
+            raise SettingsError(
+                f"an option of the Kafka connection is wrong: {said}{did_you_mean(unknown, _OPTIONS)}. Options are "
+                "named as librdkafka's: https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md"
+            ) from None
 
     def _without_secrets(self, text: str) -> str:
         """``text`` of a library, which may quote the value of an option."""
@@ -186,7 +212,12 @@ class KafkaConnection:
         """The error of ours that says what librdkafka's does, where ``wanted`` says what for."""
         return refused_by_librdkafka(error.args[0], self.bootstrap, wanted)
 
-    def reach(self) -> None:
-        """Return when a broker answers. Raises BrokerUnavailableError, or SettingsError where the login is refused."""
+    def broker_count(self) -> int:
+        """How many brokers are up. Raises BrokerUnavailableError, or SettingsError where the login is refused."""
         with self.admin() as client:
-            client.describe_cluster()
+            return len(client.describe_cluster()["brokers"])
+
+    def check_options(self) -> None:
+        """Raises SettingsError for an option that a client does not know, or a value that it does not take."""
+        self.producer()
+        self.kafka_python()

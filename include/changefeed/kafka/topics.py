@@ -162,9 +162,29 @@ def ensure_topics(connection: KafkaConnection, wanted: Mapping[str, TopicSetting
     return {name: counts[name] for name in wanted}
 
 
-def _create(admin: KafkaAdminClient, wanted: Mapping[str, TopicSettings], connection: KafkaConnection) -> None:
+def missing_topics(connection: KafkaConnection, wanted: Mapping[str, TopicSettings]) -> list[str]:
+    """The topics of ``wanted`` that are missing, each of which the broker says it would make. Nothing is made.
+
+    Raises TopicError with the broker's words where it would refuse one, and as `ensure_topics` does.
+    """
+    if not wanted:
+        return []
+    with connection.admin() as admin:
+        counts = _partitions(admin, wanted)
+        missing = {name: settings for name, settings in wanted.items() if name not in counts}
+        _create(admin, missing, connection, validate_only=True)
+    return list(missing)
+
+
+def _create(
+    admin: KafkaAdminClient,
+    wanted: Mapping[str, TopicSettings],
+    connection: KafkaConnection,
+    *,
+    validate_only: bool = False,
+) -> None:
     for part in _requests(wanted):
-        _create_at_once(admin, part, connection)
+        _create_at_once(admin, part, connection, validate_only=validate_only)
 
 
 def _requests(wanted: Mapping[str, TopicSettings]) -> Iterator[dict[str, TopicSettings]]:
@@ -182,7 +202,9 @@ def _requests(wanted: Mapping[str, TopicSettings]) -> Iterator[dict[str, TopicSe
         yield part
 
 
-def _create_at_once(admin: KafkaAdminClient, wanted: Mapping[str, TopicSettings], connection: KafkaConnection) -> None:
+def _create_at_once(
+    admin: KafkaAdminClient, wanted: Mapping[str, TopicSettings], connection: KafkaConnection, *, validate_only: bool
+) -> None:
     asked = {
         name: {
             "num_partitions": settings.partitions,
@@ -191,7 +213,8 @@ def _create_at_once(admin: KafkaAdminClient, wanted: Mapping[str, TopicSettings]
         }
         for name, settings in wanted.items()
     }
-    answer = admin.create_topics(asked, timeout_ms=int(connection.timeout_seconds * 1000), raise_errors=False)
+    milliseconds = int(connection.timeout_seconds * 1000)
+    answer = admin.create_topics(asked, timeout_ms=milliseconds, validate_only=validate_only, raise_errors=False)
     for topic in answer["topics"]:
         code = topic["error_code"]
         if code not in (0, _TOPIC_EXISTS):
@@ -205,7 +228,8 @@ def _create_at_once(admin: KafkaAdminClient, wanted: Mapping[str, TopicSettings]
                 f"{connection.bootstrap!r} says {topic['error_message'] or f'error code {code}'!r}. {remedy}, or "
                 "make the topic yourself."
             )
-    admin.wait_for_topics(list(wanted), timeout_ms=int(connection.timeout_seconds * 1000))
+    if not validate_only:
+        admin.wait_for_topics(list(wanted), timeout_ms=milliseconds)
 
 
 def partition_counts(connection: KafkaConnection, names: Iterable[str]) -> dict[str, int]:

@@ -40,7 +40,8 @@ def load_pipeline(name: str, folder: Path | None = None) -> Pipeline:
     if not paths:
         names = sorted({_named(path) for path in pipeline_files(folder)})
         raise SettingsError(
-            f"no pipeline {name!r} in {str(folder)!r}, which has {', '.join(names) or 'none'}"
+            f"no pipeline {name!r} in {str(folder)!r}, which "
+            f"{'has ' + (', '.join(names) or 'none') if folder.is_dir() else 'does not exist'}"
             f"{did_you_mean(name, names)}"
         )
     return read_pipeline(paths[0])

@@ -41,7 +41,11 @@ def lost_checkpoint(endpoints: Endpoints) -> str | None:
     if latest is None:
         return None
     checkpoint, origin = latest
+    kept = pipeline.checkpoint
+    where = "Airflow's Variables" if kept.connection is None else f"the state table of connection {kept.connection!r}"
     return (
-        f"pipeline {pipeline.name!r} has no checkpoint, and its commit log has {origin} at {checkpoint.coordinates}: "
-        f"the checkpoint was lost. `changefeed recover {pipeline.name}` rebuilds it; a seek begins elsewhere."
+        f"pipeline {pipeline.name!r} has no checkpoint in {where}, and its commit log has {origin} at "
+        f"{checkpoint.coordinates}. Either this is another database than the one that its last run used, or the "
+        f"checkpoint was lost. Look at checkpoint.store, AIRFLOW_HOME and the connections first; `changefeed recover "
+        f"{pipeline.name}` rebuilds a lost one, and a seek begins elsewhere."
     )

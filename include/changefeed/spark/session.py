@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import sys
 from collections.abc import Iterator
@@ -39,7 +40,12 @@ def session(pipeline: Pipeline, *, submitted: bool = False) -> Iterator[SparkSes
 
 
 def local_session(pipeline: Pipeline) -> SparkSession:
-    """A session on the pipeline's own master, with this Python in its workers, on 127.0.0.1 and without a web page."""
+    """A session on the pipeline's own master, with this Python in its workers, on 127.0.0.1 and without a web page.
+
+    Raises SettingsError where Java does not start Spark.
+    """
+    from pyspark.errors import PySparkRuntimeError
+
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(INCLUDE), os.environ.get("PYTHONPATH"))))
     builder = (
@@ -50,7 +56,15 @@ def local_session(pipeline: Pipeline) -> SparkSession:
     )
     for name, value in (JOB_CONF | {"spark.log.level": "ERROR"} | pipeline.spark.conf).items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    try:
+        return builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        java = os.environ.get("JAVA_HOME") or shutil.which("java")
+        raise SettingsError(
+            f"Spark did not start, which needs Java 17 or 21 in JAVA_HOME or PATH, where {java or 'none'!r} was found: "
+            f"{str(error).splitlines()[0]} What Java said stands above. Nothing was published. Install one (Debian and "
+            "Ubuntu: openjdk-17-jre-headless), or name its folder in JAVA_HOME."
+        ) from error
 
 
 def connect_session(url: str) -> SparkSession:

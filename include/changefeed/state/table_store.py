@@ -12,7 +12,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fi
 
 from changefeed import fault_point
 from changefeed.checkpoint import Checkpoint, check_forward, stale
-from changefeed.errors import CheckpointError, RetryableError, SettingsError
+from changefeed.errors import CheckpointError, SettingsError, StateStoreUnavailableError
 
 _METADATA = MetaData()
 _CHECKPOINTS = Table(
@@ -34,10 +34,6 @@ def _is_misread(url: URL) -> bool:
     """Whether an @ in a password was taken for the one behind it: then the host is a part of the password."""
     beside = (url.host or "", "" if url.drivername.startswith("sqlite") else url.database or "")
     return any("@" in part for part in beside) or re.search(r"/.*\?.*=", str(url.password or "")) is not None
-
-
-class StateStoreUnavailableError(RetryableError):
-    """The database of the state table cannot be reached."""
 
 
 class TableCheckpointStore:

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import base64
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
+from sqlalchemy import select
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import SQLAlchemyError
+
 from changefeed.checkpoint import Checkpoint, check_forward, stale
+from changefeed.errors import CheckpointError, StateStoreUnavailableError
 
 
 class Variables(Protocol):
@@ -67,18 +74,53 @@ class AirflowVariables:
 
 
 class MetadataVariables:
-    """Variables outside a task, as `airflow variables` reaches them: through Airflow's database."""
+    """Variables outside a task, as `airflow variables` reaches them: through Airflow's database.
+
+    The row itself is read: `Variable.get` answers a database that cannot be read with its default, and a checkpoint
+    that cannot be read would look like one that was lost. Raises StateStoreUnavailableError for such a database, and
+    CheckpointError for a Variable that another key has encrypted.
+    """
 
     def get(self, key: str) -> str | None:
         from airflow.models.variable import Variable
+        from airflow.utils.session import create_session
 
-        value = Variable.get(key, default_var=None)
-        return None if value is None else str(value)
+        with _translated(), create_session() as session:
+            variable = session.scalar(select(Variable).where(Variable.key == key))
+            if variable is None:
+                return None
+            value = variable.get_val()
+        if value is None:
+            raise CheckpointError(
+                f"Airflow's Variable {key!r} cannot be decrypted: AIRFLOW__CORE__FERNET_KEY is not the key that it was "
+                "written with. Set it to that of the Airflow that runs the pipeline."
+            )
+        return str(value)
 
     def set(self, key: str, value: str, description: str) -> None:
         from airflow.models.variable import Variable
 
-        Variable.set(key, value, description=description)
+        with _translated():
+            Variable.set(key, value, description=description)
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except SQLAlchemyError as error:
+        from airflow import settings
+
+        raise StateStoreUnavailableError(
+            "Airflow's database, whose Variables keep the checkpoint, cannot be used: "
+            f"{str(error).splitlines()[0]}. Nothing was stored. It is {_database(settings.SQL_ALCHEMY_CONN)}, by "
+            "AIRFLOW_HOME or AIRFLOW__DATABASE__SQL_ALCHEMY_CONN: is it the one of the Airflow that runs the pipeline, "
+            "and is it up?"
+        ) from error
+
+
+def _database(url: str | None) -> str:
+    return make_url(url).render_as_string(hide_password=True) if url else "not set"
 
 
 def _key(pipeline: str) -> str:

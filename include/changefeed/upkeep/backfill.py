@@ -86,14 +86,13 @@ def plan_backfill(endpoints: Endpoints, request: BackfillRequest, identity: str 
         with _binlogs(request, session) as binlogs:
             frozen = _begun_window(endpoints, identity, uuid) if identity else None
             start, head = _ends(frozen) if frozen else _range(Finder(binlogs), request)
-            files = tuple(
-                file for file in binlogs.files() if start.coordinates.number <= file.number <= head.coordinates.number
-            )
             size_bytes = bytes_between(list(binlogs.files()), start.coordinates, head.coordinates)
             if size_bytes <= 0:
                 raise SettingsError(f"the range is empty: it goes from {start} to {head}")
-            _check_complete(files, start, head)
-            tables = _counted(binlogs, files, start, head)
+            _check_complete(binlogs, start, head)
+            pieces = _pieces(binlogs, start, head)
+            files = tuple(file for file, _, _ in pieces)
+            tables = _counted(binlogs, pieces)
     window = frozen or Window(
         pipeline=pipeline.name,
         number=1,
@@ -181,24 +180,32 @@ def _range(finder: Finder, request: BackfillRequest) -> tuple[ResumePoint, Resum
     return start, finder.at_time(seconds_of(request.to_time)) if request.to_time else finder.latest()
 
 
-def _counted(
-    binlogs: Binlogs, files: tuple[BinlogFile, ...], start: ResumePoint, head: ResumePoint
-) -> dict[str, TableCounts]:
+def _pieces(binlogs: Binlogs, start: ResumePoint, head: ResumePoint) -> list[tuple[BinlogFile, int, int]]:
+    """The files of the range, each with where in it the range begins and ends; a file of which it has nothing is none
+    of them, as the one after the last of whole files."""
+    pieces = []
+    for file in binlogs.files():
+        if start.coordinates.number <= file.number <= head.coordinates.number:
+            begin = start.coordinates.position if file.name == start.coordinates.file else FIRST_POSITION
+            end = head.coordinates.position if file.name == head.coordinates.file else file.size_bytes
+            if begin < end:
+                pieces.append((file, begin, end))
+    return pieces
+
+
+def _counted(binlogs: Binlogs, pieces: list[tuple[BinlogFile, int, int]]) -> dict[str, TableCounts]:
     counts: dict[str, TableCounts] = {}
-    for file in files:
-        begin = start.coordinates.position if file.name == start.coordinates.file else FIRST_POSITION
-        end = head.coordinates.position if file.name == head.coordinates.file else file.size_bytes
-        if begin < end:
-            count_rows(binlogs.chunks(file.name, begin, end), counts)
+    for file, begin, end in pieces:
+        count_rows(binlogs.chunks(file.name, begin, end), counts)
     return dict(sorted(counts.items()))
 
 
-def _check_complete(files: tuple[BinlogFile, ...], start: ResumePoint, head: ResumePoint) -> None:
+def _check_complete(binlogs: Binlogs, start: ResumePoint, head: ResumePoint) -> None:
     wanted = range(start.coordinates.number, head.coordinates.number + 1)
-    there = {file.number for file in files}
-    missing = [number for number in wanted if number not in there]
+    there = [file for file in binlogs.files() if file.number in wanted]
+    missing = sorted(set(wanted) - {file.number for file in there})
     if missing:
         raise BinlogGoneError(
             f"binlog number {missing[0]} of the range {start} to {head} is not there; there are "
-            f"{', '.join(file.name for file in files)}"
+            f"{', '.join(file.name for file in there)}"
         )

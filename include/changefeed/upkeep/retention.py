@@ -15,17 +15,27 @@ from changefeed.mysql.session import Session
 
 @dataclass(frozen=True)
 class Retention:
-    """``lag_seconds`` is 0 at the head. ``headroom_seconds`` is None where the server purges nothing by itself."""
+    """``lag_seconds`` is 0 at the head. ``headroom_seconds`` is None where the server purges nothing by itself.
+
+    All three are None where they are not known.
+    """
 
     lag_seconds: float | None
     headroom_seconds: float | None
+    unlimited: bool | None
+    """Whether the server purges nothing by itself, and the binlog is there until somebody purges it."""
+
+
+UNKNOWN = Retention(None, None, None)
+"""Of a source that cannot be read."""
 
 
 def retention(endpoints: Endpoints, checkpoint: BinlogCoordinates) -> Retention:
     """Read both from the source. Raises what `Session` raises; BinlogGoneError for a checkpoint that is purged."""
     with endpoints.session() as session:
         finder = Finder(ServerBinlogs(session))
-        return Retention(_lag_seconds(finder, checkpoint), _headroom_seconds(finder, checkpoint, session))
+        headroom = _headroom_seconds(finder, checkpoint, session)
+        return Retention(_lag_seconds(finder, checkpoint), headroom, unlimited=headroom is None)
 
 
 def retention_or_none(endpoints: Endpoints, checkpoint: BinlogCoordinates) -> Retention:
@@ -33,7 +43,7 @@ def retention_or_none(endpoints: Endpoints, checkpoint: BinlogCoordinates) -> Re
     try:
         return retention(endpoints, checkpoint)
     except ChangefeedError:
-        return Retention(None, None)
+        return UNKNOWN
 
 
 def _lag_seconds(finder: Finder, checkpoint: BinlogCoordinates) -> float:

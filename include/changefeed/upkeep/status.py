@@ -16,7 +16,10 @@ from changefeed.runs.plan import check_same_history
 
 @dataclass(frozen=True)
 class Status:
-    """``state`` is new (no checkpoint yet), current, behind, or error; then ``error`` says what is wrong."""
+    """``state`` is new (no checkpoint yet), current, behind, or error; then ``error`` says what is wrong.
+
+    A pipeline is behind as soon as the binlog goes on after its checkpoint: on a busy server between any two runs.
+    """
 
     pipeline: str
     state: str
@@ -28,6 +31,25 @@ class Status:
     head: str | None = None
     lag_bytes: int | None = None
     error: str | None = None
+
+    @classmethod
+    def in_error(cls, pipeline: str, error: ChangefeedError) -> Status:
+        """The status of a pipeline of which nothing is known but what is wrong."""
+        return cls(pipeline, "error", error=f"{type(error).__name__}: {error}")
+
+    @property
+    def summary(self) -> str:
+        """The state in words, for people."""
+        match self.state:
+            case "new":
+                return "no run yet"
+            case "current":
+                return "nothing new since the last run"
+            case "behind" if self.lag_bytes is None:
+                return "on another server since the last run"
+            case "behind":
+                return f"{self.lag_bytes:,} bytes of binlog since the last run"
+        return "error"
 
     def to_json(self) -> dict[str, str | int | None]:
         """Plain values, as the command prints them and the REST API answers them."""

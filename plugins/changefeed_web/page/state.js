@@ -9,7 +9,7 @@ export function facts(pipeline, long = false) {
   const at = position || {};
   const low = pipeline.alerts.headroom_hours && at.retention_headroom_seconds !== null
     && at.retention_headroom_seconds < pipeline.alerts.headroom_hours * 3600;
-  const headroom = at.checkpoint ? (at.retention_headroom_seconds === null ? "unlimited" : duration(at.retention_headroom_seconds)) : "–";
+  const headroom = at.retention_unlimited ? "unlimited" : at.retention_headroom_seconds == null ? "–" : duration(at.retention_headroom_seconds);
   const fact = (name, value, small, kind, wide) => el("div", { class: wide }, el("dt", {}, name), el("dd", { class: kind }, value, small ? el("small", {}, small) : null));
   return el("dl", { class: "facts" },
     fact("Lag", bytes(at.lag_bytes), at.lag_seconds ? `${duration(at.lag_seconds)} old` : null),

@@ -13,6 +13,7 @@ from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.fencing import fence
 from changefeed.kafka.log_record import AttemptRecord
 from changefeed.publish_settings import PublishSettings
+from devstack.port import free_port
 
 _SECURE = {
     "security.protocol": "sasl_ssl",
@@ -75,7 +76,7 @@ def test_a_security_option_that_one_library_cannot_follow_is_refused() -> None:
 def test_a_wrong_address_is_told_in_bounded_time_and_quietly(capfd: pytest.CaptureFixture[str]) -> None:
     connection = KafkaConnection("127.0.0.1:9", timeout_seconds=0.3)
     calls = (
-        connection.reach,
+        connection.broker_count,
         CommitLog(connection, "changefeed.shop.commits", "shop").read,
         lambda: CommitLog(connection, "changefeed.shop.commits", "shop").keep(AttemptRecord("a")),
         lambda: fence(connection, "shop", 2, "changefeed.shop.commits"),
@@ -94,3 +95,15 @@ def test_a_transaction_is_shorter_than_the_brokers_patience() -> None:
         PublishSettings(transaction_seconds=60, transaction_timeout_seconds=60)
     with pytest.raises(SettingsError, match="transaction_rows"):
         PublishSettings(transaction_rows=0)
+
+
+def test_a_broker_that_is_not_there_is_told_with_what_each_address_met() -> None:
+    closed = free_port()
+    connection = KafkaConnection(f"127.0.0.1:{closed},no-such-host.invalid", timeout_seconds=1)
+    with pytest.raises(BrokerUnavailableError, match=f"127.0.0.1:{closed}: .*refused, no-such-host.invalid: "):
+        connection.broker_count()
+
+
+def test_an_unknown_option_is_refused_without_a_broker() -> None:
+    with pytest.raises(SettingsError, match=r"securty.protocol.*did you mean 'security.protocol'"):
+        KafkaConnection("127.0.0.1:1", {"securty.protocol": "SSL"}).check_options()

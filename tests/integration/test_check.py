@@ -1,0 +1,117 @@
+"""What `changefeed check` knows before a run, and how it says so."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from integration.command import NOTHING_NEW, Command
+
+pytestmark = pytest.mark.timeout(600)
+
+
+def edited(changefeed: Command, old: str, new: str, *, name: str | None = None) -> None:
+    """The pipeline's file with something else in it; with ``name``, as the file of another pipeline beside it."""
+    text = (changefeed.pipelines / f"{changefeed.name}.yaml").read_text()
+    assert old in text
+    text = text.replace(old, new)
+    if name:
+        text = text.replace(f"name: {changefeed.name}\n", f"name: {name}\n")
+    (changefeed.pipelines / f"{name or changefeed.name}.yaml").write_text(text)
+
+
+def with_a_table(changefeed: Command) -> Command:
+    changefeed.server.execute("CREATE TABLE t (id INT PRIMARY KEY)", database=changefeed.database)
+    return changefeed
+
+
+def test_what_is_right_is_told_a_line_each_and_as_json(changefeed: Command) -> None:
+    with_a_table(changefeed)
+    checked = changefeed("check")
+    assert (checked.exit_code, checked.err) == (0, "")
+    for line in (f"1 tables: {changefeed.database}.t", "reachable, 1 broker", "4 topics: 0 are there, 4 will be made"):
+        assert line in checked.out
+    as_json = json.loads(changefeed("check", changefeed.name, "--json").out)
+    right = [f"{changefeed.name}: {line}" for line in as_json["pipelines"][0]["right"]]
+    assert as_json == {"pipelines": [{**as_json["pipelines"][0], "wrong": []}], "unreadable": []}
+    assert right == checked.out.splitlines()
+
+
+def test_more_replicas_than_brokers_are_refused_and_so_is_a_config_that_the_broker_does_not_know(
+    changefeed: Command,
+) -> None:
+    with_a_table(changefeed)
+    edited(changefeed, "{partitions: 2}", "{partitions: 2, replication_factor: 3}")
+    changefeed("check").is_refused("TopicError", "replication_factor", "is 3", "has 1 broker up", "at most 1")
+    edited(changefeed, "replication_factor: 3", "configs: {retention.millis: '5'}")
+    changefeed("check").is_refused("TopicError", "retention.millis", "cannot be made", "topic settings")
+    with_topics = changefeed("run", changefeed.name)
+    assert with_topics.exit_code == NOTHING_NEW, "a first run without rows makes no topic"
+
+
+def test_a_pattern_without_a_table_is_wrong_in_check_and_not_in_a_run(changefeed: Command) -> None:
+    with_a_table(changefeed)
+    database = changefeed.database
+    edited(changefeed, f"'{database}.*'", f"'{database}.t', '{database}.odrers'")
+    changefeed.server.execute("CREATE TABLE orders (id INT PRIMARY KEY)", database=database)
+    changefeed("check").is_refused("SettingsError", f"'{database}.odrers'", f"did you mean '{database}.orders'")
+    assert changefeed("plan", changefeed.name).exit_code == NOTHING_NEW
+
+
+def test_a_mask_without_a_column_is_wrong(changefeed: Command) -> None:
+    with_a_table(changefeed)
+    changefeed.write("columns: {mask: {'*.t.emial': {text: '-'}}}\n")
+    changefeed("check").is_refused("SettingsError", "'*.t.emial' in columns.mask", "published as it is")
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("sasl.mechanizm=PLAIN", ["sasl.mechanizm", "did you mean 'sasl.mechanism'"]),
+        ("security_protocol=PLAINTEXT", ["security_protocol", "did you mean 'security.protocol'"]),
+        ("socket.timeout.ms=soon", ["socket.timeout.ms"]),
+    ],
+)
+def test_an_option_that_kafkas_clients_do_not_know_is_wrong(changefeed: Command, option: str, words: list[str]) -> None:
+    with_a_table(changefeed)
+    changefeed.connect(kafka=f"kafka://{changefeed.broker.bootstrap}/?{option}")
+    changefeed("check").is_refused("SettingsError", "option of the Kafka connection", *words)
+
+
+def test_two_pipelines_that_write_one_topic_or_share_server_ids_are_both_told(changefeed: Command) -> None:
+    with_a_table(changefeed)
+    name, database, first = changefeed.name, changefeed.database, changefeed.server_id
+    edited(changefeed, "topics: {", "topics: {", name=f"{name}-b")
+    for each, other in ((name, f"{name}-b"), (f"{name}-b", name)):
+        checked = changefeed("check", each)
+        checked.is_refused("TopicError", repr(each), repr(other), f"'{database}.t'", "twice", "topics.template")
+        checked.is_refused("SettingsError", f"server_ids of pipeline {each!r}", repr(other), "10 ids")
+    edited(changefeed, f"server_ids: {first}", f"server_ids: {first - 0}", name=f"{name}-b")
+    edited(changefeed, "{partitions: 2}", "{partitions: 2, template: '{pipeline}.{table}'}", name=f"{name}-b")
+    text = (changefeed.pipelines / f"{name}-b.yaml").read_text()
+    apart = text.replace(f", server_ids: {first}-{first + 9}", "")
+    (changefeed.pipelines / f"{name}-b.yaml").write_text(apart)
+    checked = changefeed("check")
+    assert checked.exit_code == 0, checked
+    assert "compared with 1 other pipeline" in checked.out
+
+
+def test_no_pipelines_are_an_error_that_names_the_folder(changefeed: Command) -> None:
+    (changefeed.pipelines / f"{changefeed.name}.yaml").unlink()
+    for command in ("check", "status"):
+        changefeed(command).is_refused("SettingsError", "no pipelines", str(changefeed.pipelines), "has no .yaml file")
+    changefeed.env["CHANGEFEED_PIPELINES"] = str(changefeed.folder / "nowhere")
+    changefeed("check").is_refused("SettingsError", "nowhere", "does not exist", "CHANGEFEED_PIPELINES")
+
+
+def test_all_that_is_wrong_is_told_at_once_and_does_not_hide_other_pipelines(changefeed: Command) -> None:
+    with_a_table(changefeed)
+    (changefeed.pipelines / "broken.yaml").write_text("name: broken\n")
+    edited(changefeed, "{partitions: 2}", "{partitions: 2, replication_factor: 3}")
+    edited(changefeed, f"'{changefeed.database}.*'", "'nowhere.*'")
+    checked = changefeed("check", "--json")
+    assert checked.exit_code == 1
+    told = json.loads(checked.out)
+    assert [message.partition(":")[0] for message in told["pipelines"][0]["wrong"]] == ["SettingsError", "TopicError"]
+    assert "broken.yaml" in told["unreadable"][0]
+    assert all(message in checked.err for message in told["pipelines"][0]["wrong"] + told["unreadable"])
