@@ -1,37 +1,42 @@
-"""Spark loses decoded blocks between decoding and publishing, and the source is away when they would be made again."""
+"""An executor is lost between decoding and publishing, and the source is away when its slices would be decoded again."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
+import signal
 
 import pytest
-from faults.feed import Feed
+from faults.feed import Feed, Run, processes_of
 from faults.proxy import Proxy
+from faults.test_spark_killed import command_of
 
 from devstack.spark_connect import SparkConnectServer
 
 pytestmark = pytest.mark.timeout(900)
 
 
-def test_decoded_blocks_that_are_lost_stop_the_run_and_the_next_one_publishes_all(
-    feed: Feed, spark_connect: SparkConnectServer, tmp_path: Path
+def executors_of(run: Run) -> list[int]:
+    pids = processes_of(run.process.pid)
+    return [pid for pid in pids if "CoarseGrainedExecutorBackend" in command_of(pid)]
+
+
+def test_an_executor_lost_with_its_decoded_blocks_stops_the_run_and_the_next_one_publishes_all(
+    feed: Feed, spark_connect: SparkConnectServer
 ) -> None:
     proxy = Proxy(feed.mysql.port)
     feed.mysql_port = proxy.port
-    blocks = tmp_path / "spark"
-    blocks.mkdir()
-    feed.settings["spark"] = {"master": "local[2]", "conf": {"spark.local.dir": str(blocks)}}
+    conf = {"spark.executor.memory": "512m", "spark.task.maxFailures": "1"}
+    feed.settings["spark"] = {"master": "local-cluster[2,1,768]", "conf": conf}
     feed.configure()
     try:
-        for _ in range(3):  # three files are three slices
+        for _ in range(4):  # four files are four slices, two an executor
             feed.write(20)
             feed.mysql.execute("FLUSH BINARY LOGS")
         run = feed.begin("after_decode", spark=True)
         assert run.wait_until_held(400), run.text()
-        decoded = sorted(blocks.glob("**/rdd_*"), key=lambda file: file.name)
-        assert len(decoded) >= 3, list(blocks.glob("**/*"))
-        decoded[0].unlink()
+        executor, *_ = executors_of(run)
         proxy.cut()
+        os.kill(executor, signal.SIGKILL)
         run.go_on()
         assert run.result() in (1, 2), run.text()
         proxy.mend()
