@@ -17,6 +17,7 @@
     └── RetryableError            the same call may succeed later
         ├── SourceUnavailableError     the server cannot be reached, or the connection was lost
         ├── SparkUnavailableError      the Spark Connect server cannot be reached
+        ├── SparkFailedError           a Spark job failed, or lost what it had decoded
         ├── BrokerUnavailableError     Kafka cannot be reached, or refused for now
         ├── StateStoreUnavailableError   the database that keeps checkpoints cannot be read or written
         ├── FencedError                a newer attempt of the same pipeline took over
@@ -89,6 +90,10 @@ class SourceUnavailableError(RetryableError):
 
 class SparkUnavailableError(RetryableError):
     """The Spark Connect server cannot be reached."""
+
+
+class SparkFailedError(RetryableError):
+    """A Spark job failed, or lost what it had decoded."""
 
 
 class BrokerUnavailableError(RetryableError):

@@ -35,6 +35,7 @@ ROOM_OF = {
     },
     "pendulum": {"airflow": "home: Airflow's dates", "dags": "start dates", "plugins": "dates of runs"},
     "pyspark": {"spark": "home"},
+    "py4j": {"spark": "home"},
     "lz4": {"spark": "home: blocks between its stages"},
     "pyarrow": {"spark": "home: the batches between Spark and Python"},
     "confluent_kafka": {"kafka": "home"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +24,7 @@ _RECORDS_A_REQUEST = 2_000
 """Of the controller's log. It takes 10,000 at most for one CreateTopics request (QuorumController's
 MAX_RECORDS_PER_USER_OP), and fewer are made well before the request times out."""
 
+_NO_TOPIC_ID = str(uuid.UUID(int=0))
 DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
 
 
@@ -284,6 +286,6 @@ def topic_limits(
         config = answer.get(name, {}).get("max.message.bytes")
         size = int(config["value"]) if config else DEFAULT_MAX_MESSAGE_BYTES
         topic = described[name]
-        topic_id = str(topic.get("topic_id") or "")
+        topic_id = str(topic.get("topic_id") or "").replace(_NO_TOPIC_ID, "")
         limits[name] = TopicLimits(len(topic["partitions"]), size, (tables or {}).get(name, ""), topic_id)
     return limits

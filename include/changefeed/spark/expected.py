@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import orjson
 
 from changefeed.block import Block
-from changefeed.errors import AccountingError
+from changefeed.errors import SparkFailedError
 from changefeed.kafka.progress import TopicPartition
 
 SliceCounts = Mapping[TopicPartition, Sequence[tuple[int, int]]]
@@ -71,7 +71,7 @@ class WholeBlocks:
     def passed(self, blocks: Iterable[tuple[Block, int]]) -> Iterator[Block]:
         """``blocks``, each with how many messages of its slice and topic-partition stand before it, in order.
 
-        Raises AccountingError at the first block behind a missing one, and at the end where any are missing.
+        Raises SparkFailedError at the first block behind a missing one, and at the end where any are missing.
         """
         for block, before in blocks:
             self._take(block, before)
@@ -90,9 +90,9 @@ class WholeBlocks:
             slices.pop()
             self._given[partition] = 0
 
-    def _missing(self, partition: TopicPartition, slice_number: int) -> AccountingError:
+    def _missing(self, partition: TopicPartition, slice_number: int) -> SparkFailedError:
         wanted = dict(self._left.get(partition) or []).get(slice_number, 0)
-        return AccountingError(
+        return SparkFailedError(
             f"slice {slice_number} was decoded into {wanted} messages for partition {partition[1]} of "
             f"{partition[0]!r}, and {self._given.get(partition, 0)} of them were brought to be published: Spark lost "
             "decoded blocks, or made them again otherwise. Nothing behind them was published; run again."

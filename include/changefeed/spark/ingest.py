@@ -35,6 +35,7 @@ from changefeed.spark import frame
 from changefeed.spark.conf import BATCH_CONF
 from changefeed.spark.decode import decode_batches
 from changefeed.spark.expected import Decoded, SliceCounts
+from changefeed.spark.failures import named_failures
 from changefeed.spark.job import IngestJob, task_number
 from changefeed.spark.progress import MessageCount, shown
 from changefeed.spark.publish import decode_and_publish_batches, publish_batches
@@ -117,7 +118,8 @@ def ingest(
             marks=begun.marks or (),
         )
         prepared = time.monotonic()
-        slices, outcome = _publish_window(spark, job, files, tasks, names_come_along=names_come_along)
+        with named_failures(window):
+            slices, outcome = _publish_window(spark, job, files, tasks, names_come_along=names_come_along)
         seconds = {
             "plan": window.plan_seconds,
             "start": waited,
