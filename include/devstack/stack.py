@@ -32,9 +32,6 @@ from devstack.sql_server import Options, SqlServer
 MYSQL_VARIABLE = "MYSQL_URL"
 KAFKA_VARIABLE = "KAFKA_BOOTSTRAP"
 
-_OF_MAKE = ("CHANGEFEED_KERNEL_CACHE",)
-"""Environment variables of the Makefile that spare the command work which is done already."""
-
 SQL_OPTIONS: Options = {"binlog_row_metadata": "FULL"}
 
 
@@ -120,7 +117,6 @@ class Stack:
             "AIRFLOW_CONN_KAFKA_SHOP": f"kafka://{self.bootstrap}",
             **self.airflow.database_env,
             **({"JAVA_HOME": own_java} if own_java else {}),
-            **{name: value for name in _OF_MAKE if (value := os.environ.get(name))},
         }
         lines = [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
         if self._existing_mysql is not None:  # its password is its owner's secret

@@ -3,7 +3,8 @@
 numba's own cache looks only at the file that holds the outermost function; a change in a module that it calls would
 go unnoticed. So the cache is in a folder named by a digest of all sources of kernels, of numba's version and of the
 flags that change the code. ``CHANGEFEED_KERNEL_CACHE`` (or numba's ``NUMBA_CACHE_DIR``) says where such folders
-are kept; without it they are in the user's cache folder, or in the temporary one where that cannot be written.
+are kept; without it they are in the virtual environment's `kernel-cache`, where `make setup` has made one, else in the
+user's cache folder, or in the temporary one where that cannot be written.
 
 Source: https://numba.readthedocs.io/en/stable/developer/caching.html
 """
@@ -15,6 +16,7 @@ import fcntl
 import hashlib
 import os
 import re
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -109,7 +111,8 @@ def _sources() -> list[bytes]:
 
 def _cache_root() -> Path:
     chosen = os.environ.get("CHANGEFEED_KERNEL_CACHE") or os.environ.get("NUMBA_CACHE_DIR")
-    candidates = [Path(chosen)] if chosen else []
+    of_setup = Path(sys.prefix) / "kernel-cache"
+    candidates = [Path(chosen)] if chosen else [of_setup] if of_setup.is_dir() else []
     candidates.append(Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "changefeed" / "kernel")
     candidates.append(Path(tempfile.gettempdir()) / f"changefeed-kernel-{os.getuid()}")
     for candidate in candidates:
