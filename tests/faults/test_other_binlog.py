@@ -53,6 +53,17 @@ def test_a_renumbered_binlog_is_refused_though_its_numbers_look_plausible(own: F
     refused(own, "BinlogGoneError", "seek")
 
 
+@pytest.mark.parametrize("own", [{"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"}], indirect=True)
+def test_a_renumbered_binlog_whose_transactions_are_as_long_is_refused_without_gtids(own: Feed) -> None:
+    inserts = [f"INSERT INTO `{own.name}`.journal (text) VALUES ('as long')"] * 20
+    own.mysql.execute("RESET BINARY LOGS AND GTIDS", *inserts)
+    own.settings["start"] = "binlog.000001:4"
+    own.configure()
+    own.run()
+    own.mysql.execute("RESET BINARY LOGS AND GTIDS", *inserts, *inserts)
+    refused(own, "BinlogGoneError", "begun at", "seek")
+
+
 def test_purged_binlogs_are_refused(own: Feed) -> None:
     own.write(5)
     own.run()

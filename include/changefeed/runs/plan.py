@@ -141,13 +141,14 @@ def _resume(
     state: CommitLogState,
 ) -> tuple[ResumePoint, int, Failover | None]:
     """Where the new window starts behind what is unfinished, its number, and the failover that it comes from."""
-    end = left.end
-    if left.begun is not None:
-        end = Checkpoint.after(left.begun, left.begun.frozen_at_ms)
-        if head.gtids:  # the window's own set is of a moment before its head
-            end = replace(end, gtids=Finder(ServerBinlogs(session)).at(end.coordinates).gtids)
+    end = Checkpoint.after(left.begun, left.begun.frozen_at_ms) if left.begun else left.end
     if uuid == end.server_uuid:
         check_same_history(end, uuid, head.coordinates, files)
+        last = left.begun or (state.seals[end.window].window if end.window in state.seals else None)
+        if last is not None and last.newest is not None and last.server_uuid == uuid:
+            last.newest.check(file_identity(session.connection, uuid, last.newest.name))
+        if left.begun is not None and head.gtids:  # the window's own set is of a moment before its head
+            end = replace(end, gtids=Finder(ServerBinlogs(session)).at(end.coordinates).gtids)
         check_same_transactions(end, head, session)
         return ResumePoint(end.coordinates, end.gtids), end.window + 1, None
     start = position_on_new_server(end, session, uuid, head)
