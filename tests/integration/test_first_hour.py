@@ -105,3 +105,11 @@ def test_help_lists_first_what_is_needed_first_and_cuts_no_sentence_that_fits(ch
     shown = changefeed("--help").out
     places = [shown.index(f"\n  {command} ") for command in ("check", "plan", "run", "tail", "status", "seek", "prune")]
     assert places == sorted(places)
+
+
+def test_without_java_a_run_says_what_to_install_and_moves_nothing(changefeed: Command) -> None:
+    changefeed.write(spark="{master: 'local[2]'}")
+    first = changefeed.begin()
+    changefeed.env["JAVA_HOME"] = str(changefeed.folder / "no-java-here")
+    changefeed("run", changefeed.name).is_refused("SettingsError", "Java 17 or 21", "no-java-here", "openjdk-17")
+    assert changefeed.checkpoint() == first
