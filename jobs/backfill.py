@@ -1,4 +1,4 @@
-"""Publish a backfill's window. Arguments: the request, the window and the identity; the first two as JSON.
+"""Publish a backfill's window. Argument: a file with what the task `plan` returned.
 
 Run by spark-submit, or by Python itself where the pipeline names a Spark Connect server.
 
@@ -9,7 +9,6 @@ retry cannot mend, 1 with any other.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
 
@@ -18,23 +17,22 @@ from changefeed.endpoints.endpoints import Endpoints
 from changefeed.pipelines.file import load_pipeline
 from changefeed.spark.ingest import ingest
 from changefeed.spark.session import session
-from changefeed.spark.submitted import submitted
+from changefeed.spark.submitted import planned, submitted
 from changefeed.upkeep.backfill_request import BackfillRequest, backfill_pipeline
 from changefeed.window import Window
 
 ARGUMENTS = argparse.ArgumentParser(description=__doc__)
-ARGUMENTS.add_argument("request")
-ARGUMENTS.add_argument("window")
-ARGUMENTS.add_argument("identity", help="whose progress it is: the backfill's own")
+ARGUMENTS.add_argument("plan", help="a JSON file with the request, the window and the backfill's identity")
 
 
 def publish(given: argparse.Namespace) -> Iterator[str]:
     """Publish the window to the backfill's topics; one line when it is sealed."""
-    request = BackfillRequest.of(json.loads(given.request))
+    plan = planned(given.plan)
+    request = BackfillRequest.of(plan["request"])
     endpoints = Endpoints(backfill_pipeline(load_pipeline(request.pipeline), request), from_environment)
-    window = Window.from_json(json.loads(given.window))
+    window = Window.from_json(plan["window"])
     with session(endpoints.pipeline, submitted=True) as spark:
-        manifest = ingest(spark, endpoints, window, identity=given.identity, archive=request.archive)
+        manifest = ingest(spark, endpoints, window, identity=plan["identity"], archive=request.archive)
     yield f"sealed backfill: {manifest.row_count} rows in {manifest.message_count} messages"
 
 

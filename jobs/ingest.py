@@ -1,4 +1,4 @@
-"""Publish frozen windows, one after another. Arguments: the pipeline's name, the windows as JSON.
+"""Publish frozen windows, one after another. Arguments: a file with what the task `plan` returned, the pipeline's name.
 
 Run by spark-submit, or by Python itself where the pipeline names a Spark Connect server.
 
@@ -18,18 +18,18 @@ from changefeed.endpoints.endpoints import Endpoints
 from changefeed.pipelines.file import load_pipeline
 from changefeed.spark.run import ingest_windows
 from changefeed.spark.session import session
-from changefeed.spark.submitted import submitted
+from changefeed.spark.submitted import planned, submitted
 from changefeed.window import Window
 
 ARGUMENTS = argparse.ArgumentParser(description=__doc__)
+ARGUMENTS.add_argument("plan", help="a JSON file with the windows, in order")
 ARGUMENTS.add_argument("pipeline")
-ARGUMENTS.add_argument("windows", help="a JSON list of windows, in order")
 ARGUMENTS.add_argument("--max-seconds", type=int, default=0, help="begin no further window after so long")
 
 
 def publish(given: argparse.Namespace) -> Iterator[str]:
     """Publish the windows in one Spark session; a line for each that is sealed."""
-    windows = [Window.from_json(values) for values in json.loads(given.windows)]
+    windows = [Window.from_json(values) for values in planned(given.plan)["windows"]]
     endpoints = Endpoints(load_pipeline(given.pipeline), from_environment)
     with session(endpoints.pipeline, submitted=True) as spark:
         for manifest in ingest_windows(spark, endpoints, windows, given.max_seconds or None):

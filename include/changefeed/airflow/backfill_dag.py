@@ -49,11 +49,7 @@ def backfill_dag(pipelines: list[str]) -> DAG:
             task_id="ingest",
             pipeline="{{ params.pipeline }}",
             job="backfill.py",
-            arguments=[
-                "{{ ti.xcom_pull('plan')['request'] | tojson }}",
-                "{{ ti.xcom_pull('plan')['window'] | tojson }}",
-                "{{ ti.xcom_pull('plan')['identity'] }}",
-            ],
+            arguments=[],
             pool=os.environ.get(POOL_VARIABLE, "default_pool"),
         )
         finish = task(task_id="finish")(finish_range)(cast(Any, plan))

@@ -5,10 +5,13 @@ spark-submit runs it; Python itself where the pipeline names a Spark Connect ser
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -57,7 +60,12 @@ class CleanSparkSubmitHook(SparkSubmitHook):
 
 
 class JobOperator(SparkSubmitOperator):
-    """One of the files in jobs/, run for a pipeline: ``pipeline_name`` may be a template."""
+    """One of the files in jobs/, run for a pipeline with what the task `plan` returned: ``pipeline_name`` may be a
+    template.
+
+    The job's first argument is a file with that, as JSON: an argument itself may have 128 KiB, which a few GTID sets
+    pass. spark-submit brings the file to the driver as it does with the job's own (`--files`), wherever that runs.
+    """
 
     template_fields: Sequence[str] = ("application_args", "pipeline_name")
 
@@ -71,6 +79,7 @@ class JobOperator(SparkSubmitOperator):
         )
         self.pipeline_name = pipeline
         self._conf = JOB_CONF
+        self._plan_file = ""
         self._python: SubprocessHook | None = None
 
     def _environment(self, pipeline: Pipeline) -> dict[str, str]:
@@ -86,10 +95,15 @@ class JobOperator(SparkSubmitOperator):
             conn_id=pipeline.spark.connection,
             conf=self._conf | pipeline.spark.conf,
             name=f"changefeed-{pipeline.name}",
-            application_args=self.application_args,
+            application_args=[self._plan_file, *(self.application_args or ())],
+            files=self._plan_file,
         )
 
     def execute(self, context: Context) -> Any:
+        with _json_file(context["ti"].xcom_pull(task_ids="plan")) as self._plan_file:
+            return self._run(context)
+
+    def _run(self, context: Context) -> Any:
         if context["ti"].try_number > 1:
             measured_retry(self.pipeline_name, self.task_id)
         pipeline = load_pipeline(self.pipeline_name)
@@ -104,7 +118,7 @@ class JobOperator(SparkSubmitOperator):
 
     def _run_with_connect(self, pipeline: Pipeline) -> None:
         self._python = SubprocessHook()
-        command = [sys.executable, str(self.application), *map(str, self.application_args or ())]
+        command = [sys.executable, str(self.application), self._plan_file, *map(str, self.application_args or ())]
         exit_code = self._python.run_command(command, env=self._environment(pipeline)).exit_code
         if exit_code == EXIT_TERMINAL:
             raise AirflowFailException("a retry cannot help, see the log above")
@@ -125,11 +139,10 @@ class IngestOperator(JobOperator):
     """
 
     def __init__(self, *, pipeline: str, **settings: Any) -> None:
-        windows = "{{ ti.xcom_pull('plan')['windows'] | tojson }}"
         super().__init__(
             pipeline=pipeline,
             job="ingest.py",
-            arguments=[pipeline, windows, "--max-seconds", "{{ params.max_seconds or 0 }}"],
+            arguments=[pipeline, "--max-seconds", "{{ params.max_seconds or 0 }}"],
             **settings,
         )
 
@@ -143,3 +156,12 @@ class IngestOperator(JobOperator):
             if planned and len(planned["windows"]) > 1:
                 commit_sealed(self.pipeline_name, planned)
             raise
+
+
+@contextmanager
+def _json_file(values: Any) -> Iterator[str]:
+    """The path of a file with ``values``, which only its owner reads; removed afterwards."""
+    with NamedTemporaryFile("w", prefix="changefeed-plan-", suffix=".json") as file:
+        json.dump(values, file)
+        file.flush()
+        yield file.name

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 from changefeed.errors import ChangefeedError, TerminalError
 
@@ -14,6 +17,15 @@ EXIT_RETRYABLE = 1
 
 EXIT_TERMINAL = 2
 """The job failed, and a retry cannot mend it."""
+
+
+def planned(file: str) -> Any:
+    """What the task `plan` returned, out of the JSON ``file`` that Airflow wrote.
+
+    Where the driver runs on another machine than Airflow, Spark has laid the file into the driver's folder.
+    """
+    path = Path(file)
+    return json.loads((path if path.exists() else Path(path.name)).read_text())
 
 
 def submitted(arguments: argparse.ArgumentParser, publish: Callable[[argparse.Namespace], Iterator[str]]) -> int:

@@ -1,0 +1,65 @@
+"""What `plan` returns reaches the job whatever its size: the windows of a server with large GTID sets."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from airflow_database import environment
+
+YAML = """\
+name: {name}
+source: {{connection: mysql}}
+kafka: {{connection: kafka}}
+tables: {{include: ["shop.*"]}}
+spark: {spark}
+"""
+
+JOB = """\
+import sys
+from changefeed.spark.submitted import planned
+print("windows:", len(planned(sys.argv[1])["windows"]), "then", *sys.argv[2:])
+"""
+
+WINDOWS = [{"number": number, "start_gtids": "s" * 86_000, "head_gtids": "h" * 86_000} for number in range(20)]
+
+OPERATOR = """\
+import json, sys
+from pathlib import Path
+from types import SimpleNamespace
+from changefeed.airflow.ingest_operator import JobOperator
+
+plan = json.loads(Path("xcom.json").read_text())
+task = SimpleNamespace(try_number=1, xcom_pull=lambda task_ids: plan)
+for pipeline in ("submitted", "connected"):
+    job = JobOperator(task_id="ingest", pipeline=pipeline, job=str(Path("job.py").resolve()), arguments=[pipeline])
+    job.execute({"ti": task})
+"""
+
+
+def test_windows_with_gtid_sets_larger_than_an_argument_reach_the_job(tmp_path: Path) -> None:
+    """Linux takes 128 KiB an argument; these are 3.4 MB."""
+    pipelines = tmp_path / "pipelines"
+    pipelines.mkdir()
+    for name, spark in (
+        ("submitted", "{conf: {spark.log.level: ERROR}}"),
+        ("connected", "{connect: 'sc://127.0.0.1:1'}"),
+    ):
+        (pipelines / f"{name}.yaml").write_text(YAML.format(name=name, spark=spark))
+    (tmp_path / "job.py").write_text(JOB)
+    (tmp_path / "xcom.json").write_text(json.dumps({"windows": WINDOWS}))
+    (tmp_path / "airflow").mkdir()
+    env = environment(tmp_path / "airflow") | {
+        "CHANGEFEED_PIPELINES": str(pipelines),
+        "AIRFLOW_CONN_MYSQL": "mysql://127.0.0.1:1",
+        "AIRFLOW_CONN_KAFKA": "kafka://127.0.0.1:1",
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[1]"}),
+        "TMPDIR": str(tmp_path),
+    }
+    done = subprocess.run([sys.executable, "-c", OPERATOR], cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    for name in ("submitted", "connected"):
+        assert f"windows: 20 then {name}" in done.stdout + done.stderr
+    assert not list(tmp_path.glob("changefeed-plan-*")), "nothing is left over"
