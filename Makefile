@@ -13,7 +13,7 @@ export CHANGEFEED_KERNEL_CACHE ?= $(CURDIR)/$(VENV)/kernel-cache
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # each Spark worker, Airflow task and command would compile all its modules again
 
-.PHONY: help setup demo stop clean lint test test-unit test-faults test-huge-file test-ranges bench-decode bench-select bench-publish bench-overhead lock
+.PHONY: help setup demo stop clean lint test test-unit test-faults test-huge-file test-ranges bench-decode bench-select bench-publish bench-overhead bench-scale lock
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -77,6 +77,9 @@ bench-publish: $(READY) ## Publishing: what transactions cost, and the whole pat
 
 bench-overhead: $(READY) ## A small window from plan to checkpoint, against spark-submit of an empty script
 	$(BIN)/python tests/bench/bench_overhead.py $(ARGS)
+
+bench-scale: $(READY) ## Thousands of tables, large GTID sets, hundreds of files, large rows: seconds by phase, and memory
+	$(BIN)/python tests/bench/bench_scale.py $(ARGS)
 
 lock: $(READY) ## Resolve requirements.txt into requirements.lock
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \

@@ -59,6 +59,8 @@ class Manifest:
     topics: tuple[TopicPartitionReceipt, ...]
     seconds: dict[str, float] = field(default_factory=dict)
     gtids: str = ""
+    schemas: str = ""
+    """Id of the stored schema history that is complete up to the window's head; '' where none is."""
 
     @property
     def dead_letters(self) -> int:

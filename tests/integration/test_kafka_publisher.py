@@ -304,6 +304,18 @@ def test_a_queue_that_is_full_is_waited_for(pipeline: Pipeline) -> None:
     assert _seen(pipeline) == ids_of(range(2000))
 
 
+def test_records_larger_than_the_queue_are_published(kafka_broker: KafkaBroker, unique_name: str) -> None:
+    """librdkafka refuses them although its queue is empty, and would for ever."""
+    limit = {"max.message.bytes": str(4 << 20)}
+    pipeline = Pipeline(KafkaConnection(kafka_broker.bootstrap), unique_name, configs=limit)
+    settings = PublishSettings(queue_bytes=1 << 20, compression="none")
+    rows = [message(row, value=b"x" * (3 << 20 if row % 3 == 0 else 10)) for row in range(9)]
+    blocks = [Block(pipeline.topic, 0, "bin.000007", 0, number, pack([row])) for number, row in enumerate(rows)]
+    with pipeline.publisher(settings=settings) as publisher:
+        publisher.publish(blocks)
+    assert _seen(pipeline) == ids_of(range(9))
+
+
 def test_the_garbage_collector_is_off_while_publishing_and_on_again(pipeline: Pipeline) -> None:
     states = []
 

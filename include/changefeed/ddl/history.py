@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -48,6 +47,8 @@ class SchemaHistory:
     until: BinlogCoordinates
     timeline: SchemaTimeline
     collations: Mapping[int, str] = field(default_factory=dict)
+    id: str = ""
+    """Names what is stored, for the seals of windows that changed nothing of it; '' where something was changed."""
 
     @property
     def server(self) -> Server:
@@ -76,33 +77,39 @@ class SchemaHistory:
     def advance(self, statement: Statement) -> SchemaHistory:
         """The history with this statement; the same history for a statement that it has, or that defines nothing."""
         at = BinlogCoordinates(statement.file, statement.position)
-        return replace(self, timeline=self.timeline.advance(at, self.read(statement)))
+        timeline = self.timeline.advance(at, self.read(statement))
+        if timeline is self.timeline:
+            return self
+        # TRUNCATE, or a definition of what is there already: whoever reads on without it knows the same schemas.
+        id = self.id if timeline.entries[-1].changes_nothing else ""
+        return replace(self, timeline=timeline, id=id)
 
     def reached(self, head: BinlogCoordinates) -> SchemaHistory:
-        """The history after a window up to ``head``; its oldest moves are folded away beyond KEPT_ENTRIES."""
+        """The history after a window up to ``head`` whose statements it has."""
+        return replace(self, until=max(self.until, head))
+
+    def named(self, id: str) -> SchemaHistory:
+        """The history as it is stored under ``id``: its oldest moves are folded away beyond KEPT_ENTRIES."""
         entries = self.timeline.entries
         if len(entries) <= KEPT_ENTRIES:
-            return replace(self, until=max(self.until, head))
+            return replace(self, id=id)
         since = entries[-KEPT_ENTRIES].coordinates
-        return replace(self, since=since, until=max(self.until, head), timeline=self.timeline.fold(since))
+        return replace(self, since=since, timeline=self.timeline.fold(since), id=id)
 
     def relearned(self, table: Table) -> SchemaHistory:
         """The history with ``table`` as the server has it now, for rows from ``until`` on."""
-        return replace(self, timeline=self.timeline.relearn(self.until, table))
+        return replace(self, timeline=self.timeline.relearn(self.until, table), id="")
 
     def to_json(self) -> dict[str, Any]:
         """As values that `json` writes; `from_json` reads them back."""
         return {
+            "id": self.id,
             "server_uuid": self.server_uuid,
             "since": str(self.since),
             "until": str(self.until),
             "timeline": self.timeline.to_json(),
             "collations": {str(number): name for number, name in self.collations.items()},
         }
-
-    def to_text(self) -> str:
-        """`to_json` as one line."""
-        return json.dumps(self.to_json(), ensure_ascii=False)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> SchemaHistory:
@@ -113,4 +120,5 @@ class SchemaHistory:
             BinlogCoordinates.parse(values["until"]),
             SchemaTimeline.from_json(values["timeline"]),
             {int(number): name for number, name in values["collations"].items()},
+            values.get("id", ""),
         )

@@ -35,9 +35,14 @@ class HistoryEntry:
     tables: Mapping[TableName, Entry | None] = field(default_factory=dict)
     databases: Mapping[str, str | None] = field(default_factory=dict)
 
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether the schemas after this move are those before it."""
+        return not self.tables and not self.databases
+
     def apply(self, schemas: Schemas) -> Schemas:
         """The schemas after this move."""
-        if not self.tables and not self.databases:
+        if self.changes_nothing:
             return schemas
         tables = {**schemas.tables, **self.tables}
         databases = {**schemas.databases, **self.databases}

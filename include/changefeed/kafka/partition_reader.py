@@ -131,6 +131,27 @@ class PartitionReader:
         finally:
             self._ahead = later + self._ahead
 
+    def last(self, key: bytes, *, patience_seconds: float) -> KafkaRecord | None:
+        """The last record with ``key`` of the one partition that is read, read from its end; None where there is none.
+
+        For a compacted topic of few keys, whose earlier records would only be read to be thrown away.
+        """
+        (partition,) = self._partitions
+        end, back = self._ends([partition])[partition], 1
+        with self._errors_of([partition]):
+            first = self._consumer.beginning_offsets([partition])[partition]
+        while first < end:
+            start = max(first, end - back)
+            self._consumer.seek(partition, start)
+            self._ahead = []
+            same = [r for r in self.to_end({partition: end}, patience_seconds=patience_seconds) if r.key == key]
+            if same:
+                return same[-1]
+            if start == first:
+                break
+            back *= 8
+        return None
+
     def poll(self, seconds: float) -> list[KafkaRecord]:
         """The records that are there, or the first ones that come within ``seconds``; [] where none comes.
 

@@ -140,6 +140,7 @@ class Publisher:
         account.already_there += begin
         if begin < count:
             account.compare()
+            self._transactions.make_room(len(block.payload))
         while begin < count:
             self._transactions.open()
             end = min(count, begin + self._settings.transaction_rows - self._rows)

@@ -39,19 +39,25 @@ class SchemaLog:
     topic: str
     identity: str
 
+    def is_empty(self) -> bool:
+        """Whether nothing was saved yet. Raises BrokerUnavailableError, TopicError."""
+        return self.load_text() is None
+
+    def load_text(self) -> bytes | None:
+        """The JSON of the last history saved; None before the first. Raises BrokerUnavailableError, TopicError."""
+        if not partition_counts(self.connection, [self.topic]):
+            return None
+        wanted = f"to read the schema history of {self.identity!r}"
+        with partition_reader(self.connection, [(self.topic, 0)], wanted, start="end") as reader:
+            record = reader.last(self._key, patience_seconds=self.connection.timeout_seconds)
+        return record.value if record else None
+
     def load(self) -> dict[str, Any] | None:
         """The last history saved, as `ddl.history` writes it; None before the first.
 
         Raises BrokerUnavailableError, TopicError, and CheckpointError for a record that is not JSON.
         """
-        if not partition_counts(self.connection, [self.topic]):
-            return None
-        latest: bytes | None = None
-        wanted = f"to read the schema history of {self.identity!r}"
-        with partition_reader(self.connection, [(self.topic, 0)], wanted) as reader:
-            for record in reader.to_end(patience_seconds=self.connection.timeout_seconds):
-                if record.key == self._key:
-                    latest = record.value
+        latest = self.load_text()
         try:
             return None if latest is None else dict(orjson.loads(latest))
         except orjson.JSONDecodeError as error:

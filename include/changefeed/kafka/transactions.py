@@ -21,6 +21,8 @@ from changefeed.publish_settings import PublishSettings
 _log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 2.0
+_LARGEST_MESSAGE_BYTES = 1_000_000_000
+"""What librdkafka sends at most."""
 
 Delivered = Callable[[KafkaError | None, Message], None]
 Headers = list[tuple[str, bytes]]
@@ -38,6 +40,11 @@ class Transactions:
     ) -> None:
         self._connection, self.name = connection, name
         sizes = [limit.max_message_bytes for limit in limits] or [settings.batch_bytes]
+        largest_bytes = min(_LARGEST_MESSAGE_BYTES, max(1_000_000, *sizes) + 100_000)
+        # librdkafka takes no record that is larger than its queue, not even into an empty one. Where topics take such
+        # records, the queue is as large as they are, and `make_room` keeps it as small as it was.
+        self._queue_bytes, self._queued_bytes = settings.queue_bytes, 0
+        self._takes_larger = largest_bytes > settings.queue_bytes
         milliseconds = int(settings.transaction_timeout_seconds * 1000)
         self._patience_seconds = settings.transaction_timeout_seconds
         self.producer: Producer = connection.producer(
@@ -47,13 +54,13 @@ class Transactions:
             compression_type=settings.compression,
             linger_ms=settings.linger_ms,
             queue_buffering_max_messages=2_000_000,
-            queue_buffering_max_kbytes=max(1, settings.queue_bytes >> 10),
+            queue_buffering_max_kbytes=max(1, (max(settings.queue_bytes, largest_bytes) >> 10) + 1),
             batch_num_messages=100_000,
             # A topic's max.message.bytes is for a whole batch: one that is too large would be refused although
             # each record fits.
             batch_size=max(1, min(settings.batch_bytes, *sizes)),
             # Not librdkafka decides what is too large, but the publisher, by the topic's own limit.
-            message_max_bytes=min(1_000_000_000, max(1_000_000, *sizes) + 100_000),
+            message_max_bytes=largest_bytes,
         )
         self.is_open = False
         self.opened_at = 0.0
@@ -95,6 +102,16 @@ class Transactions:
                 self.serve(0.05)
             except KafkaException as error:
                 raise self.refused(error, f"to publish to partition {partition} of {topic!r}") from error
+
+    def make_room(self, size_bytes: int) -> None:
+        """Wait until ``size_bytes`` more may be queued, of one record or of many, beside what is on its way."""
+        if not self._takes_larger:
+            return  # librdkafka counts by itself
+        if self._queued_bytes and self._queued_bytes + size_bytes > self._queue_bytes:
+            while len(self.producer):
+                self.serve(0.05)
+            self._queued_bytes = 0
+        self._queued_bytes += size_bytes
 
     def serve(self, seconds: float = 0.0) -> None:
         """Take the delivery reports that are there, or come within ``seconds``."""

@@ -36,7 +36,7 @@ def commit(
         return manifest
     store.advance(expected, Checkpoint.after(window, int(time.time() * 1000), manifest.gtids))
     fault_point.reached("after_checkpoint")
-    copy_history(endpoints, store)
+    copy_history(endpoints, store, manifest)
     return replace(manifest, seconds={**manifest.seconds, "commit": round(time.monotonic() - began, 3)})
 
 

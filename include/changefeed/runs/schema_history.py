@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import re
+import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -19,30 +21,36 @@ from changefeed.ddl.table import Table, UnknownTable
 from changefeed.ddl.timeline import SchemaTimeline
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import ChangefeedError, RetryableError, SchemaError
+from changefeed.kafka.commit_log import CommitLogState
 from changefeed.kafka.schema_log import schema_history_settings
 from changefeed.kafka.topics import ensure_topics
+from changefeed.manifest import Manifest
 from changefeed.mysql import source
 from changefeed.mysql.binlogs import ServerBinlogs
 from changefeed.mysql.server_schemas import collation_names, current_schemas, server_of
 from changefeed.mysql.session import Session
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.reader import SliceReport, Statement
+from changefeed.runs.windows import commit_log_state
 from changefeed.window import Window, whole_file_slices
 
 _log = logging.getLogger(__name__)
 _TRIES = 5
+_BEGIN_OF_TEXT = re.compile(r'\{"id":"(\w+)"')
 
 
 def history_for(
-    endpoints: Endpoints, session: Session, window: Window, *, archive: str | None = None
+    endpoints: Endpoints, session: Session, window: Window, state: CommitLogState, *, archive: str | None = None
 ) -> SchemaHistory | None:
     """The history that ``window`` is read with: the one kept, or learned anew where that does not reach its start.
+
+    ``state`` is what the pipeline's commit log says.
 
     None where it cannot be had and the binlog need not be read with it: of archived files that the kept history does
     not cover, and of a source with FULL metadata, where nothing may stop on it.
     """
     try:
-        kept = load_history(endpoints)
+        kept = load_history(endpoints, state)
         if kept is not None and kept.covers(window.server_uuid, window.start):
             return kept
         if archive is not None:
@@ -55,10 +63,23 @@ def history_for(
         return None
 
 
-def load_history(endpoints: Endpoints) -> SchemaHistory | None:
-    """The history that the schema topic keeps; None before the first window."""
+def load_history(endpoints: Endpoints, state: CommitLogState | None = None) -> SchemaHistory | None:
+    """The history that the schema topic keeps, up to where it is known to be complete; None before the first window.
+
+    It is stored when a definition changes it, and not with each window: a seal names the history that is complete up
+    to its head. So the one stored reaches as far as it says itself, or as the last seal does where that names it.
+    ``state`` is what the pipeline's commit log says, where that is known already.
+    """
     values = endpoints.schema_log().load()
-    return None if values is None else SchemaHistory.from_json(values)
+    if values is None:
+        return None
+    history = SchemaHistory.from_json(values)
+    seals = (state or commit_log_state(endpoints)).seals
+    if not history.id or not seals:
+        return history
+    last = seals[max(seals)]
+    same = (last.schemas, last.window.server_uuid) == (history.id, history.server_uuid)
+    return history.reached(last.window.head) if same else history
 
 
 def captured(pipeline: Pipeline, history: SchemaHistory) -> list[tuple[TableName, Table | UnknownTable]]:
@@ -68,29 +89,41 @@ def captured(pipeline: Pipeline, history: SchemaHistory) -> list[tuple[TableName
     )
 
 
-def save_history(endpoints: Endpoints, history: SchemaHistory, window: Window, reports: Iterable[SliceReport]) -> None:
-    """Move ``history`` through the window's statements, and keep it."""
+def save_history(endpoints: Endpoints, history: SchemaHistory, window: Window, reports: Iterable[SliceReport]) -> str:
+    """Move ``history`` through the window's statements, and store it where they change it; return its id."""
     for report in sorted(reports, key=lambda report: report.slice):
         for statement in report.statements:
             history = history.advance(statement)
-    history = history.reached(window.head)
+    return history.id or _stored(endpoints, history.reached(window.head)).id
+
+
+def _stored(endpoints: Endpoints, history: SchemaHistory) -> SchemaHistory:
+    history = history.named(uuid.uuid4().hex)
     endpoints.schema_log().save(history.to_json())
+    return history
 
 
-def copy_history(endpoints: Endpoints, store: CheckpointStore) -> None:
-    """Keep a copy of the history in the state store; it changes only with definitions, so mostly nothing is written."""
-    history = load_history(endpoints)
-    if history is not None:
-        text, name = history.to_text(), endpoints.pipeline.name
-        if text != store.load_schemas(name):
-            store.save_schemas(name, text)
+def copy_history(endpoints: Endpoints, store: CheckpointStore, manifest: Manifest) -> None:
+    """Keep a copy of the history that ``manifest`` names in the state store; mostly it has that one already."""
+    name = endpoints.pipeline.name
+    if not manifest.schemas or _id_of(store.load_schemas(name)) == manifest.schemas:
+        return
+    text = endpoints.schema_log().load_text()
+    if text is not None:
+        store.save_schemas(name, text.decode())
+
+
+def _id_of(text: str | None) -> str:
+    """The id of a stored history, which its JSON begins with; '' for none, and for that of an older version."""
+    begins = _BEGIN_OF_TEXT.match(text or "")
+    return begins[1] if begins else ""
 
 
 def restore_history(endpoints: Endpoints, store: CheckpointStore) -> bool:
     """Bring the state store's copy back into a schema topic that has none; return whether that was so."""
-    if load_history(endpoints) is not None:
-        return False
     pipeline, log = endpoints.pipeline, endpoints.schema_log()
+    if not log.is_empty():
+        return False
     text = store.load_schemas(pipeline.name)
     if text is None:
         return False
@@ -125,8 +158,7 @@ def relearn(endpoints: Endpoints, session: Session, names: Iterable[TableName]) 
         if not isinstance(entry, Table):
             raise SchemaError(f"the server has no table {name} to learn")
         history = history.relearned(entry)
-    endpoints.schema_log().save(history.to_json())
-    return history
+    return _stored(endpoints, history)
 
 
 def learned(session: Session, server_uuid: str, start: BinlogCoordinates) -> SchemaHistory:

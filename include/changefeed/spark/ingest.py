@@ -25,12 +25,14 @@ from changefeed.kafka.window_topics import WindowTopics, as_begun, check_same_to
 from changefeed.manifest import Manifest, TopicPartitionReceipt, account
 from changefeed.mysql import source
 from changefeed.mysql.file_identities import window_files
+from changefeed.mysql.session import Session
 from changefeed.pipelines.message_rules import check_same_rules, message_rules
 from changefeed.reader import SliceReport
 from changefeed.runs.failover import marks_of
 from changefeed.runs.schema_history import history_for, save_history
 from changefeed.runs.topics import table_topic_settings, table_topics, wanted_topics
 from changefeed.runs.unfinished import check_given, check_next, given_before, sealed_manifest
+from changefeed.runs.windows import commit_log_state
 from changefeed.spark import frame
 from changefeed.spark.conf import BATCH_CONF
 from changefeed.spark.decode import decode_batches
@@ -83,17 +85,12 @@ def ingest(
         endpoints.server_ids.check(tasks)
     log = endpoints.commit_log(identity)
     with endpoints.session() as session:
-        uuid = source.server_uuid(session)
-        if uuid != window.server_uuid and archive is None:
-            raise BinlogGoneError(
-                f"window {window.number} of pipeline {pipeline.name!r} was frozen on server {window.server_uuid}, "
-                f"found server {uuid}: the connection leads to another server now. Plan again."
-            )
+        if archive is None:
+            _check_server(session, window)
         listed = ArchivedBinlogs(archive).files() if archive is not None else source.binlog_files(session)
         files = list(whole_file_slices(window, listed))
         made = ensure_topics(kafka, wanted_topics(pipeline, session))
         tables = {topic: ".".join(table) for table, topic in table_topics(pipeline, session).items()}
-        history = history_for(endpoints, session, window, archive=archive)
         identities = {} if archive else window_files(endpoints.mysql, window, (piece.file for piece in files))
         names_come_along = session.variable("binlog_row_metadata") == "FULL" and not session.is_mariadb
     spark.conf.set("spark.sql.shuffle.partitions", tasks)  # its default, 200, is for other jobs
@@ -104,6 +101,11 @@ def ingest(
         state = log.read()
         if (sealed := sealed_manifest(window, state)) is not None:
             return sealed
+        pipeline_state = state if identity == pipeline.name else commit_log_state(endpoints)
+        with endpoints.session() as session:
+            if archive is None:
+                _check_server(session, window)
+            history = history_for(endpoints, session, window, pipeline_state, archive=archive)
         begun = _begin(endpoints, window, state, log)
         job = IngestJob(
             endpoints=endpoints,
@@ -136,7 +138,7 @@ def ingest(
             compare_gtids=archive is None,
         )
         if identity == pipeline.name and history is not None:
-            save_history(endpoints, history, window, outcome.reports)
+            manifest = replace(manifest, schemas=save_history(endpoints, history, window, outcome.reports))
         fault_point.reached("before_seal")
         log.seal(manifest, state, uncommitted=2 * pipeline.windows_per_run)
     fault_point.reached("after_seal")
@@ -199,6 +201,15 @@ def _with_statements(job: IngestJob, cutting: Cutting) -> IngestJob:
 
 def _decode_and_publish(spark: SparkSession, job: IngestJob, slices: Sequence[Slice], tasks: int) -> _Outcome:
     return _one_slice(spark, job, slices) if len(slices) < 2 else _many_slices(spark, job, slices, tasks)
+
+
+def _check_server(session: Session, window: Window) -> None:
+    uuid = source.server_uuid(session)
+    if uuid != window.server_uuid:
+        raise BinlogGoneError(
+            f"window {window.number} of pipeline {window.pipeline!r} was frozen on server {window.server_uuid}, "
+            f"found server {uuid}: the connection leads to another server now. Plan again."
+        )
 
 
 def _one_slice(spark: SparkSession, job: IngestJob, slices: Sequence[Slice]) -> _Outcome:

@@ -1,0 +1,116 @@
+"""A stock server's rows are read with the stored schemas, which are written only when a definition changes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from faults.feed import Feed, Runner
+
+from changefeed.kafka.connection import KafkaConnection
+from changefeed.kafka.partition_reader import partition_reader
+from changefeed.kafka.schema_log import schema_history_topic
+from devstack.kafka import KafkaBroker
+from devstack.mysql import MysqlServer
+
+
+@pytest.fixture
+def stock_feed(
+    stock_mysql_server: MysqlServer, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner
+) -> Iterator[Feed]:
+    """A feed of a server with binlog_row_metadata=MINIMAL, one window old."""
+    stock_mysql_server.execute("FLUSH BINARY LOGS")
+    head = stock_mysql_server.execute("SHOW BINARY LOG STATUS")[0]
+    started = Feed(unique_name, stock_mysql_server, kafka_broker, tmp_path, runner, {"start": f"{head[0]}:{head[1]}"})
+    started.mysql.execute(f"CREATE TABLE `{unique_name}`.extra (id INT PRIMARY KEY)")
+    started.write()
+    started.run()
+    yield started
+    stock_mysql_server.execute(f"DROP DATABASE IF EXISTS `{unique_name}`")
+
+
+def stored(feed: Feed) -> int:
+    """How many histories were written."""
+    connection = KafkaConnection(feed.kafka.bootstrap)
+    topic = schema_history_topic(feed.name)
+    with partition_reader(connection, [(topic, 0)], "to count the histories") as reader:
+        return sum(1 for _ in reader.to_end(patience_seconds=10))
+
+
+def inserted(feed: Feed) -> list[dict[str, int]]:
+    """The rows of `extra` by their ids, as they were inserted."""
+    rows = [json.loads(record.value)["after"] for record in feed.records("extra")]
+    return sorted(rows, key=lambda row: int(row["id"]))
+
+
+def alter_in_one_window(feed: Feed, number: int) -> None:
+    """Rows before and after a definition: those before it are not read by whoever learns the schemas only now."""
+    table = f"`{feed.name}`.extra"
+    feed.mysql.execute(
+        f"INSERT INTO {table} (id) VALUES ({10 * number})",
+        f"ALTER TABLE {table} ADD COLUMN more{number} INT DEFAULT {number} FIRST",
+        f"INSERT INTO {table} (id) VALUES ({10 * number + 1})",
+    )
+    feed.run()
+    before, after = ({f"more{each}": each for each in range(1, end)} for end in (number, number + 1))
+    assert inserted(feed)[-2:] == [{"id": 10 * number, **before}, {"id": 10 * number + 1, **after}]
+
+
+def test_windows_without_definitions_write_no_schemas_and_the_next_definition_is_followed(stock_feed: Feed) -> None:
+    feed = stock_feed
+    assert stored(feed) == 1
+    for _ in range(2):
+        feed.write(5)
+        feed.mysql.execute(f"CREATE TABLE IF NOT EXISTS `{feed.name}`.journal (id INT)")
+        feed.run()
+    assert stored(feed) == 1
+    alter_in_one_window(feed, 1)
+    assert stored(feed) == 2
+    feed.write(5)
+    feed.run()
+    alter_in_one_window(feed, 2)
+    assert stored(feed) == 3
+    feed.check()
+
+
+def test_a_kill_between_schemas_and_seal_loses_neither(stock_feed: Feed) -> None:
+    feed = stock_feed
+    feed.write(5)
+    feed.run()
+    feed.mysql.execute(f"CREATE TABLE `{feed.name}`.more (id INT)", f"INSERT INTO `{feed.name}`.more VALUES (1)")
+    held = feed.begin("before_seal")
+    assert held.wait_until_held()
+    held.kill()
+    feed.run()
+    alter_in_one_window(feed, 1)
+    assert len(feed.records("more")) == 1
+    assert stored(feed) == 3
+
+
+def test_schemas_whose_topic_is_lost_come_back_and_reach_as_far_as_before(stock_feed: Feed) -> None:
+    feed = stock_feed
+    feed.write(5)
+    feed.run()
+    with KafkaConnection(feed.kafka.bootstrap).admin() as admin:
+        admin.delete_topics([schema_history_topic(feed.name)])
+    alter_in_one_window(feed, 1)
+    feed.check()
+
+
+def test_after_a_seek_back_rows_are_read_with_the_schemas_of_their_time(stock_feed: Feed) -> None:
+    feed = stock_feed
+    feed.write(5)
+    feed.run()
+    head = feed.mysql.execute("SHOW BINARY LOG STATUS")[0]
+    back = f"{head[0]}:{head[1]}"
+    alter_in_one_window(feed, 1)
+    feed.write(5)
+    feed.run()
+    sought = feed.command("seek", feed.name, back, "--why", "a test", "--yes")
+    assert sought.returncode == 0, sought.stdout + sought.stderr
+    feed.run_until_current()
+    assert inserted(feed) == [{"id": 10}] * 2 + [{"id": 11, "more1": 1}] * 2
+    assert stored(feed) == 2, "what was read again defined nothing new"
+    alter_in_one_window(feed, 2)
