@@ -6,39 +6,63 @@ import os
 import random
 import threading
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from faults.conftest import LONG
-from faults.feed import Feed
+from faults.feed import Feed, Runner
+
+from devstack.kafka import KafkaBroker
+from devstack.mariadb import MariadbServer
+from devstack.spark_connect import SparkConnectServer
 
 KILLS = LONG or 4
+SPARK_KILLS = LONG // 2 or 2
+"""On each server."""
 
 
-@pytest.mark.timeout(600 + 60 * KILLS)
-def test_random_kills_under_a_running_writer_repeat_nothing_and_lose_nothing(feed: Feed) -> None:
+@pytest.fixture
+def mariadb_feed(
+    mariadb_server: MariadbServer, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner
+) -> Iterator[Feed]:
+    mariadb_server.execute("FLUSH BINARY LOGS")
+    head = mariadb_server.execute("SHOW BINLOG STATUS")[0]
+    yield Feed(unique_name, mariadb_server, kafka_broker, tmp_path, runner, {"start": f"{head[0]}:{head[1]}"})
+    mariadb_server.execute(f"DROP DATABASE IF EXISTS `{unique_name}`")
+
+
+def kill_at_random(feed: Feed, kills: int, *, spark: bool = False) -> None:
+    """Runs one after another while a writer writes, until so many were killed; then one that comes to the end."""
     seed = int(os.environ.get("CHANGEFEED_SEED", "0")) or random.SystemRandom().randrange(1, 10**9)
-    print(f"\nCHANGEFEED_SEED={seed}, {KILLS} kills", flush=True)
+    print(f"\nCHANGEFEED_SEED={seed}, {kills} kills", flush=True)
     chance = random.Random(seed)
     feed.random = random.Random(seed + 1)
     done = threading.Event()
 
+    def write() -> None:
+        feed.write(8)
+        if spark:
+            feed.mysql.execute("FLUSH BINARY LOGS")  # each file is a slice
+
     def writer() -> None:
         while not done.is_set():
-            feed.write(8)
-            time.sleep(0.1)
+            write()
+            time.sleep(0.5 if spark else 0.1)
 
-    writing = threading.Thread(target=writer)
     usual = 0.0
     for _ in range(2):  # the first may compile the kernels
-        feed.write()
+        write()
+        write()
         began = time.monotonic()
-        feed.begin().result()
+        feed.begin(spark=spark).result()
         usual = time.monotonic() - began  # how long a run takes here and now
+    writing = threading.Thread(target=writer)
     writing.start()
     killed = 0
     try:
-        while killed < KILLS:
-            run = feed.begin()
+        while killed < kills:
+            run = feed.begin(spark=spark)
             time.sleep(chance.uniform(0, usual * 1.1))
             if run.process.poll() is None:
                 run.kill()
@@ -46,5 +70,21 @@ def test_random_kills_under_a_running_writer_repeat_nothing_and_lose_nothing(fee
     finally:
         done.set()
         writing.join()
-    feed.run_until_current()
+    feed.run_until_current(spark=spark)
     feed.check()
+
+
+@pytest.mark.timeout(600 + 60 * KILLS)
+def test_random_kills_under_a_running_writer_repeat_nothing_and_lose_nothing(feed: Feed) -> None:
+    kill_at_random(feed, KILLS)
+
+
+@pytest.mark.timeout(600 + 60 * SPARK_KILLS)
+@pytest.mark.parametrize("server", ["feed", "mariadb_feed"])
+def test_random_kills_of_the_driver_leave_tasks_of_many_slices_that_repeat_nothing_and_lose_nothing(
+    server: str, request: pytest.FixtureRequest, spark_connect: SparkConnectServer
+) -> None:
+    """On a Spark Connect server the tasks of a killed driver live on, while the next run is under way."""
+    feed: Feed = request.getfixturevalue(server)
+    feed.use_connect(spark_connect.url)
+    kill_at_random(feed, SPARK_KILLS, spark=True)
