@@ -49,7 +49,7 @@ test: lint ## The whole test suite, with real servers, two files at a time (ARGS
 test-unit: $(READY) ## The tests that need no server
 	$(BIN)/python -m pytest tests/unit $(ARGS)
 
-test-faults: $(READY) ## The faults suite in its long form: 200 random kills
+test-faults: $(READY) ## The faults suite in its long form: 200 random kills, and 100 on real Spark on each server
 	CHANGEFEED_FAULTS=200 $(BIN)/python -m pytest tests/faults --timeout 7200 $(ARGS)
 
 test-huge-file: $(READY) ## A binlog file of more than 4 GiB: its positions do not fit into four bytes
