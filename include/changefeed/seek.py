@@ -66,6 +66,24 @@ def is_time(text: str) -> bool:
 
 
 @dataclass(frozen=True)
+class UnfinishedWindow:
+    """A window behind the checkpoint that was sealed and not committed, or begun and not sealed.
+
+    ``messages`` are those of it that are in Kafka already.
+    """
+
+    number: int
+    start: str
+    head: str
+    sealed: bool
+    messages: int
+
+    def __str__(self) -> str:
+        state = "sealed and not committed" if self.sealed else "begun and not sealed"
+        return f"window {self.number} ({self.start} to {self.head}), which is {state}"
+
+
+@dataclass(frozen=True)
 class SeekRecord:
     """The audit of one seek, kept in the commit log. ``number`` is the window number that it took."""
 
@@ -82,6 +100,8 @@ class SeekRecord:
     repeated_bytes: int
     server_uuid: str = ""
     """The server whose coordinates ``to`` are."""
+    discarded: tuple[int, ...] = ()
+    """Numbers of the windows that were left unfinished and given up."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, as the commit log keeps them; `from_json` reads them back."""
@@ -90,4 +110,5 @@ class SeekRecord:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> SeekRecord:
         """Read `to_json`; what a later version added is passed over."""
-        return cls(**{name: value for name, value in values.items() if name in cls.__dataclass_fields__})
+        known = {name: value for name, value in values.items() if name in cls.__dataclass_fields__}
+        return cls(**{**known, "discarded": tuple(known.get("discarded", ()))})

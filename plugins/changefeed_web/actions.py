@@ -72,7 +72,14 @@ def seek(name: str, body: SeekBody, user: GetUserDep) -> dict[str, Any]:
     if under_way:
         wait = "its task ends" if dag["paused"] else "it ends, or pause the pipeline and wait until its task ends"
         raise HTTPException(409, f"pipeline {name!r} has run {under_way[0]} under way: wait until {wait}")
-    conf = {"pipeline": name, "to": body.to, "why": body.why, "expected": plan["from"], "apply": True}
+    conf = {
+        "pipeline": name,
+        "to": body.to,
+        "why": body.why,
+        "expected": plan["from"],
+        "finish": body.finish,
+        "apply": True,
+    }
     return {**_triggered(user, "seek", name, ADMIN, conf), "plan": plan}
 
 

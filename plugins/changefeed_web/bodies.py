@@ -34,6 +34,8 @@ class SeekBody(Body):
     why: Annotated[str, Field(max_length=2000)] = ""
     expected: str | None = None
     """Where the caller saw the checkpoint; refused when it moved."""
+    finish: bool = False
+    """Publish and commit what an earlier run left unfinished before the checkpoint moves, instead of giving it up."""
 
 
 class BackfillBody(Body):

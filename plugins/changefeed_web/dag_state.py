@@ -12,8 +12,7 @@ from airflow.utils.session import create_session
 from sqlalchemy import or_, select
 from sqlalchemy.orm import selectinload
 
-AT_WORK = ("queued", "running", "restarting")
-"""States of tasks that go on while their DAG is paused: Airflow begins no other ones then."""
+from changefeed.airflow.ingest_dag import AT_WORK
 
 
 def dag_state(dag_id: str) -> dict[str, Any]:

@@ -185,12 +185,19 @@ def test_a_backfill_is_started_from_the_form_and_seen_to_finish(page: Page) -> N
     assert len(committed(page.site.kafka.bootstrap, "page.customers.replay")) == 20
 
 
-def test_a_pipeline_is_paused_and_resumed(page: Page) -> None:
+def test_a_pipeline_is_paused_and_resumed_and_a_run_that_waits_for_it_is_named(page: Page) -> None:
     page.open("pipelines/page")
     page.click(".actions button", "Pause")
     page.find("header .badge", "paused")
+    page.click(".actions button", "Run now")
+    page.find("#toasts", "is held until the pipeline is resumed")
+    page.find("header .badge", "paused, a run is held")
+    held = page.find(".notice a").text
+    page.shot("held")
+    assert page.faults() == []
     page.click(".actions button", "Resume")
     until(lambda: "paused" not in page.find("header").text, "it is resumed", WAIT)
+    assert page.site.ended("changefeed_ingest__page", held)[""] == "success"
 
 
 def test_a_seek_shows_what_it_repeats_and_moves_the_checkpoint(page: Page) -> None:

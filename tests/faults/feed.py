@@ -64,9 +64,10 @@ class Runner:
             else:
                 self._begun.put(message["pid"])
 
-    def begin(self, name: str, env: dict[str, str], log: Path) -> Forked:
+    def begin(self, name: str, env: dict[str, str], log: Path, windows: list[Any] | None = None) -> Forked:
         assert self._process.stdin is not None
-        print(json.dumps({"name": name, "env": env, "log": str(log)}), file=self._process.stdin, flush=True)
+        asked = {"name": name, "env": env, "log": str(log), "windows": windows}
+        print(json.dumps(asked), file=self._process.stdin, flush=True)
         return Forked(self._begun.get(timeout=120), self.codes)
 
     def stop(self) -> None:
@@ -211,7 +212,14 @@ class Feed:
 
     # --- running
 
-    def begin(self, fault: str = "", *, spark: bool = False) -> Run:
+    def begin(self, fault: str = "", *, spark: bool = False, windows: list[Any] | None = None) -> Run:
+        """A run; of ``windows`` that were frozen before, where they are given, as in a task that is tried again."""
+        if spark:
+            return self.begin_command(fault, "run", self.name)
+        environment, log, held = self._prepared(fault)
+        return Run(self.runner.begin(self.name, environment, log, windows), log, held)
+
+    def _prepared(self, fault: str) -> tuple[dict[str, str], Path, Path]:
         self.runs += 1
         log = self.folder / f"run{self.runs}.log"
         held = self.folder / f"held{self.runs}"
@@ -219,11 +227,14 @@ class Feed:
         if fault:
             environment |= {"CHANGEFEED_FAULT": fault, "CHANGEFEED_FAULT_FILE": str(held)}
         log.touch()
-        if not spark:
-            return Run(self.runner.begin(self.name, environment, log), log, held)
+        return environment, log, held
+
+    def begin_command(self, fault: str, *arguments: str) -> Run:
+        """A command in a process of its own."""
+        environment, log, held = self._prepared(fault)
         with log.open("w") as output:
             process = subprocess.Popen(
-                [sys.executable, "-m", "changefeed.command.main", "run", self.name],
+                [sys.executable, "-m", "changefeed.command.main", *arguments],
                 env=environment,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -1,8 +1,9 @@
 """Runs of pipelines, as `changefeed run` does them, without Spark's JVM and without the seconds that imports take.
 
-A line on stdin asks for a run: {"name", "env", "log"}. It is a fork of this process in a session of its own. Lines on
-stdout tell {"name", "pid"} when it began and {"pid", "code"} when it ended: 0 when a window was committed, 3 when
-nothing is new, 2 with a terminal error, 1 with an error that may pass, -9 when it was killed.
+A line on stdin asks for a run: {"name", "env", "log", "windows"}, of windows that were frozen before or null. It is a
+fork of this process in a session of its own. Lines on stdout tell {"name", "pid"} when it began and {"pid", "code"}
+when it ended: 0 when a window was committed, 3 when nothing is new, 2 with a terminal error, 1 with one that may pass,
+-9 when it was killed.
 """
 
 from __future__ import annotations
@@ -28,11 +29,12 @@ from changefeed.errors import ChangefeedError, TerminalError
 from changefeed.pipelines.file import load_pipeline
 from changefeed.runs.cut import Bounds, cut
 from changefeed.runs.plan import plan
-from changefeed.spark.run import run_windows
+from changefeed.spark.run import ingest_windows, run_windows
 from changefeed.state.stores import checkpoint_store
+from changefeed.window import Window
 
 
-def run(name: str) -> int:
+def run(name: str, windows: list[dict[str, Any]] | None) -> int:
     importlib.reload(fault_point)  # it reads the environment
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("kafka").setLevel(logging.ERROR)
@@ -40,6 +42,11 @@ def run(name: str) -> int:
     try:
         endpoints = Endpoints(pipeline, from_environment)
         store = checkpoint_store(pipeline, from_environment, cast(Any, None))
+        if windows is not None:
+            frozen = [Window.from_json(window) for window in windows]
+            for manifest in ingest_windows(cast(Any, InlineSpark()), endpoints, frozen):
+                print(f"sealed window {manifest.window.number}", flush=True)
+            return 0
         planned = plan(endpoints, store)
         if planned.is_empty:
             return 3
@@ -59,7 +66,7 @@ def child(asked: dict[str, Any]) -> None:
     os.environ.update(asked["env"])
     code = 70
     try:
-        code = run(asked["name"])
+        code = run(asked["name"], asked["windows"])
     except BaseException:
         traceback.print_exc()
     finally:

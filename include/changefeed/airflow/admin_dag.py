@@ -1,4 +1,5 @@
-"""The DAG that moves checkpoints: plan_seek shows what a seek skips or repeats, apply_seek does it when asked to."""
+"""The DAG that moves checkpoints: plan_seek shows what a seek skips or repeats; when asked to, finish ends what earlier
+runs left unfinished, and apply_seek moves the checkpoint."""
 
 from __future__ import annotations
 
@@ -6,15 +7,18 @@ import logging
 from dataclasses import replace
 from typing import Any, cast
 
-from airflow.sdk import DAG, get_current_context, task
+from airflow.sdk import DAG, Context, get_current_context, task
 
+from changefeed.airflow.assets import pipeline_alias
 from changefeed.airflow.connections import task_endpoints
-from changefeed.airflow.ingest_dag import ingest_dag_id
+from changefeed.airflow.ingest_dag import AT_WORK, ingest_dag_id
+from changefeed.airflow.ingest_operator import JobOperator
 from changefeed.airflow.params import given_params, seek_params
-from changefeed.airflow.tasks import checkpoint_store_of, failing_at_once
+from changefeed.airflow.tasks import checkpoint_store_of, commit_and_tell, failing_at_once
 from changefeed.checkpoint import Checkpoint
 from changefeed.errors import CheckpointError
 from changefeed.pipelines.file import load_pipeline
+from changefeed.runs.planned_run import PlannedRun
 
 _log = logging.getLogger(__name__)
 
@@ -37,13 +41,34 @@ def admin_dag(pipelines: list[str]) -> DAG:
     )
     with dag:
         planned = task.short_circuit(task_id="plan_seek")(show_seek)()
-        planned >> task(task_id="apply_seek")(apply_seek)(cast(Any, planned))
+        finish = FinishOperator(
+            task_id="finish",
+            pipeline="{{ params.pipeline }}",
+            job="ingest.py",
+            arguments=["{{ params.pipeline }}"],
+        )
+        applying = task(task_id="apply_seek", outlets=[pipeline_alias(name) for name in pipelines])(apply_seek)
+        planned >> finish >> applying(cast(Any, planned))
     return dag
+
+
+class FinishOperator(JobOperator):
+    """Publishes the windows that were begun and not sealed, where the seek shall finish them first."""
+
+    def execute(self, context: Context) -> Any:
+        planned = context["ti"].xcom_pull(task_ids="plan_seek")
+        if planned["finish"] and not all(window["sealed"] for window in planned["unfinished"]):
+            return super().execute(context)
+        _log.info("nothing is to be published first")
+        return None
+
+    def _planned(self, context: Context) -> Any:
+        return context["ti"].xcom_pull(task_ids="plan_seek")["finish"]
 
 
 def show_seek() -> dict[str, Any] | None:
     """Look up the target and log what a seek to it means; None, which skips the rest, when it shall not be done."""
-    from changefeed.upkeep.seek import plan_seek
+    from changefeed.upkeep.seek import plan_seek, unfinished_run
 
     def planned() -> dict[str, Any] | None:
         given = given_params(seek_params([]))
@@ -55,6 +80,8 @@ def show_seek() -> dict[str, Any] | None:
         if not given["apply"]:
             _log.info("nothing was changed: trigger it again with 'Move the checkpoint' on")
             return None
+        run = unfinished_run(endpoints, store) if given["finish"] and seek_plan.unfinished else None
+        values |= {"finish": run.to_json() if run else None}
         return {**given, "before": seek_plan.before.to_text() if seek_plan.before else None, **values}
 
     return failing_at_once(planned)
@@ -68,15 +95,13 @@ def apply_seek(planned: dict[str, Any]) -> dict[str, Any]:
 
     def applied() -> dict[str, Any]:
         pipeline = load_pipeline(planned["pipeline"])
-        running = context["ti"].get_dr_count(dag_id=ingest_dag_id(pipeline.name), states=["running"])
-        if running:
-            raise CheckpointError(
-                f"pipeline {pipeline.name!r} has a run under way, which would fail: wait for it or pause the DAG "
-                f"{ingest_dag_id(pipeline.name)}, then seek again. The checkpoint was not moved."
-            )
+        _check_idle(context["ti"], ingest_dag_id(pipeline.name))
         endpoints, store = task_endpoints(pipeline), checkpoint_store_of(pipeline)
-        seek_plan = plan_seek(endpoints, str(planned["to"]), store)
         before = Checkpoint.from_text(planned["before"]) if planned["before"] else None
+        if planned["finish"]:
+            commit_and_tell(pipeline, endpoints, PlannedRun.from_json(planned["finish"]), store)
+            before = store.load(pipeline.name)
+        seek_plan = plan_seek(endpoints, str(planned["to"]), store)
         if seek_plan.before != before:
             raise CheckpointError(
                 f"the checkpoint of pipeline {pipeline.name!r} moved since it was looked at: it was at "
@@ -86,7 +111,18 @@ def apply_seek(planned: dict[str, Any]) -> dict[str, Any]:
         who = getattr(context["dag_run"], "triggering_user_name", None) or "airflow"
         seek_plan = replace(seek_plan, asked=str(planned["asked"]))
         record = seek(endpoints, seek_plan, store, who=who, why=planned["why"])
-        _log.info("the checkpoint is at %s now; seek to %s to undo it", record.to, record.before)
+        _log.info("%s; the checkpoint is at %s now, seek to %s to undo it", seek_plan.effect, record.to, record.before)
         return record.to_json()
 
     return failing_at_once(applied)
+
+
+def _check_idle(instance: Any, dag_id: str) -> None:
+    """Raises CheckpointError while the pipeline runs; a run that a pause holds between two tasks is none."""
+    at_work = instance.get_ti_count(dag_id=dag_id, states=list(AT_WORK))
+    running = instance.get_dr_count(dag_id=dag_id, states=["running"])
+    if at_work or (running and not instance.get_dag(dag_id).is_paused):
+        raise CheckpointError(
+            f"DAG {dag_id} has a run under way, which would fail: wait until it ends, or pause the DAG and wait until "
+            "its task ends; then seek again. The checkpoint was not moved."
+        )

@@ -17,6 +17,9 @@ from changefeed.airflow.params import ingest_params
 from changefeed.airflow.tasks import commit_window, plan_window
 from changefeed.pipelines.pipeline import Pipeline
 
+AT_WORK = ("queued", "running", "restarting")
+"""States of tasks that go on while their DAG is paused: Airflow begins no other ones then."""
+
 _START = pendulum.datetime(2026, 1, 1, tz="UTC")
 
 

@@ -22,7 +22,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from changefeed.airflow.connections import job_environment
 from changefeed.airflow.metrics import measured_retry
-from changefeed.airflow.tasks import commit_sealed
+from changefeed.airflow.tasks import skip_if_sought
 from changefeed.pipelines.file import load_pipeline, pipelines_folder
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.spark.conf import JOB_CONF, SMALL_BYTES, SMALL_JOB_CONF
@@ -100,8 +100,11 @@ class JobOperator(SparkSubmitOperator):
         )
 
     def execute(self, context: Context) -> Any:
-        with _json_file(context["ti"].xcom_pull(task_ids="plan")) as self._plan_file:
+        with _json_file(self._planned(context)) as self._plan_file:
             return self._run(context)
+
+    def _planned(self, context: Context) -> Any:
+        return context["ti"].xcom_pull(task_ids="plan")
 
     def _run(self, context: Context) -> Any:
         if context["ti"].try_number > 1:
@@ -135,7 +138,8 @@ class JobOperator(SparkSubmitOperator):
 class IngestOperator(JobOperator):
     """Publishes the windows that the task `plan` froze; a retry publishes exactly the same ones.
 
-    When it fails, the windows that were sealed before are committed all the same: a long backlog moves on.
+    What it sealed before it failed is committed by its retry or, where none is left, by the next run. It is skipped
+    where a seek gave those windows up, as one may while the DAG is paused.
     """
 
     def __init__(self, *, pipeline: str, **settings: Any) -> None:
@@ -147,15 +151,12 @@ class IngestOperator(JobOperator):
         )
 
     def execute(self, context: Context) -> Any:
-        planned = context["ti"].xcom_pull(task_ids="plan")
-        if planned and planned["lag_bytes"] < SMALL_BYTES:
-            self._conf = SMALL_JOB_CONF
-        try:
-            return super().execute(context)
-        except AirflowException:
-            if planned and len(planned["windows"]) > 1:
-                commit_sealed(self.pipeline_name, planned)
-            raise
+        planned = self._planned(context)
+        if planned:
+            skip_if_sought(self.pipeline_name, planned)
+            if planned["lag_bytes"] < SMALL_BYTES:
+                self._conf = SMALL_JOB_CONF
+        return super().execute(context)
 
 
 @contextmanager

@@ -105,6 +105,13 @@ def seek_params(pipelines: list[str]) -> dict[str, Param]:
             description_md="Where the checkpoint is now; the seek is refused when it moved. Empty: wherever it is.",
             **_COORDINATES,
         ),
+        "finish": Param(
+            False,
+            type="boolean",
+            title="Finish what is unfinished first",
+            description_md="Publish and commit what an earlier run began, as it was frozen, before the checkpoint "
+            "moves. Off: it is given up, and what of it is in Kafka may come twice, as `plan_seek` says.",
+        ),
         "apply": Param(
             False,
             type="boolean",

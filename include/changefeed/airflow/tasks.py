@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from changefeed.airflow.alerts import limits_passed, notify
 from changefeed.airflow.assets import emit_events
@@ -16,11 +16,15 @@ from changefeed.airflow.params import given_params, ingest_params
 from changefeed.airflow.summary import window_lines
 from changefeed.checkpoint import CheckpointStore
 from changefeed.coordinates import BinlogCoordinates
-from changefeed.errors import AccountingError, CheckpointError, TerminalError
+from changefeed.errors import TerminalError
 from changefeed.manifest import Manifest
 from changefeed.pipelines.file import load_pipeline
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.state.variable_store import VariableCheckpointStore
+
+if TYPE_CHECKING:  # at run time they would bring the clients of Kafka and MySQL into each process that reads DAGs
+    from changefeed.endpoints.endpoints import Endpoints
+    from changefeed.runs.planned_run import PlannedRun
 
 _log = logging.getLogger(__name__)
 logging.getLogger("kafka").setLevel(logging.WARNING)  # kafka-python tells each connection at INFO
@@ -62,14 +66,13 @@ def plan_window(name: str) -> dict[str, Any] | None:
 
 def commit_window(name: str, planned: dict[str, Any]) -> dict[str, Any]:
     """Move the checkpoint to the head of the last sealed window; returns rows by table and op."""
-    from changefeed.runs.commit import commit_windows
     from changefeed.runs.planned_run import PlannedRun
 
+    skip_if_sought(name, planned)
     pipeline = load_pipeline(name)
     run = PlannedRun.from_json(planned)
     endpoints, store = task_endpoints(pipeline), checkpoint_store_of(pipeline)
-    manifests = failing_at_once(lambda: commit_windows(endpoints, run, store))
-    _told(pipeline, manifests)
+    manifests = failing_at_once(lambda: commit_and_tell(pipeline, endpoints, run, store))
     for line in window_lines(manifests):
         _log.info("%s", line)
     rows: dict[str, dict[str, int]] = {}
@@ -84,27 +87,34 @@ def commit_window(name: str, planned: dict[str, Any]) -> dict[str, Any]:
     return {"checkpoint": str(manifests[-1].window.head), "rows": rows}
 
 
-def commit_sealed(name: str, planned: dict[str, Any]) -> None:
-    """After a failed job: commit the windows that it had sealed before. What cannot be committed stays."""
-    from changefeed.runs.commit import commit_windows
+def skip_if_sought(name: str, planned: dict[str, Any]) -> None:
+    """Skip the task, and name the seek, where one moved the pipeline away from where the run begins."""
     from changefeed.runs.planned_run import PlannedRun
+    from changefeed.runs.windows import seek_over
 
-    pipeline = load_pipeline(name)
     run = PlannedRun.from_json(planned)
-    try:
-        manifests = commit_windows(task_endpoints(pipeline), run, checkpoint_store_of(pipeline))
-    except (AccountingError, CheckpointError) as error:
-        _log.info("no window to commit: %s", error)
-        return
-    _log.info("%d of %d windows were sealed before the failure and are committed", len(manifests), len(run.windows))
+    if seek := seek_over(task_endpoints(load_pipeline(name)), run):
+        frozen = f"{run.windows[0].start} to {run.windows[-1].head}"
+        what = (
+            f"what this run froze, {frozen}, was given up when {seek.who} sought the pipeline to {seek.to}: {seek.why}"
+        )
+        _log.warning(what)  # Airflow does not say why a task is skipped
+        raise AirflowSkipException(what)
 
 
-def _told(pipeline: Pipeline, manifests: list[Manifest]) -> None:
+def commit_and_tell(
+    pipeline: Pipeline, endpoints: Endpoints, run: PlannedRun, store: CheckpointStore
+) -> list[Manifest]:
+    """Commit the sealed windows of ``run``, and tell Airflow of them. Raises as `commit_windows` does."""
+    from changefeed.runs.commit import commit_windows
+
+    manifests = commit_windows(endpoints, run, store)
     emit_events(pipeline, manifests)
     measured_windows(pipeline.name, manifests)
     letters = sum(receipt.dead_letters for manifest in manifests for receipt in manifest.topics)
     if letters:
         notify(pipeline, "dead letters", f"pipeline {pipeline.name!r}: {letters} records went to the dead letters")
+    return manifests
 
 
 def checkpoint_store_of(pipeline: Pipeline) -> CheckpointStore:

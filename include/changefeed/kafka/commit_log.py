@@ -240,6 +240,17 @@ class CommitLog:
         """Write ``record``, in place of an earlier one with its key."""
         self._write({record.key(self.identity): record.value()}, f"to keep a record of kind {record.kind!r}")
 
+    def seek(self, record: SeekRecord, state: CommitLogState) -> None:
+        """Write the record of a seek, and forget progress and windows begun before it: both or neither.
+
+        What ``state`` has of them, as `read` gave it, is of coordinates that the seek leaves.
+        """
+        sought = SoughtRecord(record)
+        left: list[LogRecord] = [*state.of(ProgressRecord), *state.of(BegunRecord)]
+        records: dict[bytes, bytes | None] = {gone.key(self.identity): None for gone in left}
+        records[sought.key(self.identity)] = sought.value()
+        self._write(records, f"to seek to {record.to}", transactional_id=f"changefeed.{self.identity}.seek")
+
     def forget(self, topics: Iterable[str], state: CommitLogState | None = None) -> int:
         """Write tombstones for the progress of ``topics``; return how many. For dead tables, and after a seek."""
         names = set(topics)
@@ -267,18 +278,23 @@ class CommitLog:
         self._write(dict.fromkeys(keys), wanted)
         return len(keys)
 
-    def _write(self, records: Mapping[bytes, bytes | None], wanted: str) -> None:
+    def _write(self, records: Mapping[bytes, bytes | None], wanted: str, transactional_id: str = "") -> None:
+        """Write ``records``; with a ``transactional_id`` all of them or none."""
         if not records:
             return
         largest_bytes = max(len(value or b"") for value in records.values())
         milliseconds = int(self.connection.timeout_seconds * 1000)
-        # Not idempotent: that costs half a second at the first record, and the same record twice is no harm here.
+        extra: dict[str, str | int] = {}
+        if transactional_id:
+            extra = {"transactional_id": transactional_id, "transaction_timeout_ms": milliseconds}
+        # Not idempotent without: that costs half a second at the first record, and the same record twice is no harm.
         producer = self.connection.producer(
             acks="all",
             max_in_flight_requests_per_connection=1,
             message_timeout_ms=milliseconds,
             linger_ms=0,
             message_max_bytes=_LARGEST_REQUEST,  # what is too large, the topic says
+            **extra,
         )
         failed: list[KafkaError] = []
 
@@ -287,9 +303,14 @@ class CommitLog:
                 failed.append(error)
 
         try:
+            if transactional_id:
+                producer.init_transactions(self.connection.timeout_seconds)
+                producer.begin_transaction()
             for key, value in records.items():
                 producer.produce(self.topic, value=value, key=key, partition=0, on_delivery=delivered)
             left = producer.flush(self.connection.timeout_seconds + 1)
+            if transactional_id and not failed and not left:
+                producer.commit_transaction(self.connection.timeout_seconds)
         except KafkaException as error:
             raise self._refused(error.args[0], largest_bytes, wanted) from error
         finally:

@@ -41,26 +41,29 @@ def commit(
 
 
 def commit_windows(endpoints: Endpoints, run: PlannedRun, store: CheckpointStore) -> list[Manifest]:
-    """Move the checkpoint through the sealed windows of ``run``, in order; return their manifests.
+    """Move the checkpoint over the sealed windows of ``run``, in order; return the manifests of all of them.
 
-    Windows that are committed already are passed over but for the last of them. Raises AccountingError when not even
-    the first is sealed, StaleCheckpointError when the checkpoint is somewhere else.
+    Those that are behind the checkpoint already are among them: an earlier attempt committed them, or a later run that
+    found them unfinished. Raises AccountingError when not even the first is sealed, StaleCheckpointError when the
+    checkpoint is somewhere else.
     """
-    expected, left = run.expected, run.windows
+    expected = run.expected
     stored = store.load(endpoints.pipeline.name)
-    for number, window in enumerate(run.windows):
-        if stored and _is_at(stored, window):
-            expected, left = stored, run.windows[number:]
-    manifests: list[Manifest] = []
     state = endpoints.commit_log().read()
-    for window in left:
+    manifests: list[Manifest] = []
+    for window in run.windows:
         try:
-            manifests.append(commit(endpoints, window, expected, store, state))
+            manifest = _sealed(endpoints, window, state)
         except AccountingError:
             if not manifests:
                 raise
             break
-        expected = store.load(endpoints.pipeline.name) or expected
+        if stored is None or stored.window < window.number:
+            manifest = commit(endpoints, window, expected, store, state)
+            expected = store.load(endpoints.pipeline.name) or expected
+        elif _is_at(stored, window):
+            expected = stored
+        manifests.append(manifest)
     return manifests
 
 

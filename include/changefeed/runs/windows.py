@@ -1,10 +1,12 @@
-"""The last windows of a pipeline, as its commit log has them sealed."""
+"""What a pipeline's commit log says of its windows: which were sealed last, and whether a seek went over a run's."""
 
 from __future__ import annotations
 
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.kafka.commit_log import CommitLogState
 from changefeed.manifest import Manifest
+from changefeed.runs.planned_run import PlannedRun
+from changefeed.seek import SeekRecord
 
 
 def commit_log_state(endpoints: Endpoints, identity: str | None = None) -> CommitLogState:
@@ -17,3 +19,13 @@ def windows(endpoints: Endpoints, limit: int = 20) -> list[Manifest]:
     """Manifests of the last ``limit`` windows, latest first. Raises BrokerUnavailableError."""
     seals = commit_log_state(endpoints).seals
     return [seals[number] for number in sorted(seals, reverse=True)[:limit]]
+
+
+def seek_over(endpoints: Endpoints, run: PlannedRun) -> SeekRecord | None:
+    """The seek that moved the checkpoint away from where ``run`` begins, after that was planned; None without one.
+
+    Nothing of such a run may be published or committed any more. Raises BrokerUnavailableError.
+    """
+    begin = str(run.expected.coordinates)
+    seeks = commit_log_state(endpoints).seeks.values()
+    return next((seek for seek in seeks if seek.number > run.expected.window and seek.before == begin), None)

@@ -4,27 +4,37 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from changefeed.binlog.search.finder import Finder, ResumePoint, bytes_between
-from changefeed.checkpoint import Checkpoint, CheckpointStore
+from changefeed.checkpoint import Checkpoint, CheckpointStore, stale
+from changefeed.coordinates import BinlogCoordinates
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import CheckpointError, SettingsError
+from changefeed.kafka.commit_log import CommitLogState
 from changefeed.kafka.fencing import fence
-from changefeed.kafka.log_record import SoughtRecord
 from changefeed.kafka.topics import commit_log_settings, ensure_topics
 from changefeed.mysql import source
 from changefeed.mysql.binlogs import ServerBinlogs
 from changefeed.pipelines.pipeline import Pipeline
-from changefeed.seek import SeekRecord, SeekTarget
+from changefeed.runs.logged_checkpoint import sought_checkpoint
+from changefeed.runs.plan import plan
+from changefeed.runs.planned_run import PlannedRun
+from changefeed.runs.windows import commit_log_state
+from changefeed.seek import SeekRecord, SeekTarget, UnfinishedWindow
+from changefeed.window import Window
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class SeekPlan:
-    """What a seek would do. ``files`` are those that are skipped or repeated, whole or in part."""
+    """What a seek would do. ``files`` are those that are skipped or repeated, whole or in part.
+
+    ``repeated_bytes`` reach from the target to the last event of which anything is in Kafka: what windows that are
+    ``unfinished`` were given counts, as a seek gives them up.
+    """
 
     pipeline: str
     asked: str
@@ -34,6 +44,7 @@ class SeekPlan:
     skipped_bytes: int
     repeated_bytes: int
     files: tuple[str, ...]
+    unfinished: tuple[UnfinishedWindow, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, as a task and the REST API hand them on."""
@@ -46,6 +57,7 @@ class SeekPlan:
             "skipped_bytes": self.skipped_bytes,
             "repeated_bytes": self.repeated_bytes,
             "files": list(self.files),
+            "unfinished": [asdict(window) for window in self.unfinished],
             "effect": self.effect,
         }
 
@@ -53,13 +65,27 @@ class SeekPlan:
     def effect(self) -> str:
         """What happens, in one sentence."""
         where = f"in {self.files[0]} to {self.files[-1]}" if self.files else ""
+        parts = []
         if self.repeated_bytes:
-            return f"{self.repeated_bytes:,} bytes of binlog {where} will be published again: consumers see them twice"
+            parts.append(
+                f"{self.repeated_bytes:,} bytes of binlog {where} will be published again: consumers see them twice"
+            )
         if self.skipped_bytes:
-            return f"{self.skipped_bytes:,} bytes of binlog {where} will never be published by this pipeline"
+            parts.append(f"{self.skipped_bytes:,} bytes of binlog {where} will never be published by this pipeline")
         if self.before and self.before.server_uuid != self.server_uuid:
-            return "the checkpoint moves to another server, whose binlog cannot be compared with the old one's"
-        return "nothing is skipped or repeated"
+            parts.append("the checkpoint moves to another server, whose binlog cannot be compared with the old one's")
+        parts = parts or ["nothing is skipped or repeated"]
+        parts += [f"{window}, is given up with {window.messages:,} messages in Kafka" for window in self.unfinished]
+        return "; ".join(parts)
+
+
+@dataclass(frozen=True)
+class _Published:
+    """How far the pipeline has come by its commit log: all is in Kafka up to ``whole``, and nothing behind ``part``."""
+
+    whole: BinlogCoordinates
+    part: BinlogCoordinates
+    unfinished: tuple[UnfinishedWindow, ...]
 
 
 def plan_seek(endpoints: Endpoints, target: str, store: CheckpointStore, *, expected: str | None = None) -> SeekPlan:
@@ -78,60 +104,94 @@ def plan_seek(endpoints: Endpoints, target: str, store: CheckpointStore, *, expe
         binlogs = ServerBinlogs(session)
         to = _located(Finder(binlogs), wanted)
         files = list(binlogs.files())
+    published = _published(before, commit_log_state(endpoints), uuid) if before else None
     skipped = repeated = 0
     names: tuple[str, ...] = ()
-    if before and before.server_uuid == uuid and before.coordinates.base == to.coordinates.base:
-        distance = bytes_between(files, before.coordinates, to.coordinates)
-        skipped, repeated = max(0, distance), max(0, -distance)
-        low, high = sorted((before.coordinates, to.coordinates))
-        if distance:
+    if published and before and before.server_uuid == uuid and published.whole.base == to.coordinates.base:
+        skipped = max(0, bytes_between(files, published.whole, to.coordinates))
+        repeated = max(0, bytes_between(files, to.coordinates, published.part))
+        low, *_, high = sorted((published.whole, published.part, to.coordinates))
+        if skipped or repeated:
             names = tuple(file.name for file in files if low.number <= file.number <= high.number)
-    return SeekPlan(pipeline.name, target, before, to, uuid, skipped, repeated, names)
+    unfinished = published.unfinished if published else ()
+    return SeekPlan(pipeline.name, target, before, to, uuid, skipped, repeated, names, unfinished)
+
+
+def _published(before: Checkpoint, state: CommitLogState, server_uuid: str) -> _Published:
+    """What the commit log says was published behind ``before``, which it may be ahead of."""
+    since, whole = before.window, before.coordinates
+    if (sought := max(state.seeks, default=0)) > since:  # it died before it moved the checkpoint, or the store is older
+        since, whole = sought, BinlogCoordinates.parse(state.seeks[sought].to)
+    unfinished = []
+    for manifest in [state.seals[number] for number in state.seals if number > since]:
+        messages = sum(receipt.messages + receipt.already_there for receipt in manifest.topics)
+        unfinished.append(_unfinished(manifest.window, messages, sealed=True))
+        if manifest.window.server_uuid == server_uuid:
+            whole = max(whole, manifest.window.head)
+    part = whole
+    for number, window in state.begun.items():
+        if number > since:
+            given = [progress for progress in state.progress.values() if progress.window == number]
+            unfinished.append(_unfinished(window, sum(progress.messages for progress in given), sealed=False))
+            if window.server_uuid == server_uuid:
+                part = max([part, *(BinlogCoordinates(progress.origin, progress.position) for progress in given)])
+    return _Published(whole, part, tuple(unfinished))
+
+
+def _unfinished(window: Window, messages: int, *, sealed: bool) -> UnfinishedWindow:
+    return UnfinishedWindow(window.number, str(window.start), str(window.head), sealed, messages)
+
+
+def unfinished_run(endpoints: Endpoints, store: CheckpointStore) -> PlannedRun | None:
+    """What earlier runs left unfinished, as a run that finishes it before a seek; None where nothing is.
+
+    Raises as `plan` does.
+    """
+    planned = plan(endpoints, store)
+    return PlannedRun(planned.unfinished, planned.expected, planned.lag_bytes) if planned.unfinished else None
 
 
 def seek(endpoints: Endpoints, planned: SeekPlan, store: CheckpointStore, *, who: str, why: str) -> SeekRecord:
     """Do what ``planned`` says, if the checkpoint is still where it was then.
 
-    While a run is alive it is refused. Every earlier attempt is fenced, then the record is written, then the progress
-    of what shall be repeated is forgotten, and last the checkpoint moves. A seek that dies in between is done again;
-    until then the pipeline goes on from its old checkpoint, and may repeat what an unfinished window had published.
+    While a run is alive it is refused. Every earlier attempt is fenced, then the record is written and the progress of
+    what was published is forgotten, both or neither, and last the checkpoint moves. A seek that dies before that is
+    ended by the next run. Windows that are unfinished are given up; their numbers stand in the record.
 
     Raises PipelineBusyError while a run is alive, StaleCheckpointError when the checkpoint moved since the plan,
-    SettingsError without a reason.
+    CheckpointError when more was published since, SettingsError without a reason.
     """
     check_reason(why)
     pipeline, log = endpoints.pipeline, endpoints.commit_log()
-    if store.load(pipeline.name) != planned.before:
-        from changefeed.checkpoint import stale
-
-        raise stale(pipeline.name, planned.before, store.load(pipeline.name))
     ensure_topics(endpoints.kafka, {log.topic: commit_log_settings(pipeline.topics.replication_factor)})
     with endpoints.lease() as lease:
         fence(endpoints.kafka, pipeline.name, 1, log.topic, lease.attempt)
-        state = log.read()
-        number = max(planned.before.window if planned.before else 0, state.latest_number) + 1
+        before, state = store.load(pipeline.name), log.read()
+        if before != planned.before:
+            raise stale(pipeline.name, planned.before, before)
+        unfinished = _published(before, state, planned.server_uuid).unfinished if before else ()
+        if unfinished != planned.unfinished:
+            raise CheckpointError(
+                f"pipeline {pipeline.name!r} has published since the seek was planned: unfinished are "
+                f"{', '.join(map(str, unfinished)) or 'no windows'} now. Nothing was changed; look again and seek."
+            )
         record = SeekRecord(
-            number=number,
+            number=max(before.window if before else 0, state.latest_number) + 1,
             at_ms=int(time.time() * 1000),
             who=who,
             why=why,
             asked=planned.asked,
-            before=str(planned.before.coordinates) if planned.before else None,
-            before_gtids=planned.before.gtids if planned.before else "",
+            before=str(before.coordinates) if before else None,
+            before_gtids=before.gtids if before else "",
             to=str(planned.to.coordinates),
             to_gtids=planned.to.gtids,
             skipped_bytes=planned.skipped_bytes,
             repeated_bytes=planned.repeated_bytes,
             server_uuid=planned.server_uuid,
+            discarded=tuple(window.number for window in unfinished),
         )
-        log.keep(SoughtRecord(record))
-        same = planned.before is not None and planned.before.server_uuid == planned.server_uuid
-        if not same or not planned.skipped_bytes:
-            log.forget({name for name, _ in state.progress}, state)
-        to = Checkpoint(
-            pipeline.name, number, planned.server_uuid, planned.to.coordinates, planned.to.gtids, record.at_ms
-        )
-        store.replace(planned.before, to)
+        log.seek(record, state)
+        store.replace(store.load(pipeline.name), sought_checkpoint(pipeline.name, record))
     _log.info("pipeline %s: %s sought from %s to %s: %s", pipeline.name, who, record.before, record.to, planned.effect)
     return record
 

@@ -3,7 +3,7 @@
 import { el, number, svg } from "./dom.js";
 
 const HEIGHT = 220, LEFT = 58, BOTTOM = 24, TOP = 10;
-const LABEL = 48; // pixels that a window's number takes
+const LABEL = 36; // pixels that a window's number takes
 const COLOURS = 6;
 
 export const MEASURES = {

@@ -96,6 +96,8 @@ export function backfillDialog(path, pipeline, after) {
 export function seekDialog(path, pipeline, after, to = "") {
   const where = el("input", { name: "to", value: to, list: "seek-places", autocomplete: "off", placeholder: "latest, binlog.000012:4077, 2026-01-31T12:00:00Z" });
   const why = el("input", { name: "why", autocomplete: "off", "data-free": true });
+  const finish = el("label", { hidden: true }, el("input", { type: "checkbox", name: "finish", checked: true, "data-free": true }),
+    "Finish what is unfinished first", el("small", {}, "publishes and commits it, as it was frozen; otherwise it is given up, and what of it is in Kafka may come twice"));
   const told = el("div", { "aria-live": "polite" });
   const plan = el("button", {}, "Show what happens");
   const start = el("button", { class: "danger", disabled: true }, "Move the checkpoint");
@@ -103,16 +105,20 @@ export function seekDialog(path, pipeline, after, to = "") {
     el("p", { class: "soft" }, "Moves the checkpoint. The next run goes on from there. It is recorded, and undone by one more seek."),
     el("p", {}, "The checkpoint is at ", el("code", {}, pipeline.position.checkpoint || "no place yet"), "."),
     field("To", "earliest, latest, FILE:POSITION, a GTID set, or a time", where), el("datalist", { id: "seek-places" }, el("option", { value: "earliest" }), el("option", { value: "latest" })),
-    field("Why", "for the record", why), told,
+    field("Why", "for the record", why), told, finish,
     el("div", { class: "row" }, plan, start, el("a", { href: airflow("/dags/changefeed_admin"), target: "_top" }, "changefeed_admin")));
   form(made, told, plan, start, {
     planPath: `${path}/seek/plan`,
     startPath: `${path}/seek`,
     after,
-    values: () => ({ to: where.value.trim(), why: why.value.trim() }),
-    show: (planned) => el("div", {},
-      el("p", {}, el("code", {}, `${planned.from || "nowhere"} → ${planned.to}`)),
-      el("p", {}, el("span", { class: planned.skipped_bytes || planned.repeated_bytes ? "badge warn" : "badge good" }, planned.skipped_bytes ? "skips" : planned.repeated_bytes ? "repeats" : "neither"), ` ${planned.effect}.`)),
+    values: () => ({ to: where.value.trim(), why: why.value.trim(), finish: !finish.hidden && finish.querySelector("input").checked }),
+    show: (planned) => {
+      finish.hidden = !planned.unfinished.length;
+      const moves = planned.skipped_bytes || planned.repeated_bytes;
+      return el("div", {},
+        el("p", {}, el("code", {}, `${planned.from || "nowhere"} → ${planned.to}`)),
+        el("p", {}, el("span", { class: moves ? "badge warn" : "badge good" }, planned.repeated_bytes ? "repeats" : planned.skipped_bytes ? "skips" : "neither"), ` ${planned.effect}.`));
+    },
     started: { more: (planned) => ({ expected: planned.from || undefined }), text: (done) => `Seek ${done.run_id} started` },
   });
 }

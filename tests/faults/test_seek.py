@@ -1,0 +1,156 @@
+"""Seeks while windows are unfinished, and seeks that die: what is repeated is counted, and no pipeline is stuck."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+from faults.feed import NOTHING_NEW, Feed
+
+from devstack.spark_connect import SparkConnectServer
+
+pytestmark = pytest.mark.timeout(600)
+
+
+def killed_at(feed: Feed, stage: str) -> None:
+    run = feed.begin(stage)
+    assert run.wait_until_held(), run.text()
+    run.kill()
+
+
+def seek(feed: Feed, to: str, *more: str) -> Any:
+    done = feed.command("seek", feed.name, to, "--why", "a test", "--json", *more)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def checkpoint(feed: Feed) -> str:
+    found = json.loads(feed.command("status", feed.name, "--json").stdout)
+    return str((found[0] if isinstance(found, list) else found)["checkpoint"])
+
+
+def bytes_of(start: str, end: str) -> int:
+    """Of one file: coordinates are its positions."""
+    assert start.partition(":")[0] == end.partition(":")[0]
+    return int(end.partition(":")[2]) - int(start.partition(":")[2])
+
+
+def twice(feed: Feed) -> int:
+    """Messages that are in Kafka more than once."""
+    return sum(count - 1 for count in Counter(feed.ids()).values())
+
+
+def test_a_seek_counts_what_a_sealed_and_uncommitted_window_will_bring_twice(feed: Feed) -> None:
+    feed.write(5)
+    feed.run()
+    start = checkpoint(feed)
+    feed.write(10)
+    killed_at(feed, "after_seal")
+    published = len(feed.ids())
+    planned = seek(feed, start, "--plan")
+    (window,) = planned["unfinished"]
+    assert (window["number"], window["sealed"], window["start"]) == (2, True, start)
+    assert planned["repeated_bytes"] == bytes_of(start, window["head"])
+    assert "sealed and not committed" in planned["effect"]
+    done = seek(feed, start, "--yes")
+    assert (done["discarded"], done["repeated_bytes"]) == ([2], planned["repeated_bytes"])
+    feed.run()
+    assert len(feed.ids()) == published + twice(feed)
+    messages = sum(len(feed.records(table)) for table in ("accounts", "journal"))
+    feed.write(5)
+    feed.run()
+    assert sum(len(feed.records(table)) for table in ("accounts", "journal")) > messages, "it goes on"
+
+
+def test_a_seek_counts_the_messages_of_a_window_that_is_half_published(feed: Feed) -> None:
+    feed.write(5)
+    feed.run()
+    start, before = checkpoint(feed), len(feed.ids())
+    feed.write(60)
+    killed_at(feed, "after_transaction_commit:2")
+    given = sum(len(feed.records(table)) for table in ("accounts", "journal")) - before
+    planned = seek(feed, start, "--plan")
+    (window,) = planned["unfinished"]
+    assert not window["sealed"]
+    assert window["messages"] > 0
+    assert 0 < planned["repeated_bytes"] <= bytes_of(start, window["head"])
+    assert window["messages"] >= given
+    seek(feed, start, "--yes")
+    feed.run()
+    assert 0 < twice(feed) <= window["messages"], "no more than was said"
+
+
+def test_what_is_unfinished_is_finished_before_a_seek_and_nothing_comes_twice(
+    feed: Feed, spark_connect: SparkConnectServer
+) -> None:
+    feed.write(5)
+    feed.run()
+    feed.write(60)
+    killed_at(feed, "after_transaction_commit:2")
+    feed.write(5)
+    feed.use_connect(spark_connect.url)
+    end = seek(feed, "latest", "--plan")["unfinished"][0]["head"]
+    done = seek(feed, end, "--yes", "--finish")
+    assert (done["before"], done["to"], done["discarded"]) == (end, end, [])
+    assert (done["skipped_bytes"], done["repeated_bytes"]) == (0, 0)
+    feed.run_until_current()
+    feed.check()
+
+
+@pytest.mark.parametrize("forwards", [True, False], ids=["forwards", "back"])
+def test_a_seek_that_dies_before_it_moves_the_checkpoint_is_ended_by_the_next_run(feed: Feed, forwards: bool) -> None:
+    start = feed.settings["start"]
+    feed.write(5)
+    feed.run()
+    feed.write(5)
+    target = seek(feed, "latest", "--plan")["to"] if forwards else start
+    first = len(feed.ids())
+    dying = feed.begin_command("in_checkpoint_write", "seek", feed.name, target, "--why", "a test", "--yes")
+    assert dying.wait_until_held(), dying.text()
+    dying.kill()
+    if forwards:
+        assert feed.begin().result() == NOTHING_NEW, "all was skipped"
+        assert len(feed.ids()) == first
+        assert checkpoint(feed) == target
+    else:
+        feed.run()
+        assert twice(feed) == first, "from the start again, and all of it"
+    feed.write(5)
+    feed.run()
+    assert feed.begin().result() == NOTHING_NEW
+
+
+def test_a_store_restored_to_before_a_seek_goes_on_behind_the_seek(feed: Feed) -> None:
+    feed.write(5)
+    feed.run()
+    backup, start = feed.state.read_bytes(), feed.settings["start"]
+    seek(feed, start, "--yes")
+    feed.write(5)
+    feed.run()
+    ids = feed.ids()
+    feed.state.write_bytes(backup)
+    feed.run()
+    assert feed.ids() == ids
+    feed.write(5)
+    feed.run()
+    assert len(feed.ids()) > len(ids)
+    assert twice(feed) == len(ids) - len(set(ids))
+
+
+def test_a_window_of_an_old_run_is_refused_and_later_seals_stay(feed: Feed) -> None:
+    """As when a failed task is cleared in Airflow's page after other runs."""
+    feed.write(5)
+    planned = json.loads(feed.command("plan", feed.name, "--json").stdout)["window"]
+    feed.write(5)
+    feed.run()
+    feed.write(5)
+    feed.run()
+    seals = feed.command("windows", feed.name, "--json").stdout
+    ids = feed.ids()
+    run = feed.begin(windows=[planned])
+    assert run.result() == 2
+    assert "StaleCheckpointError" in run.text()
+    assert feed.command("windows", feed.name, "--json").stdout == seals
+    assert feed.ids() == ids
