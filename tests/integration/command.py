@@ -20,6 +20,8 @@ from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
 
 WRONG_PASSWORD = "wrong-9f2c51"
+SALT, SASL_PASSWORD = "pl4nted-salt", "pl4nted-password"
+"""Of each pipeline's mask, and of its Kafka, which does not ask for one."""
 NOTHING_NEW = 3
 
 
@@ -59,10 +61,11 @@ class Command:
     """Environment variables of the commands, beside what each of them has; '' for one that is not to be set."""
 
     def __post_init__(self) -> None:
-        self.secrets += [self.server.url.split(":")[2].rpartition("@")[0], WRONG_PASSWORD]
+        self.secrets += [self.server.url.split(":")[2].rpartition("@")[0], WRONG_PASSWORD, SALT, SASL_PASSWORD]
         self.pipelines = self.folder / "pipelines"
         self.pipelines.mkdir()
-        self.connect(mysql=self.server.url, kafka=f"kafka://{self.broker.bootstrap}")
+        sasl = f"sasl.username=me&sasl.password={SASL_PASSWORD}&ssl.key.password={SASL_PASSWORD}"
+        self.connect(mysql=self.server.url, kafka=f"kafka://{self.broker.bootstrap}/?{sasl}")
         self.write()
 
     @property
@@ -85,7 +88,7 @@ topics: {{partitions: 2}}
 checkpoint: {{store: table, connection: state_x}}
 start: {start}
 spark: {spark or self.spark}
-{more}""")
+{more}columns: {{mask: {{no.such.column: {{sha256: {SALT}}}}}}}""")
 
     def __call__(self, *arguments: str) -> Outcome:
         """Run `changefeed`, and watch the arguments of all processes meanwhile: a password among them is a failure."""
@@ -131,6 +134,7 @@ spark: {spark or self.spark}
         records = {
             record.key: record.value for record in records_of(self.broker.bootstrap, commit_log_topic(self.name))
         }
+        assert [secret for secret in self.secrets if secret in f"{records}"] == []
         keys = [json.loads(key) for key, value in records.items() if value is not None]
         return [key[1] for key in keys if key[0].startswith(identity)]
 

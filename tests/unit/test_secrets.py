@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from changefeed.airflow.ingest_operator import IngestOperator
 from changefeed.airflow.params import backfill_params
 from changefeed.archive.binlogs import ArchivedBinlogs
 from changefeed.connection import MysqlConnection, kafka_parts
@@ -213,3 +214,18 @@ def test_an_archives_url_with_a_secret_is_refused_before_anything_keeps_it(url: 
 def test_an_archives_url_without_one_is_taken(url: str | None) -> None:
     assert backfill_params(["shop"])["archive"].resolve(url) == url
     assert BackfillRequest.of({"pipeline": "shop", "from_file": "b.000001", "archive": url}).archive == url
+
+
+def test_a_jobs_command_line_has_no_secrets_and_its_environment_only_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shop.yaml").write_text(GOOD + MASKED.partition("spark:")[0])
+    monkeypatch.setenv("CHANGEFEED_PIPELINES", str(tmp_path))
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", "spark://local[2]")
+    for name in ("mysql_shop", "kafka_shop", "other"):
+        monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", f"{name.partition('_')[0]}://u:{SECRET}@h:1")
+    operator = IngestOperator(task_id="ingest", pipeline="shop")
+    hook = operator._get_hook()
+    assert_hidden(f"{hook._build_spark_submit_command('job.py')} {operator!r} {vars(operator)}")
+    given = {name for name, value in hook._environment.items() if SECRET in value}
+    assert given == {"AIRFLOW_CONN_MYSQL_SHOP", "AIRFLOW_CONN_KAFKA_SHOP"}

@@ -20,10 +20,11 @@ class StatementChanges:
         self._job = job
         self._reach = Reach(job.session)
 
-    def touched(self, statement: Statement, read: DdlStatement) -> list[TableName]:
+    def touched(self, statement: Statement, read: DdlStatement, known: Iterable[TableName]) -> list[TableName]:
         """The captured tables that get a record of ``statement``, which changes rows.
 
-        They are all tables that are there now where it cannot be known which it writes. Raises SourceError where the
+        Where it cannot be known which it writes, they are all tables: those ``known`` at its coordinates, so that a
+        retry makes the same records after DROP TABLE, and those that the server has. Raises SourceError where the
         pipeline's `statements` is `fail`, unless it is known to write none of them.
         """
         how = self._job.pipeline.statements
@@ -38,7 +39,7 @@ class StatementChanges:
             raise self.refusal(
                 statement, doubt or f"a foreign key takes its changes on to {captured[0]}, which is captured"
             )
-        return list(dict.fromkeys((*captured, *self._all()))) if doubt else captured
+        return list(dict.fromkeys((*captured, *self._captured(known), *self._there()))) if doubt else captured
 
     def refusal(self, statement: Statement, why: str) -> SourceError:
         """The error of ``statement``, which stops the run because of ``why``."""
@@ -71,7 +72,7 @@ class StatementChanges:
     def _databases(self) -> set[str]:
         return {pattern.partition(".")[0] for pattern in self._job.pipeline.tables.include}
 
-    def _all(self) -> list[TableName]:
+    def _there(self) -> list[TableName]:
         """The captured tables that the server has."""
         names = (limits.table.partition(".") for limits in self._job.topics.known.values() if limits.table)
         return [TableName(database, table) for database, _, table in names]

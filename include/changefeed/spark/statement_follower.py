@@ -71,7 +71,7 @@ class StatementFollower:
             case Kind.DEFINITION:
                 self._definition(statement, read, before)
         if read.changes_rows:
-            self._rows(statement, read)
+            self._rows(statement, read, before)
 
     def taken(self) -> Iterator[Block]:
         """The blocks made since the last call, in binlog order."""
@@ -84,8 +84,8 @@ class StatementFollower:
         collations = self._history.collations if self._history else {}
         return read_logged(statement, self._schemas.server, collations)
 
-    def _rows(self, statement: Statement, read: DdlStatement) -> None:
-        touched = self._changes.touched(statement, read)
+    def _rows(self, statement: Statement, read: DdlStatement, before: Schemas) -> None:
+        touched = self._changes.touched(statement, read, before.tables)
         if not touched:
             return
         value = self._format.statement(
