@@ -26,7 +26,7 @@ class InlineSpark:
     """Stands in for a SparkSession with one core."""
 
     def __init__(self) -> None:
-        self.conf = SimpleNamespace(set=lambda *_: None)
+        self.conf = SimpleNamespace(set=lambda *_: None, get=lambda _name, default: default)
         tracker = SimpleNamespace(getJobIdsForGroup=lambda _: [])
         self.sparkContext = SimpleNamespace(
             defaultParallelism=1,

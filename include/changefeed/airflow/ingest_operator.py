@@ -25,7 +25,7 @@ from changefeed.airflow.metrics import measured_retry
 from changefeed.airflow.tasks import skip_if_sought
 from changefeed.pipelines.file import load_pipeline, pipelines_folder
 from changefeed.pipelines.pipeline import Pipeline
-from changefeed.spark.conf import JOB_CONF, SMALL_BYTES, SMALL_JOB_CONF
+from changefeed.spark.conf import JOB_CONF, SMALL_BYTES, SMALL_JOB_CONF, job_conf
 from changefeed.spark.submitted import EXIT_TERMINAL
 
 SOURCE_ROOT = Path(__file__).parents[2]
@@ -93,7 +93,7 @@ class JobOperator(SparkSubmitOperator):
         return CleanSparkSubmitHook(
             self._environment(pipeline),
             conn_id=pipeline.spark.connection,
-            conf=self._conf | pipeline.spark.conf,
+            conf=job_conf(pipeline.spark.conf, self._conf),
             name=f"changefeed-{pipeline.name}",
             application_args=[self._plan_file, *(self.application_args or ())],
             files=self._plan_file,

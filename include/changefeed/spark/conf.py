@@ -1,5 +1,11 @@
 """Spark's settings for our jobs, where its own defaults are for others; a pipeline's `spark.conf` goes before them."""
 
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+_log = logging.getLogger(__name__)
 _FIRST_COMPILER = "-XX:TieredStopAtLevel=1"
 
 JOB_CONF = {
@@ -22,3 +28,17 @@ BATCH_CONF = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": 8,
 }
 """Spark counts a batch in rows, 10,000 of them, and holds it in memory; our rows are blocks of about a megabyte."""
+
+ALWAYS = {"spark.speculation": "false"}
+"""What no setting changes: a second copy of a publishing task takes over from the first, whose work is then thrown
+away. Where the session is not ours, such as a Connect server's, a copy costs that and no more: see `spark.publish`."""
+
+
+def job_conf(settings: Mapping[str, str], defaults: Mapping[str, str] = JOB_CONF) -> dict[str, str]:
+    """The whole conf of a job whose pipeline has ``settings`` as its `spark.conf`."""
+    for name, value in ALWAYS.items():
+        if settings.get(name, value) != value:
+            _log.warning(
+                "spark.conf of the pipeline sets %s=%s, which does not count: it is %s", name, settings[name], value
+            )
+    return {**defaults, **settings, **ALWAYS}

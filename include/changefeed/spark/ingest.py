@@ -116,6 +116,7 @@ def ingest(
             history=history,
             files=identities,
             archive=archive,
+            copies=spark.conf.get("spark.speculation", "false") == "true",
             given=given_before(window, state),
             marks=begun.marks or (),
         )

@@ -46,6 +46,8 @@ class IngestJob:
     """The window's binlog files, as its server had them when the attempt began: each reader has to find the same."""
     archive: str | None = None
     """Folder or URL of archived files to read instead of the server."""
+    copies: bool = False
+    """Whether Spark may start a second copy of a task that takes long (spark.speculation)."""
     given: Mapping[TopicPartition, int] = field(default_factory=dict)
     marks: tuple[Mark, ...] = ()
     """After a failover: how far the old server gave each topic-partition."""

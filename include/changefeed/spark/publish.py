@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from changefeed import fault_point
 from changefeed.block_filter import BlockFilter, FilterChain
-from changefeed.errors import ChangefeedError
+from changefeed.errors import ChangefeedError, FencedError
 from changefeed.failover import PublishedFilter
 from changefeed.kafka.account import Receipt
 from changefeed.kafka.publisher import Publisher
@@ -64,7 +64,8 @@ def publish_batches(
     """`mapInArrow` of the publish stage: a receipt a topic-partition, or an error; ``count`` gets their messages.
 
     ``expected`` is what the slices were decoded into for this task's topic-partitions: nothing is published behind a
-    message that is missing.
+    message that is missing. Raises FencedError where a copy of this task took over: a row would be the task's result,
+    and Spark would end the copy; as it is, the copy's counts.
     """
     chain = FilterChain(filters_of(job))
     whole = WholeBlocks(expected)
@@ -73,10 +74,17 @@ def publish_batches(
         with publisher(job, task, job.topics.known) as open_publisher:
             receipts = open_publisher.publish(chain.rest(whole.passed(frame.blocks_of(batches))))
     except ChangefeedError as error:
+        if isinstance(error, FencedError) and job.copies and _is_latest(job):
+            raise
         yield frame.published_batch("error", frame.error_text(error))
         return
     count(sum(receipt.messages for receipt in receipts))
     yield from _receipt_batches(receipts, chain)
+
+
+def _is_latest(job: IngestJob) -> bool:
+    """Whether no newer attempt has begun, so that it can only be a copy of this task that took over."""
+    return job.endpoints.commit_log(job.identity).read().attempt == job.attempt
 
 
 def decode_and_publish_batches(job: IngestJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from changefeed.errors import SettingsError, SparkUnavailableError
 from changefeed.pipelines.pipeline import Pipeline
-from changefeed.spark.conf import JOB_CONF
+from changefeed.spark.conf import JOB_CONF, job_conf
 
 INCLUDE = Path(__file__).parents[2]
 CONNECT_PORT = 15002
@@ -54,7 +54,7 @@ def local_session(pipeline: Pipeline) -> SparkSession:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
     )
-    for name, value in (JOB_CONF | {"spark.log.level": "ERROR"} | pipeline.spark.conf).items():
+    for name, value in job_conf(pipeline.spark.conf, JOB_CONF | {"spark.log.level": "ERROR"}).items():
         builder = builder.config(name, value)
     try:
         return builder.getOrCreate()

@@ -1,0 +1,192 @@
+"""Speculation: a second copy of a publishing task takes over from the first, and the run ends well."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from faults.conftest import LONG
+from faults.feed import PROJECT, Feed, Run
+from faults.inline_spark import InlineFrame, InlineSpark
+
+from changefeed import fault_point
+from changefeed.endpoints.endpoints import Endpoints
+from changefeed.errors import FencedError
+from changefeed.pipelines.file import read_pipeline
+from changefeed.runs.plan import plan
+from changefeed.spark.ingest import ingest
+from changefeed.state.table_store import TableCheckpointStore
+from changefeed.window import Window
+from devstack.home import Home
+from devstack.java import fetch_java
+from devstack.port import LOCALHOST, free_port, is_listening
+
+pytestmark = pytest.mark.timeout(900)
+
+OTHER_HOST = "127.0.0.2"
+"""Spark starts no copy of a task on the host that has the task already."""
+
+
+def endpoints_of(feed: Feed) -> Endpoints:
+    environment = feed.env()
+    path = Path(environment["CHANGEFEED_PIPELINES"]) / f"{feed.name}.yaml"
+    return Endpoints(read_pipeline(path), lambda name: environment[f"AIRFLOW_CONN_{name.upper()}"])
+
+
+def window_of(feed: Feed) -> Window:
+    return plan(endpoints_of(feed), TableCheckpointStore(feed.env()["AIRFLOW_CONN_STATE"])).window
+
+
+class CopyingSpark(InlineSpark):
+    """Starts a second copy of the publishing task when the first has a transaction open, as Spark does of slow tasks.
+
+    As with Spark, the first copy that comes to its end is the task's result, and the other is ended; one that fails is
+    none, as long as another is at work.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self.conf.get = lambda _name, _default: "true"
+        self.failed: list[BaseException] = []
+        self._in_transaction = [threading.Event(), threading.Event()]
+        self._released = threading.Event()
+        self._copy = threading.local()
+        monkeypatch.setattr(fault_point, "reached", self._reached)
+        monkeypatch.setattr(InlineFrame, "collect", lambda planned: self._collect(planned))
+
+    def _reached(self, stage: str) -> None:
+        if stage == "in_open_transaction":
+            self._in_transaction[self._copy.number].set()
+            assert self._released.wait(60)
+
+    def _collect(self, planned: InlineFrame) -> list[Any]:
+        def run(number: int) -> list[Any]:
+            self._copy.number = number
+            return [SimpleNamespace(**row) for batch in planned._batches() for row in batch.to_pylist()]
+
+        with ThreadPoolExecutor(2) as threads:
+            first = threads.submit(run, 0)
+            assert self._in_transaction[0].wait(60)
+            second = threads.submit(run, 1)
+            assert self._in_transaction[1].wait(60)  # it took over
+            self._released.set()
+            try:
+                return first.result()
+            except FencedError as error:
+                self.failed.append(error)
+            return second.result()
+
+
+def test_a_task_that_its_own_copy_fenced_is_no_result_and_the_copys_counts(
+    feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed.write(20)
+    window = window_of(feed)
+    spark = CopyingSpark(monkeypatch)
+    manifest = ingest(cast(Any, spark), endpoints_of(feed), window)
+    assert len(spark.failed) == 1
+    assert manifest.message_count > 0
+    monkeypatch.undo()
+    feed.run()  # commits it
+    feed.check()
+
+
+@pytest.fixture
+def cluster(feed: Feed) -> Iterator[str]:
+    """A standalone cluster of two hosts with a core each."""
+    java = fetch_java(Home.default())
+    jars = Path(sys.executable).parents[1] / "lib" / f"python3.{sys.version_info.minor}" / "site-packages/pyspark/jars"
+    port = free_port()
+    url = f"spark://{LOCALHOST}:{port}"
+    package = "org.apache.spark.deploy"
+    commands = [[f"{package}.master.Master", "--host", LOCALHOST, "--port", str(port), "--webui-port", "0"]]
+    for host in (LOCALHOST, OTHER_HOST):
+        folder = str(feed.folder / host)
+        options = ["--host", host, "--cores", "1", "--memory", "600m", "--webui-port", "0", "--work-dir", folder, url]
+        commands.append([f"{package}.worker.Worker", *options])
+    running = []
+    try:
+        for command in commands:
+            running.append(
+                subprocess.Popen(
+                    [str(java), "-Xmx200m", "-cp", f"{jars}/*", *command],
+                    env={
+                        **feed.env(),
+                        "SPARK_HOME": str(jars.parent),
+                        "SPARK_SCALA_VERSION": "2.13",
+                        "PYSPARK_PYTHON": sys.executable,
+                    },
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                )
+            )
+            while not is_listening(port):
+                assert running[0].poll() is None
+                time.sleep(0.1)
+        yield url
+    finally:
+        for process in reversed(running):
+            process.terminate()
+            process.wait(30)
+
+
+def submitted(feed: Feed, window: Window, master: str) -> Run:
+    """jobs/ingest.py on a cluster that others set up, and that starts copies of tasks which take long."""
+    held, log = feed.folder / "held", feed.folder / "submitted.log"
+    environment = feed.env() | {
+        "CHANGEFEED_FAULT": "in_open_transaction",
+        "CHANGEFEED_FAULT_FILE": str(held),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": LOCALHOST,
+    }
+    conf = {
+        "spark.speculation": "true",
+        "spark.speculation.interval": "50ms",
+        "spark.speculation.task.duration.threshold": "1s",
+        "spark.executor.memory": "512m",
+        "spark.ui.enabled": "false",
+        **{f"spark.executorEnv.{name}": environment[name] for name in environment if name.startswith("CHANGEFEED_")},
+        "spark.executorEnv.PYTHONPATH": environment["PYTHONPATH"],
+    }
+    options = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
+    program = str(Path(sys.executable).with_name("spark-submit"))
+    job = [str(PROJECT / "jobs" / "ingest.py"), feed.name, json.dumps([window.to_json()])]
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [program, "--master", master, *options, *job],
+            env=environment,
+            cwd=feed.folder,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+    return Run(process, log, held)
+
+
+if LONG:  # it takes six JVMs
+
+    def test_sparks_own_copy_takes_over_and_the_run_ends_well(feed: Feed, cluster: str) -> None:
+        feed.write(40)
+        window = window_of(feed)
+        run = submitted(feed, window, cluster)
+        assert run.wait_until_held(240), run.text()
+        first = run.file.stat().st_mtime_ns
+        deadline = time.monotonic() + 120
+        while run.file.stat().st_mtime_ns == first:  # until the copy, which took over, has a transaction open as well
+            assert time.monotonic() < deadline, f"no copy was started:\n{run.text()[-3000:]}"
+            assert run.process.poll() is None, run.text()
+            time.sleep(0.05)
+        run.go_on()
+        assert run.result() == 0, run.text()
+        feed.run()  # commits it
+        feed.check()
