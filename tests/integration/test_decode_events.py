@@ -143,10 +143,11 @@ def test_a_relay_log_is_decoded(mysql_server: MysqlServer, stock_mysql_server: M
     assert [value["after"] for value in found] == [value["after"] for value in source.values]
 
 
-def test_a_dump_over_tls_is_the_file(mysql_server: MysqlServer, plain: tuple[str, bytes]) -> None:
+@pytest.mark.parametrize("options", ["", "?ssl_verify=false"], ids=["preferred", "asked for"])
+def test_a_dump_over_tls_is_the_file(mysql_server: MysqlServer, plain: tuple[str, bytes], options: str) -> None:
     _, data = plain
     name = next(path.name for path in mysql_server.data.glob("*.[0-9]*") if path.read_bytes() == data)
-    connection = MysqlConnection.from_uri(f"{mysql_server.url}?ssl_verify=false")
+    connection = MysqlConnection.from_uri(f"{mysql_server.url}{options}")
     with Session(connection) as session:
         assert session.rows("SHOW SESSION STATUS LIKE 'Ssl_cipher'")[0][1]
     dump = DumpStream(Session(connection), file=name, start=4, end=len(data), server_id=7_654_322)

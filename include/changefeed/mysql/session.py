@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import pymysql
 from pymysql.constants import CR, ER
@@ -78,9 +78,23 @@ class Session:
         return int(major), int(minor)
 
 
+class _Connection(pymysql.connections.Connection):  # type: ignore[misc]
+    """PyMySQL's. Where no option asks for TLS it prefers TLS all the same, and verifies nothing; it loads the machine's
+    CAs for that with each connection, which takes 25 ms of CPU, and here once in a process."""
+
+    _preferred_tls: ClassVar[ssl.SSLContext | None] = None
+
+    def _create_ssl_ctx(self, sslp: Any) -> ssl.SSLContext:
+        if sslp:
+            return super()._create_ssl_ctx(sslp)  # type: ignore[no-any-return]
+        if _Connection._preferred_tls is None:
+            _Connection._preferred_tls = super()._create_ssl_ctx(sslp)
+        return _Connection._preferred_tls
+
+
 def connect(connection: MysqlConnection) -> pymysql.Connection[Any]:
     """PyMySQL's connection with our timeouts and the TLS that the options ask for."""
-    return pymysql.connect(
+    return _Connection(
         host=connection.host,
         port=connection.port,
         user=connection.user,

@@ -23,9 +23,8 @@ class Head:
 
 def server_uuid(session: Session) -> str:
     """What names this server and no other: its `server_uuid`, or on MariaDB, which has no UUID, its server_id."""
-    uuid = session.variable("server_uuid")
-    if uuid:
-        return uuid
+    if not session.is_mariadb:
+        return str(session.row("SELECT @@server_uuid")[0])
     return f"00000000-0000-0000-0000-{int(session.variable('server_id') or 0):012x}"
 
 
