@@ -37,7 +37,8 @@ _SHAPE_NO_MESSAGE = {
 def message_rules(pipeline: Pipeline) -> dict[str, str]:
     """A digest of each setting that decides which messages a window becomes and where they go.
 
-    How many partitions a topic has is not among them: Kafka says it, and progress keeps it.
+    Secrets are left out: a weak salt could be guessed by its digest, and salts decide no message's key. So are the
+    numbers of partitions: Kafka says them, and progress keeps them.
     """
     values: dict[str, Any] = pipeline.model_dump(mode="python", exclude=_SHAPE_NO_MESSAGE)
     values["topics"] = {"template": pipeline.topics.template}
@@ -66,5 +67,5 @@ def _digest(value: Any) -> str:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, SecretStr):
-        return value.get_secret_value()
+        return str(value)
     raise TypeError(f"{type(value).__name__} cannot be made JSON")

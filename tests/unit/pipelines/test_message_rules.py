@@ -1,0 +1,63 @@
+"""Which settings decide how an unfinished window may be finished."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from changefeed.coordinates import BinlogCoordinates
+from changefeed.errors import SettingsError
+from changefeed.pipelines.message_rules import check_same_rules, message_rules
+from changefeed.pipelines.pipeline import Pipeline
+from changefeed.window import Window
+
+PLAIN: dict[str, Any] = {"name": "shop", "source": {"connection": "mysql"}, "kafka": {"connection": "kafka"}}
+START = BinlogCoordinates("bin.000001", 4)
+WINDOW = Window("shop", 3, "uuid", START, START, "", "", 0)
+
+
+def rules(**settings: Any) -> dict[str, str]:
+    return message_rules(Pipeline.model_validate(PLAIN | settings))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"values": {"temporal": "epoch"}},
+        {"tables": {"include": ["shop.*"]}},
+        {"columns": {"exclude": ["shop.*.email"]}},
+        {"columns": {"mask": {"shop.*.email": {"sha256": "salt"}}}},
+        {"tombstones": False},
+        {"topics": {"template": "{table}"}},
+        {"publish_ddl": "off"},
+        {"statements": "skip"},
+    ],
+)
+def test_a_setting_that_shapes_messages_is_named_when_it_changed(changed: dict[str, Any]) -> None:
+    check_same_rules(WINDOW, rules(), rules())
+    with pytest.raises(SettingsError, match=f"`{next(iter(changed))}`"):
+        check_same_rules(WINDOW, rules(), rules(**changed))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"topics": {"partitions": 12, "configs": {"retention.ms": "1"}}},
+        {"kafka": {"connection": "kafka", "transaction_rows": 7}},
+        {"spark": {"slice_bytes": 1}},
+        {"schedule": None, "retries": 9, "owner": "ann"},
+    ],
+)
+def test_other_settings_may_change_in_mid_window(changed: dict[str, Any]) -> None:
+    assert rules(**changed) == rules()
+
+
+def test_a_salt_is_not_in_the_rules_that_the_commit_log_keeps() -> None:
+    first, second = ({"columns": {"mask": {"shop.*.email": {"sha256": salt}}}} for salt in ("a", "b"))
+    assert rules(**first) == rules(**second)
+
+
+def test_rules_of_another_version_are_left_to_the_counts() -> None:
+    check_same_rules(WINDOW, {}, rules())
+    check_same_rules(WINDOW, {**rules(), "later": "x"}, rules())
