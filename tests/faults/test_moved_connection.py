@@ -51,19 +51,19 @@ class MovedFeed:
         self.feed, self.proxy, self.other = feed, proxy, other
         self._spark, self._patch = spark, patch
 
-    def run(self, when_checked: Callable[[], None] | None = None) -> list[Manifest]:
-        """A run; ``when_checked`` is called when its driver has looked at the source and nothing is decoded yet."""
+    def run(self, moves: Callable[[], None] | None = None, before: str = "marks_of") -> list[Manifest]:
+        """A run; ``moves`` is called when its driver has looked at the source, before this function of its module."""
         with self._patch.context() as patch:
             for name, value in self.feed.env().items():
                 patch.setenv(name, value)
-            if when_checked is not None:
-                fence = ingest_module.fence
+            if moves is not None:
+                function = getattr(ingest_module, before)
 
-                def moved(*arguments: Any) -> str:
-                    when_checked()
-                    return fence(*arguments)
+                def moved(*arguments: Any) -> Any:
+                    moves()
+                    return function(*arguments)
 
-                patch.setattr(ingest_module, "fence", moved)
+                patch.setattr(ingest_module, before, moved)
             pipeline = load_pipeline(self.feed.name)
             endpoints = Endpoints(pipeline, from_environment)
             store = checkpoint_store(pipeline, from_environment, None)  # type: ignore[arg-type]
@@ -113,7 +113,7 @@ def four_files(feed: Feed) -> None:
 
 
 def test_slices_of_another_server_are_not_published(moved: MovedFeed) -> None:
-    """To a follower, between the slices of a task; to a server that went its own way, for all slices."""
+    """To a follower, between the slices of a task; to a server that went its own way, while the driver prepares."""
     feed, proxy = moved.feed, moved.proxy
     replicate(feed.mysql, moved.other)
     four_files(feed)
@@ -128,7 +128,7 @@ def test_slices_of_another_server_are_not_published(moved: MovedFeed) -> None:
     for _ in range(6):
         moved.other.execute(f"INSERT INTO `{feed.name}`.journal (text) VALUES ('of another')", "FLUSH BINARY LOGS")
     with pytest.raises(SourceUnavailableError, match="leads to another server"):
-        moved.run(lambda: proxy.lead_to(moved.other.port))
+        moved.run(lambda: proxy.lead_to(moved.other.port), before="fence")
     proxy.lead_to(feed.mysql.port)
     assert feed.ids() == []
     moved.run()

@@ -102,9 +102,7 @@ def ingest(
         if (sealed := sealed_manifest(window, state)) is not None:
             return sealed
         pipeline_state = state if identity == pipeline.name else commit_log_state(endpoints)
-        with endpoints.session() as session:
-            if archive is None:
-                _check_server(session, window)
+        with endpoints.session() if archive else endpoints.session_on(window.server_uuid) as session:
             history = history_for(endpoints, session, window, pipeline_state, archive=archive)
         begun = _begin(endpoints, window, state, log)
         job = IngestJob(
