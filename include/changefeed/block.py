@@ -91,14 +91,6 @@ class Block:
         return Arrays.of(self.payload)
 
 
-def number_of(position: int, ordinal: int) -> int:
-    """The number of a slice's block that is its ``ordinal``-th and begins with a message at ``position``.
-
-    Blocks that are made later than the others, of rows that an XA COMMIT brings, are sorted in by it.
-    """
-    return position << 24 | ordinal
-
-
 def sequence_of(row: int, step: Step) -> int:
     """What orders the messages of one position: their row, and the step within it."""
     return row << 2 | step

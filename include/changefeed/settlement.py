@@ -1,4 +1,4 @@
-"""What became of a window's unsettled transactions: which rows are void, and which come with an XA COMMIT.
+"""What became of a window's unsettled transactions: which of its rows are not published where they stand.
 
 A transaction may be cut into several slices, and its ROLLBACK stand in a later one than its rows, so this is known
 when all slices of a window are decoded, and before any of its messages is published.
@@ -16,7 +16,6 @@ from changefeed.reader import SliceReport
 from changefeed.transaction_event import (
     BinlogRange,
     Happening,
-    PreparedTransaction,
     Savepoints,
     TransactionEvent,
     UnknownSavepoint,
@@ -25,33 +24,15 @@ from changefeed.window import Slice
 
 
 @dataclass(frozen=True)
-class XaCommit:
-    """An XA COMMIT whose rows were not read with it: they stand before its slice.
-
-    ``prepared`` is where, None where it is not in this window, nor was noted by the one before it.
-    """
-
-    xid: str
-    gtid: str
-    slice: int
-    file: str
-    position: int
-    prepared: PreparedTransaction | None = None
-
-
-@dataclass(frozen=True)
 class Settlement:
-    """What is left out of a window's messages, and what comes into it from elsewhere.
+    """What is left out of a window's messages.
 
-    ``rolled_back`` are rows that the source does not have. ``prepared`` are rows that were read where they were
-    prepared, and that an XA COMMIT brings, if there is one. ``commits`` are those of the window, in its order.
-    ``open`` are the transactions that are prepared at the window's head.
+    ``rolled_back`` are rows that the source does not have. ``prepared`` are rows of XA transactions, which the slice
+    with their XA COMMIT brings once more, if there is one.
     """
 
     rolled_back: tuple[BinlogRange, ...] = ()
     prepared: tuple[BinlogRange, ...] = ()
-    commits: tuple[XaCommit, ...] = ()
-    open: tuple[PreparedTransaction, ...] = ()
 
     @property
     def filters(self) -> list[BlockFilter]:
@@ -88,21 +69,17 @@ class VoidFilter:
         return without(block, is_void)
 
 
-def settle(
-    slices: Sequence[Slice], reports: Sequence[SliceReport], earlier: Iterable[PreparedTransaction] = ()
-) -> Settlement:
-    """Join what the ``reports`` of consecutive ``slices`` say; ``earlier`` are transactions prepared before them.
+def settle(slices: Sequence[Slice], reports: Sequence[SliceReport]) -> Settlement:
+    """Join what the ``reports`` of consecutive ``slices`` say.
 
     Raises BinlogFormatError, with coordinates, for a ROLLBACK TO whose savepoint is nowhere.
     """
     by_number = {report.slice: report for report in reports}
-    walk = _Walk({prepared.xid: prepared for prepared in earlier})
+    walk = _Walk()
     for piece in slices:
         walk.take(piece, by_number[piece.number])
     walk.end()
-    return Settlement(
-        tuple(walk.rolled_back), tuple(walk.prepared), tuple(walk.commits), tuple(walk.open_prepared.values())
-    )
+    return Settlement(tuple(walk.rolled_back), tuple(walk.prepared))
 
 
 @dataclass
@@ -115,11 +92,9 @@ class _Open:
 
 
 class _Walk:
-    def __init__(self, earlier: dict[str, PreparedTransaction]) -> None:
-        self.open_prepared = earlier
+    def __init__(self) -> None:
         self.rolled_back: list[BinlogRange] = []
         self.prepared: list[BinlogRange] = []
-        self.commits: list[XaCommit] = []
         self._open: _Open | None = None
         self._read_to = 0
 
@@ -134,14 +109,7 @@ class _Walk:
         for event in report.transaction_events:
             match event.happening:
                 case Happening.XA_PREPARE:
-                    self._prepare(piece, event)
-                case Happening.XA_COMMIT:
-                    prepared = self.open_prepared.pop(event.name, None)
-                    self.commits.append(
-                        XaCommit(event.name, event.gtid, piece.number, piece.file, event.position, prepared)
-                    )
-                case Happening.XA_ROLLBACK:
-                    self.open_prepared.pop(event.name, None)
+                    self.prepared.append(BinlogRange(piece.file, event.begin, event.end))
                 case _:
                     self._frame(piece, event)
         self._read_to = piece.end
@@ -180,8 +148,3 @@ class _Walk:
                 "pipeline behind that transaction."
             ) from error
         self.rolled_back += [BinlogRange(piece.file, start, end) for start, end in transaction.savepoints.void[known:]]
-
-    def _prepare(self, piece: Slice, event: TransactionEvent) -> None:
-        prepared = PreparedTransaction(event.name, piece.file, event.begin, event.end, event.void)
-        self.open_prepared[event.name] = prepared
-        self.prepared.append(prepared.range)

@@ -7,7 +7,7 @@ window say.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -32,16 +32,13 @@ class Happening(StrEnum):
     ROLLBACK_TO = "rollback to"
     ROLLBACK = "rollback"
     XA_PREPARE = "xa prepare"
-    XA_COMMIT = "xa commit"
-    XA_ROLLBACK = "xa rollback"
 
 
 @dataclass(frozen=True)
 class TransactionEvent:
     """An event at ``position`` that ends before ``end``; ``begin`` is where its transaction begins in this slice.
 
-    ``name`` is the savepoint's or the XA transaction's. ``gtid`` is that of the transaction, of XA_COMMIT only.
-    ``void`` has, of XA_PREPARE, the ranges of positions whose rows were rolled back to a savepoint before it.
+    ``name`` is the savepoint's.
     """
 
     happening: Happening
@@ -49,57 +46,29 @@ class TransactionEvent:
     position: int
     end: int
     name: str = ""
-    gtid: str = ""
-    void: tuple[tuple[int, int], ...] = ()
-
-    def has(self, position: int) -> bool:
-        """Whether a row at ``position``, of the transaction that this event prepares, was not rolled back."""
-        return not any(start <= position < end for start, end in self.void)
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> TransactionEvent:
         """Read what `dataclasses.asdict` and JSON made of one."""
-        return cls(
-            **{
-                **values,
-                "happening": Happening(values["happening"]),
-                "void": tuple((start, end) for start, end in values["void"]),
-            }
-        )
+        return cls(**{**values, "happening": Happening(values["happening"])})
 
 
 @dataclass(frozen=True)
 class PreparedTransaction:
-    """An XA transaction that was prepared and not ended: its rows are those of ``[start, end)`` of ``file``.
+    """An XA transaction that was prepared: its rows are those of ``[start, end)`` of ``file``.
 
     ``void`` are ranges in there that it rolled back itself, to a savepoint.
     """
 
-    xid: str
     file: str
     start: int
     end: int
     void: tuple[tuple[int, int], ...] = ()
 
-    @property
-    def range(self) -> BinlogRange:
-        """Where its rows stand."""
-        return BinlogRange(self.file, self.start, self.end)
-
     def holds(self, position: int) -> bool:
         """Whether the row at ``position`` of its file is one that XA COMMIT commits."""
         inside = self.start <= position < self.end
         return inside and not any(start <= position < end for start, end in self.void)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values, part of a manifest's."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> PreparedTransaction:
-        """Read what `to_json` made."""
-        void = tuple((int(start), int(end)) for start, end in values.get("void", ()))
-        return cls(str(values["xid"]), str(values["file"]), int(values["start"]), int(values["end"]), void)
 
 
 class UnknownSavepoint(Exception):

@@ -24,8 +24,9 @@ from changefeed.mysql.session import Session
 from changefeed.pipelines.pipeline import KafkaSettings, Pipeline, SourceSettings, TableSettings
 from changefeed.reader import SliceReport
 from changefeed.runs.schema_history import learned
+from changefeed.spark.dump import dump_of
 from changefeed.spark.job import IngestJob
-from changefeed.spark.readers import KernelReader, dump_of
+from changefeed.spark.readers import KernelReader
 from changefeed.window import Slice, Window, whole_file_slices
 from devstack.mysql import MysqlServer
 from devstack.sql_server import SqlServer

@@ -15,12 +15,11 @@ from changefeed.transaction_event import BinlogRange, Happening, PreparedTransac
 from changefeed.window import Slice
 
 FILE = "bin.000001"
-XID = "X'78',X'',1"
 IN_TRANSACTION = "0-1-5"
 
 
 def event(happening: str, begin: int, position: int, name: str = "") -> TransactionEvent:
-    return TransactionEvent(Happening(happening), begin, position, position + 10, name, "0-1-9")
+    return TransactionEvent(Happening(happening), begin, position, position + 10, name)
 
 
 def piece(number: int, start: int, end: int, gtid: str = "", file: str = FILE) -> Slice:
@@ -107,46 +106,19 @@ def test_a_slice_that_begins_outside_of_an_open_transaction_of_its_file_is_refus
         settle([piece(0, 4, 500), piece(1, 500, 800)], [report(0, open_since=300), report(1)])
 
 
-def test_xa_commit_brings_the_rows_that_were_prepared_in_an_earlier_slice() -> None:
-    slices = [piece(0, 4, 500), piece(1, 500, 800)]
-    settled = settle(
-        slices, [report(0, event("xa prepare", 100, 200, XID)), report(1, event("xa commit", 600, 610, XID))]
-    )
-    assert settled.prepared == ranges((100, 210))
-    (commit,) = settled.commits
-    assert (commit.slice, commit.position, commit.gtid) == (1, 610, "0-1-9")
-    assert commit.prepared == PreparedTransaction(XID, FILE, 100, 210)
-    assert settled.open == ()
+def test_rows_that_were_handed_over_where_they_were_prepared_are_left_out_there() -> None:
+    settled = settle([piece(0, 4, 500)], [report(0, event("xa prepare", 100, 200))])
+    assert settled == Settlement(prepared=ranges((100, 210)))
+    assert [void.reason for void in settled.filters] == ["prepared"]
 
 
-def test_xa_rollback_forgets_what_was_prepared_and_an_xid_may_be_used_again() -> None:
-    events = [
-        event("xa prepare", 100, 200, XID),
-        event("xa rollback", 210, 220, XID),
-        event("xa prepare", 300, 400, XID),
-    ]
-    settled = settle([piece(0, 4, 900)], [report(0, *events)])
-    assert settled.commits == ()
-    assert settled.open == (PreparedTransaction(XID, FILE, 300, 410),)
+def test_transaction_events_pass_as_json() -> None:
+    savepoint = event("savepoint", 4, 8, "s")
+    assert TransactionEvent.from_json(json.loads(json.dumps(asdict(savepoint)))) == savepoint
 
 
-def test_what_an_earlier_window_prepared_is_known() -> None:
-    earlier = [PreparedTransaction(XID, "bin.000000", 7, 9), PreparedTransaction("other", "bin.000000", 9, 11)]
-    settled = settle([piece(0, 4, 900)], [report(0, event("xa commit", 100, 110, XID))], earlier)
-    assert settled.commits[0].prepared == earlier[0]
-    assert settled.open == (earlier[1],)
-
-
-def test_an_xa_commit_whose_rows_are_nowhere_is_told() -> None:
-    settled = settle([piece(0, 4, 900)], [report(0, event("xa commit", 100, 110, XID))])
-    assert settled.commits[0].prepared is None
-
-
-def test_savepoints_and_xa_events_pass_as_json() -> None:
-    prepare = TransactionEvent(Happening.XA_PREPARE, 4, 8, 12, XID, "g", ((5, 6), (6, 7)))
-    assert TransactionEvent.from_json(json.loads(json.dumps(asdict(prepare)))) == prepare
-    prepared = PreparedTransaction(XID, FILE, 4, 12, ((5, 6), (6, 7)))
-    assert PreparedTransaction.from_json(json.loads(json.dumps(prepared.to_json()))) == prepared
+def test_what_a_prepared_transaction_rolled_back_itself_is_none_of_its_rows() -> None:
+    prepared = PreparedTransaction(FILE, 4, 12, ((5, 6), (6, 7)))
     assert [position for position in range(3, 13) if prepared.holds(position)] == [4, 7, 8, 9, 10, 11]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 
 from changefeed.binlog.events.gtids import TAGGED, GtidRuns
@@ -10,6 +12,9 @@ from changefeed.binlog.kernel.memory import Words
 from changefeed.formats.template import OPS
 from changefeed.reader import SliceReport, Statement
 from changefeed.transaction_event import TransactionEvent
+
+RowCounts = dict[str, dict[str, int]]
+"""Row changes by "database.table" and op."""
 
 
 class Accounts:
@@ -24,6 +29,8 @@ class Accounts:
         self.runs: Words = np.zeros(layout.RUN * layout.MAX_RUNS, np.int64)
         self.statements: list[Statement] = []
         self._state = state
+        self._set_aside: Words | None = None
+        self._committed: dict[str, Counter[str]] = {}
         self._gtids = GtidRuns()
 
     def make_room(self, counters: int) -> None:
@@ -37,6 +44,26 @@ class Accounts:
             kind, a, b, first, last = (int(word) for word in self.runs[layout.RUN * index : layout.RUN * (index + 1)])
             self._gtids.add(kind, a, b, first, last, tagged[a] if kind == TAGGED else "")
         self._state[layout.RUNS] = 0
+
+    def begin_prepared(self) -> None:
+        """The rows that follow are of an XA transaction: it is not known yet whether they are to be counted."""
+        self._set_aside = self.rows.copy()
+
+    def end_prepared(self, counters: dict[str, int]) -> RowCounts:
+        """The counts of the XA transaction's rows, which are not counted any more."""
+        before, self._set_aside = self._set_aside, None
+        if before is None:
+            return {}
+        rows = self.rows.copy()
+        rows[: len(before)] -= before
+        self.rows[:] = 0
+        self.rows[: len(before)] = before
+        return _by_table(rows, counters)
+
+    def add_rows(self, rows: RowCounts) -> None:
+        """Count the rows of a transaction that was prepared before and is committed now."""
+        for table, ops in rows.items():
+            self._committed.setdefault(table, Counter()).update(ops)
 
     def see(self, ts_seconds: int) -> None:
         """Note the time of an event that the kernel did not see to."""
@@ -52,11 +79,9 @@ class Accounts:
         open_since: int | None = None,
     ) -> SliceReport:
         """The report of slice ``number``; ``counters`` says by table which counter is its."""
-        rows: dict[str, dict[str, int]] = {}
-        for name, counter in counters.items():
-            counts = self.rows[layout.OPS * counter : layout.OPS * (counter + 1)].tolist()
-            if any(counts):
-                rows[name] = {op: count for op, count in zip(OPS, counts, strict=True) if count}
+        rows = _by_table(self.rows, counters)
+        for table, committed in self._committed.items():
+            rows[table] = dict(Counter(rows.get(table, {})) + committed)
         state = self._state
         return SliceReport(
             slice=number,
@@ -72,3 +97,12 @@ class Accounts:
             transaction_events=transaction_events,
             open_since=open_since,
         )
+
+
+def _by_table(rows: Words, counters: dict[str, int]) -> RowCounts:
+    by_table: RowCounts = {}
+    for name, counter in counters.items():
+        counts = rows[layout.OPS * counter : layout.OPS * (counter + 1)].tolist()
+        if any(counts):
+            by_table[name] = {op: count for op, count in zip(OPS, counts, strict=True) if count}
+    return by_table

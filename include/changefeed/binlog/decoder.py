@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from changefeed.binlog.groups import Arena
 from changefeed.binlog.output import Output
+from changefeed.binlog.prepared_rows import PreparedRows
 from changefeed.binlog.programs.programs import Programs
 from changefeed.binlog.slice_decoder import SliceDecoder
 from changefeed.block import Block
@@ -28,8 +29,8 @@ class KernelDecoder:
     it is the text of their `Slot.SNAPSHOT`. All others are `false` there.
     ``on_statement`` is called with each statement when the blocks of all earlier rows were yielded and before any later
     row is decoded, so that a caller that follows the schema can move it forward.
-    With ``hold_prepared`` rows of an XA transaction come at its XA COMMIT, where that is in the same slice; else the
-    report says what is open, and `settlement` what to do. Without it they come where they stand, as all others.
+    Rows of an XA transaction come where they stand, as all others, or at its XA COMMIT where ``prepared_rows`` are
+    set, anew for each slice.
     """
 
     def __init__(
@@ -43,11 +44,10 @@ class KernelDecoder:
         snapshot: str = NO_SNAPSHOT,
         block_bytes: int = BLOCK_BYTES,
         on_statement: Callable[[Statement], None] | None = None,
-        hold_prepared: bool = False,
     ) -> None:
         self.programs = Programs(router, schema_lookup, format, columns, snapshot)
         self.on_statement = on_statement
-        self._hold_prepared = hold_prepared
+        self.prepared_rows: PreparedRows | None = None
         self._server_uuid, self._block_bytes = server_uuid, block_bytes
         self._output, self._arena = Output(), Arena()
 
@@ -75,5 +75,5 @@ class KernelDecoder:
             self._server_uuid,
             block_bytes=self._block_bytes,
             on_statement=self.on_statement,
-            hold_prepared=self._hold_prepared,
+            prepared=self.prepared_rows,
         )

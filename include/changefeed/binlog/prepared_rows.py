@@ -1,88 +1,119 @@
-"""Rows of prepared XA transactions, held back until their XA COMMIT is read."""
+"""Rows of prepared XA transactions: they are published at their XA COMMIT, and never after an XA ROLLBACK."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Protocol
 
-from changefeed.block import Block, Message, Step, number_of, pack, sequence_of
-from changefeed.settlement import XaCommit
-from changefeed.transaction_event import PreparedTransaction, TransactionEvent
+from changefeed.binlog.accounts import RowCounts
+from changefeed.block import Block, Message, Step, sequence_of
+from changefeed.reader import SliceReport
+from changefeed.transaction_event import PreparedTransaction
 
 HELD_BYTES = 64 << 20
 """What all that are held at once may take; the rows of others are read again."""
 
-TopicPartition = tuple[str, int]
+Routed = tuple[tuple[str, int], Message]
+"""A message, and before it its topic and partition."""
 
 
-Sequence = Counter[TopicPartition]
-"""How many messages of an XA COMMIT each topic-partition was given."""
+class PreparedBefore(Protocol):
+    """Finds XA transactions that were prepared before a slice, and reads their rows."""
+
+    def find(self, xid: str) -> PreparedTransaction:
+        """Where the transaction was prepared; raises BinlogGoneError where that is not in the binlog any more."""
+        ...
+
+    def rows(self, prepared: PreparedTransaction) -> Iterator[Block | SliceReport]:
+        """The rows of ``prepared`` as they stand there, and the report of them."""
+        ...
 
 
-def at_commit(
-    messages: Iterable[tuple[TopicPartition, Message]], position: int, gtid: str, given: Sequence | None = None
-) -> dict[TopicPartition, list[Message]]:
-    """``messages`` of a prepared transaction as they are published at its XA COMMIT; ``given`` goes on counting.
-
-    Progress is ordered by position, so they have the XA COMMIT's; and its GTID, as it is with that transaction that
-    the source, and a server after a failover, has the rows. Their ids and values still say where the rows stand.
-    """
-    given = Counter() if given is None else given
-    moved: dict[TopicPartition, list[Message]] = {}
-    for where, message in messages:
-        sequence = sequence_of(given[where], Step.CHANGE)
-        given[where] += 1
-        moved.setdefault(where, []).append(replace(message, position=position, sequence=sequence, gtid=gtid.encode()))
-    return moved
-
-
-def replayed(commit: XaCommit, prepared: PreparedTransaction, blocks: Iterable[Block]) -> Iterator[Block]:
-    """The blocks of ``commit``, of those that were read again where its rows were prepared.
-
-    Their numbers sort them in among those of the slice that has the XA COMMIT.
-    """
-    given: Sequence = Counter()
-    ordinal = 0
-    for block in blocks:
-        where = (block.topic, block.partition)
-        messages = [(where, message) for message in block.messages() if prepared.holds(message.position)]
-        for moved in at_commit(messages, commit.position, commit.gtid, given).values():
-            number = number_of(commit.position, ordinal)
-            yield Block(block.topic, block.partition, commit.file, commit.slice, number, pack(moved))
-            ordinal += 1
+@dataclass(frozen=True)
+class _Held:
+    prepared: PreparedTransaction
+    messages: list[Routed] | None
+    rows: RowCounts
 
 
 class PreparedRows:
-    """The transactions that a slice has prepared and not ended, with their messages."""
+    """The XA transactions that a slice has prepared and not ended, with their messages.
 
-    def __init__(self) -> None:
-        self._held: dict[str, tuple[TransactionEvent, list[tuple[TopicPartition, Message]]]] = {}
-        self._size_bytes = 0
+    ``before`` knows those of earlier slices; without it their rows are left out.
+    """
 
-    def hold(self, prepared: TransactionEvent, messages: list[tuple[TopicPartition, Message]]) -> bool:
-        """Hold ``messages`` but for those that were rolled back; False where there is no room for them."""
-        messages = [(where, message) for where, message in messages if prepared.has(message.position)]
+    def __init__(self, before: PreparedBefore | None) -> None:
+        self._before = before
+        self._held: dict[str, _Held] = {}
+        self._room = HELD_BYTES
+        self.ended: set[str] = set()
+        """The xids that were ended and had not been prepared in the slice."""
+
+    def hold(self, xid: str, prepared: PreparedTransaction, messages: list[Routed] | None, rows: RowCounts) -> None:
+        """A transaction was prepared. ``messages`` are its own, None where some of them were handed over; ``rows``
+        are the counts of its rows."""
         size_bytes = _size_of(messages)
-        if self._size_bytes + size_bytes > HELD_BYTES:
-            return False
-        self._size_bytes += size_bytes
-        self._held[prepared.name] = prepared, messages
-        return True
+        if size_bytes > self._room:
+            messages = None
+        self._room -= _size_of(messages)
+        self._held[xid] = _Held(prepared, messages, rows)
 
-    def take(self, xid: str) -> list[tuple[TopicPartition, Message]] | None:
-        """The messages of a transaction, which are held no longer; None where it is not held."""
-        if xid not in self._held:
-            return None
-        _, messages = self._held.pop(xid)
-        self._size_bytes -= _size_of(messages)
-        return messages
+    def commit(
+        self, xid: str, position: int, gtid: str, count: Callable[[RowCounts], None]
+    ) -> Iterator[tuple[tuple[str, int], list[Message]]]:
+        """The messages of a transaction as they are published at its XA COMMIT at ``position``.
 
-    def left(self) -> Iterator[TransactionEvent]:
-        """The transactions that are still held."""
-        for prepared, _ in self._held.values():
-            yield prepared
+        Progress is ordered by position, so they have the XA COMMIT's; and its GTID, as it is with that transaction
+        that the source, and a server after a failover, has the rows. Their ids and values still say where the rows
+        stand. Yields several lists for a topic-partition, in order, where there are many. ``count`` is called with
+        the counts of its rows.
+        """
+        held = self.forget(xid)
+        prepared = held.prepared if held else self._before.find(xid) if self._before else None
+        if prepared is None:
+            return
+        given: Counter[tuple[str, int]] = Counter()
+        for batch in self._batches(prepared, held, count):
+            moved: dict[tuple[str, int], list[Message]] = {}
+            for where, message in batch:
+                if prepared.holds(message.position):
+                    sequence = sequence_of(given[where], Step.CHANGE)
+                    given[where] += 1
+                    moved.setdefault(where, []).append(
+                        replace(message, position=position, sequence=sequence, gtid=gtid.encode())
+                    )
+            yield from moved.items()
+
+    def forget(self, xid: str) -> _Held | None:
+        """A transaction is rolled back, or its rows are taken; None where it is none of this slice."""
+        held = self._held.pop(xid, None)
+        if held is None:
+            self.ended.add(xid)
+        else:
+            self._room += _size_of(held.messages)
+        return held
+
+    @property
+    def left(self) -> dict[str, PreparedTransaction]:
+        """The transactions that are not ended, by xid."""
+        return {xid: held.prepared for xid, held in self._held.items()}
+
+    def _batches(
+        self, prepared: PreparedTransaction, held: _Held | None, count: Callable[[RowCounts], None]
+    ) -> Iterator[Iterable[Routed]]:
+        if held is not None and held.messages is not None:
+            count(held.rows)
+            yield held.messages
+        elif self._before is not None:
+            for item in self._before.rows(prepared):
+                if isinstance(item, Block):
+                    where = (item.topic, item.partition)
+                    yield ((where, message) for message in item.messages())
+                else:
+                    count(item.rows)
 
 
-def _size_of(messages: list[tuple[TopicPartition, Message]]) -> int:
-    return sum(500 + len(message.key or b"") + len(message.value or b"") for _, message in messages)
+def _size_of(messages: list[Routed] | None) -> int:
+    return sum(500 + len(message.key or b"") + len(message.value or b"") for _, message in messages or ())

@@ -16,7 +16,7 @@ from changefeed.binlog.events.framing import (
     FormatDescription,
     name_of,
 )
-from changefeed.binlog.events.gtids import Gtid, read_tagged
+from changefeed.binlog.events.gtids import Gtid, gtid_of, read_tagged
 from changefeed.binlog.events.query_event import Query, TransactionStep, prepared_xid, savepoint_of, xid_of
 from changefeed.binlog.events.table_map import TableMap
 from changefeed.binlog.groups import Arena
@@ -28,14 +28,14 @@ from changefeed.binlog.kernel.transactions import end_transaction as kernel_end_
 from changefeed.binlog.kernel.walk import advance as kernel_advance
 from changefeed.binlog.kernel_run import KernelRun
 from changefeed.binlog.output import Output
-from changefeed.binlog.prepared_rows import PreparedRows, at_commit
+from changefeed.binlog.prepared_rows import PreparedRows
 from changefeed.binlog.programs.programs import Programs
 from changefeed.binlog.unsettled import Unsettled
 from changefeed.block import Block
 from changefeed.coordinates import FIRST_POSITION
 from changefeed.errors import SchemaError
 from changefeed.reader import SliceReport, Statement
-from changefeed.transaction_event import Happening, TransactionEvent, UnknownSavepoint
+from changefeed.transaction_event import Happening, PreparedTransaction, TransactionEvent, UnknownSavepoint
 from changefeed.window import ANONYMOUS, Slice
 
 _MAY_BE_INSIDE = frozenset(
@@ -60,7 +60,7 @@ class SliceDecoder(KernelRun):
         *,
         block_bytes: int,
         on_statement: Callable[[Statement], None] | None,
-        hold_prepared: bool,
+        prepared: PreparedRows | None,
     ) -> None:
         super().__init__(
             programs,
@@ -77,7 +77,7 @@ class SliceDecoder(KernelRun):
         self.description: FormatDescription | None = None
         self._on_statement = on_statement
         self._unsettled = Unsettled()
-        self._prepared = PreparedRows() if hold_prepared else None
+        self._prepared = prepared
         self._payload_end = 0
         self.state[layout.LEFT] = piece.size_bytes
         if piece.gtid:
@@ -222,6 +222,11 @@ class SliceDecoder(KernelRun):
                 gtid = read_tagged(self._event(source)[1])
                 if gtid is not None:
                     self._texts.set_gtid(gtid)
+            case EventType.MARIADB_GTID if self.state[layout.IN_TRANSACTION] != 1:
+                self._open_transaction()
+                self._texts.set_gtid(Gtid.parse(gtid_of(kind, source.header()[2], self._event(source)[1])))
+                self.state[layout.IN_TRANSACTION] = 1  # of an XA transaction
+                self._accounts.begin_prepared()
             case EventType.XA_PREPARE:
                 self._prepare(source)
                 end_transaction(self.state, self._accounts.runs)
@@ -278,6 +283,7 @@ class SliceDecoder(KernelRun):
             state[layout.IN_TRANSACTION] = 1
         elif step is TransactionStep.XA_START:
             state[layout.IN_TRANSACTION] = 1
+            self._accounts.begin_prepared()
             self._texts.set_xid(query.sql)
         elif step is TransactionStep.COMMIT:
             end_transaction(state, self._accounts.runs)
@@ -290,7 +296,7 @@ class SliceDecoder(KernelRun):
                 yield from self._grouper.finish()
             self._report_statement(source, query)
             if self._prepared is not None and ends_xa:
-                yield from self._end_prepared(source, query, self._prepared)
+                yield from self._end_prepared(query, self._prepared)
             if step is TransactionStep.ROLLBACK:
                 self._unsettled.add(self._transaction_event(source, Happening.ROLLBACK))
             if not inside or step is TransactionStep.ROLLBACK:
@@ -299,8 +305,6 @@ class SliceDecoder(KernelRun):
     # --- rows that may be void
 
     def report(self) -> SliceReport:
-        for prepared in self._prepared.left() if self._prepared is not None else ():
-            self._unsettled.add_ended(prepared)
         open_since = self.committed if self.state[layout.IN_TRANSACTION] == 1 else None
         events = self._unsettled.report(open_since)
         return self._accounts.report(self._number, self._programs.counters, events, open_since)
@@ -308,7 +312,7 @@ class SliceDecoder(KernelRun):
     def _transaction_event(self, source: Input, happening: Happening, name: str = "") -> TransactionEvent:
         position = int(self.state[layout.POSITION])
         end = self._payload_end if self.state[layout.INNER] else position + source.header()[3]
-        return TransactionEvent(happening, self.committed, position, end, name, self._texts.gtid)
+        return TransactionEvent(happening, self.committed, position, end, name)
 
     def _savepoint(self, source: Input, step: TransactionStep, query: Query) -> None:
         happening = Happening.SAVEPOINT if step is TransactionStep.SAVEPOINT else Happening.ROLLBACK_TO
@@ -323,25 +327,25 @@ class SliceDecoder(KernelRun):
         xid = prepared_xid(self._event(source)[1])
         if self._prepared is None or xid is None:
             return
+        event = self._transaction_event(source, Happening.XA_PREPARE)
         try:
-            event = self._unsettled.prepare(self._transaction_event(source, Happening.XA_PREPARE, xid))
+            void = self._unsettled.prepare(event)
         except UnknownSavepoint as error:
-            raise DamagedEvent(f"ROLLBACK TO in the transaction that begins at {self.committed}: {error}") from error
+            raise DamagedEvent(f"ROLLBACK TO in the transaction that begins at {event.begin}: {error}") from error
         messages = self._take_back(event.begin)
-        if messages is None or not self._prepared.hold(event, messages):
-            self._unsettled.add_ended(event)
-
-    def _end_prepared(self, source: Input, query: Query, prepared: PreparedRows) -> Iterator[Block]:
-        xid = xid_of(query.sql)
-        messages = prepared.take(xid)
-        is_commit = query.step is TransactionStep.XA_COMMIT
         if messages is None:
-            happening = Happening.XA_COMMIT if is_commit else Happening.XA_ROLLBACK
-            self._unsettled.add_ended(self._transaction_event(source, happening, xid))
-        elif is_commit:
-            position, gtid = int(self.state[layout.POSITION]), self._texts.gtid
-            for (topic, partition), moved in at_commit(messages, position, gtid).items():
-                yield self._grouper.block(topic, partition, moved)
+            self._unsettled.add_prepare(event)
+        rows = self._accounts.end_prepared(self._programs.counters)
+        self._prepared.hold(xid, PreparedTransaction(self.piece.file, event.begin, event.end, void), messages, rows)
+
+    def _end_prepared(self, query: Query, prepared: PreparedRows) -> Iterator[Block]:
+        xid = xid_of(query.sql)
+        if query.step is TransactionStep.XA_ROLLBACK:
+            prepared.forget(xid)
+            return
+        position, gtid = int(self.state[layout.POSITION]), self._texts.gtid
+        for (topic, partition), messages in prepared.commit(xid, position, gtid, self._accounts.add_rows):
+            yield self._grouper.block(topic, partition, messages)
 
     def _report_statement(self, source: Input, query: Query) -> None:
         state = self.state

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from changefeed.transaction_event import Happening, Savepoints, TransactionEvent
 
 
@@ -25,18 +23,14 @@ class Unsettled:
         if event.happening is Happening.ROLLBACK:
             self._leave(-1)
 
-    def prepare(self, event: TransactionEvent) -> TransactionEvent:
-        """An XA_PREPARE with the ranges that its transaction rolled back itself; its savepoints are done with.
-
-        It is not in the report before `add_ended` is called. Raises UnknownSavepoint.
-        """
+    def prepare(self, event: TransactionEvent) -> tuple[tuple[int, int], ...]:
+        """Go over an XA_PREPARE; the ranges that its transaction rolled back to savepoints. Raises UnknownSavepoint."""
         self._leave(event.begin)
         savepoints, self._current = Savepoints.of(self._current), []
-        return replace(event, void=tuple(savepoints.void))
+        return tuple(savepoints.void)
 
-    def add_ended(self, event: TransactionEvent) -> None:
-        """Take note of an event of an XA transaction that cannot be rolled back in part any more."""
-        self._leave(-1)
+    def add_prepare(self, event: TransactionEvent) -> None:
+        """Take note that rows before ``event`` were handed over, and are only prepared."""
         self._kept.append(event)
 
     def report(self, open_since: int | None) -> tuple[TransactionEvent, ...]:

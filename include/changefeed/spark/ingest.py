@@ -178,16 +178,17 @@ def _publish_window(
     slice_bytes = job.pipeline.spark.slice_bytes
     try:
         cutting = cut(spark, job, files, slice_bytes, scout_all=len(files) > 1 and not names_come_along)
-        job = _with_statements(job, cutting)
+        job = _with_slices(job, cutting)
         return cutting.slices, _decode_and_publish(spark, job, cutting.slices, tasks)
     except UnscoutedError:
         _log.info("window %d has rows without column names: scouting its statements", job.window.number)
         cutting = cut(spark, job, files, slice_bytes, scout_all=True)
-        job = _with_statements(job, cutting)
+        job = _with_slices(job, cutting)
         return cutting.slices, _decode_and_publish(spark, job, cutting.slices, tasks)
 
 
-def _with_statements(job: IngestJob, cutting: Cutting) -> IngestJob:
+def _with_slices(job: IngestJob, cutting: Cutting) -> IngestJob:
+    job = replace(job, slices=cutting.slices)
     if len(cutting.slices) < 2:
         return replace(job, statements_scouted=True)  # its reader follows all of them by itself
     if cutting.statements is None:
@@ -245,6 +246,7 @@ def _many_slices(spark: SparkSession, job: IngestJob, slices: Sequence[Slice], t
         _take(outcome, ((row.kind, row.text) for row in results))
         fault_point.reached("after_decode")
         check_given(job.window, job.given, outcome.decoded.messages)
+        job = job.settled(outcome.reports)
         job.topics.make_sure({topic for topic, _ in outcome.decoded.messages})
         packed = pack(outcome.decoded.size_bytes, tasks)
         if packed:

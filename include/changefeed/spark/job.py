@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from pyspark import TaskContext
 
@@ -18,8 +18,9 @@ from changefeed.kafka.window_topics import WindowTopics
 from changefeed.mysql.server_ids import ServerIds
 from changefeed.mysql.session import Session
 from changefeed.pipelines.pipeline import Pipeline
-from changefeed.reader import Route
-from changefeed.window import Window
+from changefeed.reader import Route, SliceReport
+from changefeed.settlement import Settlement, settle
+from changefeed.window import Slice, Window
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,14 @@ class IngestJob:
     given: Mapping[TopicPartition, int] = field(default_factory=dict)
     marks: tuple[Mark, ...] = ()
     """After a failover: how far the old server gave each topic-partition."""
+    slices: tuple[Slice, ...] = ()
+    """The window's, when it is cut."""
+    settlement: Settlement = field(default_factory=Settlement)
+    """What is not published of the slices, when all of them are decoded."""
+
+    def settled(self, reports: Sequence[SliceReport]) -> IngestJob:
+        """The job with what the reports of all slices say of their transactions; raises as `settle` does."""
+        return replace(self, settlement=settle(self.slices, reports))
 
     @property
     def pipeline(self) -> Pipeline:

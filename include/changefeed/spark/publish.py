@@ -48,7 +48,7 @@ def filters_of(job: IngestJob) -> list[BlockFilter]:
 
     Failover's is the last: it counts messages as the publisher does, which sees what the others leave.
     """
-    filters: list[BlockFilter] = []
+    filters = job.settlement.filters
     if job.window.failover is not None:
         filters.append(PublishedFilter(job.window.failover, job.marks))
     return filters
@@ -105,6 +105,7 @@ def decode_and_publish_batches(job: IngestJob, batches: Iterable[pa.RecordBatch]
         fault_point.reached("after_decode")
         try:
             check_given(job.window, job.given, decoded.messages)
+            job = job.settled([frame.report_from(text) for kind, text in results if kind == "report"])
         except ChangefeedError as error:
             yield frame.published_batch("error", frame.error_text(error))
             return

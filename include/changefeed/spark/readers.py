@@ -2,37 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
-from changefeed.archive.binlogs import ArchivedBinlogs
 from changefeed.binlog.decoder import KernelDecoder
-from changefeed.block import Block, number_of
+from changefeed.binlog.prepared_rows import PreparedRows
+from changefeed.block import Block
 from changefeed.ddl.history import read_logged
 from changefeed.mysql.catalog import catalog_lookup
-from changefeed.mysql.dump import DumpStream
 from changefeed.mysql.reference import ReferenceReader
 from changefeed.mysql.server_schemas import server_of
 from changefeed.reader import SliceReader, SliceReport
-from changefeed.spark.job import IngestJob, task_number
+from changefeed.spark.dump import dump_of
+from changefeed.spark.earlier_slices import EarlierSlices
+from changefeed.spark.job import IngestJob
 from changefeed.spark.statement_changes import StatementChanges
 from changefeed.spark.statement_follower import StatementFollower
 from changefeed.window import Slice
-
-
-def dump_of(job: IngestJob, piece: Slice) -> Iterable[bytes]:
-    """The events of ``piece``, over a connection of its own, or out of the archive."""
-    if job.archive is not None:
-        return ArchivedBinlogs(job.archive).chunks(piece.file, piece.start, piece.end)
-    server_id = job.server_ids.of_task(task_number())
-    return DumpStream(
-        job.session(),
-        file=piece.file,
-        start=piece.start,
-        end=piece.end,
-        server_id=server_id,
-        identity=job.files.get(piece.file),
-    )
 
 
 class KernelReader:
@@ -57,11 +43,12 @@ class KernelReader:
         follower = StatementFollower(self._job, piece, self._changes)
         self._decoder.programs.schema_lookup = follower.lookup
         self._decoder.on_statement = follower.take
-        ordinal = 0
+        self._decoder.prepared_rows = PreparedRows(EarlierSlices(self._job, piece, follower.lookup))
+        number = 0
         for item in self._decoder.decode(dump_of(self._job, piece), piece):
             for block in (*follower.taken(), *([item] if isinstance(item, Block) else [])):
-                yield replace(block, number=number_of(block.arrays().positions[0], ordinal))
-                ordinal += 1
+                yield replace(block, number=number)
+                number += 1
             if isinstance(item, SliceReport):
                 yield item
 

@@ -15,9 +15,9 @@ from changefeed.binlog.search.scout import Scouting, numbered, scout
 from changefeed.errors import ChangefeedError
 from changefeed.reader import Statement
 from changefeed.spark import frame
+from changefeed.spark.dump import dump_of
 from changefeed.spark.job import IngestJob
 from changefeed.spark.progress import shown
-from changefeed.spark.readers import dump_of
 from changefeed.spark.session import is_connect
 from changefeed.window import Slice
 

@@ -9,6 +9,8 @@ from changefeed.binlog.kernel.memory import Bytes, Words, i64, put8, u8, u16, u3
 from changefeed.binlog.kernel.numbers import put_number
 
 ANONYMOUS_GTID, MARIADB_GTID = 34, 162
+PREPARED_XA = 0x40
+"""The flag of MariaDB's GTID event that begins an XA transaction which is prepared; MySQL has XA START for it."""
 _HEX = b"0123456789abcdef"
 
 
@@ -23,8 +25,8 @@ def take_gtid(data: Bytes, body: int, end: int, state: Words, texts: Bytes, kind
     if state[layout.IN_TRANSACTION] == 1:
         return layout.EVENT  # Python says what is wrong
     at = layout.GTID_TEXT
-    state[layout.IN_TRANSACTION] = 2
     if kind == ANONYMOUS_GTID:
+        state[layout.IN_TRANSACTION] = 2
         state[layout.GTID_SIZE] = 0
         state[layout.GTID_KIND] = 0
         return 0
@@ -34,6 +36,9 @@ def take_gtid(data: Bytes, body: int, end: int, state: Words, texts: Bytes, kind
         server = u32(data, body - 14)
         if number < 0:
             return EVENT_SIZE
+        if u8(data, body + 12) & PREPARED_XA != 0:
+            return layout.EVENT
+        state[layout.IN_TRANSACTION] = 2
         at = put_number(texts, at, domain)
         put8(texts, at, 45)
         at = put_number(texts, at + 1, server)
@@ -50,6 +55,7 @@ def take_gtid(data: Bytes, body: int, end: int, state: Words, texts: Bytes, kind
         number = i64(data, body + 17)
         if number <= 0:
             return EVENT_SIZE
+        state[layout.IN_TRANSACTION] = 2
         for index in range(16):
             if index == 4 or index == 6 or index == 8 or index == 10:
                 put8(texts, at, 45)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from changefeed.binlog.events.framing import NO_CHANGE, EventType, stands_in_file
+from changefeed.binlog.events.framing import NO_CHANGE, OPENING, EventType, stands_in_file
+from changefeed.binlog.events.query_event import TransactionStep, savepoint_of, transaction_step
+from changefeed.binlog.unsettled import Unsettled
 from changefeed.block import Block, Message, pack, sequence_of
 from changefeed.errors import BinlogFormatError
 from changefeed.formats import render
@@ -21,10 +22,15 @@ from changefeed.mysql.reference.values import MisreadValue, check_style, json_va
 from changefeed.partition import partition_of
 from changefeed.reader import Route, Router, SchemaLookup, SliceReport, Statement
 from changefeed.table_schema import TableSchema
+from changefeed.transaction_event import Happening, TransactionEvent
 from changefeed.window import ANONYMOUS, Slice
 
 BLOCK_BYTES = 1_000_000
-_CONTROL = re.compile(r"\s*(BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|XA\b|START TRANSACTION)", re.IGNORECASE)
+_HAPPENINGS = {
+    TransactionStep.SAVEPOINT: Happening.SAVEPOINT,
+    TransactionStep.ROLLBACK_TO: Happening.ROLLBACK_TO,
+    TransactionStep.ROLLBACK: Happening.ROLLBACK,
+}
 
 
 @dataclass
@@ -47,6 +53,8 @@ class _Accounts:
     rows: dict[str, Counter[str]] = field(default_factory=dict)
     gtids: list[str] = field(default_factory=list)
     statements: list[Statement] = field(default_factory=list)
+    unsettled: Unsettled = field(default_factory=Unsettled)
+    open_since: int | None = None
     first_ts_seconds: int = 0
     last_ts_seconds: int = 0
 
@@ -81,7 +89,7 @@ class ReferenceReader:
     def read(self, piece: Slice) -> Iterator[Block | SliceReport]:
         """As the contract says. Raises BinlogFormatError, with coordinates, for what the library cannot decode."""
         self._gtid, self._query = piece.gtid.replace(ANONYMOUS, ""), None
-        accounts = _Accounts(piece.start)
+        accounts = _Accounts(piece.start, open_since=piece.start if piece.gtid else None)
         blocks = _Blocks(piece)
         for raw in events.raw_events(self._stream):
             if raw.type == EventType.FORMAT_DESCRIPTION:
@@ -107,6 +115,8 @@ class ReferenceReader:
             first_ts_seconds=accounts.first_ts_seconds,
             last_ts_seconds=accounts.last_ts_seconds,
             statements=tuple(accounts.statements),
+            transaction_events=accounts.unsettled.report(accounts.open_since),
+            open_since=accounts.open_since,
         )
 
     def _messages(self, raw: events.RawEvent, piece: Slice, accounts: _Accounts) -> Iterator[tuple[Route, Message]]:
@@ -114,6 +124,8 @@ class ReferenceReader:
         accounts.last_ts_seconds = max(accounts.last_ts_seconds, raw.ts_seconds)
         if raw.type in NO_CHANGE or raw.type == EventType.FORMAT_DESCRIPTION:
             return
+        if raw.type in OPENING and accounts.open_since is None:
+            accounts.open_since = accounts.position
         if raw.type == EventType.ANONYMOUS_GTID:
             self._gtid = ""
             return
@@ -147,7 +159,8 @@ class ReferenceReader:
                 yield from self._take_rows(event, raw, piece, accounts)
 
     def _take_query(self, event: Any, raw: events.RawEvent, piece: Slice, accounts: _Accounts) -> None:
-        if not _CONTROL.match(event.query):
+        step = transaction_step(event.query)
+        if step is None:
             accounts.statements.append(
                 Statement(
                     piece.file,
@@ -159,11 +172,20 @@ class ReferenceReader:
                 )
             )
             self._end_transaction(accounts)
-        elif event.query.upper().startswith(("COMMIT", "ROLLBACK")) and " TO " not in event.query.upper():
+        elif accounts.open_since is None:
+            accounts.open_since = accounts.position  # BEGIN of a server that writes no GTID event before it
+        elif step in _HAPPENINGS:
+            name = "" if step is TransactionStep.ROLLBACK else savepoint_of(event.query)
+            end = accounts.position + raw.size_bytes
+            accounts.unsettled.add(
+                TransactionEvent(_HAPPENINGS[step], accounts.open_since, accounts.position, end, name)
+            )
+        if step in (TransactionStep.COMMIT, TransactionStep.ROLLBACK):
             self._end_transaction(accounts)
 
     def _end_transaction(self, accounts: _Accounts) -> None:
         accounts.transactions += 1
+        accounts.open_since = None
         if self._gtid:
             accounts.gtids.append(self._gtid)
         self._query = None

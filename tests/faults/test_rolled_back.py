@@ -1,0 +1,186 @@
+"""Rows that the source took back, or has only prepared, over slices, a shuffle and windows: none is published."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faults.feed import Feed, Runner
+
+from changefeed.binlog.events.framing import HEADER, EventType
+from devstack.identity import ProcessId
+from devstack.kafka import KafkaBroker
+from devstack.mariadb import MariadbServer
+from devstack.mysql import MysqlServer
+from devstack.process import started
+from devstack.spark_connect import SparkConnectServer
+from devstack.sql_server import SqlServer
+
+
+def begun(server: SqlServer, kafka: KafkaBroker, name: str, folder: Path, runner: Runner) -> Feed:
+    """A feed on a fresh file of ``server``."""
+    server.execute("FLUSH BINARY LOGS")
+    status = "SHOW MASTER STATUS" if isinstance(server, MariadbServer) else "SHOW BINARY LOG STATUS"
+    head = server.execute(status)[0]
+    return Feed(name, server, kafka, folder, runner, {"start": f"{head[0]}:{head[1]}"})
+
+
+@pytest.fixture(params=["mysql", "mariadb"])
+def either(
+    request: pytest.FixtureRequest, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner
+) -> Iterator[Feed]:
+    server = request.getfixturevalue(f"{request.param}_server")
+    yield begun(server, kafka_broker, unique_name, tmp_path, runner)
+    server.execute(f"DROP DATABASE IF EXISTS `{unique_name}`")
+
+
+def prepare(feed: Feed, xid: str, *statements: str) -> None:
+    """A session that prepares an XA transaction and leaves."""
+    work = (f"XA START '{xid}'", *statements, f"XA END '{xid}'", f"XA PREPARE '{xid}'")
+    feed.mysql.execute(*work, database=feed.name)
+
+
+def rolled_back(feed: Feed) -> None:
+    """Transactions that were taken back in part and whole; MariaDB logs them with rows."""
+    with feed.mysql.connect(database=feed.name, autocommit=True) as connection, connection.cursor() as cursor:
+        for work in (
+            "BEGIN",
+            "INSERT INTO accounts VALUES (1000, 1, 'stays')",
+            "SAVEPOINT `here`",
+            *(f"INSERT INTO accounts VALUES ({1001 + row}, 1, REPEAT('void', 40))" for row in range(20)),
+            "CREATE TEMPORARY TABLE held (id INT)",
+            "ROLLBACK TO HERE",
+            "UPDATE accounts SET version = 2 WHERE id = 1000",
+            "COMMIT",
+            "BEGIN",
+            *(f"INSERT INTO accounts VALUES ({1001 + row}, 1, REPEAT('void', 40))" for row in range(20)),
+            "DROP TEMPORARY TABLE held",
+            "ROLLBACK",
+        ):
+            cursor.execute(work)
+
+
+def test_only_committed_rows_are_published_whatever_slices_and_windows_they_stand_in(
+    either: Feed, spark_connect: SparkConnectServer
+) -> None:
+    feed = either
+    feed.settings["spark"] = {"connect": spark_connect.url, "slice_bytes": 3_000}
+    feed.configure()
+    prepare(feed, "early", "INSERT INTO accounts VALUES (2000, 1, 'early')")
+    prepare(feed, "never", "INSERT INTO accounts VALUES (2001, 1, 'never')")
+    prepare(feed, "soon", "INSERT INTO accounts VALUES (2002, 1, 'soon')")
+    rolled_back(feed)
+    feed.mysql.execute("XA COMMIT 'soon'", "FLUSH BINARY LOGS")
+    feed.write(5)
+    feed.run(spark=True)
+    kept = feed.mysql.execute(f"SELECT id FROM `{feed.name}`.accounts WHERE id > 99")
+    assert {key for (key,) in kept} == {1000, 2002}
+    feed.check()
+    feed.mysql.execute("XA ROLLBACK 'never'")
+    prepare(feed, "never", "INSERT INTO accounts VALUES (2003, 1, 'the same xid again')")
+    feed.mysql.execute("XA COMMIT 'early'", "FLUSH BINARY LOGS", "XA COMMIT 'never'")
+    feed.run(spark=True)
+    feed.check()
+    first, second = sorted(windows(feed), key=lambda window: int(window["window"]["number"]))
+    assert second["rows"] == {f"{feed.name}.accounts": {"c": 2}}, "those that were committed in it"
+    dropped = sum(topic["dropped"].get("rolled_back", 0) for topic in first["topics"])
+    assert dropped == (40 if isinstance(feed.mysql, MariadbServer) else 0)
+
+
+def windows(feed: Feed) -> list[dict[str, Any]]:
+
+    return list(json.loads(feed.command("windows", feed.name, "--json").stdout))
+
+
+def test_a_window_of_one_slice_leaves_them_out_too(either: Feed) -> None:
+    feed = either
+    feed.write(5)
+    rolled_back(feed)
+    prepare(feed, "soon", "INSERT INTO accounts VALUES (2002, 1, 'soon')")
+    prepare(feed, "never", "INSERT INTO accounts VALUES (2001, 1, 'never')")
+    feed.mysql.execute("XA COMMIT 'soon'", "XA ROLLBACK 'never'")
+    feed.run()
+    feed.check()
+
+
+@pytest.fixture
+def own_mariadb(session_folder: Path, unique_name: str) -> Iterator[MariadbServer]:
+    """A server whose binlog a test may purge and cut."""
+    with started(MariadbServer(session_folder / unique_name, owner=ProcessId.own(), quick=True)) as server:
+        yield server
+
+
+def test_an_xa_commit_whose_prepare_was_purged_stops_the_run_and_says_so(
+    own_mariadb: MariadbServer, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner
+) -> None:
+    server = own_mariadb
+    feed = begun(server, kafka_broker, unique_name, tmp_path, runner)
+    prepare(feed, "old", "INSERT INTO accounts VALUES (1, 1, 'old')")
+    server.execute("FLUSH BINARY LOGS", "SET GLOBAL slave_connections_needed_for_purge = 0")
+    file, position, *_ = server.execute("SHOW MASTER STATUS")[0]
+    for _ in range(100):  # it keeps the file while a checkpoint of InnoDB may need it
+        server.execute(f"PURGE BINARY LOGS TO '{file}'")
+        if server.execute("SHOW BINARY LOGS")[0][0] == file:
+            break
+        time.sleep(0.1)
+    server.execute("XA COMMIT 'old'")
+    feed.settings["start"] = f"{file}:{position}"
+    feed.configure()
+    run = feed.begin()
+    assert run.result() == 2
+    assert "XA PREPARE is not in the binlog" in run.text()
+    assert "seek the pipeline behind that XA COMMIT" in run.text()
+
+
+def test_a_file_that_ends_inside_a_transaction_ends_with_none_of_its_rows_published(
+    own_mariadb: MariadbServer,
+    kafka_broker: KafkaBroker,
+    unique_name: str,
+    tmp_path: Path,
+    runner: Runner,
+    spark_connect: SparkConnectServer,
+) -> None:
+    server = own_mariadb
+    feed = begun(server, kafka_broker, unique_name, tmp_path, runner)
+    feed.write(5)
+    name = server.execute("SHOW MASTER STATUS")[0][0]
+    server.execute("BEGIN", "INSERT INTO journal (text) VALUES ('a'), ('b')", "COMMIT", database=feed.name)
+    server.kill()
+    path = server.data / name
+    data = path.read_bytes()
+    path.write_bytes(data[: last(data, EventType.XID)])
+    server.start()
+    # What InnoDB does by itself where a transaction is not in the binlog whole.
+    server.execute("SET sql_log_bin = 0", "DELETE FROM journal WHERE text IN ('a', 'b')", database=feed.name)
+    feed.use_connect(spark_connect.url)
+    feed.run(spark=True)
+    feed.check()
+    feed.write(5)
+    feed.run()
+    feed.check()
+
+
+def last(data: bytes, kind: int) -> int:
+    """Where the last event of a kind begins."""
+    at, found = 4, 0
+    while at < len(data):
+        _, event, _, size, _, _ = HEADER.unpack_from(data, at)
+        found = at if event == kind else found
+        at += size
+    return found
+
+
+def test_the_reference_reader_leaves_out_what_was_rolled_back(
+    mariadb_server: MysqlServer, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner
+) -> None:
+    feed = begun(mariadb_server, kafka_broker, unique_name, tmp_path, runner)
+    feed.settings["reader"] = "reference"
+    feed.configure()
+    rolled_back(feed)
+    feed.run()
+    feed.check()
+    mariadb_server.execute(f"DROP DATABASE `{unique_name}`")
