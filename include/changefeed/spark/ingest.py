@@ -286,9 +286,9 @@ def _publish(
     assigned = F.broadcast(spark.createDataFrame(rows, "topic string, partition int, task int"))
     blocks = decoded.where("kind = 'block'").join(assigned, ["topic", "partition"])
     shuffled = blocks.repartitionById(len(set(packed.values())), F.col("task")).sortWithinPartitions(
-        "topic", "partition", "slice", "block"
+        "topic", "partition", "slice", "block", "piece"
     )
-    columns = ("topic", "partition", "origin", "slice", "block", "before", "payload")
+    columns = ("topic", "partition", "origin", "slice", "block", "piece", "before", "payload")
     for row in shuffled.select(*columns).mapInArrow(publish, frame.PUBLISHED_SCHEMA).collect():
         yield row.kind, row.text
 
