@@ -10,6 +10,12 @@ from integration.command import NOTHING_NEW, Command
 pytestmark = pytest.mark.timeout(600)
 
 
+@pytest.fixture(autouse=True)
+def without_a_mask(changefeed: Command) -> None:
+    changefeed.mask = ""
+    changefeed.write()
+
+
 def edited(changefeed: Command, old: str, new: str, *, name: str | None = None) -> None:
     """The pipeline's file with something else in it; with ``name``, as the file of another pipeline beside it."""
     text = (changefeed.pipelines / f"{changefeed.name}.yaml").read_text()

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.timeout(900)
 
 def test_check_plan_run_status_and_tail_tell_what_was_done(changefeed: Command) -> None:
     changefeed.forks = None  # this test starts all as people do: the program, and with it Spark
+    changefeed.mask = ""
     changefeed.write(spark="{master: 'local[2]'}")
     name, server, database = changefeed.name, changefeed.server, changefeed.database
 
