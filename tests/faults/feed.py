@@ -179,7 +179,8 @@ class Feed:
         if self.mysql_port:
             mysql = mysql.replace(f":{self.mysql.port}", f":{self.mysql_port}")
         return {
-            **os.environ,
+            # without what pyspark sets where a test of this process was a Connect client
+            **{name: value for name, value in os.environ.items() if not name.startswith("SPARK_")},
             "PYTHONPATH": str(PROJECT / "include"),
             "CHANGEFEED_PIPELINES": str(self.folder / "pipelines"),
             "AIRFLOW_CONN_MYSQL_FAULTS": mysql,
