@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,7 +41,7 @@ def message(row: int, *, file: str = "bin.000007", value: bytes = b"", gtid: str
 
 
 def blocks_of(
-    topic: str, partition: int, rows: range, *, per_block: int = 100, file: str = "bin.000007", gtid: str = ""
+    topic: str, partition: int, rows: Sequence[int], *, per_block: int = 100, file: str = "bin.000007", gtid: str = ""
 ) -> list[Block]:
     """The rows of ``range`` as blocks in binlog order."""
     return [
@@ -116,5 +116,5 @@ def ids(records: list[Any]) -> list[str]:
     return [dict(record.headers)["changefeed.id"].decode() for record in records]
 
 
-def ids_of(rows: range, file: str = "bin.000007") -> list[str]:
+def ids_of(rows: Iterable[int], file: str = "bin.000007") -> list[str]:
     return [message(row, file=file).event_id.decode() for row in rows]

@@ -100,6 +100,19 @@ def test_messages_are_not_taken_for_given_only_because_they_stand_before_progres
     assert _seen(pipeline) == ids_of(range(155))
 
 
+def test_as_many_messages_as_were_given_are_not_taken_for_those_that_were_given(pipeline: Pipeline) -> None:
+    """A key's other columns send as many messages to a partition, by chance, and others."""
+    given, others = range(0, 200, 2), [1, *range(2, 200, 2)]
+    with pipeline.publisher() as publisher:
+        publisher.publish(blocks_of(pipeline.topic, 0, given))
+    with pytest.raises(AccountingError, match="there 100 others were decoded now"), pipeline.publisher() as publisher:
+        publisher.publish(blocks_of(pipeline.topic, 0, [*others, 300]))
+    with pipeline.publisher() as publisher:
+        (receipt,) = publisher.publish(blocks_of(pipeline.topic, 0, [*given, 300], per_block=7))
+    assert (receipt.already_there, receipt.messages) == (100, 1)
+    assert _seen(pipeline) == ids_of([*given, 300])
+
+
 def test_progress_of_an_earlier_window_is_not_asked(pipeline: Pipeline) -> None:
     """After a seek back whose progress was not forgotten, the new window's messages are new."""
     with pipeline.publisher() as publisher:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from zlib import crc32
 
 from confluent_kafka import KafkaError, Message
 
@@ -49,6 +50,7 @@ class Account:
         self.gtid = self._before.gtid if self._before else ""
         self.gtid_messages = self._before.gtid_messages if self._before else 0
         self.messages = self.value_bytes = self.already_there = self.dead_letters = self.transactions = 0
+        self._digests = (0, 0)
         self.first_offset: int | None = None
         self.last_offset: int | None = None
         self.seconds = 0.0
@@ -77,8 +79,16 @@ class Account:
         """How many of a block's messages the commit log already has; they are its first messages."""
         return 0 if self._before is None else self._before.begin_of_rest(origin, positions, sequences)
 
+    def pass_by(self, positions: memoryview, sequences: memoryview) -> None:
+        """The next messages of the window, whether they are there already or are published now, by where they stand."""
+        self._digests = crc32(positions, self._digests[0]), crc32(sequences, self._digests[1])
+
+    @property
+    def _digest(self) -> str:
+        return "{:08x}{:08x}".format(*self._digests)
+
     def compare(self) -> None:
-        """Called when no further message can be among those that were given before: are they as many as were decoded?
+        """Called when no further message can be among those that were given before: are they those that were decoded?
 
         Raises AccountingError where they are not. Messages before the last one given must not be taken for given only
         because they stand before it: they may be others than those that were decoded then.
@@ -86,13 +96,14 @@ class Account:
         if self._before is None or self._compared:
             return
         self._compared = True
-        if self.already_there != self._before.given:
+        if (self.already_there, self._digest) != (self._before.given, self._before.digest or self._digest):
+            others = "others " if self.already_there == self._before.given else ""
             raise AccountingError(
                 f"partition {self.partition} of {self.topic!r} was given {self._before.given} messages of window "
                 f"{self._window} up to {self._before.where}, by the commit log, and up to there {self.already_there} "
-                "were decoded now: what decides which messages go there changed since (columns of a key, filters, the "
-                "version of changefeed). Nothing more was published to it. Undo that change and run again; or seek the "
-                "pipeline to where this window began, which publishes its messages again."
+                f"{others}were decoded now: what decides which messages go there changed since (columns of a key, "
+                "filters, the version of changefeed). Nothing more was published to it. Undo that change and run "
+                "again; or seek the pipeline to where this window began, which publishes its messages again."
             )
 
     def move_over(self, origin: str, first: tuple[int, int], last: tuple[int, int]) -> None:
@@ -161,6 +172,7 @@ class Account:
             dead_letters=self.dead_letters + (earlier.dead_letters if earlier else 0),
             first_offset=self.first_offset if earlier is None or earlier.first_offset is None else earlier.first_offset,
             last_offset=earlier.last_offset if earlier and self.last_offset is None else self.last_offset,
+            digest=self._digest,
             partitions=self._limits.partitions,
             topic_id=self._limits.topic_id,
         )

@@ -37,6 +37,8 @@ class Progress:
     last_offset: int | None = None
     gtid_messages: int = 0
     """How many messages of transaction ``gtid`` were given: where a window goes on after a failover."""
+    digest: str = ""
+    """Of where all messages given of the window stand, in their order; '' in records of earlier versions."""
     partitions: int = 0
     """How many partitions the topic had for the window's keys; 0 in records of earlier versions."""
     topic_id: str = ""

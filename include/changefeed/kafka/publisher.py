@@ -138,6 +138,7 @@ class Publisher:
         positions, sequences, count = arrays.positions, arrays.sequences, len(arrays.positions)
         begin = account.begin_of_rest(block.origin, positions, sequences)
         account.already_there += begin
+        account.pass_by(positions[:begin], sequences[:begin])
         if begin < count:
             account.compare()
             self._transactions.make_room(len(block.payload))
@@ -147,6 +148,7 @@ class Publisher:
             self._touched[account.topic, account.partition] = account
             last = end - 1
             account.move_over(block.origin, (positions[begin], sequences[begin]), (positions[last], sequences[last]))
+            account.pass_by(positions[begin:end], sequences[begin:end])
             self._produce(block, arrays, begin, end, account)
             self._rows += end - begin
             begin = end
