@@ -35,6 +35,13 @@ class Checkpoint:
         published = window.head_gtids if gtids is None else gtids
         return cls(window.pipeline, window.number, window.server_uuid, window.head, published, committed_at_ms)
 
+    @classmethod
+    def before(cls, window: Window) -> Checkpoint:
+        """The checkpoint that ``window`` was planned from."""
+        return cls(
+            window.pipeline, window.after, window.server_uuid, window.start, window.start_gtids, window.frozen_at_ms
+        )
+
     def to_text(self) -> str:
         """One JSON object, as a store keeps it."""
         return orjson.dumps(self.to_json()).decode()

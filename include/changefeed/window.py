@@ -50,6 +50,11 @@ class Window:
     files before it. None in windows of archived files, and in those that older versions froze."""
 
     @property
+    def after(self) -> int:
+        """The number of the window or seek that it follows; a failover leaves out those of windows that were begun."""
+        return self.number - 1 if self.failover is None else self.failover.window
+
+    @property
     def is_empty(self) -> bool:
         """Whether nothing is new: the checkpoint stands at the head."""
         return self.start == self.head

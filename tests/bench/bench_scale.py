@@ -92,7 +92,7 @@ class Installation:
             [sys.executable, "-c", RUN, name], env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         peaks: dict[str, int] = {}
-        watching = threading.Thread(target=watch, args=(process, peaks), daemon=True)
+        watching = threading.Thread(target=watch, args=(process, peaks))
         watching.start()
         out, err = process.communicate()
         watching.join()
@@ -217,10 +217,9 @@ def main() -> int:
         site = Installation(folder, mysql, kafka)
         for probe in wanted:
             print((PROBES[probe].__doc__ or "").splitlines()[0], flush=True)
-            name = f"scale_{probe}"
-            site.begin(name)
-            for _ in PROBES[probe](site, name):
-                site.run(name)
+            site.begin(probe)
+            for _ in PROBES[probe](site, probe):
+                site.run(probe)
     return 0
 
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from faults.feed import Feed, Runner
+from faults.feed import TABLES, Feed, Runner
 from faults.replica import caught_up, replicate, stop_replicating
+from faults.test_changed_between_attempts import add_partitions
 
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
@@ -90,6 +91,55 @@ def test_after_a_failover_nothing_is_repeated_and_nothing_lost(pair: Pair, pair_
     pair_feed.run()
     pair_feed.check(one_server=False)
     assert '"failover"' in pair_feed.command("windows", pair_feed.name, "--json").stdout
+
+
+def killed_at(feed: Feed, stage: str) -> None:
+    run = feed.begin(stage)
+    assert run.wait_until_held(), run.text()
+    run.kill()
+
+
+def test_a_failover_ends_a_window_by_the_settings_and_partitions_that_the_old_server_began_it_with(
+    pair: Pair, pair_feed: Feed
+) -> None:
+    """What was published is known by topic-partition: with others, messages were skipped that nobody had got."""
+    source, follower = pair
+    pair_feed.write(20)
+    pair_feed.run()
+    pair_feed.write(60)
+    killed_at(pair_feed, "after_transaction_commit:3")
+    for table in TABLES:
+        add_partitions(pair_feed, table, 5)
+    pair_feed.settings["tombstones"] = False
+    pair_feed.configure()
+    caught_up(source, follower)
+    stop_replicating(follower)
+    pair_feed.mysql = follower
+    refused(pair_feed, "`tombstones` of the pipeline's settings changed")
+    del pair_feed.settings["tombstones"]
+    pair_feed.configure()
+    pair_feed.run()
+    pair_feed.check(one_server=False)
+
+
+def test_a_failover_that_published_nothing_can_be_gone_back_from_and_done_again(pair: Pair, pair_feed: Feed) -> None:
+    """The old server gives more of its window meanwhile: what the new one skips is known anew."""
+    source, follower = pair
+    pair_feed.write(20)
+    pair_feed.run()
+    pair_feed.write(60)
+    killed_at(pair_feed, "after_transaction_commit:2")
+    caught_up(source, follower)
+    pair_feed.mysql = follower
+    killed_at(pair_feed, "after_take_over")
+    pair_feed.mysql = source
+    killed_at(pair_feed, "after_transaction_commit:2")
+    caught_up(source, follower)
+    stop_replicating(follower)
+    pair_feed.mysql = follower
+    pair_feed.write(5)
+    pair_feed.run()
+    pair_feed.check(one_server=False)
 
 
 @KINDS

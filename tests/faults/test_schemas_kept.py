@@ -17,18 +17,25 @@ from devstack.mysql import MysqlServer
 
 
 @pytest.fixture
-def stock_feed(
+def new_feed(
     stock_mysql_server: MysqlServer, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner
 ) -> Iterator[Feed]:
-    """A feed of a server with binlog_row_metadata=MINIMAL, one window old."""
-    stock_mysql_server.execute("FLUSH BINARY LOGS")
+    """A feed of a server with binlog_row_metadata=MINIMAL that begins with the rows written next."""
+    started = Feed(unique_name, stock_mysql_server, kafka_broker, tmp_path, runner)
+    started.mysql.execute(f"CREATE TABLE `{unique_name}`.extra (id INT PRIMARY KEY)", "FLUSH BINARY LOGS")
     head = stock_mysql_server.execute("SHOW BINARY LOG STATUS")[0]
-    started = Feed(unique_name, stock_mysql_server, kafka_broker, tmp_path, runner, {"start": f"{head[0]}:{head[1]}"})
-    started.mysql.execute(f"CREATE TABLE `{unique_name}`.extra (id INT PRIMARY KEY)")
-    started.write()
-    started.run()
+    started.settings["start"] = f"{head[0]}:{head[1]}"
+    started.configure()
     yield started
     stock_mysql_server.execute(f"DROP DATABASE IF EXISTS `{unique_name}`")
+
+
+@pytest.fixture
+def stock_feed(new_feed: Feed) -> Feed:
+    """One that is a window old."""
+    new_feed.write()
+    new_feed.run()
+    return new_feed
 
 
 def stored(feed: Feed) -> int:
@@ -114,3 +121,18 @@ def test_after_a_seek_back_rows_are_read_with_the_schemas_of_their_time(stock_fe
     assert inserted(feed) == [{"id": 10}] * 2 + [{"id": 11, "more1": 1}] * 2
     assert stored(feed) == 2, "what was read again defined nothing new"
     alter_in_one_window(feed, 2)
+
+
+def test_a_definition_between_two_attempts_at_the_first_window_changes_nothing_in_it(new_feed: Feed) -> None:
+    """What the first attempt learned is stored before it publishes: the second could not learn it any more."""
+    new_feed.write(60)
+    run = new_feed.begin("after_transaction_commit:2")
+    assert run.wait_until_held(), run.text()
+    run.kill()
+    table = f"`{new_feed.name}`.accounts"
+    new_feed.mysql.execute(f"ALTER TABLE {table} ADD COLUMN more INT")
+    new_feed.run()
+    new_feed.mysql.execute(f"ALTER TABLE {table} DROP COLUMN more")
+    new_feed.write(10)
+    new_feed.run()
+    new_feed.check()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from faults.feed import Feed
+from faults.feed import NOTHING_NEW, Feed
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -45,6 +45,25 @@ def test_a_lost_checkpoint_stops_the_run_until_it_is_recovered_from_the_commit_l
     feed.check()
     shown = feed.command("windows", feed.name, "--json")
     assert '"number": 2' in shown.stdout, shown.stderr
+
+
+def test_a_checkpoint_lost_in_the_first_window_is_recovered_from_where_that_was_begun(feed: Feed) -> None:
+    """With `start: latest` the pipeline would otherwise begin anew behind a window that is half published."""
+    feed.settings["start"] = "latest"
+    feed.configure()
+    assert feed.begin().result() == NOTHING_NEW
+    feed.write(60)
+    run = feed.begin("after_transaction_commit:2")
+    assert run.wait_until_held(), run.text()
+    run.kill()
+    feed.state.unlink()
+    feed.write(10)
+    run = feed.begin()
+    assert run.result() == 2, run.text()
+    assert "the begin of window 1" in run.text()
+    assert feed.command("recover", feed.name).returncode == 0
+    feed.run()
+    feed.check()
 
 
 def test_a_state_database_that_is_away_at_the_commit_costs_nothing_but_the_run(feed: Feed) -> None:

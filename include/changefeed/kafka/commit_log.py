@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -72,6 +72,11 @@ class LatestRecords(Mapping[Key, Value]):
     def __contains__(self, key: object) -> bool:
         return key in self._entries
 
+    def without(self, keys: Set[Key]) -> LatestRecords[Key, Value]:
+        """The others of these records."""
+        entries = {key: entry for key, entry in self._entries.items() if key not in keys}
+        return LatestRecords(entries, self._said)
+
     def stored_bytes(self, key: Key) -> int:
         """How much of the log the record takes."""
         return len(self._entries[key].record.value or b"")
@@ -116,8 +121,14 @@ class CommitLogState:
 
     @cached_property
     def seals(self) -> LatestRecords[int, Manifest]:
-        """Manifests of the sealed windows by their numbers, in order."""
-        return self._numbered(SealRecord, lambda record: record.manifest)
+        """Manifests of the sealed windows by their numbers, in order.
+
+        Earlier versions began a sealed window again, with a later head, while it was not committed: then the seal is
+        not of all that topic-partitions were given under its number, and does not count.
+        """
+        seals = self._numbered(SealRecord, lambda record: record.manifest)
+        again = {number for number in self.begun if number in seals and seals[number].window != self.begun[number]}
+        return seals.without(again) if again else seals
 
     @cached_property
     def seeks(self) -> LatestRecords[int, SeekRecord]:
@@ -239,6 +250,17 @@ class CommitLog:
     def keep(self, record: LogRecord) -> None:
         """Write ``record``, in place of an earlier one with its key."""
         self._write({record.key(self.identity): record.value()}, f"to keep a record of kind {record.kind!r}")
+
+    def begin(self, record: BegunRecord, state: CommitLogState) -> None:
+        """Write that a window is begun, and forget later ones of ``state``: none of them has given anything.
+
+        They were begun on another server, with marks of what this window had given by then (`runs.failover`).
+        """
+        later = (number for number in state.begun if number > record.window.number)
+        records = {record.key(self.identity): record.value()}
+        self._write(
+            records | {BegunRecord.key_of(self.identity, number): None for number in later}, "to begin a window"
+        )
 
     def seek(self, record: SeekRecord, state: CommitLogState) -> None:
         """Write the record of a seek, and forget progress and windows begun before it: both or neither.

@@ -9,6 +9,7 @@ from changefeed.errors import TopicError
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.progress import Progress, TopicPartition
 from changefeed.kafka.topics import TopicLimits, TopicSettings, ensure_topics, topic_limits
+from changefeed.window import Window
 
 
 class WindowTopics:
@@ -35,32 +36,36 @@ class WindowTopics:
 
 
 def as_begun(
-    limits: Mapping[str, TopicLimits], given: Mapping[TopicPartition, Progress], window: int
+    limits: Mapping[str, TopicLimits], given: Mapping[TopicPartition, Progress], window: Window
 ) -> dict[str, TopicLimits]:
     """``limits`` with the partitions that each topic had when ``window`` was begun, by what it was ``given`` since.
+
+    What another server's unfinished window gave before a failover counts: what of it is in Kafka is known by partition.
 
     Partitions that were added meanwhile get messages from the next window on. Raises TopicError for a topic that has
     fewer partitions than the window began with.
     """
     begun = dict(limits)
     for (topic, _), progress in given.items():
-        if progress.window != window or not progress.partitions or topic not in limits:
+        if progress.window <= window.after or not progress.partitions or topic not in limits:
             continue
         if limits[topic].partitions < progress.partitions:
             raise TopicError(
-                f"topic {topic!r} had {progress.partitions} partitions when window {window} was begun, and has "
-                f"{limits[topic].partitions}: it was removed and made again. What was published of the window before "
-                "is gone. Nothing more was published. Backfill what the topic held, or `changefeed prune --topic`, "
-                "which forgets what it was given, and run again."
+                f"topic {topic!r} had {progress.partitions} partitions when window {progress.window} was begun, and "
+                f"has {limits[topic].partitions}: it was removed and made again. What was published of the window "
+                "before is gone. Nothing more was published. `changefeed prune --topic` forgets what it was given, and "
+                "the next run publishes the window to it again."
             )
         begun[topic] = replace(limits[topic], partitions=progress.partitions)
     return begun
 
 
-def check_same_topic(topic: str, limits: TopicLimits | None, given: Mapping[int, Progress]) -> None:
+def check_same_topic(
+    topic: str, limits: TopicLimits | None, given: Mapping[int, Progress], begin: str = "where this window begins"
+) -> None:
     """Raises TopicError where ``topic`` is not the one that was ``given`` messages before, by partition.
 
-    ``limits`` is None where there is no such topic.
+    ``limits`` is None where there is no such topic. ``begin`` is where the window begins that is to be published.
     """
     known = {progress.topic_id for progress in given.values()} - {""}
     found = limits.topic_id if limits else ""
@@ -76,16 +81,19 @@ def check_same_topic(topic: str, limits: TopicLimits | None, given: Mapping[int,
         f"topic {topic!r} was removed{' and made again' if limits else ''}: Kafka's id for it was "
         f"{', '.join(sorted(known))}, and is {found or 'none'} now. Gone with it is what it was given up to window "
         f"{last.window}, at {last.where} ({offsets or 'offsets are not known'}). Nothing was published. To have it "
-        "again, `changefeed backfill` the table from the oldest binlog file with --suffix ''. Then, or to go on "
-        "without it, `changefeed prune --topic` forgets what the old topic was given."
+        f"again, `changefeed backfill` the table with --suffix '' from position 4 of the oldest binlog file to "
+        f"{begin}: what is behind that, the next run publishes. Then, or to go on without it, `changefeed prune "
+        "--topic` forgets what the old topic was given."
     )
 
 
-def check_same_topics(limits: Mapping[str, TopicLimits], given: Mapping[TopicPartition, Progress], window: int) -> None:
-    """`check_same_topic` for all topics of ``limits``, and for those that were given messages of ``window``."""
+def check_same_topics(
+    limits: Mapping[str, TopicLimits], given: Mapping[TopicPartition, Progress], window: Window
+) -> None:
+    """`check_same_topic` for all topics of ``limits``, and for those that were given messages behind the checkpoint."""
     by_topic: dict[str, dict[int, Progress]] = {}
     for (topic, partition), progress in given.items():
         by_topic.setdefault(topic, {})[partition] = progress
     for topic, partitions in sorted(by_topic.items()):
-        if topic in limits or any(progress.window == window for progress in partitions.values()):
-            check_same_topic(topic, limits.get(topic), partitions)
+        if topic in limits or any(progress.window > window.after for progress in partitions.values()):
+            check_same_topic(topic, limits.get(topic), partitions, str(window.start))

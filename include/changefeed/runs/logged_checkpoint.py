@@ -14,13 +14,17 @@ from changefeed.seek import SeekRecord
 
 
 def latest_checkpoint(pipeline: Pipeline, state: CommitLogState) -> tuple[Checkpoint, str] | None:
-    """The checkpoint that the log's latest seal or seek stands for, and which it is; None for an empty log."""
+    """The checkpoint that the log's latest seal or seek stands for, and which it is; None for an empty log.
+
+    Without any, it is the one that the pipeline's first window was begun from.
+    """
     sealed, sought = max(state.seals, default=0), max(state.seeks, default=0)
     if sealed > sought:
         manifest, now = state.seals[sealed], int(time.time() * 1000)
         return Checkpoint.after(manifest.window, now, manifest.gtids), f"the seal of window {sealed}"
     if not sought:
-        return None
+        begun = next(iter(state.begun.values()), None)
+        return (Checkpoint.before(begun), f"the begin of window {begun.number}") if begun else None
     record = state.seeks[sought]
     return sought_checkpoint(pipeline.name, record), f"the seek to {record.to}"
 

@@ -89,6 +89,14 @@ def captured(pipeline: Pipeline, history: SchemaHistory) -> list[tuple[TableName
     )
 
 
+def keep_learned(endpoints: Endpoints, history: SchemaHistory) -> SchemaHistory:
+    """Store ``history`` before the first message that is made with it, where it was learned and is not stored.
+
+    A later attempt at the window reads its rows in the same way then, whatever definitions came behind it.
+    """
+    return history if history.id else _stored(endpoints, history)
+
+
 def save_history(endpoints: Endpoints, history: SchemaHistory, window: Window, reports: Iterable[SliceReport]) -> str:
     """Move ``history`` through the window's statements, and store it where they change it; return its id."""
     for report in sorted(reports, key=lambda report: report.slice):

@@ -52,11 +52,8 @@ def unfinished(stored: Checkpoint, state: CommitLogState, server_uuid: str) -> U
     if sought > stored.window:
         base = sought_checkpoint(stored.pipeline, state.seeks[sought])
     sealed = [state.seals[number].window for number in state.seals if number > base.window]
-    if sealed and not _follows(sealed[0], base):  # seals before it are forgotten, as all of them are committed
-        first = sealed[0]
-        base = Checkpoint(
-            base.pipeline, first.number - 1, first.server_uuid, first.start, first.start_gtids, first.frozen_at_ms
-        )
+    if sealed and sealed[0].after > base.window:  # seals before it are forgotten, as all of them are committed
+        base = Checkpoint.before(sealed[0])
     end = base
     for window in sealed:
         if not _follows(window, end):
@@ -66,22 +63,36 @@ def unfinished(stored: Checkpoint, state: CommitLogState, server_uuid: str) -> U
                 "lies between is not known to be in Kafka. Seek the pipeline to where it should resume."
             )
         end = Checkpoint.after(window, int(time.time() * 1000), state.seals[window.number].gtids)
-    return Unfinished(base, tuple(sealed), _begun(state, end, server_uuid), end)
+    begun = _begun(state, end, server_uuid)
+    if begun is None and server_uuid == end.server_uuid:
+        _check_nothing_given(state, end)
+    return Unfinished(base, tuple(sealed), begun, end)
 
 
 def _begun(state: CommitLogState, end: Checkpoint, server_uuid: str) -> Window | None:
-    if not state.begun:
-        return None
-    window = state.begun[max(state.begun)]
-    latest = window.number == state.latest_number
-    return window if latest and window.server_uuid == server_uuid and _follows(window, end) else None
+    """The window that was begun behind ``end`` on the server, unless something later is known than that."""
+    known = max((end.window, *state.seeks, *(progress.window for progress in state.progress.values())))
+    windows = [window for window in state.begun.values() if window.server_uuid == server_uuid]
+    return next((each for each in reversed(windows) if each.number >= known and _follows(each, end)), None)
+
+
+def _check_nothing_given(state: CommitLogState, end: Checkpoint) -> None:
+    """Raises CheckpointError where parts of a window behind ``end`` are in Kafka whose ends are not known."""
+    given = [progress for progress in state.progress.values() if progress.window > end.window]
+    if given and all(progress.source == end.server_uuid for progress in given):
+        raise CheckpointError(
+            f"the checkpoint of pipeline {end.pipeline!r} is of window {end.window} at {end.coordinates}, and by its "
+            f"commit log parts of window {given[0].window} are in Kafka, up to {given[0].where}, which was not begun "
+            "there: which of its messages are there cannot be known. Nothing was published. Look at checkpoint.store "
+            "first; or seek the pipeline to where it should resume."
+        )
 
 
 def _follows(window: Window, checkpoint: Checkpoint) -> bool:
-    if window.failover is not None:  # its number leaves out those of windows that were begun on other servers
-        return window.failover.window == checkpoint.window and window.number > checkpoint.window
-    here = (checkpoint.window + 1, checkpoint.server_uuid, checkpoint.coordinates)
-    return (window.number, window.server_uuid, window.start) == here
+    if window.failover is not None:
+        return window.after == checkpoint.window
+    here = (checkpoint.window, checkpoint.server_uuid, checkpoint.coordinates)
+    return (window.after, window.server_uuid, window.start) == here
 
 
 def sealed_manifest(window: Window, state: CommitLogState) -> Manifest | None:
@@ -100,7 +111,7 @@ def check_next(window: Window, state: CommitLogState) -> None:
     later_seeks = [number for number in state.seeks if number >= window.number]
     if later_seeks:
         raise _stale(window, f"the pipeline was sought to {state.seeks[later_seeks[-1]].to} after it was frozen")
-    if state.seals and max(state.seals) >= window.number:
+    if state.seals and max(state.seals) > window.after:
         manifest = state.seals[max(state.seals)]
         raise _stale(window, f"window {manifest.window.number}, up to {manifest.window.head}, is sealed already")
     given = [progress for progress in state.progress.values() if progress.window >= window.number]

@@ -37,7 +37,7 @@ def _rows(job: IngestJob, slices: Iterable[Slice], count: Callable[[int], None])
                 fault_point.reached("in_decode")
                 if isinstance(item, Block):
                     count(item.message_count)
-                    yield from frame.block_rows(item, decoded.add_block(item))
+                    yield frame.block_row(item, decoded.add_block(item))
                 else:
                     yield frame.text_row("sizes", decoded.text(), piece.number)
                     yield frame.text_row("report", frame.report_text(item), piece.number)

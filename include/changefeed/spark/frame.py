@@ -19,15 +19,12 @@ from changefeed.window import Slice
 SLICE_SCHEMA = "number long, file string, start long, end long, gtid string"
 
 DECODED_SCHEMA = (
-    "kind string, topic string, partition int, origin string, slice long, block long, piece int, before long, "
-    "payload binary, text string"
+    "kind string, topic string, partition int, origin string, slice long, block long, before long, payload binary, "
+    "text string"
 )
 """One row a block (kind `block`; ``before`` is how many messages of its slice and topic-partition stand before it), and
 of each slice a row with its report and one with the messages and bytes of its topic-partitions (kinds `report`,
-`sizes`), or its error (`error`).
-
-A block of one large message is several rows, its pieces, counted up to 0: Spark holds rows by their number, 100 in a
-stream that it writes objects to and one of each file that it merges in a sort, whatever their size."""
+`sizes`), or its error (`error`)."""
 
 PUBLISHED_SCHEMA = "kind string, text string"
 """One row a receipt, report, sizes or error (kinds `receipt`, `report`, `sizes`, `error`), as JSON."""
@@ -40,22 +37,20 @@ _DECODED = pa.schema(
         ("origin", pa.string()),
         ("slice", pa.int64()),
         ("block", pa.int64()),
-        ("piece", pa.int32()),
         ("before", pa.int64()),
         ("payload", pa.binary()),
         ("text", pa.string()),
     ]
 )
 DecodedRow = tuple[
-    str, str | None, int | None, str | None, int | None, int | None, int | None, int | None, bytes | None, str | None
+    str, str | None, int | None, str | None, int | None, int | None, int | None, bytes | None, str | None
 ]
 """A row of DECODED_SCHEMA."""
 
-_PAYLOAD: Final = 8
+_PAYLOAD: Final = 7
 """Its index in a row."""
 _BATCH_ROWS = 16
 _BATCH_BYTES = 2 << 20
-_PIECE_BYTES = 1 << 20
 _ACCELERATION = 4
 """Of lz4: a third faster than its default, and 5 % larger."""
 
@@ -69,19 +64,15 @@ def slices_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Slice]:
             yield Slice(row["number"], row["file"], row["start"], row["end"], row["gtid"])
 
 
-def block_rows(block: Block, before: int) -> Iterator[DecodedRow]:
+def block_row(block: Block, before: int) -> DecodedRow:
     """A block. Its payload is compressed: Spark copies it several times on its way to publishing."""
     payload = lz4.block.compress(block.payload, mode="fast", acceleration=_ACCELERATION)
-    starts = range(0, len(payload), _PIECE_BYTES)
-    for piece, start in enumerate(starts, 1 - len(starts)):
-        part = payload[start : start + _PIECE_BYTES]
-        names = (block.topic, block.partition, block.origin, block.slice, block.number)
-        yield "block", *names, piece, before, part, None
+    return "block", block.topic, block.partition, block.origin, block.slice, block.number, before, payload, None
 
 
 def text_row(kind: str, text: str, slice_number: int) -> DecodedRow:
     """A report, sizes or an error beside the blocks."""
-    return kind, None, None, None, slice_number, None, None, None, None, text
+    return kind, None, None, None, slice_number, None, None, None, text
 
 
 def decoded_batches(rows: Iterable[DecodedRow]) -> Iterator[pa.RecordBatch]:
@@ -109,16 +100,12 @@ def published_batch(kind: str, text: str) -> pa.RecordBatch:
 
 
 def blocks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Block, int]]:
-    """The blocks of rows that `block_rows` made, in their order, each with the number of messages before it."""
-    pieces: list[bytes] = []
+    """The blocks of rows that `block_row` made, in their order, each with the number of messages before it."""
     for batch in batches:
         for row in batch.to_pylist():
-            pieces.append(row["payload"])
-            if row["piece"] == 0:
-                payload = lz4.block.decompress(pieces[0] if len(pieces) == 1 else b"".join(pieces))
-                block = Block(row["topic"], row["partition"], row["origin"], row["slice"], row["block"], payload)
-                pieces.clear()
-                yield block, row["before"]
+            payload = lz4.block.decompress(row["payload"])
+            block = Block(row["topic"], row["partition"], row["origin"], row["slice"], row["block"], payload)
+            yield block, row["before"]
 
 
 def report_text(report: SliceReport) -> str:

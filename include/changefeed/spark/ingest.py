@@ -29,7 +29,7 @@ from changefeed.mysql.session import Session
 from changefeed.pipelines.message_rules import check_same_rules, message_rules
 from changefeed.reader import SliceReport
 from changefeed.runs.failover import marks_of
-from changefeed.runs.schema_history import history_for, save_history
+from changefeed.runs.schema_history import history_for, keep_learned, save_history
 from changefeed.runs.topics import table_topic_settings, table_topics, wanted_topics
 from changefeed.runs.unfinished import check_given, check_next, given_before, sealed_manifest
 from changefeed.runs.windows import commit_log_state
@@ -105,6 +105,8 @@ def ingest(
         with endpoints.session() if archive else endpoints.session_on(window.server_uuid) as session:
             history = history_for(endpoints, session, window, pipeline_state, archive=archive)
         begun = _begin(endpoints, window, state, log)
+        if identity == pipeline.name and history is not None:
+            history = keep_learned(endpoints, history)
         job = IngestJob(
             endpoints=endpoints,
             window=window,
@@ -150,11 +152,12 @@ def _begin(endpoints: Endpoints, window: Window, state: CommitLogState, log: Com
     """The record of ``window`` as it was begun; written, where this is the first attempt. Called behind the fence."""
     check_next(window, state)
     rules = message_rules(endpoints.pipeline)
-    begun = state.begun_record(window)
-    if begun is not None and given_before(window, state):
-        check_same_rules(window, begun.rules, rules)
+    given = {progress.window for progress in state.progress.values() if progress.window > window.after}
+    for earlier in state.of(BegunRecord):
+        if earlier.window.number in given:  # this window, or that of the old server, which a failover ends
+            check_same_rules(window, earlier.rules, rules)
     begun = BegunRecord(window, rules, marks_of(endpoints, window, state))
-    log.keep(begun)
+    log.begin(begun, state)
     return begun
 
 
@@ -163,11 +166,11 @@ def _topics(
 ) -> WindowTopics:
     """The topics ``made`` sure of, as the window was begun with them, and those it was given messages of before."""
     pipeline, kafka = endpoints.pipeline, endpoints.kafka
-    begun_with = {topic for (topic, _), progress in state.progress.items() if progress.window == window.number}
+    begun_with = {topic for (topic, _), progress in state.progress.items() if progress.window > window.after}
     there = partition_counts(kafka, begun_with)
     limits = topic_limits(kafka, dict.fromkeys((*made, *there)), tables)
-    check_same_topics(limits, state.progress, window.number)
-    return WindowTopics(kafka, table_topic_settings(pipeline), as_begun(limits, state.progress, window.number))
+    check_same_topics(limits, state.progress, window)
+    return WindowTopics(kafka, table_topic_settings(pipeline), as_begun(limits, state.progress, window))
 
 
 def _publish_window(
@@ -286,9 +289,9 @@ def _publish(
     assigned = F.broadcast(spark.createDataFrame(rows, "topic string, partition int, task int"))
     blocks = decoded.where("kind = 'block'").join(assigned, ["topic", "partition"])
     shuffled = blocks.repartitionById(len(set(packed.values())), F.col("task")).sortWithinPartitions(
-        "topic", "partition", "slice", "block", "piece"
+        "topic", "partition", "slice", "block"
     )
-    columns = ("topic", "partition", "origin", "slice", "block", "piece", "before", "payload")
+    columns = ("topic", "partition", "origin", "slice", "block", "before", "payload")
     for row in shuffled.select(*columns).mapInArrow(publish, frame.PUBLISHED_SCHEMA).collect():
         yield row.kind, row.text
 

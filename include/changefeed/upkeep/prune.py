@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from changefeed.checkpoint import CheckpointStore
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import CheckpointError, SettingsError, TopicError
+from changefeed.kafka.log_record import BegunRecord
 from changefeed.kafka.progress import Progress, TopicPartition
 from changefeed.kafka.topics import TopicLimits, partition_counts, topic_limits
 from changefeed.kafka.window_topics import check_same_topic
@@ -65,12 +66,17 @@ def forget_removed(endpoints: Endpoints, patterns: Sequence[str]) -> Pruned:
                 f"{', '.join(map(repr, patterns))} was removed: there is nothing to forget. Those that are there are "
                 "forgotten by a seek only, which publishes again what is in them."
             )
+        for begun in state.of(BegunRecord):  # what it was given before a failover is gone as well
+            marks = tuple(mark for mark in begun.marks or () if mark.topic not in removed)
+            if begun.marks and marks != begun.marks:
+                log.keep(replace(begun, marks=marks))
         return Pruned(tuple(sorted(removed)), log.forget(removed, state))
 
 
 def _is_removed(topic: str, limits: TopicLimits | None, given: Mapping[TopicPartition, Progress]) -> bool:
+    its = {key[1]: progress for key, progress in given.items() if key[0] == topic}
     try:
-        check_same_topic(topic, limits, {key[1]: progress for key, progress in given.items() if key[0] == topic})
+        check_same_topic(topic, limits, its)
     except TopicError:
         return True
-    return limits is None
+    return limits is None or any(limits.partitions < progress.partitions for progress in its.values())
