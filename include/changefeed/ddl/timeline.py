@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.ddl.ddl_statement import DdlStatement, Kind
@@ -14,6 +14,9 @@ from changefeed.ddl.names import TableName
 from changefeed.ddl.schemas import Entry, Schemas
 from changefeed.ddl.schemas_json import entry_from_json, entry_to_json, schemas_from_json, schemas_to_json
 from changefeed.ddl.table import Table
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
 
 RELEARNED = "relearned"
 """Kind of an entry that no statement made: somebody had a table learned from the server again."""
@@ -39,18 +42,6 @@ class HistoryEntry:
     def changes_nothing(self) -> bool:
         """Whether the schemas after this move are those before it."""
         return not self.tables and not self.databases
-
-    def apply(self, schemas: Schemas) -> Schemas:
-        """The schemas after this move."""
-        if self.changes_nothing:
-            return schemas
-        tables = {**schemas.tables, **self.tables}
-        databases = {**schemas.databases, **self.databases}
-        return replace(
-            schemas,
-            tables={name: entry for name, entry in tables.items() if entry is not None},
-            databases={name: collation for name, collation in databases.items() if collation is not None},
-        )
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, as they are stored."""
@@ -89,21 +80,29 @@ class SchemaTimeline:
     entries: tuple[HistoryEntry, ...] = ()
 
     @cached_property
-    def _states(self) -> list[Schemas]:
-        """The schemas before the first entry, and after each."""
-        states = [self.initial]
-        for entry in self.entries:
-            states.append(entry.apply(states[-1]))
-        return states
-
-    @property
     def latest(self) -> Schemas:
         """The schemas after the last entry."""
-        return self._states[-1]
+        return self._after(self.entries)
 
     def at(self, coordinates: BinlogCoordinates) -> Schemas:
         """The schemas for an event that begins at ``coordinates``."""
-        return self._states[bisect_left(self.entries, coordinates, key=lambda entry: entry.coordinates)]
+        count = self._count_before(coordinates)
+        return self.latest if count == len(self.entries) else self._after(self.entries[:count])
+
+    def _count_before(self, coordinates: BinlogCoordinates) -> int:
+        return bisect_left(self.entries, coordinates, key=lambda entry: entry.coordinates)
+
+    def _after(self, entries: Iterable[HistoryEntry], schemas: Schemas | None = None) -> Schemas:
+        """``schemas``, or the initial ones, moved by ``entries``: at once, as a server may have thousands of tables."""
+        schemas = schemas or self.initial
+        tables, databases = dict(schemas.tables), dict(schemas.databases)
+        for entry in entries:
+            _move(tables, entry.tables)
+            _move(databases, entry.databases)
+        return replace(schemas, tables=tables, databases=databases)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"initial": self.initial, "entries": self.entries}  # to a Spark worker without what can be derived
 
     def advance(self, coordinates: BinlogCoordinates, statement: DdlStatement) -> SchemaTimeline:
         """The timeline with a statement of the binlog that begins at ``coordinates``.
@@ -141,15 +140,15 @@ class SchemaTimeline:
         # An entry counts after its own coordinates, and this one must count at them.
         before = replace(coordinates, position=max(coordinates.position - 1, 0))
         entry = HistoryEntry(before, RELEARNED, name.database, "", (name,), {name: table})
-        return self._with(entry, entry.apply(self.latest))
+        return self._with(entry, self._after([entry], self.latest))
 
     def fold(self, coordinates: BinlogCoordinates) -> SchemaTimeline:
         """The timeline without its entries before ``coordinates``, which are in its initial schemas then.
 
         For the state store after a commit: nobody reads before the checkpoint.
         """
-        count = bisect_left(self.entries, coordinates, key=lambda entry: entry.coordinates)
-        return SchemaTimeline(self._states[count], self.entries[count:])
+        count = self._count_before(coordinates)
+        return SchemaTimeline(self._after(self.entries[:count]), self.entries[count:])
 
     def to_json(self) -> dict[str, Any]:
         return {"initial": schemas_to_json(self.initial), "entries": [entry.to_json() for entry in self.entries]}
@@ -172,5 +171,14 @@ class SchemaTimeline:
         if self.entries and entry.coordinates < self.entries[-1].coordinates:
             raise ValueError(f"an entry at {entry.coordinates} comes after one at {self.entries[-1].coordinates}")
         longer = SchemaTimeline(self.initial, (*self.entries, entry))
-        longer.__dict__["_states"] = [*self._states, after]  # known already: not to be built again from the first
+        longer.__dict__["latest"] = after  # known already: not to be built again from the first
         return longer
+
+
+def _move(values: dict[Key, Value], changes: Mapping[Key, Value | None]) -> None:
+    """Put ``changes`` into ``values``; those that are None are of what is gone."""
+    for key, value in changes.items():
+        if value is None:
+            values.pop(key, None)
+        else:
+            values[key] = value

@@ -20,9 +20,11 @@ _LONGEST = 249  # org.apache.kafka.common.internals.Topic.MAX_NAME_LENGTH
 
 _TOPIC_EXISTS, _NO_SUCH_TOPIC = 36, 3
 _NOT_AUTHORIZED = (29, 31)
-_RECORDS_A_REQUEST = 2_000
+_RECORDS_A_REQUEST = 1_000
 """Of the controller's log. It takes 10,000 at most for one CreateTopics request (QuorumController's
 MAX_RECORDS_PER_USER_OP), and fewer are made well before the request times out."""
+_SECONDS_A_PARTITION = 0.1
+"""A busy broker that answers makes ten partitions a second, or many more."""
 
 _NO_TOPIC_ID = str(uuid.UUID(int=0))
 DEFAULT_MAX_MESSAGE_BYTES = 1_048_588

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 
 import pytest
 
@@ -41,6 +42,15 @@ def test_a_statement_counts_for_events_after_it_and_not_at_its_own_place() -> No
     assert seen == [None, ["a"], ["a"], ["b", "a"], ["b", "a"], None]
     assert names(grown.at(place(4, 2)).lookup("shop", "u")) == ["b", "a"]
     assert grown.latest.lookup("shop", "u") is None
+
+
+def test_a_timeline_travels_without_the_schemas_that_follow_from_it() -> None:
+    """With thousands of tables the schemas after each of a thousand statements are hundreds of megabytes."""
+    grown = timeline(*HISTORY)
+    size_bytes = len(pickle.dumps(SchemaTimeline(grown.initial, grown.entries)))
+    assert grown.latest.lookup("shop", "u") is grown.at(place(301)).lookup("shop", "t")
+    assert len(pickle.dumps(grown)) == size_bytes
+    assert pickle.loads(pickle.dumps(grown)).latest == grown.latest
 
 
 def test_files_are_ordered_by_number() -> None:
