@@ -21,7 +21,8 @@ import psutil
 PROJECT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(PROJECT / "include"))
 
-from devstack.home import Home  # noqa: E402 - after the path
+from devstack import kafka as devstack_kafka  # noqa: E402 - after the path
+from devstack.home import Home  # noqa: E402
 from devstack.identity import ProcessId  # noqa: E402
 from devstack.kafka import KafkaBroker  # noqa: E402
 from devstack.mysql import MysqlServer  # noqa: E402
@@ -92,7 +93,7 @@ class Installation:
             [sys.executable, "-c", RUN, name], env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         peaks: dict[str, int] = {}
-        watching = threading.Thread(target=watch, args=(process, peaks))
+        watching = threading.Thread(target=watch, args=(process, peaks), daemon=True)
         watching.start()
         out, err = process.communicate()
         watching.join()
@@ -209,6 +210,7 @@ def main() -> int:
     folder = Home.default().test / f"{os.getpid()}-scale"
     folder.mkdir(parents=True)
     owner = ProcessId.own()
+    devstack_kafka.HEAP = "1536m"  # each of its threads keeps a buffer of the largest request
     options = {"binlog_row_metadata": "FULL", "max_allowed_packet": "256M", "sync_binlog": 0}
     with (
         started(MysqlServer(folder / "mysql", options=options, owner=owner)) as mysql,
@@ -217,9 +219,10 @@ def main() -> int:
         site = Installation(folder, mysql, kafka)
         for probe in wanted:
             print((PROBES[probe].__doc__ or "").splitlines()[0], flush=True)
-            site.begin(probe)
-            for _ in PROBES[probe](site, probe):
-                site.run(probe)
+            name = f"scale_{probe}"
+            site.begin(name)
+            for _ in PROBES[probe](site, name):
+                site.run(name)
     return 0
 
 

@@ -88,12 +88,15 @@ class SchemaHistory:
         """The history after a window up to ``head`` whose statements it has."""
         return replace(self, until=max(self.until, head))
 
-    def named(self, id: str) -> SchemaHistory:
-        """The history as it is stored under ``id``: its oldest moves are folded away beyond KEPT_ENTRIES."""
+    def named(self, id: str, start: BinlogCoordinates) -> SchemaHistory:
+        """The history as it is stored under ``id``: beyond KEPT_ENTRIES its oldest moves are folded away.
+
+        None behind ``start`` is: reading may begin there once more, as long as its window is not sealed.
+        """
         entries = self.timeline.entries
         if len(entries) <= KEPT_ENTRIES:
             return replace(self, id=id)
-        since = entries[-KEPT_ENTRIES].coordinates
+        since = max(self.since, min(entries[-KEPT_ENTRIES].coordinates, start))
         return replace(self, since=since, timeline=self.timeline.fold(since), id=id)
 
     def relearned(self, table: Table) -> SchemaHistory:

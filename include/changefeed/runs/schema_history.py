@@ -94,7 +94,7 @@ def keep_learned(endpoints: Endpoints, history: SchemaHistory) -> SchemaHistory:
 
     A later attempt at the window reads its rows in the same way then, whatever definitions came behind it.
     """
-    return history if history.id else _stored(endpoints, history)
+    return history if history.id else _stored(endpoints, history, history.until)
 
 
 def save_history(endpoints: Endpoints, history: SchemaHistory, window: Window, reports: Iterable[SliceReport]) -> str:
@@ -102,11 +102,11 @@ def save_history(endpoints: Endpoints, history: SchemaHistory, window: Window, r
     for report in sorted(reports, key=lambda report: report.slice):
         for statement in report.statements:
             history = history.advance(statement)
-    return history.id or _stored(endpoints, history.reached(window.head)).id
+    return history.id or _stored(endpoints, history.reached(window.head), window.start).id
 
 
-def _stored(endpoints: Endpoints, history: SchemaHistory) -> SchemaHistory:
-    history = history.named(uuid.uuid4().hex)
+def _stored(endpoints: Endpoints, history: SchemaHistory, start: BinlogCoordinates) -> SchemaHistory:
+    history = history.named(uuid.uuid4().hex, start)
     endpoints.schema_log().save(history.to_json())
     return history
 
@@ -166,7 +166,7 @@ def relearn(endpoints: Endpoints, session: Session, names: Iterable[TableName]) 
         if not isinstance(entry, Table):
             raise SchemaError(f"the server has no table {name} to learn")
         history = history.relearned(entry)
-    return _stored(endpoints, history)
+    return _stored(endpoints, history, history.until)
 
 
 def learned(session: Session, server_uuid: str, start: BinlogCoordinates) -> SchemaHistory:
