@@ -70,15 +70,10 @@ def unfinished(stored: Checkpoint, state: CommitLogState, server_uuid: str) -> U
 
 
 def _begun(state: CommitLogState, end: Checkpoint, server_uuid: str) -> Window | None:
-    """The window behind ``end`` of which a part was published from the server, unless something later is known.
-
-    One of which nothing was published is frozen anew: it may have been too large for the cluster.
-    """
-    given = max((progress.window for progress in state.progress.values()), default=0)
-    window = state.begun.get(given)
-    if window is None or given <= max((end.window, *state.seeks)) or window.server_uuid != server_uuid:
-        return None
-    return window if _follows(window, end) else None
+    """The window that was begun behind ``end`` on the server, unless something later is known than that."""
+    known = max((end.window, *state.seeks, *(progress.window for progress in state.progress.values())))
+    windows = [window for window in state.begun.values() if window.server_uuid == server_uuid]
+    return next((each for each in reversed(windows) if each.number >= known and _follows(each, end)), None)
 
 
 def _check_nothing_given(state: CommitLogState, end: Checkpoint) -> None:

@@ -130,8 +130,8 @@ def _published(before: Checkpoint, state: CommitLogState, server_uuid: str) -> _
             whole = max(whole, manifest.window.head)
     part = whole
     for number, window in state.begun.items():
-        given = [progress for progress in state.progress.values() if progress.window == number]
-        if number > since and given:
+        if number > since:
+            given = [progress for progress in state.progress.values() if progress.window == number]
             unfinished.append(_unfinished(window, sum(progress.messages for progress in given), sealed=False))
             if window.server_uuid == server_uuid:
                 part = max([part, *(BinlogCoordinates(progress.origin, progress.position) for progress in given)])
