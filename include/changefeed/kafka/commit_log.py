@@ -180,19 +180,20 @@ class CommitLog:
         """Whether the topic is there. Raises BrokerUnavailableError, TopicError."""
         return bool(partition_counts(self.connection, [self.topic]))
 
-    def read(self) -> CommitLogState:
+    def read(self, *, open_seconds: float | None = None) -> CommitLogState:
         """Everything committed up to the end that the log has now.
 
         The end is the high watermark, not the last stable offset: records of a transaction that is already
         committed can lie behind one that is still open, and passing over them would publish their messages twice.
-        So it waits until the open ones are committed or aborted.
+        So it waits until the open ones are committed or aborted; with ``open_seconds`` only for so long, and leaves
+        out what lies behind them: enough for a plan, which is checked again behind the fence.
 
         Records of unknown kinds are reported, not interpreted and not lost: nothing here writes or forgets them.
 
         Raises BrokerUnavailableError when they stay open for ``wait_seconds`` or no broker answers, TopicError where
         the topic is gone, CheckpointError for a record with a key that cannot be read.
         """
-        state = CommitLogState(tuple(self._own()))
+        state = CommitLogState(tuple(self._own(open_seconds)))
         if state.unknown:
             _log.warning(
                 "commit log %r has records of kinds that this version does not know (%s): a newer changefeed wrote "
@@ -206,14 +207,14 @@ class CommitLog:
         """Whose records the log holds: the one that wrote last comes last. Raises as `read` does."""
         return list(dict.fromkeys(entry.identity for entry in reversed(self._latest())))[::-1]
 
-    def _latest(self) -> list[LogEntry]:
+    def _latest(self, open_seconds: float | None = None) -> list[LogEntry]:
         """The last record of each key that is not forgotten, of all identities, in the order of the log."""
         wanted = f"to read the commit log of {self.identity!r}"
         with partition_reader(self.connection, [(self.topic, 0)], wanted) as reader:
-            return latest_entries(reader.to_end(patience_seconds=self.wait_seconds))
+            return latest_entries(reader.to_end(patience_seconds=self.wait_seconds, open_seconds=open_seconds))
 
-    def _own(self) -> list[LogEntry]:
-        return [entry for entry in self._latest() if entry.identity == self.identity]
+    def _own(self, open_seconds: float | None = None) -> list[LogEntry]:
+        return [entry for entry in self._latest(open_seconds) if entry.identity == self.identity]
 
     def seal(
         self,

@@ -95,13 +95,18 @@ class PartitionReader:
         return self._ends(self._partitions)
 
     def to_end(
-        self, ends: Mapping[TopicPartition, int] | None = None, *, patience_seconds: float
+        self,
+        ends: Mapping[TopicPartition, int] | None = None,
+        *,
+        patience_seconds: float,
+        open_seconds: float | None = None,
     ) -> Iterator[KafkaRecord]:
         """All records before the offsets ``ends``, as they come; they are in order within a partition.
 
         Without ``ends`` a partition ends at the high watermark that it has when the first answer arrives. Records of
         a transaction that is committed can lie behind one that is still open, so reading waits until that one is
-        committed or aborted. It gives up when nothing moves for ``patience_seconds``.
+        committed or aborted. It gives up when nothing moves for ``patience_seconds``. With ``open_seconds`` it ends
+        before a transaction that stays open for so long, without what lies behind it.
         """
         bounds = dict(ends or {})
         later: list[KafkaRecord] = []
@@ -125,7 +130,11 @@ class PartitionReader:
                 ]
                 if not waiting:
                     return
-                if time.monotonic() - moved_at > patience_seconds:
+                still_seconds = time.monotonic() - moved_at
+                known = all(bounds.get(partition) is not None for partition in waiting)
+                if open_seconds is not None and known and still_seconds > open_seconds:
+                    return
+                if still_seconds > patience_seconds:
                     raise self._stuck(waiting, positions, bounds, patience_seconds)
                 self._look_after_silence(waiting)
         finally:

@@ -84,7 +84,7 @@ def plan(endpoints: Endpoints, store: CheckpointStore, *, keep_first_checkpoint:
             _log.info("pipeline %s: first checkpoint at %s", pipeline.name, checkpoint.coordinates)
         elif keep_first_checkpoint:
             restore_history(endpoints, store)
-        state = commit_log_state(endpoints)
+        state = commit_log_state(endpoints, open_seconds=1.0)  # a run that is alive or was killed has one open
         left = unfinished(checkpoint, state, uuid)
         if left.base != checkpoint and keep_first_checkpoint:
             _bring_up(store, checkpoint, left.base)

@@ -9,10 +9,12 @@ from changefeed.runs.planned_run import PlannedRun
 from changefeed.seek import SeekRecord
 
 
-def commit_log_state(endpoints: Endpoints, identity: str | None = None) -> CommitLogState:
-    """What the commit log says; empty before the pipeline's first run. Raises BrokerUnavailableError."""
+def commit_log_state(
+    endpoints: Endpoints, identity: str | None = None, *, open_seconds: float | None = None
+) -> CommitLogState:
+    """What the commit log says (see `CommitLog.read`); empty before the first run. Raises BrokerUnavailableError."""
     log = endpoints.commit_log(identity)
-    return log.read() if log.exists() else CommitLogState()
+    return log.read(open_seconds=open_seconds) if log.exists() else CommitLogState()
 
 
 def windows(endpoints: Endpoints, limit: int = 20) -> list[Manifest]:

@@ -32,7 +32,7 @@ def ingest_windows(
     After ``max_seconds`` no further window is begun. Raises as `ingest` does; the windows yielded stay sealed.
     """
     began = time.monotonic()
-    state = commit_log_state(endpoints)
+    state = commit_log_state(endpoints, open_seconds=1.0)
     for number, window in enumerate(windows):
         gone = time.monotonic() - began
         if max_seconds is not None and number and gone >= max_seconds:
