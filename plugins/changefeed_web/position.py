@@ -63,12 +63,7 @@ def _topics(pipeline: Pipeline) -> dict[str, str]:
 
 def manifests(pipeline: Pipeline, limit: int) -> list[dict[str, Any]]:
     """Manifests of the last windows, latest first; raises ChangefeedError."""
-    from changefeed.runs.windows import commit_log_state
-
-    def read() -> Any:
-        return commit_log_state(server_endpoints(pipeline))
-
-    seals = _once("commit log", pipeline.name, read).seals
+    seals = commit_log(pipeline).seals
     return [seals[number].to_json() for number in sorted(seals, reverse=True)[:limit]]
 
 

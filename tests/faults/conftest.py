@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from faults.feed import Feed, Runner
+from faults.feed import Feed, Runner, fresh_feed
 
 from devstack.kafka import KafkaBroker
+from devstack.mariadb import MariadbServer
 from devstack.mysql import MysqlServer
 
 LONG = int(os.environ.get("CHANGEFEED_FAULTS", "0"))
@@ -27,8 +28,13 @@ def runner() -> Iterator[Runner]:
 def feed(
     mysql_server: MysqlServer, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner
 ) -> Iterator[Feed]:
-    """A feed on a fresh binlog file, so that no other test's events are read again."""
-    mysql_server.execute("FLUSH BINARY LOGS")
-    head = mysql_server.execute("SHOW BINARY LOG STATUS")[0]
-    yield Feed(unique_name, mysql_server, kafka_broker, tmp_path, runner, {"start": f"{head[0]}:{head[1]}"})
-    mysql_server.execute(f"DROP DATABASE IF EXISTS `{unique_name}`")
+    with fresh_feed(mysql_server, kafka_broker, unique_name, tmp_path, runner) as fresh:
+        yield fresh
+
+
+@pytest.fixture
+def mariadb_feed(
+    mariadb_server: MariadbServer, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner
+) -> Iterator[Feed]:
+    with fresh_feed(mariadb_server, kafka_broker, unique_name, tmp_path, runner) as fresh:
+        yield fresh

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ import yaml
 from integration.rebuilt import event_ids, rebuilt, records_of, selected
 
 from devstack.kafka import KafkaBroker
+from devstack.mariadb import MariadbServer
 from devstack.sql_server import SqlServer
 
 PROJECT = Path(__file__).parents[2]
@@ -288,6 +290,16 @@ class Feed:
             assert rebuilt(records) == selected(self.mysql, self.name, table), table
             if one_server:
                 assert in_order(records), f"{table}: out of binlog order"
+
+
+@contextlib.contextmanager
+def fresh_feed(server: SqlServer, kafka: KafkaBroker, name: str, folder: Path, runner: Runner) -> Iterator[Feed]:
+    """A feed on a fresh binlog file of ``server``, so that no other test's events are read again."""
+    server.execute("FLUSH BINARY LOGS")
+    status = "SHOW BINLOG STATUS" if isinstance(server, MariadbServer) else "SHOW BINARY LOG STATUS"
+    file, position, *_ = server.execute(status)[0]
+    yield Feed(name, server, kafka, folder, runner, {"start": f"{file}:{position}"})
+    server.execute(f"DROP DATABASE IF EXISTS `{name}`")
 
 
 def in_order(records: list[Any]) -> bool:

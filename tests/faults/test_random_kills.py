@@ -6,30 +6,16 @@ import os
 import random
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from faults.conftest import LONG
-from faults.feed import Feed, Runner
+from faults.feed import Feed
 
-from devstack.kafka import KafkaBroker
-from devstack.mariadb import MariadbServer
 from devstack.spark_connect import SparkConnectServer
 
 KILLS = LONG or 4
 SPARK_KILLS = LONG // 2 or 2
 """On each server."""
-
-
-@pytest.fixture
-def mariadb_feed(
-    mariadb_server: MariadbServer, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner
-) -> Iterator[Feed]:
-    mariadb_server.execute("FLUSH BINARY LOGS")
-    head = mariadb_server.execute("SHOW BINLOG STATUS")[0]
-    yield Feed(unique_name, mariadb_server, kafka_broker, tmp_path, runner, {"start": f"{head[0]}:{head[1]}"})
-    mariadb_server.execute(f"DROP DATABASE IF EXISTS `{unique_name}`")
 
 
 def kill_at_random(feed: Feed, kills: int, *, spark: bool = False) -> None:

@@ -9,24 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faults.feed import Feed, Runner
+from faults.feed import Feed, Runner, fresh_feed
 
 from changefeed.binlog.events.framing import HEADER, EventType
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.mariadb import MariadbServer
-from devstack.mysql import MysqlServer
 from devstack.process import started
 from devstack.spark_connect import SparkConnectServer
-from devstack.sql_server import SqlServer
-
-
-def begun(server: SqlServer, kafka: KafkaBroker, name: str, folder: Path, runner: Runner) -> Feed:
-    """A feed on a fresh file of ``server``."""
-    server.execute("FLUSH BINARY LOGS")
-    status = "SHOW MASTER STATUS" if isinstance(server, MariadbServer) else "SHOW BINARY LOG STATUS"
-    head = server.execute(status)[0]
-    return Feed(name, server, kafka, folder, runner, {"start": f"{head[0]}:{head[1]}"})
 
 
 @pytest.fixture(params=["mysql", "mariadb"])
@@ -34,8 +24,8 @@ def either(
     request: pytest.FixtureRequest, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner
 ) -> Iterator[Feed]:
     server = request.getfixturevalue(f"{request.param}_server")
-    yield begun(server, kafka_broker, unique_name, tmp_path, runner)
-    server.execute(f"DROP DATABASE IF EXISTS `{unique_name}`")
+    with fresh_feed(server, kafka_broker, unique_name, tmp_path, runner) as feed:
+        yield feed
 
 
 def prepare(feed: Feed, xid: str, *statements: str) -> None:
@@ -114,11 +104,18 @@ def own_mariadb(session_folder: Path, unique_name: str) -> Iterator[MariadbServe
         yield server
 
 
-def test_an_xa_commit_whose_prepare_was_purged_stops_the_run_and_says_so(
+@pytest.fixture
+def own_feed(
     own_mariadb: MariadbServer, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner
+) -> Iterator[Feed]:
+    with fresh_feed(own_mariadb, kafka_broker, unique_name, tmp_path, runner) as feed:
+        yield feed
+
+
+def test_an_xa_commit_whose_prepare_was_purged_stops_the_run_and_says_so(
+    own_mariadb: MariadbServer, own_feed: Feed
 ) -> None:
-    server = own_mariadb
-    feed = begun(server, kafka_broker, unique_name, tmp_path, runner)
+    server, feed = own_mariadb, own_feed
     prepare(feed, "old", "INSERT INTO accounts VALUES (1, 1, 'old')")
     server.execute("FLUSH BINARY LOGS", "SET GLOBAL slave_connections_needed_for_purge = 0")
     file, position, *_ = server.execute("SHOW MASTER STATUS")[0]
@@ -137,15 +134,9 @@ def test_an_xa_commit_whose_prepare_was_purged_stops_the_run_and_says_so(
 
 
 def test_a_file_that_ends_inside_a_transaction_ends_with_none_of_its_rows_published(
-    own_mariadb: MariadbServer,
-    kafka_broker: KafkaBroker,
-    unique_name: str,
-    tmp_path: Path,
-    runner: Runner,
-    spark_connect: SparkConnectServer,
+    own_mariadb: MariadbServer, own_feed: Feed, spark_connect: SparkConnectServer
 ) -> None:
-    server = own_mariadb
-    feed = begun(server, kafka_broker, unique_name, tmp_path, runner)
+    server, feed = own_mariadb, own_feed
     feed.write(5)
     name = server.execute("SHOW MASTER STATUS")[0][0]
     server.execute("BEGIN", "INSERT INTO journal (text) VALUES ('a'), ('b')", "COMMIT", database=feed.name)
@@ -174,13 +165,10 @@ def last(data: bytes, kind: int) -> int:
     return found
 
 
-def test_the_reference_reader_leaves_out_what_was_rolled_back(
-    mariadb_server: MysqlServer, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner
-) -> None:
-    feed = begun(mariadb_server, kafka_broker, unique_name, tmp_path, runner)
+def test_the_reference_reader_leaves_out_what_was_rolled_back(mariadb_feed: Feed) -> None:
+    feed = mariadb_feed
     feed.settings["reader"] = "reference"
     feed.configure()
     rolled_back(feed)
     feed.run()
     feed.check()
-    mariadb_server.execute(f"DROP DATABASE `{unique_name}`")

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faults.feed import Feed, Runner
+from faults.feed import Feed, Runner, fresh_feed
 
 from devstack.kafka import KafkaBroker
-from devstack.mysql import MysqlServer
 from devstack.sql_server import SqlServer
 
 TERMINAL = 2
@@ -24,14 +23,10 @@ def either(
 ) -> Iterator[Feed]:
     """A feed on either server, with a second database that its pipeline does not capture, and a fresh binlog file."""
     server: SqlServer = request.getfixturevalue(request.param)
-    server.execute("FLUSH BINARY LOGS")
-    status = "SHOW BINARY LOG STATUS" if isinstance(server, MysqlServer) else "SHOW BINLOG STATUS"
-    ((file, position, *_),) = server.execute(status)
-    feed = Feed(unique_name, server, kafka_broker, tmp_path, runner, {"start": f"{file}:{position}"})
-    server.execute(f"CREATE DATABASE {other(feed)}", f"CREATE TABLE {other(feed)}.t (id INT PRIMARY KEY)")
-    yield feed
-    for database in (f"`{unique_name}`", other(feed)):
-        server.execute(f"DROP DATABASE IF EXISTS {database}")
+    with fresh_feed(server, kafka_broker, unique_name, tmp_path, runner) as feed:
+        server.execute(f"CREATE DATABASE {other(feed)}", f"CREATE TABLE {other(feed)}.t (id INT PRIMARY KEY)")
+        yield feed
+        server.execute(f"DROP DATABASE IF EXISTS {other(feed)}")
 
 
 def other(feed: Feed) -> str:

@@ -64,6 +64,16 @@ def test_progress_behind_an_open_transaction_is_waited_for_not_passed_over(pipel
     assert state.progress[pipeline.topic, 0].messages == 100
 
 
+def test_what_stands_before_an_open_transaction_can_be_had_without_waiting(pipeline: Pipeline) -> None:
+    """As a plan reads it while another run is alive, or when one was killed: its own windows stand before it."""
+    pipeline.log.seal(manifest(1))
+    stranger = _stranger(pipeline)
+    pipeline.log.seal(manifest(2))
+    assert list(pipeline.log.read(open_seconds=0.5).seals) == [1]
+    stranger.abort_transaction()
+    assert list(pipeline.log.read(open_seconds=0.5).seals) == [1, 2]
+
+
 def test_a_log_that_ends_in_aborted_records_is_read_to_its_end(pipeline: Pipeline) -> None:
     with pipeline.publisher() as publisher:
         publisher.publish(blocks_of(pipeline.topic, 0, range(100)))

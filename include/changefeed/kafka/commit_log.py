@@ -275,7 +275,7 @@ class CommitLog:
         self._write(records, f"to seek to {record.to}", transactional_id=f"changefeed.{self.identity}.seek")
 
     def forget(self, topics: Iterable[str], state: CommitLogState | None = None) -> int:
-        """Write tombstones for the progress of ``topics``; return how many. For dead tables, and after a seek."""
+        """Write tombstones for the progress of ``topics``; return how many. For tables and topics that are gone."""
         names = set(topics)
         progress = (state or self.read()).progress
         keys = [ProgressRecord.key_of(self.identity, *partition) for partition in progress if partition[0] in names]

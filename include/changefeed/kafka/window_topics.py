@@ -24,15 +24,14 @@ class WindowTopics:
 
     def of(self, topic: str) -> TopicLimits:
         """What ``topic`` takes; it is made where it is not there. Raises as `ensure_topics` does."""
-        if topic not in self.known:
-            ensure_topics(self._connection, {topic: self._settings})
-            self.known |= topic_limits(self._connection, [topic])
+        self.make_sure([topic])
         return self.known[topic]
 
     def make_sure(self, topics: Iterable[str]) -> None:
-        """Have all of ``topics`` among the known ones."""
-        for topic in topics:
-            self.of(topic)
+        """Have all of ``topics`` among the known ones; Kafka is asked once for those that are not. Raises as `of`."""
+        if missing := [topic for topic in topics if topic not in self.known]:
+            ensure_topics(self._connection, dict.fromkeys(missing, self._settings))
+            self.known |= topic_limits(self._connection, missing)
 
 
 def as_begun(

@@ -26,7 +26,7 @@ from changefeed.runs.failover import position_on_new_server
 from changefeed.runs.logged_checkpoint import lost_checkpoint
 from changefeed.runs.schema_history import restore_history
 from changefeed.runs.unfinished import Unfinished, described, unfinished
-from changefeed.runs.windows import commit_log_state
+from changefeed.runs.windows import settled_state
 from changefeed.window import BinlogFile, Window
 
 _log = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ def plan(endpoints: Endpoints, store: CheckpointStore, *, keep_first_checkpoint:
             _log.info("pipeline %s: first checkpoint at %s", pipeline.name, checkpoint.coordinates)
         elif keep_first_checkpoint:
             restore_history(endpoints, store)
-        state = commit_log_state(endpoints, open_seconds=1.0)  # a run that is alive or was killed has one open
+        state = settled_state(endpoints)
         left = unfinished(checkpoint, state, uuid)
         if left.base != checkpoint and keep_first_checkpoint:
             _bring_up(store, checkpoint, left.base)

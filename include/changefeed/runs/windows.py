@@ -8,6 +8,8 @@ from changefeed.manifest import Manifest
 from changefeed.runs.planned_run import PlannedRun
 from changefeed.seek import SeekRecord
 
+_OPEN_SECONDS = 1.0
+
 
 def commit_log_state(
     endpoints: Endpoints, identity: str | None = None, *, open_seconds: float | None = None
@@ -15,6 +17,14 @@ def commit_log_state(
     """What the commit log says (see `CommitLog.read`); empty before the first run. Raises BrokerUnavailableError."""
     log = endpoints.commit_log(identity)
     return log.read(open_seconds=open_seconds) if log.exists() else CommitLogState()
+
+
+def settled_state(endpoints: Endpoints) -> CommitLogState:
+    """What the commit log says before a transaction that stays open, as that of a run that is alive or was killed.
+
+    For who must not wait for that run, and is checked again behind the fence. Raises as `commit_log_state`.
+    """
+    return commit_log_state(endpoints, open_seconds=_OPEN_SECONDS)
 
 
 def windows(endpoints: Endpoints, limit: int = 20) -> list[Manifest]:

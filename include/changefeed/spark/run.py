@@ -14,7 +14,7 @@ from changefeed.manifest import Manifest
 from changefeed.runs.commit import commit
 from changefeed.runs.planned_run import PlannedRun
 from changefeed.runs.unfinished import sealed_manifest
-from changefeed.runs.windows import commit_log_state
+from changefeed.runs.windows import settled_state
 from changefeed.spark.ingest import ingest
 from changefeed.window import Window
 
@@ -32,7 +32,7 @@ def ingest_windows(
     After ``max_seconds`` no further window is begun. Raises as `ingest` does; the windows yielded stay sealed.
     """
     began = time.monotonic()
-    state = commit_log_state(endpoints, open_seconds=1.0)
+    state = settled_state(endpoints)
     for number, window in enumerate(windows):
         gone = time.monotonic() - began
         if max_seconds is not None and number and gone >= max_seconds:
