@@ -1,4 +1,4 @@
-"""What of a pipeline's YAML may be shown. A secret is a setting whose field has `repr=False`: its values stand in no
+"""What of the YAML of settings may be shown. A secret is a setting whose field has `repr=False`: its values stand in no
 message, in no repr, and not in the YAML that somebody reads who may not change it.
 """
 
@@ -23,13 +23,13 @@ _SECTION_WANTED = frozenset({"model_type", "model_attributes_type", "dict_type",
 _QUOTED = re.compile(r"""(["']).*\1""", re.DOTALL)
 
 
-def shown_value(location: Location, details: ErrorDetails) -> str:
+def shown_value(model: type[Section], location: Location, details: ErrorDetails) -> str:
     """` is 'VALUE'` for a message about the setting at ``location``; nothing where it may be, or hold, a secret.
 
     A scalar where a section was wanted is most likely something else than it was taken for.
     """
     value = details["input"]
-    if isinstance(value, dict | list) or details["type"] in _SECTION_WANTED or is_secret(location):
+    if isinstance(value, dict | list) or details["type"] in _SECTION_WANTED or is_secret(location, model):
         return ""
     text = str(value)[:100]
     return "" if _ADDRESS.search(text) else f" is {text!r}"
@@ -70,9 +70,9 @@ def _public(value: Any, location: Location) -> Any:
     return value
 
 
-def is_secret(location: Location) -> bool:
-    """Whether a setting may be a secret; also one that no pipeline has."""
-    model: Any = Pipeline
+def is_secret(location: Location, section: type[Section] = Pipeline) -> bool:
+    """Whether a setting of ``section`` may be a secret; also one that it does not have."""
+    model: Any = section
     for part in location:
         if isinstance(model, type) and issubclass(model, Section):
             field = model.model_fields.get(str(part))

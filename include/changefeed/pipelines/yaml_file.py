@@ -1,0 +1,97 @@
+"""A YAML file of settings -> a `Section`, with the file and line of each mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import yaml
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from changefeed.errors import SettingsError
+from changefeed.pipelines.secrets import Location, shown_key, shown_value, yaml_problem
+from changefeed.pipelines.section import Section
+
+NO_YAML = (yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError)
+"""What PyYAML raises, the last four for scalars that are not what their form or tag says: 2020-99-99, `!!bool x`."""
+
+SectionT = TypeVar("SectionT", bound=Section)
+
+
+def read_section(path: Path, model: type[SectionT]) -> SectionT:
+    """One file as a ``model``; raises SettingsError with file, line, key and the nearest valid key."""
+    try:
+        text = path.read_text()
+        root = yaml.compose(text, Loader=yaml.CSafeLoader)
+        values = yaml.load(text, Loader=yaml.CSafeLoader)
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path.name}: cannot be read: byte {error.start} is no UTF-8") from None
+    except OSError as error:
+        raise SettingsError(f"{path.name}: cannot be read: {error}") from error
+    except NO_YAML as error:  # its text, and so its traceback, may quote a secret
+        raise SettingsError(f"{path.name}: is not YAML: {yaml_problem(error)}") from None
+    if twice := list(_repeated(root, ())):
+        raise SettingsError("\n".join(f"{path.name}, line {line}: key {key} stands here again" for key, line in twice))
+    if not isinstance(values, dict):
+        keys = ", ".join(name for name, field in model.model_fields.items() if field.is_required()) or "settings"
+        raise SettingsError(f"{path.name}: wanted a mapping with {keys}, found {type(values).__name__}")
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        lines = [_message(model, path, root, details) for details in error.errors()]
+        raise SettingsError("\n".join(lines)) from None
+
+
+def _message(model: type[Section], path: Path, root: yaml.Node | None, details: ErrorDetails) -> str:
+    location: Location = details["loc"]
+    key = ".".join(str(part) for part in location) or "(the whole file)"
+    where = f"{path.name}, line {_line_of(root, location)}"
+    if details["type"] == "extra_forbidden":
+        known = _keys_at(model, location[:-1])
+        unknown = shown_key(location, details["input"], known)
+        return f"{where}: unknown key {unknown}; valid keys: {', '.join(known)}"
+    if details["type"] == "invalid_key":
+        return f"{where}: a key of {'.'.join(map(str, location[:-1])) or '(the whole file)'} is no text"
+    if details["type"] == "missing":
+        return f"{where}: key {key!r} is missing"
+    reason = details["msg"].removeprefix("Value error, ")
+    return f"{where}: {key!r}{shown_value(model, location, details)}: {reason[:1].lower()}{reason[1:]}"
+
+
+def _line_of(node: yaml.Node | None, location: Location) -> int:
+    """The line, from 1, of the deepest node that ``location`` leads to."""
+    line = node.start_mark.line + 1 if node else 1
+    for part in location:
+        if isinstance(node, yaml.MappingNode):
+            entry = next(((key, value) for key, value in node.value if key.value == str(part)), None)
+            if entry is None:
+                break
+            line, node = entry[0].start_mark.line + 1, entry[1]
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+            node = node.value[part]
+            line = node.start_mark.line + 1
+        else:
+            break
+    return line
+
+
+def _repeated(node: yaml.Node | None, location: Location) -> Iterator[tuple[str, int]]:
+    """Keys, as messages show them, that an earlier line of their mapping has already: YAML would let the last one win
+    in silence."""
+    if isinstance(node, yaml.MappingNode):
+        known = set()
+        for key, value in node.value:
+            here = (*location, str(key.value))
+            if key.value in known:
+                yield shown_key(here, value.value or None, []), key.start_mark.line + 1
+            known.add(key.value)
+            yield from _repeated(value, here)
+
+
+def _keys_at(model: Any, location: Location) -> list[str]:
+    for part in location:
+        inside = get_args(model)  # of a list or a mapping; the part is then an index or a key of its own
+        model = inside[-1] if inside else model.model_fields[str(part)].annotation
+    return list(model.model_fields)
