@@ -11,11 +11,14 @@ from typing import Any
 
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
-from changefeed.errors import SettingsError, TopicError
+from changefeed.errors import TopicError
 from changefeed.kafka.connection import KafkaConnection
 
 _log = logging.getLogger(__name__)
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]")
+_FIELD = re.compile("{(?:pipeline|database|table)}")
+_OWN = re.compile(r"changefeed\.[^.]*\.(commits|dead-letter|schema-history|schema-changes)(\.|$)")
+"""Topics that a pipeline makes for itself, and their backfills'."""
 _LONGEST = 249  # org.apache.kafka.common.internals.Topic.MAX_NAME_LENGTH
 
 _TOPIC_EXISTS, _NO_SUCH_TOPIC = 36, 3
@@ -69,17 +72,19 @@ def legal_name(name: str) -> str:
 
 
 def topic_name(template: str, database: str, table: str, pipeline: str = "") -> str:
-    """The topic of a table by ``template``, in which {database}, {table} and {pipeline} are filled in.
+    """The topic of a table by ``template``, in which {database}, {table} and {pipeline} are replaced by their names.
 
-    Raises SettingsError for a template with other fields, TopicError for a name that cannot be made legal.
+    Raises TopicError for a name that cannot be made legal, or that is one of a pipeline's own topics.
     """
-    try:
-        name = template.format_map({"pipeline": pipeline, "database": database, "table": table})
-    except (KeyError, ValueError, IndexError, AttributeError) as error:
-        raise SettingsError(
-            f"topic template {template!r} is wrong ({error!r}): it may hold {{database}}, {{table}} and {{pipeline}}"
-        ) from error
-    return legal_name(name)
+    names = {"{pipeline}": pipeline, "{database}": database, "{table}": table}
+    name = legal_name(_FIELD.sub(lambda field: names[field[0]], template))
+    if _OWN.match(name):
+        raise TopicError(
+            f"the changes of table {_quoted(database, table)} would go to topic {name!r} by the template {template!r}: "
+            "topics of such names keep the progress, the schemas and the dead letters of pipelines. Choose another "
+            "template or leave the table out."
+        )
+    return name
 
 
 def topic_names(template: str, tables: Iterable[tuple[str, str]], pipeline: str = "") -> dict[tuple[str, str], str]:

@@ -6,11 +6,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-import yaml
-
 from changefeed.errors import SettingsError, did_you_mean
 from changefeed.pipelines.pipeline import Pipeline
-from changefeed.pipelines.yaml_file import NO_YAML, read_section
+from changefeed.pipelines.yaml_file import read_section, settings_text
+from changefeed.pipelines.yaml_text import NO_YAML, YamlText
 
 
 def pipelines_folder() -> Path:
@@ -90,8 +89,8 @@ def read_pipeline(path: Path) -> Pipeline:
 
 def _named(path: Path) -> str:
     try:
-        values = yaml.load(path.read_text(), Loader=yaml.CSafeLoader)
-    except (OSError, *NO_YAML):
+        values = YamlText.of(settings_text(path)).values
+    except (SettingsError, *NO_YAML):
         return path.stem
     return str(values["name"]) if isinstance(values, Mapping) and "name" in values else path.stem
 

@@ -159,9 +159,11 @@ class TopicSettings(Section):
     @field_validator("template")
     @classmethod
     def _has_table(cls, template: str) -> str:
-        unknown = set(re.findall(r"{(\w*)}", template)) - {"pipeline", "database", "table"}
-        if "{table}" not in template or unknown:
-            raise ValueError("wanted a template with {table}, and {database} or {pipeline} where they are needed")
+        rest = re.sub("{(pipeline|database|table)}", "", template)
+        if "{table}" not in template or "{" in rest or "}" in rest:
+            raise ValueError(
+                "wanted a template with {table}, {database} or {pipeline} where they are needed, and no other braces"
+            )
         return template
 
 

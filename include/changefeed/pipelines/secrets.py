@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails
 from changefeed.errors import did_you_mean
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.pipelines.section import Section
+from changefeed.pipelines.yaml_text import YamlText
 
 Location = tuple[str | int, ...]
 
@@ -57,7 +58,7 @@ def yaml_problem(error: Exception) -> str:
 
 def public_yaml(text: str) -> str:
     """A pipeline's YAML for those who may only look: without secrets, and without comments, which may hold some."""
-    return yaml.safe_dump(_public(yaml.safe_load(text), ()), sort_keys=False, allow_unicode=True)
+    return yaml.safe_dump(_public(YamlText.of(text).values, ()), sort_keys=False, allow_unicode=True)
 
 
 def _public(value: Any, location: Location) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -13,41 +14,58 @@ from pydantic_core import ErrorDetails
 from changefeed.errors import SettingsError
 from changefeed.pipelines.secrets import Location, shown_key, shown_value, yaml_problem
 from changefeed.pipelines.section import Section
+from changefeed.pipelines.yaml_text import LONGEST, NO_YAML, RefusedYamlError, YamlText
 
-NO_YAML = (yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError)
-"""What PyYAML raises, the last four for scalars that are not what their form or tag says: 2020-99-99, `!!bool x`."""
+_SHOWN = 20
+"""How many mistakes of a file a message has."""
 
 SectionT = TypeVar("SectionT", bound=Section)
 
 
 def read_section(path: Path, model: type[SectionT]) -> SectionT:
     """One file as a ``model``; raises SettingsError with file, line, key and the nearest valid key."""
+    return section_of(settings_text(path), path.name, model)
+
+
+def settings_text(path: Path) -> str:
+    """The text of a file, up to a character more than is taken; raises SettingsError where it cannot be read."""
+    if not path.is_file():  # of a pipe or a device there may be no end
+        raise SettingsError(f"{path.name}: cannot be read: it is no file")
     try:
-        text = path.read_text()
-        root = yaml.compose(text, Loader=yaml.CSafeLoader)
-        values = yaml.load(text, Loader=yaml.CSafeLoader)
+        with path.open(encoding="utf-8") as file:
+            return file.read(LONGEST + 1)
     except UnicodeDecodeError as error:
         raise SettingsError(f"{path.name}: cannot be read: byte {error.start} is no UTF-8") from None
     except OSError as error:
         raise SettingsError(f"{path.name}: cannot be read: {error}") from error
-    except NO_YAML as error:  # its text, and so its traceback, may quote a secret
-        raise SettingsError(f"{path.name}: is not YAML: {yaml_problem(error)}") from None
-    if twice := list(_repeated(root, ())):
-        raise SettingsError("\n".join(f"{path.name}, line {line}: key {key} stands here again" for key, line in twice))
-    if not isinstance(values, dict):
-        keys = ", ".join(name for name, field in model.model_fields.items() if field.is_required()) or "settings"
-        raise SettingsError(f"{path.name}: wanted a mapping with {keys}, found {type(values).__name__}")
+
+
+def section_of(text: str, file: str, model: type[SectionT]) -> SectionT:
+    """``text`` as a ``model``; raises SettingsError as `read_section` does, with ``file`` as the file's name."""
     try:
-        return model.model_validate(values)
+        read = YamlText.of(text)
+    except RefusedYamlError as error:
+        raise SettingsError(f"{file}: {yaml_problem(error)}") from None
+    except NO_YAML as error:  # its text, and so its traceback, may quote a secret
+        raise SettingsError(f"{file}: is not YAML: {yaml_problem(error)}") from None
+    if twice := list(islice(_repeated(read.root, ()), _SHOWN)):
+        raise SettingsError("\n".join(f"{file}, line {line}: key {key} stands here again" for key, line in twice))
+    if not isinstance(read.values, dict):
+        keys = ", ".join(name for name, field in model.model_fields.items() if field.is_required()) or "settings"
+        raise SettingsError(f"{file}: wanted a mapping with {keys}, found {type(read.values).__name__}")
+    try:
+        return model.model_validate(read.values)
     except ValidationError as error:
-        lines = [_message(model, path, root, details) for details in error.errors()]
-        raise SettingsError("\n".join(lines)) from None
+        mistakes = error.errors(include_url=False)
+        lines = [_message(model, file, read.root, details) for details in mistakes[:_SHOWN]]
+        more = [f"{file}: and {len(mistakes) - _SHOWN:,} more mistakes"] if len(mistakes) > _SHOWN else []
+        raise SettingsError("\n".join(lines + more)) from None
 
 
-def _message(model: type[Section], path: Path, root: yaml.Node | None, details: ErrorDetails) -> str:
+def _message(model: type[Section], file: str, root: yaml.Node | None, details: ErrorDetails) -> str:
     location: Location = details["loc"]
     key = ".".join(str(part) for part in location) or "(the whole file)"
-    where = f"{path.name}, line {_line_of(root, location)}"
+    where = f"{file}, line {_line_of(root, location)}"
     if details["type"] == "extra_forbidden":
         known = _keys_at(model, location[:-1])
         unknown = shown_key(location, details["input"], known)
@@ -88,6 +106,9 @@ def _repeated(node: yaml.Node | None, location: Location) -> Iterator[tuple[str,
                 yield shown_key(here, value.value or None, []), key.start_mark.line + 1
             known.add(key.value)
             yield from _repeated(value, here)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            yield from _repeated(item, (*location, index))
 
 
 def _keys_at(model: Any, location: Location) -> list[str]:

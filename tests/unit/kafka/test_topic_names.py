@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from changefeed.errors import SettingsError, TopicError
+from changefeed.errors import TopicError
 from changefeed.kafka.topics import commit_log_topic, legal_name, topic_name, topic_names
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,249}\Z")
@@ -57,10 +57,25 @@ def test_one_table_twice_is_no_collision() -> None:
     assert topic_names("{table}", [("shop", "orders"), ("shop", "orders")]) == {("shop", "orders"): "orders"}
 
 
-def test_a_template_with_another_place_is_refused() -> None:
-    for template in ("{schema}.{table}", "{database", "{0}", "{table.x}"):
-        with pytest.raises(SettingsError, match="template"):
-            topic_name(template, "shop", "orders")
+def test_a_template_is_replaced_and_never_formatted() -> None:
+    assert topic_name("{table:>600000000}", "shop", "orders") == "_table__600000000_"
+    assert topic_name("{table.__class__}{0}", "shop", "orders") == "_table.__class____0_"
+    assert topic_name("{database}.{table}", "{table}", "{pipeline}") == "_table_._pipeline_"
+
+
+@pytest.mark.parametrize(
+    ("template", "table"),
+    [
+        ("changefeed.shop.{table}", "commits"),
+        ("changefeed.{table}.schema-history", "shop"),
+        ("changefeed.{database}.{table}", "dead-letter"),
+        ("{table}", "changefeed.shop.schema-changes.replay"),
+    ],
+)
+def test_no_table_is_published_to_a_topic_that_a_pipeline_keeps_its_progress_in(template: str, table: str) -> None:
+    with pytest.raises(TopicError, match="keep the progress"):
+        topic_name(template, "shop", table)
+    assert topic_name("{database}.{table}", "changefeed", "commits") == "changefeed.commits"
 
 
 def test_names_that_cannot_be_made_legal_are_refused() -> None:

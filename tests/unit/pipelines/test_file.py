@@ -60,6 +60,8 @@ def test_the_folder_is_the_one_that_the_environment_names(tmp_path: Path, monkey
         ("topics:\n  partitions: 0\n", ["shop.yaml, line 7", "'topics.partitions' is '0'", "greater than 0"]),
         ("topics:\n\n  configs:\n    retention.ms: 5\n", ["shop.yaml, line 9", "retention.ms", "valid string"]),
         ("topics:\n  template: '{{tabel}}'\n", ["shop.yaml, line 7", "topics.template", "{table}"]),
+        ("topics:\n  template: '{{table:>600000000}}'\n", ["shop.yaml, line 7", "topics.template", "no other braces"]),
+        ("topics:\n  template: '{{table}}{{{{x}}}}'\n", ["shop.yaml, line 7", "topics.template", "no other braces"]),
         ("tombstones: 'yes'\n", ["shop.yaml, line 6", "'tombstones' is 'yes'", "valid boolean"]),
         ("retries: true\n", ["shop.yaml, line 6", "'retries' is 'True'", "valid integer"]),
         ("tables:\n  include: shop.*\n", ["shop.yaml, line 7", "'tables.include'", "valid list"]),
