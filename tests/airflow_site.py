@@ -38,8 +38,8 @@ retries: 0
 retry_delay_seconds: 1
 {more}"""
 
-PARSED = ("changefeed_ingest__idle", "changefeed_backfill", "changefeed_admin")
-"""A DAG of each file whose DAGs follow the pipelines."""
+PARSED = "changefeed_ingest__idle"
+"""A DAG of the file whose DAGs follow the pipelines."""
 
 _Answer = TypeVar("_Answer")
 
@@ -74,14 +74,7 @@ class Site:
     ) -> None:
         """Add a pipeline and wait until Airflow knows it. Its jobs run on the Connect server, or by spark-submit."""
         self.write_pipeline(name, database, more, server_ids, submit=submit)
-        self.wait_for_dag(f"changefeed_ingest__{name}")
-        with self.client() as client:  # the forms of the other DAGs list it after their next parsing
-
-            def listed() -> bool:
-                details = client.get("/api/v2/dags/changefeed_backfill/details").json()
-                return name in json.dumps(details.get("params"))
-
-            until(listed, f"the form of backfills lists pipeline {name}", 90)
+        self.wait_for_dag(*(f"changefeed_{kind}__{name}" for kind in ("ingest", "seek", "backfill")))
 
     def write_pipeline(
         self, name: str, database: str, more: str = "", server_ids: str = "65000-65031", *, submit: bool = False
@@ -91,21 +84,19 @@ class Site:
         text = PIPELINE.format(name=name, database=database, more=more + spark, server_ids=server_ids)
         (self.pipelines / f"{name}.yaml").write_text(text)
 
-    def wait_for_dag(self, dag_id: str) -> None:
+    def wait_for_dag(self, *dag_ids: str) -> None:
         self.parse()
         with self.client() as client:
-            until(lambda: client.get(f"/api/v2/dags/{dag_id}").status_code == 200, f"Airflow knows DAG {dag_id}", 90)
+            for path in (f"/api/v2/dags/{dag_id}" for dag_id in dag_ids):
+                until(lambda path=path: client.get(path).status_code == 200, f"Airflow knows {path}", 90)
 
     def parse(self) -> None:
         """Have Airflow parse the DAG files now: by itself it does so once in 30 seconds, as that costs CPU."""
         with self.client() as client:
-            for dag_id in PARSED:
-                answer = until(
-                    lambda dag_id=dag_id: client.get(f"/api/v2/dags/{dag_id}").json().get("file_token"),
-                    f"Airflow knows DAG {dag_id}",
-                    90,
-                )
-                assert client.put(f"/api/v2/parseDagFile/{answer}").status_code in (201, 409)
+            token = until(
+                lambda: client.get(f"/api/v2/dags/{PARSED}").json().get("file_token"), f"Airflow knows DAG {PARSED}", 90
+            )
+            assert client.put(f"/api/v2/parseDagFile/{token}").status_code in (201, 409)
 
     def trigger(self, dag_id: str, conf: dict[str, Any] | None = None) -> str:
         """Start a run; its id."""

@@ -10,10 +10,10 @@ from airflow.utils.types import DagRunTriggeredByType
 from fastapi import APIRouter, HTTPException
 from sqlalchemy import select
 
-from changefeed.airflow.admin_dag import DAG_ID as ADMIN
-from changefeed.airflow.backfill_dag import DAG_ID as BACKFILL
+from changefeed.airflow.backfill_dag import backfill_dag_id
 from changefeed.airflow.connections import server_endpoints
 from changefeed.airflow.ingest_dag import ingest_dag_id
+from changefeed.airflow.seek_dag import seek_dag_id
 from changefeed_web import position
 from changefeed_web.access import GetUserDep, audited, must
 from changefeed_web.bodies import BackfillBody, RunBody, SeekBody
@@ -48,20 +48,19 @@ def run(name: str, user: GetUserDep, body: RunBody | None = None) -> dict[str, A
 
 @router.post("/pipelines/{name}/seek/plan")
 def plan_seek(name: str, body: SeekBody, user: GetUserDep) -> dict[str, Any]:
-    """What a seek would skip or repeat. Changes nothing."""
+    """What a seek would skip or repeat. Changes nothing; it is for those who may seek, as it asks the source."""
     from changefeed.upkeep.seek import plan_seek as planned
 
-    must(user, "GET", name)
+    _may_seek(name, user)
     pipeline = pipeline_of(name)
     return planned(server_endpoints(pipeline), body.to, position.store_of(pipeline)).to_json()
 
 
 @router.post("/pipelines/{name}/seek", status_code=202)
 def seek(name: str, body: SeekBody, user: GetUserDep) -> dict[str, Any]:
-    """Start a run of changefeed_admin that moves the checkpoint. Refused while a run of the pipeline is under way; one
-    that a pause holds does not count."""
-    must(user, "PUT", name)
-    must(user, "POST", name, run=True, dag_id=ADMIN)
+    """Start a run of the pipeline's seek DAG, which moves the checkpoint. Refused while a run of the pipeline is under
+    way; one that a pause holds does not count."""
+    _may_seek(name, user)
     if not body.why.strip():
         raise HTTPException(422, "a seek needs a reason (`why`): it is what the next person reads in the record")
     plan = plan_seek(name, body, user)
@@ -72,34 +71,37 @@ def seek(name: str, body: SeekBody, user: GetUserDep) -> dict[str, Any]:
     if under_way:
         wait = "its task ends" if dag["paused"] else "it ends, or pause the pipeline and wait until its task ends"
         raise HTTPException(409, f"pipeline {name!r} has run {under_way[0]} under way: wait until {wait}")
-    conf = {
-        "pipeline": name,
-        "to": body.to,
-        "why": body.why,
-        "expected": plan["from"],
-        "finish": body.finish,
-        "apply": True,
-    }
-    return {**_triggered(user, "seek", name, ADMIN, conf), "plan": plan}
+    conf = {"to": body.to, "why": body.why, "expected": plan["from"], "finish": body.finish, "apply": True}
+    return {**_triggered(user, "seek", name, seek_dag_id(name), conf), "plan": plan}
 
 
 @router.post("/pipelines/{name}/backfill/plan")
 def plan_backfill(name: str, body: BackfillBody, user: GetUserDep) -> dict[str, Any]:
-    """Files, bytes and tables of a backfill. Changes nothing."""
+    """Files, bytes and tables of a backfill. Changes nothing; it is for those who may start one, as it reads the
+    source or an archive."""
     from changefeed.upkeep.backfill import plan_backfill as planned
 
-    must(user, "GET", name)
+    _may_backfill(name, user)
     return planned(server_endpoints(pipeline_of(name)), body.request(name)).to_json()
 
 
 @router.post("/pipelines/{name}/backfill", status_code=202)
 def backfill(name: str, body: BackfillBody, user: GetUserDep) -> dict[str, Any]:
-    """Start a run of changefeed_backfill."""
-    must(user, "PUT", name)
-    must(user, "POST", name, run=True, dag_id=BACKFILL)
+    """Start a run of the pipeline's backfill DAG."""
+    _may_backfill(name, user)
     pipeline_of(name)
-    conf = body.request(name).model_dump(exclude_none=True)
-    return _triggered(user, "backfill", name, BACKFILL, conf)
+    conf = body.request(name).model_dump(exclude_none=True, exclude={"pipeline"})
+    return _triggered(user, "backfill", name, backfill_dag_id(name), conf)
+
+
+def _may_seek(name: str, user: Any) -> None:
+    must(user, "PUT", name)
+    must(user, "POST", name, run=True, dag_id=seek_dag_id(name))
+
+
+def _may_backfill(name: str, user: Any) -> None:
+    must(user, "PUT", name)
+    must(user, "POST", name, run=True, dag_id=backfill_dag_id(name))
 
 
 def _switch(name: str, user: Any, *, paused: bool) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def runs(dag_id: str, limit: int) -> list[dict[str, Any]]:
         latest = session.scalars(
             select(DagRun).where(DagRun.dag_id == dag_id).order_by(DagRun.run_after.desc()).limit(limit)
         )
-        return [{**_run(run), "conf": run.conf or {}} for run in latest]
+        return [{**_run(run), "href": f"/dags/{dag_id}/runs/{run.run_id}", "conf": run.conf or {}} for run in latest]
 
 
 def runs_at(dag_id: str, moments_ms: Sequence[int]) -> list[dict[str, Any] | None]:

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from changefeed.airflow.backfill_dag import DAG_ID as BACKFILL
+from changefeed.airflow.backfill_dag import backfill_dag_id
 from changefeed.airflow.ingest_dag import ingest_dag_id
 from changefeed_web import position
 from changefeed_web.access import GetUserDep, must
@@ -63,5 +63,6 @@ def schema(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any]:
 def backfills(name: str, user: GetUserDep, limit: Limit = 10) -> dict[str, Any]:
     """The last backfills of the pipeline, latest first."""
     must(user, "GET", name)
+    must(user, "GET", name, run=True, dag_id=backfill_dag_id(name))
     pipeline_of(name)
-    return {"backfills": [run for run in runs(BACKFILL, 100) if run["conf"].get("pipeline") == name][:limit]}
+    return {"backfills": runs(backfill_dag_id(name), limit)}

@@ -92,6 +92,17 @@ def test_each_pipeline_has_its_ingest_dag(ours: dict[str, Any]) -> None:
     assert ingest_dags == {f"changefeed_ingest__{name}" for name in pipelines}
 
 
+@pytest.mark.parametrize("kind", ["ingest", "seek", "backfill"])
+def test_a_dag_names_its_own_pipeline_and_asks_for_no_other(mixed: dict[str, Any], kind: str) -> None:
+    dags = {name: mixed["dags"][f"changefeed_{kind}__{name}"] for name in ("one", "full", "twin")}
+    for name, dag in dags.items():
+        assert dag["tags"] == sorted({"changefeed", kind, f"pipeline:{name}", *(("eu",) if name == "full" else ())})
+        serialized = json.loads(dag["serialized"])["dag"]
+        assert serialized["dag_display_name"] == f"changefeed {name}: {kind}"
+        assert "pipeline" not in dict(serialized["params"])
+        assert {others for others in dags if others != name and f'"{others}"' in dag["serialized"]} == set()
+
+
 def test_an_ingest_dag_is_plan_then_ingest_then_commit(ours: dict[str, Any]) -> None:
     tasks = ours["dags"]["changefeed_ingest__shop"]["tasks"]
     assert set(tasks) >= {"plan", "ingest", "commit"}

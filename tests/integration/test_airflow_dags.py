@@ -16,7 +16,7 @@ from airflow_site import Site, until
 from integration.kafka_pipeline import committed, ids
 
 PIPELINE, MORE = "shop", "window_bytes: 1\n"
-INGEST, BACKFILL, ADMIN = "changefeed_ingest__shop", "changefeed_backfill", "changefeed_admin"
+INGEST, BACKFILL, SEEK = "changefeed_ingest__shop", "changefeed_backfill__shop", "changefeed_seek__shop"
 
 pytestmark = pytest.mark.timeout(1200)
 
@@ -30,8 +30,7 @@ def shop(airflow_site: Site) -> Iterator[Site]:
         "CREATE TABLE shop.customers (id INT PRIMARY KEY AUTO_INCREMENT, name VARCHAR(40))",
     )
     airflow_site.add_pipeline(PIPELINE, "shop", more=MORE, submit=True)
-    for dag_id in (BACKFILL, ADMIN, "example_downstream"):
-        airflow_site.wait_for_dag(dag_id)
+    airflow_site.wait_for_dag("example_downstream")
     assert airflow_site.run(INGEST)["ingest"] == "skipped", "nothing is new: Spark is not started"
     yield airflow_site
     airflow_site.mysql.execute("DROP DATABASE shop")
@@ -121,7 +120,7 @@ def test_a_backfill_publishes_beside_the_live_topics_and_its_retry_nothing_twice
 ) -> None:
     live, checkpoint = records(shop, "shop.orders"), status(shop)["checkpoint"]
     start = caught_up["before"]["checkpoint"].partition(":")[0]
-    run_id = shop.trigger(BACKFILL, {"pipeline": PIPELINE, "from_file": start, "tables": ["shop.orders"]})
+    run_id = shop.trigger(BACKFILL, {"from_file": start, "tables": ["shop.orders"]})
     assert shop.ended(BACKFILL, run_id)[""] == "success"
     plan = shop.log(BACKFILL, "plan", run_id)
     assert f"{start} " in plan
@@ -143,13 +142,13 @@ def test_a_backfill_publishes_beside_the_live_topics_and_its_retry_nothing_twice
 def test_a_backfill_reads_archived_files(shop: Site, caught_up: dict[str, Any], tmp_path: Path) -> None:
     name = caught_up["before"]["checkpoint"].partition(":")[0]
     shutil.copy(shop.mysql.data / name, tmp_path)
-    conf = {"pipeline": PIPELINE, "from_file": name, "tables": ["shop.*"], "suffix": ".old", "archive": str(tmp_path)}
+    conf = {"from_file": name, "tables": ["shop.*"], "suffix": ".old", "archive": str(tmp_path)}
     assert shop.run(BACKFILL, conf)[""] == "success"
     assert len(records(shop, "shop.orders.old")) == 3
 
 
 def test_a_backfill_of_what_is_not_there_names_what_is(shop: Site) -> None:
-    states = shop.run(BACKFILL, {"pipeline": PIPELINE, "from_file": "binlog.000999"})
+    states = shop.run(BACKFILL, {"from_file": "binlog.000999"})
     assert (states["plan"], states["ingest"]) == ("failed", "upstream_failed")
     with shop.client() as client:
         files = shop.mysql.execute("SHOW BINARY LOGS")
@@ -161,16 +160,16 @@ def test_a_backfill_of_what_is_not_there_names_what_is(shop: Site) -> None:
 def test_a_seek_repeats_what_it_says_is_recorded_and_undone(shop: Site, caught_up: dict[str, Any]) -> None:
     there, live = status(shop)["checkpoint"], records(shop, "shop.customers")
     target = caught_up["before"]["checkpoint"]
-    shown = shop.run(ADMIN, {"pipeline": PIPELINE, "to": target, "why": "to see"})
+    shown = shop.run(SEEK, {"to": target, "why": "to see"})
     assert shown["apply_seek"] == "skipped"
-    assert "will be published again" in shop.log(ADMIN, "plan_seek")
+    assert "will be published again" in shop.log(SEEK, "plan_seek")
     assert status(shop)["checkpoint"] == there
-    assert shop.run(ADMIN, {"pipeline": PIPELINE, "to": target, "why": "a test", "apply": True})[""] == "success"
+    assert shop.run(SEEK, {"to": target, "why": "a test", "apply": True})[""] == "success"
     assert status(shop)["checkpoint"] == target
     assert shop.run(INGEST)[""] == "success"
     again = records(shop, "shop.customers")
     assert (len(again), set(again)) == (2 * len(live), set(live)), "the same events a second time, no other"
-    assert shop.run(ADMIN, {"pipeline": PIPELINE, "to": there, "why": "undo", "apply": True})[""] == "success"
+    assert shop.run(SEEK, {"to": there, "why": "undo", "apply": True})[""] == "success"
     with shop.client() as client:
         seeks = client.get("/changefeed/api/pipelines/shop/seeks").json()["seeks"]
     assert [(one["who"], one["why"], one["to"]) for one in seeks[:2]] == [

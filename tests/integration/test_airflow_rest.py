@@ -204,7 +204,7 @@ def test_a_started_run_is_answered_with_where_to_see_it(rest: Site) -> None:
     with rest.client("ulf") as client:
         backfill = client.post(f"{API}/pipelines/rest/backfill", json={"from_file": first, "tables": ["rest.t"]})
         assert backfill.status_code == 202, backfill.text
-        assert backfill.json()["href"] == f"/dags/changefeed_backfill/runs/{backfill.json()['run_id']}"
+        assert backfill.json()["href"] == f"/dags/changefeed_backfill__rest/runs/{backfill.json()['run_id']}"
         seek = client.post(f"{API}/pipelines/rest/seek", json={"to": "latest", "why": "a test"})
         assert seek.status_code == 202, seek.text
         assert seek.json()["plan"]["to"]

@@ -12,7 +12,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 
 from changefeed.kafka.connection import KafkaConnection
 
-INGEST, ADMIN = "changefeed_ingest__held", "changefeed_admin"
+INGEST, SEEK = "changefeed_ingest__held", "changefeed_seek__held"
 API = "/changefeed/api/pipelines/held"
 MORE = "window_bytes: 1\n"
 
@@ -142,8 +142,8 @@ def seek(site: Site, **body: Any) -> dict[str, Any]:
     with site.client() as client:
         answer = client.post(f"{API}/seek", json=body)
         assert answer.status_code == 202, answer.text
-    states = site.ended(ADMIN, answer.json()["run_id"])
-    assert states[""] == "success", site.log(ADMIN, "apply_seek", answer.json()["run_id"])
+    states = site.ended(SEEK, answer.json()["run_id"])
+    assert states[""] == "success", site.log(SEEK, "apply_seek", answer.json()["run_id"])
     found: dict[str, Any] = answer.json()["plan"]
     return found
 

@@ -207,12 +207,12 @@ def test_an_archives_url_with_a_secret_is_refused_before_anything_keeps_it(url: 
             read(url)
         assert_hidden(everything_told(lambda read=read: read(url)))
     with pytest.raises(Exception, match="does not match"):
-        backfill_params(["shop"])["archive"].resolve(url)
+        backfill_params()["archive"].resolve(url)
 
 
 @pytest.mark.parametrize("url", ["/binlogs/of@us?", "s3://bucket/of@us", "file:///binlogs", "https://h/b/", None])
 def test_an_archives_url_without_one_is_taken(url: str | None) -> None:
-    assert backfill_params(["shop"])["archive"].resolve(url) == url
+    assert backfill_params()["archive"].resolve(url) == url
     assert BackfillRequest.of({"pipeline": "shop", "from_file": "b.000001", "archive": url}).archive == url
 
 

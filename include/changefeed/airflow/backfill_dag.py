@@ -1,4 +1,4 @@
-"""The DAG of backfills: plan >> ingest >> finish, by hand. The live checkpoint is not looked at."""
+"""A pipeline's backfill DAG: plan >> ingest >> finish, by hand. The live checkpoint is not looked at."""
 
 from __future__ import annotations
 
@@ -8,65 +8,84 @@ import os
 from datetime import timedelta
 from typing import Any, cast
 
-from airflow.sdk import DAG, get_current_context, task
+from airflow.sdk import DAG, Context, get_current_context, task
 
 from changefeed.airflow.connections import task_endpoints
+from changefeed.airflow.handed_over import check_own_backfill
+from changefeed.airflow.ingest_dag import dag_tags, display_name
 from changefeed.airflow.ingest_operator import JobOperator
 from changefeed.airflow.params import backfill_params, given_params
 from changefeed.airflow.summary import table_lines, window_lines
 from changefeed.airflow.tasks import failing_at_once
 from changefeed.pipelines.file import load_pipeline
+from changefeed.pipelines.pipeline import Pipeline
 from changefeed.upkeep.backfill_request import BackfillRequest, backfill_identity
 from changefeed.window import Window
 
 _log = logging.getLogger(__name__)
 
-DAG_ID = "changefeed_backfill"
 AT_ONCE = 4
-"""Backfills that run at the same time."""
+"""Backfills of a pipeline that run at the same time."""
 
 POOL_VARIABLE = "CHANGEFEED_BACKFILL_POOL"
 
 
-def backfill_dag(pipelines: list[str]) -> DAG:
-    """One DAG for all pipelines; its form asks which. Its publishing task runs in the pool that
-    CHANGEFEED_BACKFILL_POOL names, or in Airflow's default pool."""
+def backfill_dag_id(pipeline: str) -> str:
+    """The id of a pipeline's backfill DAG."""
+    return f"changefeed_backfill__{pipeline}"
+
+
+def backfill_dag(pipeline: Pipeline) -> DAG:
+    """The DAG of one pipeline's backfills: Airflow's rights on it are the rights to start them.
+
+    Its publishing task runs in the pool that CHANGEFEED_BACKFILL_POOL names, whose slots are how many backfills of all
+    pipelines publish at once, or in Airflow's default pool.
+    """
     dag = DAG(
-        dag_id=DAG_ID,
-        description="Publish a part of the binlog again",
+        dag_id=backfill_dag_id(pipeline.name),
+        dag_display_name=display_name(pipeline, "backfill"),
+        description=f"Publish a part of the binlog of pipeline {pipeline.name} again",
         schedule=None,
         catchup=False,
         max_active_runs=AT_ONCE,
-        params=backfill_params(pipelines),
-        default_args={"owner": "changefeed", "retries": 2, "retry_delay": timedelta(seconds=15)},
-        tags={"changefeed"},
+        default_args={"owner": pipeline.owner, "retries": 2, "retry_delay": timedelta(seconds=15)},
+        tags=dag_tags(pipeline, "backfill"),
         doc_md=__doc__,
         is_paused_upon_creation=False,
     )
     with dag:
-        plan = task(task_id="plan")(plan_range)()
-        ingest = JobOperator(
+        plan = task(task_id="plan")(plan_range)(pipeline.name)
+        ingest = BackfillOperator(
             task_id="ingest",
-            pipeline="{{ params.pipeline }}",
+            pipeline=pipeline.name,
             job="backfill.py",
             arguments=[],
             pool=os.environ.get(POOL_VARIABLE, "default_pool"),
         )
-        finish = task(task_id="finish")(finish_range)(cast(Any, plan))
+        finish = task(task_id="finish")(finish_range)(pipeline.name, cast(Any, plan))
         plan >> ingest >> finish
+    dag.params.update(backfill_params())  # at the end: each task that is made after it copies it
     return dag
 
 
-def plan_range() -> dict[str, Any]:
+class BackfillOperator(JobOperator):
+    """Publishes the range that the task `plan` froze, where that is this pipeline's and this run's."""
+
+    def _planned(self, context: Context) -> Any:
+        planned = super()._planned(context)
+        run_id = str(context["run_id"])
+        failing_at_once(lambda: check_own_backfill(self.pipeline_name, run_id, planned))
+        return planned
+
+
+def plan_range(name: str) -> dict[str, Any]:
     """Find the range and show what is in it. Fails at once where it is not there."""
     from changefeed.upkeep.backfill import plan_backfill
 
-    known = backfill_params([])
-
     def planned() -> dict[str, Any]:
-        request = BackfillRequest.of(given_params(known))
-        identity = backfill_identity(request.pipeline, get_current_context()["dag_run"].run_id)
-        backfill = plan_backfill(task_endpoints(load_pipeline(request.pipeline)), request, identity)
+        request = BackfillRequest.of({**given_params(backfill_params()), "pipeline": name})
+        identity = backfill_identity(name, get_current_context()["dag_run"].run_id)
+        backfill = plan_backfill(task_endpoints(load_pipeline(name)), request, identity)
         window = backfill.window
         _log.info(
             "backfill %s to %s, %d bytes, from %s", window.start, window.head, backfill.size_bytes, backfill.source
@@ -90,11 +109,13 @@ def plan_range() -> dict[str, Any]:
     return failing_at_once(planned)
 
 
-def finish_range(planned: dict[str, Any]) -> dict[str, Any]:
+def finish_range(name: str, planned: dict[str, Any]) -> dict[str, Any]:
     """Check that the backfill is sealed, say what it published, and forget what only its attempts needed."""
     from changefeed.upkeep.backfill import finish_backfill
 
-    endpoints = task_endpoints(load_pipeline(planned["request"]["pipeline"]))
+    run_id = get_current_context()["dag_run"].run_id
+    failing_at_once(lambda: check_own_backfill(name, run_id, planned))
+    endpoints = task_endpoints(load_pipeline(name))
     window = Window.from_json(planned["window"])
     identity = str(planned["identity"])
     manifest = failing_at_once(lambda: finish_backfill(endpoints, window, identity))

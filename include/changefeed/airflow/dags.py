@@ -9,20 +9,14 @@ A pipeline's file that is wrong defines no DAG and does not stop the others; the
 
 import logging
 
-from changefeed.airflow.admin_dag import admin_dag
-from changefeed.airflow.backfill_dag import backfill_dag
-from changefeed.airflow.ingest_dag import ingest_dag
+from changefeed.airflow.pipeline_dags import pipeline_dags
 from changefeed.pipelines.file import load_pipelines
 
 _pipelines, _errors = load_pipelines()
 for _error in _errors.values():
     logging.getLogger(__name__).error("%s", _error)
 
-DAGS = [
-    *(ingest_dag(pipeline) for pipeline in _pipelines.values()),
-    admin_dag(sorted(_pipelines)),
-    backfill_dag(sorted(_pipelines)),
-]
+DAGS = [dag for pipeline in _pipelines.values() for dag in pipeline_dags(pipeline)]
 
 globals().update({dag.dag_id: dag for dag in DAGS})
 __all__ = [dag.dag_id for dag in DAGS]

@@ -28,19 +28,30 @@ def ingest_dag_id(pipeline: str) -> str:
     return f"changefeed_ingest__{pipeline}"
 
 
+def dag_tags(pipeline: Pipeline, kind: str) -> set[str]:
+    """What the list of DAGs is narrowed by: the pipeline, what the DAG does (ingest, seek, backfill), and the tags of
+    the pipeline's file."""
+    return {"changefeed", f"pipeline:{pipeline.name}", kind, *pipeline.tags}
+
+
+def display_name(pipeline: Pipeline, kind: str) -> str:
+    """What Airflow's pages call a DAG: those of a pipeline stand together in the list."""
+    return f"changefeed {pipeline.name}: {kind}"
+
+
 def ingest_dag(pipeline: Pipeline) -> DAG:
     """The DAG of one pipeline. Nothing is read here but the settings: no network, no database."""
     dag = DAG(
         dag_id=ingest_dag_id(pipeline.name),
+        dag_display_name=display_name(pipeline, "ingest"),
         description=f"Publish row changes of {pipeline.source.connection} to {pipeline.kafka.connection}",
         schedule=pipeline.schedule,
         start_date=_START,
         catchup=False,
         max_active_runs=1,
         default_args=_task_settings(pipeline),
-        params=ingest_params(),
         deadline=_deadline(pipeline),
-        tags={"changefeed", *pipeline.tags},
+        tags=dag_tags(pipeline, "ingest"),
         doc_md=_documentation(pipeline),
         is_paused_upon_creation=False,
     )
@@ -56,6 +67,7 @@ def ingest_dag(pipeline: Pipeline) -> DAG:
         committing = task(task_id="commit", outlets=[pipeline_alias(pipeline.name)])(commit_window)
         commit = committing(pipeline.name, cast(Any, plan))  # plan's result, at run time
         plan >> ingest >> commit
+    dag.params.update(ingest_params())  # at the end: each task that is made after it copies it
     return dag
 
 

@@ -60,14 +60,13 @@ class CleanSparkSubmitHook(SparkSubmitHook):
 
 
 class JobOperator(SparkSubmitOperator):
-    """One of the files in jobs/, run for a pipeline with what the task `plan` returned: ``pipeline_name`` may be a
-    template.
+    """One of the files in jobs/, run for a pipeline with what the task `plan` returned.
 
     The job's first argument is a file with that, as JSON: an argument itself may have 128 KiB, which a few GTID sets
     pass. spark-submit brings the file to the driver as it does with the job's own (`--files`), wherever that runs.
     """
 
-    template_fields: Sequence[str] = ("application_args", "pipeline_name")
+    template_fields: Sequence[str] = ("application_args",)
 
     def __init__(self, *, pipeline: str, job: str, arguments: list[str], **settings: Any) -> None:
         super().__init__(
@@ -152,10 +151,9 @@ class IngestOperator(JobOperator):
 
     def execute(self, context: Context) -> Any:
         planned = self._planned(context)
-        if planned:
-            skip_if_sought(self.pipeline_name, planned)
-            if planned["lag_bytes"] < SMALL_BYTES:
-                self._conf = SMALL_JOB_CONF
+        skip_if_sought(self.pipeline_name, planned)
+        if planned["lag_bytes"] < SMALL_BYTES:
+            self._conf = SMALL_JOB_CONF
         return super().execute(context)
 
 

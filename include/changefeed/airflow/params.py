@@ -42,16 +42,13 @@ def ingest_params() -> dict[str, Param]:
     }
 
 
-def backfill_params(pipelines: list[str]) -> dict[str, Param]:
-    """The form of a backfill: its pipeline, range, tables and topics."""
+def backfill_params() -> dict[str, Param]:
+    """The form of a backfill: its range, tables and topics."""
 
     def text(title: str, description: str, section: str, **schema: Any) -> Param:
         return Param(None, title=title, description_md=description, section=section, **schema)
 
     return {
-        "pipeline": Param(
-            pipelines[0] if pipelines else "", type="string", enum=pipelines or [""], title="Pipeline", section=None
-        ),
         "from_file": text("From file", "First binlog file, as in `binlog.000012`.", RANGE, **_FILE),
         "to_file": text("To file", "Last binlog file, included; the first one where it is empty.", RANGE, **_FILE),
         "from_coordinates": text("From coordinates", "`FILE:POSITION`, a commit boundary.", RANGE, **_COORDINATES),
@@ -85,12 +82,9 @@ def backfill_params(pipelines: list[str]) -> dict[str, Param]:
     }
 
 
-def seek_params(pipelines: list[str]) -> dict[str, Param]:
-    """The form of a seek: its pipeline, target and reason, and whether it shall be done."""
+def seek_params() -> dict[str, Param]:
+    """The form of a seek: its target and reason, and whether it shall be done."""
     return {
-        "pipeline": Param(
-            pipelines[0] if pipelines else "", type="string", enum=pipelines or [""], title="Pipeline", section=None
-        ),
         "to": Param(
             "",
             type="string",

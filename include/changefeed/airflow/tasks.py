@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from changefeed.airflow.alerts import limits_passed, notify
 from changefeed.airflow.assets import emit_events
 from changefeed.airflow.connections import airflow_lookup, task_endpoints
+from changefeed.airflow.handed_over import own_run
 from changefeed.airflow.metrics import measured_position, measured_windows
 from changefeed.airflow.params import given_params, ingest_params
 from changefeed.airflow.summary import window_lines
@@ -66,11 +67,9 @@ def plan_window(name: str) -> dict[str, Any] | None:
 
 def commit_window(name: str, planned: dict[str, Any]) -> dict[str, Any]:
     """Move the checkpoint to the head of the last sealed window; returns rows by table and op."""
-    from changefeed.runs.planned_run import PlannedRun
-
     skip_if_sought(name, planned)
     pipeline = load_pipeline(name)
-    run = PlannedRun.from_json(planned)
+    run = own_run(name, planned)
     endpoints, store = task_endpoints(pipeline), checkpoint_store_of(pipeline)
     manifests = failing_at_once(lambda: commit_and_tell(pipeline, endpoints, run, store))
     for line in window_lines(manifests):
@@ -89,10 +88,9 @@ def commit_window(name: str, planned: dict[str, Any]) -> dict[str, Any]:
 
 def skip_if_sought(name: str, planned: dict[str, Any]) -> None:
     """Skip the task, and name the seek, where one moved the pipeline away from where the run begins."""
-    from changefeed.runs.planned_run import PlannedRun
     from changefeed.runs.windows import seek_over
 
-    run = PlannedRun.from_json(planned)
+    run = failing_at_once(lambda: own_run(name, planned))
     if seek := seek_over(task_endpoints(load_pipeline(name)), run):
         frozen = f"{run.windows[0].start} to {run.windows[-1].head}"
         what = (

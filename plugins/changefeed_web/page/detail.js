@@ -119,7 +119,7 @@ export async function detail(main, alive, name) {
       ? table("Backfills", ["State", "Started", "~Range", "~Tables", "Topics"], backfills.map((one) => {
         const { conf } = one;
         const range = [conf.from_file, conf.to_file, conf.from_coordinates, conf.to_coordinates, conf.gtids, conf.from_time, conf.to_time].filter(Boolean).join(" → ");
-        return [el("a", { href: airflow(`/dags/changefeed_backfill/runs/${one.run_id}`), target: "_top" }, one.state), ago(one.run_after),
+        return [el("a", { href: airflow(one.href), target: "_top" }, one.state), ago(one.run_after),
           el("code", {}, range), (conf.tables || []).join(", ") || "all", conf.suffix ? `…${conf.suffix}` : "live"];
       }))
       : el("p", { class: "empty" }, "None yet. A backfill publishes a part of the binlog again, beside the live windows."));

@@ -106,7 +106,7 @@ export function seekDialog(path, pipeline, after, to = "") {
     el("p", {}, "The checkpoint is at ", el("code", {}, pipeline.position.checkpoint || "no place yet"), "."),
     field("To", "earliest, latest, FILE:POSITION, a GTID set, or a time", where), el("datalist", { id: "seek-places" }, el("option", { value: "earliest" }), el("option", { value: "latest" })),
     field("Why", "for the record", why), told, finish,
-    el("div", { class: "row" }, plan, start, el("a", { href: airflow("/dags/changefeed_admin"), target: "_top" }, "changefeed_admin")));
+    el("div", { class: "row" }, plan, start, el("a", { href: airflow(`/dags/changefeed_seek__${pipeline.name}`), target: "_top" }, "Earlier ones in Airflow")));
   form(made, told, plan, start, {
     planPath: `${path}/seek/plan`,
     startPath: `${path}/seek`,

@@ -1,5 +1,5 @@
-"""The DAG that moves checkpoints: plan_seek shows what a seek skips or repeats; when asked to, finish ends what earlier
-runs left unfinished, and apply_seek moves the checkpoint."""
+"""A pipeline's seek DAG: plan_seek shows what a seek skips or repeats; when asked to, finish ends what earlier runs
+left unfinished, and apply_seek moves the checkpoint."""
 
 from __future__ import annotations
 
@@ -11,44 +11,44 @@ from airflow.sdk import DAG, Context, get_current_context, task
 
 from changefeed.airflow.assets import pipeline_alias
 from changefeed.airflow.connections import task_endpoints
-from changefeed.airflow.ingest_dag import AT_WORK, ingest_dag_id
+from changefeed.airflow.handed_over import own_run
+from changefeed.airflow.ingest_dag import AT_WORK, dag_tags, display_name, ingest_dag_id
 from changefeed.airflow.ingest_operator import JobOperator
 from changefeed.airflow.params import given_params, seek_params
 from changefeed.airflow.tasks import checkpoint_store_of, commit_and_tell, failing_at_once
 from changefeed.checkpoint import Checkpoint
 from changefeed.errors import CheckpointError
 from changefeed.pipelines.file import load_pipeline
-from changefeed.runs.planned_run import PlannedRun
+from changefeed.pipelines.pipeline import Pipeline
 
 _log = logging.getLogger(__name__)
 
-DAG_ID = "changefeed_admin"
+
+def seek_dag_id(pipeline: str) -> str:
+    """The id of a pipeline's seek DAG."""
+    return f"changefeed_seek__{pipeline}"
 
 
-def admin_dag(pipelines: list[str]) -> DAG:
-    """One DAG for all pipelines; its form asks which."""
+def seek_dag(pipeline: Pipeline) -> DAG:
+    """The DAG that moves the checkpoint of one pipeline, by hand: Airflow's rights on it are the rights to do so."""
     dag = DAG(
-        dag_id=DAG_ID,
-        description="Seek: move a pipeline's checkpoint",
+        dag_id=seek_dag_id(pipeline.name),
+        dag_display_name=display_name(pipeline, "seek"),
+        description=f"Seek: move the checkpoint of pipeline {pipeline.name}",
         schedule=None,
         catchup=False,
         max_active_runs=1,
-        params=seek_params(pipelines),
-        default_args={"owner": "changefeed", "retries": 0},
-        tags={"changefeed"},
+        default_args={"owner": pipeline.owner, "retries": 0},
+        tags=dag_tags(pipeline, "seek"),
         doc_md=__doc__,
         is_paused_upon_creation=False,
     )
     with dag:
-        planned = task.short_circuit(task_id="plan_seek")(show_seek)()
-        finish = FinishOperator(
-            task_id="finish",
-            pipeline="{{ params.pipeline }}",
-            job="ingest.py",
-            arguments=["{{ params.pipeline }}"],
-        )
-        applying = task(task_id="apply_seek", outlets=[pipeline_alias(name) for name in pipelines])(apply_seek)
-        planned >> finish >> applying(cast(Any, planned))
+        planned = task.short_circuit(task_id="plan_seek")(show_seek)(pipeline.name)
+        finish = FinishOperator(task_id="finish", pipeline=pipeline.name, job="ingest.py", arguments=[pipeline.name])
+        applying = task(task_id="apply_seek", outlets=[pipeline_alias(pipeline.name)])(apply_seek)
+        planned >> finish >> applying(pipeline.name, cast(Any, planned))
+    dag.params.update(seek_params())  # at the end: each task that is made after it copies it
     return dag
 
 
@@ -63,16 +63,18 @@ class FinishOperator(JobOperator):
         return None
 
     def _planned(self, context: Context) -> Any:
-        return context["ti"].xcom_pull(task_ids="plan_seek")["finish"]
+        finish = context["ti"].xcom_pull(task_ids="plan_seek")["finish"]
+        failing_at_once(lambda: own_run(self.pipeline_name, finish))
+        return finish
 
 
-def show_seek() -> dict[str, Any] | None:
+def show_seek(name: str) -> dict[str, Any] | None:
     """Look up the target and log what a seek to it means; None, which skips the rest, when it shall not be done."""
     from changefeed.upkeep.seek import plan_seek, unfinished_run
 
     def planned() -> dict[str, Any] | None:
-        given = given_params(seek_params([]))
-        pipeline = load_pipeline(given["pipeline"])
+        given = given_params(seek_params())
+        pipeline = load_pipeline(name)
         endpoints, store = task_endpoints(pipeline), checkpoint_store_of(pipeline)
         seek_plan = plan_seek(endpoints, given["to"], store, expected=given["expected"])
         values = seek_plan.to_json()
@@ -87,19 +89,19 @@ def show_seek() -> dict[str, Any] | None:
     return failing_at_once(planned)
 
 
-def apply_seek(planned: dict[str, Any]) -> dict[str, Any]:
+def apply_seek(name: str, planned: dict[str, Any]) -> dict[str, Any]:
     """Move the checkpoint, unless a run of the pipeline is under way or it moved since it was looked at."""
     from changefeed.upkeep.seek import plan_seek, seek
 
     context = get_current_context()
 
     def applied() -> dict[str, Any]:
-        pipeline = load_pipeline(planned["pipeline"])
+        pipeline = load_pipeline(name)
         _check_idle(context["ti"], ingest_dag_id(pipeline.name))
         endpoints, store = task_endpoints(pipeline), checkpoint_store_of(pipeline)
         before = Checkpoint.from_text(planned["before"]) if planned["before"] else None
         if planned["finish"]:
-            commit_and_tell(pipeline, endpoints, PlannedRun.from_json(planned["finish"]), store)
+            commit_and_tell(pipeline, endpoints, own_run(name, planned["finish"]), store)
             before = store.load(pipeline.name)
         seek_plan = plan_seek(endpoints, str(planned["to"]), store)
         if seek_plan.before != before:

@@ -1,0 +1,92 @@
+"""Whoever may edit the XComs of one pipeline's DAGs reaches no other pipeline with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from changefeed.airflow import ingest_operator, tasks
+from changefeed.airflow.backfill_dag import backfill_dag
+from changefeed.airflow.ingest_dag import ingest_dag
+from changefeed.airflow.seek_dag import seek_dag
+from changefeed.checkpoint import Checkpoint
+from changefeed.coordinates import BinlogCoordinates
+from changefeed.pipelines.file import read_pipeline
+from changefeed.pipelines.pipeline import Pipeline
+from changefeed.runs.planned_run import PlannedRun
+from changefeed.window import Window
+
+YAML = "name: own\nsource: {connection: mysql_shop}\nkafka: {connection: kafka_shop}\n"
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
+    """A pipeline whose jobs and connections are traps: nothing of what is refused here may get as far as those."""
+
+    def reached(*_: Any, **__: Any) -> None:
+        raise AssertionError("it was done")
+
+    monkeypatch.setenv("CHANGEFEED_PIPELINES", str(tmp_path))
+    monkeypatch.setattr(ingest_operator.JobOperator, "_run", reached)
+    monkeypatch.setattr(tasks, "task_endpoints", reached)
+    (tmp_path / "own.yaml").write_text(YAML)
+    return read_pipeline(tmp_path / "own.yaml")
+
+
+def window(pipeline: str) -> Window:
+    start, head = BinlogCoordinates("binlog.000001", 4), BinlogCoordinates("binlog.000001", 400)
+    return Window(pipeline, 1, "uuid", start, head, "", "", 0)
+
+
+def run(pipeline: str, expected: str) -> dict[str, Any]:
+    """What `plan` hands over, of a window of ``pipeline`` that goes on from the checkpoint of ``expected``."""
+    return PlannedRun((window(pipeline),), Checkpoint.before(window(expected)), 0).to_json()
+
+
+def context(task_id: str, handed_over: object) -> Any:
+    instance = SimpleNamespace(try_number=1, xcom_pull=lambda task_ids: {task_id: handed_over}[task_ids])
+    return {"ti": instance, "run_id": "manual__1", "dag_run": SimpleNamespace(run_id="manual__1")}
+
+
+@pytest.mark.parametrize("planned", [run("other", "own"), run("own", "other")], ids=["window", "checkpoint"])
+def test_windows_of_another_pipeline_are_neither_published_nor_committed(
+    own: Pipeline, planned: dict[str, Any]
+) -> None:
+    ingest = ingest_dag(own).get_task("ingest")
+    finish = seek_dag(own).get_task("finish")
+    sought = {"finish": planned, "unfinished": [{"sealed": False}]}
+    for attack in (
+        lambda: ingest.execute(context("plan", planned)),
+        lambda: finish.execute(context("plan_seek", sought)),
+        lambda: tasks.commit_window("own", planned),
+    ):
+        with pytest.raises(AirflowFailException, match="is for pipeline 'other', and this DAG for 'own' only"):
+            attack()
+
+
+@pytest.mark.parametrize(
+    ("edited", "words"),
+    [
+        ({"request": {"pipeline": "other", "from_file": "binlog.000001"}}, "is for pipeline 'other'"),
+        ({"window": window("other").to_json()}, "is for pipeline 'other'"),
+        ({"identity": "other"}, "is backfill 'other', and this run's is 'own.backfill.manual__1'"),
+        ({"identity": "own.backfill.manual__2"}, "is backfill 'own.backfill.manual__2'"),
+    ],
+)
+def test_a_backfill_of_another_pipeline_or_run_is_not_published(
+    own: Pipeline, edited: dict[str, Any], words: str
+) -> None:
+    planned = {
+        "request": {"pipeline": "own", "from_file": "binlog.000001"},
+        "window": window("own").to_json(),
+        "identity": "own.backfill.manual__1",
+    }
+    ingest = backfill_dag(own).get_task("ingest")
+    with pytest.raises(AssertionError, match="it was done"):
+        ingest.execute(context("plan", planned))
+    with pytest.raises(AirflowFailException, match=words):
+        ingest.execute(context("plan", {**planned, **edited}))
