@@ -84,6 +84,18 @@ def test_an_option_that_kafkas_clients_do_not_know_is_wrong(changefeed: Command,
     changefeed("check").is_refused("SettingsError", "option of the Kafka connection", *words)
 
 
+def test_a_notifier_that_is_not_allowed_is_wrong(changefeed: Command) -> None:
+    with_a_table(changefeed)
+    notifier = "airflow.providers.smtp.notifications.smtp.SmtpNotifier"
+    alerts = f"alerts: {{notify: [{{notifier: {notifier}, arguments: {{to: ops@example.com}}}}]}}\n"
+    edited(changefeed, "name:", f"{alerts}name:")
+    changefeed("check").is_refused("SettingsError", repr(notifier), "not among `notifiers`", "CHANGEFEED_SITE")
+    site = changefeed.folder / "site.yaml"
+    site.write_text(f"notifiers: [{notifier}]\n")
+    changefeed.env["CHANGEFEED_SITE"] = str(site)
+    assert f"notifier {notifier}: allowed" in changefeed("check").out
+
+
 def test_two_pipelines_that_write_one_topic_or_share_server_ids_are_both_told(changefeed: Command) -> None:
     with_a_table(changefeed)
     name, database, first = changefeed.name, changefeed.database, changefeed.server_id

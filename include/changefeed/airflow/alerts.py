@@ -13,6 +13,7 @@ from airflow.sdk import BaseNotifier, get_current_context
 from changefeed.errors import SettingsError
 from changefeed.pipelines.file import load_pipeline
 from changefeed.pipelines.pipeline import NotifierSettings, Pipeline
+from changefeed.pipelines.site import load_site
 
 _log = logging.getLogger(__name__)
 
@@ -35,18 +36,39 @@ def notify(pipeline: Pipeline, kind: str, text: str, context: Mapping[str, Any] 
 
 
 def notifier(settings: NotifierSettings) -> BaseNotifier:
-    """The notifier that the settings name; raises SettingsError where it cannot be made."""
-    module, _, name = settings.notifier.rpartition(".")
+    """The notifier that the settings name; raises SettingsError where it is not allowed, or cannot be made."""
+    kind = notifier_class(settings.notifier)
+    arguments: dict[str, Any] = settings.arguments
     try:
-        made: Any = getattr(import_module(module), name)(**settings.arguments)
-    except (ImportError, AttributeError, TypeError) as error:
-        raise SettingsError(
-            f"notifier {settings.notifier!r} cannot be made: {error}. Wanted the class of an Airflow notifier, as in "
-            "airflow.providers.slack.notifications.slack.SlackNotifier, and its arguments."
-        ) from error
-    if not isinstance(made, BaseNotifier):
-        raise SettingsError(f"{settings.notifier!r} is not an Airflow notifier: it is a {type(made).__name__}")
-    return made
+        return kind(**arguments)
+    except TypeError as error:
+        raise SettingsError(f"notifier {settings.notifier!r} cannot be made with these arguments: {error}") from error
+
+
+def notifier_class(name: str) -> type[BaseNotifier]:
+    """The class that ``name`` is the module and the name of. Nothing is imported or called that is not allowed.
+
+    Raises SettingsError where the site does not allow it, and for what is no notifier that is defined in its module: a
+    module's names are also those of what it imports.
+    """
+    load_site().check_notifier(name)
+    module, _, class_name = name.rpartition(".")
+    try:
+        named: Any = getattr(import_module(module), class_name)
+    except (ImportError, AttributeError) as error:
+        raise _no_notifier(name, str(error)) from error
+    if not (isinstance(named, type) and issubclass(named, BaseNotifier)):
+        raise _no_notifier(name, "it is none")
+    if named.__module__ != module:
+        raise _no_notifier(name, f"it is defined in {named.__module__}")
+    return named
+
+
+def _no_notifier(name: str, why: str) -> SettingsError:
+    return SettingsError(
+        f"notifier {name!r} cannot be used: {why}. Wanted the class of an Airflow notifier by the module that defines "
+        "it, as in airflow.providers.slack.notifications.slack.SlackNotifier."
+    )
 
 
 def on_failure(name: str) -> Callable[[Any], None]:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 
 import typer
 
 from changefeed.command.app import EXIT_ERROR, AnyPipeline, AsJson, app, chosen, endpoints_of, out
+from changefeed.command.variables import lack_of_airflow
 from changefeed.connection import from_environment
 from changefeed.errors import ChangefeedError
 from changefeed.pipelines.file import load_pipelines
+from changefeed.pipelines.pipeline import Pipeline
+from changefeed.pipelines.site import load_site
 
 
 @app.command()
@@ -31,7 +37,7 @@ def check(name: AnyPipeline = None, as_json: AsJson = False) -> None:
     neighbours = Neighbours(load_pipelines()[0], from_environment)
     for pipeline in pipelines:
         report = Report(pipeline.name)
-        for finding in check_pipeline(endpoints_of(pipeline), neighbours):
+        for finding in chain(check_pipeline(endpoints_of(pipeline), neighbours), _notifiers(pipeline)):
             if isinstance(finding, str):
                 report.right.append(finding)
                 if not as_json:
@@ -44,6 +50,23 @@ def check(name: AnyPipeline = None, as_json: AsJson = False) -> None:
         out.print_json(json.dumps({"pipelines": [asdict(report) for report in reports], "unreadable": wrong}))
     if wrong or any(report.wrong for report in reports):
         raise typer.Exit(EXIT_ERROR)
+
+
+def _notifiers(pipeline: Pipeline) -> Iterator[str | ChangefeedError]:
+    """Whether alerts can be sent with each notifier of the pipeline; a run publishes all the same where they cannot."""
+    for settings in pipeline.alerts.notify:
+        try:
+            load_site().check_notifier(settings.notifier)
+            if lack := lack_of_airflow():
+                yield f"notifier {settings.notifier}: allowed, and not looked at: {lack}"
+                continue
+            with redirect_stdout(sys.stderr):  # Airflow's log
+                from changefeed.airflow.alerts import notifier
+
+                notifier(settings)
+            yield f"notifier {settings.notifier}: allowed"
+        except ChangefeedError as error:
+            yield error
 
 
 @dataclass(frozen=True)

@@ -32,19 +32,28 @@ class CommandVariables(MetadataVariables):
             super().set(key, value, description)
 
 
-def variable_store(pipeline: Pipeline) -> VariableCheckpointStore:
-    """The store of a pipeline whose checkpoint is an Airflow Variable.
+def lack_of_airflow() -> str:
+    """Why Airflow is not to be imported here: there is none, or importing it would make one, empty, in ~/airflow.
 
-    Raises SettingsError where no Airflow is set up: importing it would make one, empty, in ~/airflow.
+    '' where an Airflow is set up.
     """
     home = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser()
     if find_spec("airflow") is None:
-        lack = "apache-airflow is not installed here"
-    elif any(name in os.environ for name in _CHOSEN_BY) or any((home / name).exists() for name in _OF_AN_AIRFLOW):
+        return "apache-airflow is not installed here"
+    if any(name in os.environ for name in _CHOSEN_BY) or any((home / name).exists() for name in _OF_AN_AIRFLOW):
+        return ""
+    named = "is" if "AIRFLOW_HOME" in os.environ else "is not set; its default is"
+    return f"no Airflow is set up here: AIRFLOW_HOME {named} {str(home)!r}, which has no airflow.cfg"
+
+
+def variable_store(pipeline: Pipeline) -> VariableCheckpointStore:
+    """The store of a pipeline whose checkpoint is an Airflow Variable.
+
+    Raises SettingsError where no Airflow is set up.
+    """
+    lack = lack_of_airflow()
+    if not lack:
         return VariableCheckpointStore(CommandVariables())
-    else:
-        named = "is" if "AIRFLOW_HOME" in os.environ else "is not set; its default is"
-        lack = f"no Airflow is set up here: AIRFLOW_HOME {named} {str(home)!r}, which has no airflow.cfg"
     raise SettingsError(
         f"pipeline {pipeline.name!r} keeps its checkpoint in an Airflow Variable (checkpoint.store: variable), and "
         f"{lack}. Set AIRFLOW_HOME and {_DATABASE} as the Airflow that runs the pipeline has them, and its "

@@ -41,6 +41,19 @@ class Site(Section):
     """Names, with a port where it is not the scheme's own, under which browsers reach Airflow, besides that of
     `[api] base_url`."""
 
+    def check_notifier(self, name: str) -> None:
+        """Raise SettingsError for a class that alerts may not be sent with: it would be called on the workers."""
+        if name not in self.notifiers:
+            raise SettingsError(f"{name!r} is not among `notifiers` {site_file()}: no alert is sent with it")
+
+
+def site_file() -> str:
+    """Of which file a key is wanted, for messages: `of the site's file, '/etc/changefeed.yaml' …`."""
+    named = os.environ.get(SITE_VARIABLE)
+    if named:
+        return f"of the site's file, {named!r} ({SITE_VARIABLE}), which its administrator writes"
+    return f"of the site's file, which its administrator writes: {SITE_VARIABLE} is not set, so there is none"
+
 
 def load_site() -> Site:
     """What is allowed on this machine; raises SettingsError where the file cannot be read or is wrong."""

@@ -1,0 +1,148 @@
+"""Alerts: a pipeline's file names a class to call and what to call it with, and its author may not run code."""
+
+from __future__ import annotations
+
+import socketserver
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from email import message_from_bytes
+from email.message import Message
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.providers.smtp.notifications.smtp import SmtpNotifier
+
+from changefeed.airflow.alerts import notifier, notify
+from changefeed.errors import SettingsError
+from changefeed.pipelines.file import read_pipeline
+from changefeed.pipelines.pipeline import NotifierSettings, Pipeline
+
+SMTP = "airflow.providers.smtp.notifications.smtp.SmtpNotifier"
+POPEN = "airflow.providers.standard.hooks.subprocess.Popen"
+
+
+@pytest.fixture
+def allow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Write the site's file."""
+    file = tmp_path / "site.yaml"
+    monkeypatch.setenv("CHANGEFEED_SITE", str(file))
+    return lambda *names: file.write_text(f"notifiers: {list(names)}\n")
+
+
+def pipeline(folder: Path, *notifiers: str) -> Pipeline:
+    path = folder / "shop.yaml"
+    alerts = f"alerts: {{notify: [{', '.join(notifiers)}]}}\n"
+    path.write_text("name: shop\nsource: {connection: m}\nkafka: {connection: k}\n" + alerts)
+    return read_pipeline(path)
+
+
+@pytest.fixture
+def called(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What a class that a provider's module imports was called with."""
+    calls: list[object] = []
+
+    class Imported:
+        def __init__(self, **arguments: object) -> None:
+            calls.append(arguments)
+
+    monkeypatch.setattr(POPEN, Imported)
+    return calls
+
+
+def test_a_name_that_a_providers_module_imports_is_not_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, called: list[object], caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv("CHANGEFEED_SITE", raising=False)
+    notify(pipeline(tmp_path, f"{{notifier: {POPEN}, arguments: {{args: [sh]}}}}"), "lag", "text", {})
+    assert not called
+    assert "CHANGEFEED_SITE is not set" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        POPEN,  # listed by mistake
+        "airflow.providers.smtp.notifications.smtp.BaseNotifier",  # imported there
+        "airflow.providers.smtp.notifications.smtp.Path",
+        "airflow.providers.smtp.notifications.smtp.conf",
+        "airflow.providers.smtp.hooks.smtp.SmtpHook",
+        "airflow.providers.smtp.notifications.smtp.Nothing",
+        "airflow.providers.nothing.Nothing",
+        "subprocess.Popen",
+        "os.system",
+    ],
+)
+def test_what_is_no_notifier_of_its_module_is_refused_before_it_is_called(
+    allow: Any, called: list[object], name: str
+) -> None:
+    allow(name)
+    with pytest.raises(SettingsError, match="Wanted the class of an Airflow notifier"):
+        notifier(NotifierSettings(notifier=name, arguments={"args": ["sh"]}))
+    assert not called
+
+
+def test_a_notifier_that_is_not_allowed_is_not_even_imported(
+    allow: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allow(SMTP)
+    (tmp_path / "imported_by_an_alert.py").write_text("raise SystemExit\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(SettingsError, match=r"not among `notifiers` of the site's file"):
+        notifier(NotifierSettings(notifier="imported_by_an_alert.Notifier"))
+
+
+def test_an_allowed_notifier_sends_the_alert_and_one_that_is_not_stops_nothing(
+    allow: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    allow(SMTP)
+    texts = 'subject: "{{ changefeed.kind }}", html_content: "{{ changefeed.text }}"'
+    arguments = f"{{to: ops@example.com, from_email: cdc@example.com, {texts}}}"
+    alerting = pipeline(tmp_path, f"{{notifier: {POPEN}}}", f"{{notifier: {SMTP}, arguments: {arguments}}}")
+    with mail_server() as (port, mails):
+        monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", f"smtp://127.0.0.1:{port}/?disable_ssl=true&disable_tls=true")
+        notify(alerting, "lag", "{{ 7 * 6 }} bytes behind", {})
+    (mail,) = mails
+    assert mail["Subject"] == "lag"
+    (body,) = (part for part in mail.walk() if not part.is_multipart())
+    assert body.get_payload(decode=True) == b"{{ 7 * 6 }} bytes behind", "an alert's text is no template"
+    assert f"{POPEN!r} is not among `notifiers`" in caplog.text
+
+
+def test_a_site_file_that_is_wrong_stops_alerts_and_no_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("CHANGEFEED_SITE", str(tmp_path / "nothing.yaml"))
+    notify(pipeline(tmp_path, f"{{notifier: {SMTP}}}"), "lag", "text", {})
+    assert "which is no file" in caplog.text
+
+
+def test_the_notifier_is_the_class_that_is_named(allow: Any) -> None:
+    allow(SMTP)
+    made = notifier(NotifierSettings(notifier=SMTP, arguments={"to": "a@example.com", "html_content": "x"}))
+    assert type(made) is SmtpNotifier
+
+
+@contextmanager
+def mail_server() -> Iterator[tuple[int, list[Message]]]:
+    """An SMTP server that keeps what it is sent; its port, and the mails."""
+    mails: list[Message] = []
+
+    class Conversation(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            self.wfile.write(b"220 mail\r\n")
+            while line := self.rfile.readline():
+                if line[:4].upper() == b"DATA":
+                    self.wfile.write(b"354 go on\r\n")
+                    mails.append(message_from_bytes(b"".join(iter(self.rfile.readline, b".\r\n"))))
+                self.wfile.write(b"221 bye\r\n" if line[:4].upper() == b"QUIT" else b"250 yes\r\n")
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Conversation) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield server.server_address[1], mails
+        finally:
+            server.shutdown()
+            thread.join()
