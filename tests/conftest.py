@@ -117,7 +117,7 @@ def database(mysql_server: MysqlServer, unique_name: str) -> Iterator[str]:
     mysql_server.execute(f"DROP DATABASE IF EXISTS `{unique_name}`")
 
 
-AIRFLOW = ("tests/browser/", "tests/integration/test_airflow_")
+AIRFLOW = ("tests/browser/", "tests/integration/test_airflow_", "tests/security/")
 """The tests that share the one Airflow of a session."""
 
 LONGEST_FIRST = (*AIRFLOW, "tests/faults/", "tests/integration/", "tests/dags/", "tests/contract/", "tests/unit/")

@@ -1,31 +1,34 @@
 """The application: REST below /api, the page at /, OpenAPI at /docs."""
 
 from pathlib import Path
+from typing import Any
 
-from fastapi import FastAPI, Request
+from airflow.api_fastapi.core_api.security import bearer_scheme, get_user
+from airflow.configuration import conf
+from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import FileResponse, JSONResponse, RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
 
 from changefeed.errors import BinlogGoneError, ChangefeedError, CheckpointError, RetryableError, TerminalError
+from changefeed.pipelines.site import load_site
 from changefeed_web import actions, history, metrics, pipelines
+from changefeed_web.access import GetUserDep
+from changefeed_web.headers import Careful
+from changefeed_web.origins import Hosts, OwnPagesOnly
 
 PAGE = Path(__file__).parent / "page"
 
-_HEADERS = {
-    "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'self'",
-    "X-Content-Type-Options": "nosniff",
-    "Cache-Control": "no-cache",
-}
-
 
 def create_app() -> FastAPI:
-    """Made once, by the API server's first request to it."""
+    """Made once, by the API server's first request to it. Raises SettingsError for a file of the site that is wrong."""
+    hosts = Hosts.of(conf.get("api", "base_url", fallback="") or "", load_site().hosts)
     app = FastAPI(
         title="changefeed",
         description="Pipelines that publish MySQL's row changes to Kafka. Tokens and permissions are Airflow's.",
         version="1",
         docs_url=None,  # FastAPI's own loads its scripts from the internet
         redoc_url=None,
+        openapi_url=None,  # FastAPI's own is for everybody
     )
     for part in (pipelines, actions, history, metrics):
         app.include_router(part.router, prefix="/api" if part is not metrics else "")
@@ -33,21 +36,37 @@ def create_app() -> FastAPI:
     app.mount("/static", StaticFiles(directory=PAGE), name="static")
     app.add_api_route("/", _page, include_in_schema=False)
     app.add_api_route("/docs", _docs, include_in_schema=False)
+    app.add_api_route("/openapi.json", _openapi, include_in_schema=False)
+    app.add_middleware(
+        OwnPagesOnly, hosts=hosts, all_admins=conf.getboolean("core", "simple_auth_manager_all_admins", fallback=False)
+    )
+    app.add_middleware(Careful)  # the last that is added is the outermost
     return app
 
 
 async def _page(request: Request) -> Response:
-    """The page, which has no data in it; whoever is not logged in is sent to the login."""
-    from airflow.api_fastapi.auth.managers.base_auth_manager import COOKIE_NAME_JWT_TOKEN
-
-    if not request.cookies.get(COOKIE_NAME_JWT_TOKEN) and not request.headers.get("Authorization"):
-        return RedirectResponse("/")
-    return FileResponse(PAGE / "index.html", headers=_HEADERS)
+    """The page, which has no data in it."""
+    return await _for_the_logged_in(request, "index.html")
 
 
-async def _docs() -> Response:
+async def _docs(request: Request) -> Response:
     """The description of the REST API, for people; the machine's is /openapi.json."""
-    return FileResponse(PAGE / "docs.html", headers=_HEADERS)
+    return await _for_the_logged_in(request, "docs.html")
+
+
+async def _for_the_logged_in(request: Request, file: str) -> Response:
+    """A file of the page; whoever is not logged in is sent to the login."""
+    try:
+        await get_user(request, None, await bearer_scheme(request))
+    except HTTPException:
+        return RedirectResponse("/")
+    return FileResponse(PAGE / file)
+
+
+def _openapi(request: Request, _: GetUserDep) -> dict[str, Any]:
+    """What machines read of the REST API."""
+    api: FastAPI = request.app
+    return api.openapi()
 
 
 async def _told(_: Request, error: Exception) -> Response:

@@ -73,6 +73,7 @@ ROOM_OF = {
         "plugins": "answers of the REST API",
     },
     "fastapi": {"plugins": "home"},
+    "starlette": {"plugins": "home: what FastAPI calls a middleware with"},
     "cryptography": {"devstack": "a trust store for a JRE that has none"},
 }
 MAY_IMPORT = {
