@@ -13,7 +13,7 @@ export CHANGEFEED_KERNEL_CACHE ?= $(CURDIR)/$(VENV)/kernel-cache
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # each Spark worker, Airflow task and command would compile all its modules again
 
-.PHONY: help setup demo stop clean lint test test-unit test-faults test-huge-file test-ranges bench-decode bench-select bench-publish bench-overhead bench-scale lock
+.PHONY: help setup demo stop clean env lint test test-unit test-faults test-huge-file test-ranges bench-decode bench-select bench-publish bench-overhead bench-scale lock
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -36,6 +36,9 @@ stop: ## Stop what `make demo` started, and only that
 
 clean: stop ## Remove the data of the servers; downloads stay
 	@test ! -x $(BIN)/python || $(BIN)/python -m devstack clean
+
+env: ## Write .env with random passwords and keys, for docker compose
+	docker/env.sh
 
 lint: $(READY) ## Format, lints and types
 	$(BIN)/ruff format --check

@@ -24,11 +24,12 @@ def fetch(tests: Annotated[bool, typer.Option("--tests", help="What the tests ne
 @app.command()
 def up() -> None:
     """Start what does not run, and show where it is."""
-    from devstack.demo import show_exports
+    from devstack.demo import show_exports, show_login
 
     stack = Stack()
     stack.up()
     _show(stack)
+    show_login(stack)
     show_exports(stack)
 
 

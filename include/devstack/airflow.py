@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from devstack.errors import ServerError
 from devstack.home import PROJECT, Home
@@ -38,6 +39,9 @@ COMPONENTS: Mapping[str, tuple[str, ...]] = {
 
 HEALTHY_PARTS = ("metadatabase", "scheduler", "dag_processor", "triggerer")
 
+USER = "admin"
+"""Who logs in, and has all rights."""
+
 _NOT_INHERITED = ("AIRFLOW", "PYTHONPATH", "SPARK_", "PYSPARK_", "VIRTUAL_ENV")
 
 
@@ -54,12 +58,12 @@ class _Installation:
 class AirflowServer:
     """An Airflow whose AIRFLOW_HOME is *directory*, with the project's DAGs and plugins.
 
-    Whoever reaches its port is an administrator: it is for one person's machine. *connections* maps a
-    connection's id to its URI or JSON, *settings* holds further environment variables of all components, which
-    win over devstack's (`{"AIRFLOW__CORE__PARALLELISM": "8"}`). The first `start` creates database, port and
-    keys; another object for the same directory finds them. *owner* is the process without which the server
-    is an orphan; None means that it outlives everybody until it is stopped. The database of a *quick* server, for
-    tests, is a copy of one that is migrated once.
+    It has one user, `USER`, with a generated password that stays. *connections* maps a connection's id to its URI or
+    JSON, *settings* holds further environment variables of all components, which win over devstack's
+    (`{"AIRFLOW__CORE__PARALLELISM": "8"}`). The first `start` creates database, port, keys and password; another object
+    for the same directory finds them. *owner* is the process without which the server is an orphan; None means that it
+    outlives everybody until it is stopped. The database of a *quick* server, for tests, is a copy of one that is
+    migrated once.
     """
 
     def __init__(
@@ -99,6 +103,11 @@ class AirflowServer:
     def url(self) -> str:
         """Where the page is; the REST API is below `/api/v2`."""
         return f"http://{LOCALHOST}:{self.port}"
+
+    @property
+    def password(self) -> str:
+        """That of `USER`; the same for the life of the data, unless *settings* name another file of passwords."""
+        return str(json.loads(self._passwords_file.read_text())[USER])
 
     @property
     def running(self) -> bool:
@@ -195,6 +204,17 @@ class AirflowServer:
             raise ServerError(f"`airflow {' '.join(arguments)}` failed with exit code {done.returncode}:\n{tail}")
         return done.stdout
 
+    def read(self, path: str) -> Any:
+        """What the REST API answers to a GET of *path*, asked by `USER`. Raises urllib's HTTPError and URLError."""
+        login = json.dumps({"username": USER, "password": self.password}).encode()
+        headers = {"Content-Type": "application/json"}
+        with urllib.request.urlopen(
+            urllib.request.Request(f"{self.url}/auth/token", login, headers), timeout=10
+        ) as given:
+            headers = {"Authorization": f"Bearer {json.load(given)['access_token']}"}
+        with urllib.request.urlopen(urllib.request.Request(self.url + path, headers=headers), timeout=10) as answer:
+            return json.load(answer)
+
     def _start_components(self) -> None:
         env = self.env
         for component, arguments in COMPONENTS.items():
@@ -212,6 +232,10 @@ class AirflowServer:
             raise ServerError(f"Airflow in {self.directory} has no port and keys yet: start it first")
         return _Installation(**json.loads(self._installation_file.read_text()))
 
+    @property
+    def _passwords_file(self) -> Path:
+        return self.directory / "passwords.json"
+
     def _prepare(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
         self.directory.chmod(0o700)
@@ -225,6 +249,9 @@ class AirflowServer:
             partial = self._installation_file.with_suffix(".partial")
             partial.write_text(json.dumps(asdict(installation)))
             partial.replace(self._installation_file)
+        if not self._passwords_file.exists():
+            self._passwords_file.touch(mode=0o600)
+            self._passwords_file.write_text(json.dumps({USER: secrets.token_urlsafe(12)}))
         migrated = self.directory / f"migrated-{version('apache-airflow')}"
         if not migrated.exists():
             if self._quick:
@@ -249,7 +276,8 @@ class AirflowServer:
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "AIRFLOW__CORE__PARALLELISM": "4",
             "AIRFLOW__CORE__PLUGINS_FOLDER": str(self.project / "plugins"),
-            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(self._passwords_file),
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
             "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "10",
             "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "10",
             "AIRFLOW__DATABASE__LOAD_DEFAULT_CONNECTIONS": "False",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 import urllib.error
-import urllib.request
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -13,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 import pymysql
 from rich.console import Console
 
+from devstack.airflow import USER
 from devstack.errors import DevstackError
 from devstack.shop import DATABASE, TABLES, Connect, ShopWriter, create_shop, shop_rows
 from devstack.stack import Stack
@@ -49,7 +49,8 @@ def _run(stack: Stack, connect: Connect, *, once: bool) -> None:
     writer = ShopWriter(connect)
     writer.start()
     try:
-        _out.print(f"Airflow: {stack.airflow.url}  (DAG changefeed_ingest__{PIPELINE}, scheduled each minute)")
+        show_login(stack)
+        _out.print(f"DAG changefeed_ingest__{PIPELINE} is scheduled each minute.")
         _await(f"{WINDOWS} committed windows", lambda: _window(stack) >= WINDOWS, stack)
         writer.stop()
         _out.print("The writer rests, so that the tables stand still for the comparison.")
@@ -59,7 +60,7 @@ def _run(stack: Stack, connect: Connect, *, once: bool) -> None:
         _out.print()
         verify(connect, records)
         _out.print(f"Checkpoint: {json.dumps(_checkpoint(stack), indent=2)}")
-        _out.print(f"Airflow: {stack.airflow.url}")
+        show_login(stack)
         if not once:
             writer.start()
             show_exports(stack)
@@ -69,6 +70,11 @@ def _run(stack: Stack, connect: Connect, *, once: bool) -> None:
             _out.print("The servers were stopped from elsewhere.")
     finally:
         writer.stop()
+
+
+def show_login(stack: Stack) -> None:
+    """Print where the Airflow of *stack* is, and who logs in."""
+    _out.print(f"Airflow: {stack.airflow.url}  user: {USER}  password: {stack.airflow.password}")
 
 
 def show_exports(stack: Stack) -> None:
@@ -149,14 +155,13 @@ def _await(what: str, reached: Callable[[], bool], stack: Stack) -> None:
 
 def _checkpoint(stack: Stack) -> dict[str, Any]:
     """The pipeline's checkpoint out of its Airflow Variable, by Airflow's REST API; {} before the first."""
-    url = f"{stack.airflow.url}/api/v2/variables/changefeed_checkpoint__{PIPELINE}"
     try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
-            checkpoint: dict[str, Any] = json.loads(json.load(answer)["value"])
+        variable = stack.airflow.read(f"/api/v2/variables/changefeed_checkpoint__{PIPELINE}")
     except urllib.error.HTTPError as error:
         if error.code == 404:
             return {}
         raise
+    checkpoint: dict[str, Any] = json.loads(variable["value"])
     return checkpoint
 
 

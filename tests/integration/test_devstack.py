@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -193,7 +194,9 @@ def test_a_server_that_does_not_come_up_shows_the_end_of_its_log(session_folder:
 
 
 @pytest.mark.timeout(600)
-def test_airflow_serves_its_page_on_this_machine_only_and_stops_with_all_it_started(session_folder: Path) -> None:
+def test_airflow_serves_its_page_on_this_machine_only_to_who_logs_in_and_stops_with_all_it_started(
+    session_folder: Path,
+) -> None:
     project = session_folder / "project"
     for folder in ("dags", "plugins", "include"):
         (project / folder).mkdir(parents=True)
@@ -206,6 +209,12 @@ def test_airflow_serves_its_page_on_this_machine_only_and_stops_with_all_it_star
         assert server.running
         with urllib.request.urlopen(f"{server.url}/api/v2/version", timeout=20) as answer:
             assert json.load(answer)["version"].startswith("3.")
+        for refused in ("/api/v2/dags", "/auth/token", "/auth/token/login"):
+            with pytest.raises(urllib.error.HTTPError, match=r"401|403"):
+                urllib.request.urlopen(server.url + refused, timeout=20)
+        assert server.read("/api/v2/dags")["total_entries"] == 0
+        assert AirflowServer(server.directory, project=project).password == server.password
+        assert (server.directory / "passwords.json").stat().st_mode & 0o777 == 0o600
         assert "mysql://reader:secret@127.0.0.1:3306" in server.cli("connections", "get", "mysql_shop", "-o", "plain")
         with pytest.raises(OSError, match="refused"):
             socket.create_connection(("127.0.0.2", server.port), timeout=5)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Literal
 
 import pytest
 import yaml
+from cryptography.fernet import Fernet
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from changefeed.connection import MysqlConnection, kafka_parts, variable_of
@@ -18,12 +23,28 @@ from devstack.kafka import KAFKA
 
 PROJECT = Path(__file__).parents[2]
 TEXT = (PROJECT / "docker-compose.yml").read_text()
-EXAMPLE = dict(
-    line.split("=", 1) for line in (PROJECT / ".env.example").read_text().splitlines() if line and line[0] != "#"
-)
+EXAMPLE = (PROJECT / ".env.example").read_text()
 _VARIABLE = re.compile(r"(?<!\$)\$\{(\w+)(:\?[^}]+)?\}")
 _PINNED = re.compile(r"[a-z0-9-]+(/[a-z0-9-]+)?:v?\d+(\.\d+)*[\w.-]*(@sha256:[0-9a-f]{64})?")
 _DURATION = Annotated[str, Field(pattern=r"^\d+(ms|s|m)$")]
+
+
+def values(text: str) -> dict[str, str]:
+    """What a file of variables sets."""
+    return dict(line.split("=", 1) for line in text.splitlines() if line and line[0] != "#")
+
+
+def written(folder: Path) -> Path:
+    """The .env that docker/env.sh writes, in a folder of its own."""
+    (folder / "docker").mkdir()
+    shutil.copy(PROJECT / "docker" / "env.sh", folder / "docker")
+    (folder / ".env.example").write_text(EXAMPLE)
+    subprocess.run([str(folder / "docker" / "env.sh")], check=True, capture_output=True)
+    return folder / ".env"
+
+
+with TemporaryDirectory() as made:
+    ENV = values(written(Path(made)).read_text())
 
 
 class Part(BaseModel):
@@ -69,9 +90,10 @@ class Compose(Part):
 
 
 def loaded() -> dict[str, Any]:
-    """The file with the variables of .env.example put in, as Compose would."""
-    values: dict[str, Any] = yaml.safe_load(_VARIABLE.sub(lambda found: EXAMPLE[found[1]], TEXT).replace("$$", "$"))
-    return values
+    """The file with the variables of an .env put in, as Compose would."""
+    text = _VARIABLE.sub(lambda found: ENV[found[1]], TEXT).replace("$$", "$")
+    compose: dict[str, Any] = yaml.safe_load(text)
+    return compose
 
 
 COMPOSE = TypeAdapter(Compose).validate_python(loaded())
@@ -145,9 +167,9 @@ def test_each_file_that_is_mounted_or_built_from_is_there() -> None:
 
 
 def test_scripts_that_are_mounted_can_be_run_and_are_sound() -> None:
-    script = PROJECT / "docker" / "mysql" / "replication_user.sh"
-    assert script.stat().st_mode & 0o111
-    subprocess.run(["bash", "-n", str(script)], check=True)
+    for script in (PROJECT / "docker").rglob("*.sh"):
+        assert script.stat().st_mode & 0o111
+        subprocess.run(["bash", "-n", str(script)], check=True)
 
 
 @pytest.mark.parametrize("name", sorted(SERVICES.keys() - {"airflow-init"}))
@@ -169,13 +191,55 @@ def test_no_two_services_want_one_port() -> None:
 
 
 def test_secrets_stand_in_the_env_file_only() -> None:
-    assert {found[1] for found in _VARIABLE.finditer(TEXT)} == set(EXAMPLE), "what is asked for is in .env.example"
+    assert {found[1] for found in _VARIABLE.finditer(TEXT)} == set(ENV), "what is asked for is in .env.example"
     assert all(found[2] for found in _VARIABLE.finditer(TEXT)), "and Compose stops where it is missing"
-    literal = re.findall(r"^ *\w*(?:PASSWORD|SECRET|FERNET_KEY)\w*: (?!\$\{)(.+)$", TEXT, re.MULTILINE)
+    literal = re.findall(r"^ *\w*(?:PASSWORD|SECRET|SECRET_KEY|FERNET_KEY): (?!\$\{)(.+)$", TEXT, re.MULTILINE)
     assert not literal
     assert ".env" in (PROJECT / ".gitignore").read_text().splitlines()
     for service in SERVICES.values():
-        assert not any(secret in argument for secret in EXAMPLE.values() for argument in service.command)
+        assert not any(secret in argument for secret in ENV.values() for argument in service.command)
+
+
+def test_no_key_of_the_example_works_and_no_two_installations_have_one_in_common(tmp_path: Path) -> None:
+    assert set(values(EXAMPLE).values()) == {""}, "and an empty one stops Compose"
+    env = written(tmp_path)
+    assert env.stat().st_mode & 0o777 == 0o600
+    others = values(env.read_text())
+    assert set(others) == set(ENV) == set(values(EXAMPLE))
+    assert len({*others.values(), *ENV.values()}) == 2 * len(ENV)
+    for made in (ENV, others):
+        Fernet(made["AIRFLOW_FERNET_KEY"])
+        assert len(made["AIRFLOW_JWT_SECRET"]) >= 64
+        assert all(re.fullmatch(r"[\w=-]{20,}", value) for value in made.values())
+
+
+def test_an_env_file_that_is_there_is_not_written_again(tmp_path: Path) -> None:
+    env = written(tmp_path)
+    before = env.read_text()
+    again = subprocess.run([str(tmp_path / "docker" / "env.sh")], capture_output=True, text=True, check=False)
+    assert (again.returncode, "there is an .env already" in again.stderr) == (1, True)
+    assert env.read_text() == before
+
+
+def test_airflow_asks_everybody_for_a_password(tmp_path: Path) -> None:
+    api_server = SERVICES["airflow-apiserver"]
+    assert "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS" not in TEXT
+    users = {service.environment["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS"] for service in AIRFLOW.values()}
+    assert users == {"admin:admin"}
+    assert api_server.command == ["bash", "/opt/airflow/api_server.sh"]
+    file = tmp_path / "passwords.json"
+    (tmp_path / "airflow").write_text("#!/bin/sh\n")
+    (tmp_path / "airflow").chmod(0o755)
+    environment = {
+        "PATH": f"{tmp_path}:{Path(sys.executable).parent}:/usr/bin:/bin",
+        "AIRFLOW_ADMIN_PASSWORD": api_server.environment["AIRFLOW_ADMIN_PASSWORD"],
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(file),
+    }
+    subprocess.run(["bash", str(PROJECT / "docker" / "airflow" / "api_server.sh")], env=environment, check=True)
+    assert json.loads(file.read_text()) == {"admin": ENV["AIRFLOW_ADMIN_PASSWORD"]}
+    assert file.stat().st_mode & 0o777 == 0o600
+    for service in AIRFLOW.values():
+        assert ("AIRFLOW_ADMIN_PASSWORD" in service.environment) is (service is api_server)
 
 
 def test_connections_are_those_that_the_pipelines_name() -> None:
@@ -199,7 +263,7 @@ def test_connections_are_those_that_the_pipelines_name() -> None:
 def test_connections_lead_to_services_of_the_stack() -> None:
     environment = SERVICES["airflow-scheduler"].environment
     mysql = MysqlConnection.from_uri(environment["AIRFLOW_CONN_MYSQL_SHOP"])
-    assert (mysql.host, mysql.user, mysql.password) == ("mysql", "changefeed", EXAMPLE["CHANGEFEED_MYSQL_PASSWORD"])
+    assert (mysql.host, mysql.user, mysql.password) == ("mysql", "changefeed", ENV["CHANGEFEED_MYSQL_PASSWORD"])
     bootstrap, options = kafka_parts(environment["AIRFLOW_CONN_KAFKA_SHOP"])
     assert (bootstrap, options) == ("kafka:9092", {})
     assert f"INSIDE://{bootstrap}" in SERVICES["kafka"].environment["KAFKA_ADVERTISED_LISTENERS"]
