@@ -34,6 +34,18 @@ def from_environment(connection_id: str) -> str:
 
 
 @dataclass(frozen=True)
+class Patience:
+    """For how many seconds a server may keep silent: one that is connected to, and one that is asked something."""
+
+    connect_seconds: int = 10
+    answer_seconds: int = 600
+
+
+OF_A_RUN = Patience()
+"""Of whatever nobody waits for at a page."""
+
+
+@dataclass(frozen=True)
 class MysqlConnection:
     """A MySQL or MariaDB server. The password does not show in its repr."""
 
@@ -42,13 +54,14 @@ class MysqlConnection:
     user: str
     password: str = field(repr=False)
     options: Mapping[str, str] = field(default_factory=dict)
+    patience: Patience = OF_A_RUN
 
     @classmethod
-    def from_uri(cls, uri: str) -> MysqlConnection:
+    def from_uri(cls, uri: str, patience: Patience = OF_A_RUN) -> MysqlConnection:
         """Read ``mysql://user:password@host:port/?ssl_ca=…``.
 
-        Options are ssl_ca, ssl_cert, ssl_key, ssl_verify and connect_timeout_seconds. Raises SettingsError for another
-        scheme or option, and without a host. No message has the password in it.
+        Options are ssl_ca, ssl_cert, ssl_key, ssl_verify and connect_timeout_seconds, which wins over ``patience``.
+        Raises SettingsError for another scheme or option, and without a host. No message has the password in it.
         """
         parts = _split(uri, "mysql")
         if not parts.hostname:
@@ -57,9 +70,8 @@ class MysqlConnection:
         unknown = sorted(set(options) - {"ssl_ca", "ssl_cert", "ssl_key", "ssl_verify", "connect_timeout_seconds"})
         if unknown:
             raise SettingsError(f"unknown option {unknown[0]!r} of MySQL connection to {parts.hostname!r}")
-        return cls(
-            parts.hostname, parts.port or 3306, unquote(parts.username or ""), unquote(parts.password or ""), options
-        )
+        user, password = unquote(parts.username or ""), unquote(parts.password or "")
+        return cls(parts.hostname, parts.port or 3306, user, password, options, patience)
 
     def __str__(self) -> str:
         return f"{self.user}@{self.host}:{self.port}"

@@ -29,6 +29,15 @@ def may(user: Any, method: Any, dag_id: str, *, run: bool = False) -> bool:
     )
 
 
+def may_read_logs(user: Any, dag_id: str) -> bool:
+    """Whether ``user`` may see the logs of a DAG's tasks, which may hold more than its state does."""
+    return bool(
+        get_auth_manager().is_authorized_dag(
+            method="GET", user=user, access_entity=DagAccessEntity.TASK_LOGS, details=DagDetails(id=dag_id)
+        )
+    )
+
+
 def must(user: Any, method: Any, pipeline: str, *, run: bool = False, dag_id: str | None = None) -> None:
     """403 unless ``user`` may do ``method`` to the pipeline's ingest DAG, or to the DAG that is named."""
     dag_id = dag_id or ingest_dag_id(pipeline)

@@ -7,14 +7,14 @@ from airflow.exceptions import DagNotFound, ParamValidationError
 from airflow.models.dag import DagModel
 from airflow.utils.session import create_session
 from airflow.utils.types import DagRunTriggeredByType
-from fastapi import APIRouter, HTTPException
+from fastapi import APIRouter, Depends, HTTPException
 from sqlalchemy import select
 
 from changefeed.airflow.backfill_dag import backfill_dag_id
 from changefeed.airflow.connections import server_endpoints
 from changefeed.airflow.ingest_dag import ingest_dag_id
 from changefeed.airflow.seek_dag import seek_dag_id
-from changefeed_web import position
+from changefeed_web import position, slots
 from changefeed_web.access import GetUserDep, audited, must
 from changefeed_web.bodies import BackfillBody, RunBody, SeekBody
 from changefeed_web.dag_state import dag_state
@@ -46,7 +46,7 @@ def run(name: str, user: GetUserDep, body: RunBody | None = None) -> dict[str, A
     return {**started, "held": bool(dag_state(dag_id)["paused"])}
 
 
-@router.post("/pipelines/{name}/seek/plan")
+@router.post("/pipelines/{name}/seek/plan", dependencies=[Depends(slots.plan)])
 def plan_seek(name: str, body: SeekBody, user: GetUserDep) -> dict[str, Any]:
     """What a seek would skip or repeat. Changes nothing; it is for those who may seek, as it asks the source."""
     from changefeed.upkeep.seek import plan_seek as planned
@@ -56,7 +56,7 @@ def plan_seek(name: str, body: SeekBody, user: GetUserDep) -> dict[str, Any]:
     return planned(server_endpoints(pipeline), body.to, position.store_of(pipeline)).to_json()
 
 
-@router.post("/pipelines/{name}/seek", status_code=202)
+@router.post("/pipelines/{name}/seek", status_code=202, dependencies=[Depends(slots.plan)])
 def seek(name: str, body: SeekBody, user: GetUserDep) -> dict[str, Any]:
     """Start a run of the pipeline's seek DAG, which moves the checkpoint. Refused while a run of the pipeline is under
     way; one that a pause holds does not count."""
@@ -75,7 +75,7 @@ def seek(name: str, body: SeekBody, user: GetUserDep) -> dict[str, Any]:
     return {**_triggered(user, "seek", name, seek_dag_id(name), conf), "plan": plan}
 
 
-@router.post("/pipelines/{name}/backfill/plan")
+@router.post("/pipelines/{name}/backfill/plan", dependencies=[Depends(slots.plan)])
 def plan_backfill(name: str, body: BackfillBody, user: GetUserDep) -> dict[str, Any]:
     """Files, bytes and tables of a backfill. Changes nothing; it is for those who may start one, as it reads the
     source or an archive."""

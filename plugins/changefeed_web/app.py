@@ -15,6 +15,7 @@ from changefeed_web import actions, history, metrics, pipelines
 from changefeed_web.access import GetUserDep
 from changefeed_web.headers import Careful
 from changefeed_web.origins import Hosts, OwnPagesOnly
+from changefeed_web.slots import RETRY_AFTER_SECONDS
 
 PAGE = Path(__file__).parent / "page"
 
@@ -80,4 +81,5 @@ async def _told(_: Request, error: Exception) -> Response:
         status = 409
     elif isinstance(error, TerminalError):
         status = 422
-    return JSONResponse({"detail": str(error), "error": type(error).__name__}, status)
+    headers = {"Retry-After": str(RETRY_AFTER_SECONDS)} if status == 503 else {}
+    return JSONResponse({"detail": str(error), "error": type(error).__name__}, status, headers)

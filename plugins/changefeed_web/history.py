@@ -2,11 +2,11 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 
 from changefeed.airflow.backfill_dag import backfill_dag_id
 from changefeed.airflow.ingest_dag import ingest_dag_id
-from changefeed_web import position
+from changefeed_web import position, slots
 from changefeed_web.access import GetUserDep, must
 from changefeed_web.dag_state import runs, runs_at
 from changefeed_web.pipelines import pipeline_of
@@ -16,7 +16,7 @@ router = APIRouter(tags=["history"])
 Limit = Annotated[int, Query(ge=1, le=100)]
 
 
-@router.get("/pipelines/{name}/windows")
+@router.get("/pipelines/{name}/windows", dependencies=[Depends(slots.look)])
 def windows(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any]:
     """Manifests of the last windows, latest first: range, rows, bytes, offsets, seconds by phase.
 
@@ -28,7 +28,7 @@ def windows(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any]:
     return {"windows": [{**manifest, "run": run} for manifest, run in zip(manifests, froze, strict=True)]}
 
 
-@router.get("/pipelines/{name}/seeks")
+@router.get("/pipelines/{name}/seeks", dependencies=[Depends(slots.look)])
 def seeks(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any]:
     """The record of seeks, latest first: who, when, from where, to where, why."""
     must(user, "GET", name)
@@ -36,7 +36,7 @@ def seeks(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any]:
     return {"seeks": [records[number].to_json() for number in sorted(records, reverse=True)[:limit]]}
 
 
-@router.get("/pipelines/{name}/commit-log")
+@router.get("/pipelines/{name}/commit-log", dependencies=[Depends(slots.look)])
 def commit_log(name: str, user: GetUserDep) -> dict[str, Any]:
     """The last message that each topic-partition was given."""
     must(user, "GET", name)
@@ -49,7 +49,7 @@ def commit_log(name: str, user: GetUserDep) -> dict[str, Any]:
     }
 
 
-@router.get("/pipelines/{name}/schema")
+@router.get("/pipelines/{name}/schema", dependencies=[Depends(slots.look)])
 def schema(name: str, user: GetUserDep, limit: Limit = 30) -> dict[str, Any]:
     """The captured tables as the schema history has them, and the last definitions that changed them, latest first.
 

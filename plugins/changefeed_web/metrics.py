@@ -3,14 +3,14 @@
 from collections.abc import Iterable
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 from fastapi.responses import PlainTextResponse
 
 from changefeed.airflow.ingest_dag import ingest_dag_id
 from changefeed.errors import ChangefeedError
 from changefeed.pipelines.file import load_pipelines
 from changefeed.pipelines.pipeline import Pipeline
-from changefeed_web import position
+from changefeed_web import position, slots
 from changefeed_web.access import GetUserDep, may
 from changefeed_web.dag_state import dag_state, retries
 
@@ -33,15 +33,24 @@ HELP = {
 }
 
 
-@router.get("/metrics", response_class=PlainTextResponse)
+@router.get("/metrics", response_class=PlainTextResponse, dependencies=[Depends(slots.survey)])
 def metrics(user: GetUserDep) -> str:
     """All pipelines that you may see, for Prometheus (`authorization` with a token of Airflow's)."""
     pipelines, _ = load_pipelines()
+    seen = [pipeline for name, pipeline in sorted(pipelines.items()) if may(user, "GET", ingest_dag_id(name))]
     samples: list[Sample] = []
-    for name, pipeline in sorted(pipelines.items()):
-        if may(user, "GET", ingest_dag_id(name)):
-            samples += _samples(pipeline)
+    for pipeline, looked in zip(seen, position.of_each(seen, _look), strict=True):
+        samples += _samples(pipeline, *(looked or (position.NO_ANSWER, [])))
     return text_of(samples)
+
+
+def _look(pipeline: Pipeline) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Where it stands, and its last windows."""
+    stands = position.position(pipeline)
+    try:
+        return stands, position.manifests(pipeline, 100)
+    except ChangefeedError:
+        return stands, []
 
 
 def text_of(samples: Iterable[Sample]) -> str:
@@ -57,9 +66,8 @@ def text_of(samples: Iterable[Sample]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _samples(pipeline: Pipeline) -> Iterable[Sample]:
+def _samples(pipeline: Pipeline, stands: dict[str, Any], windows: list[dict[str, Any]]) -> Iterable[Sample]:
     of = {"pipeline": pipeline.name}
-    stands = position.position(pipeline)
     yield "changefeed_up", of, 0 if stands.get("error") else 1
     dag = dag_state(ingest_dag_id(pipeline.name))
     yield "changefeed_paused", of, 1 if dag["paused"] else 0
@@ -68,10 +76,6 @@ def _samples(pipeline: Pipeline) -> Iterable[Sample]:
     for key in ("lag_bytes", "lag_seconds", "retention_headroom_seconds"):
         if stands.get(key) is not None:
             yield f"changefeed_{key}", of, float(stands[key])
-    try:
-        windows: list[dict[str, Any]] = position.manifests(pipeline, 100)
-    except ChangefeedError:
-        return
     if not windows:
         return
     last = windows[0]

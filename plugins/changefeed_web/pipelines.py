@@ -1,10 +1,9 @@
 """REST: pipelines with their state, and creating, changing and deleting them."""
 
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, HTTPException, Query, Response
+from fastapi import APIRouter, Depends, Header, HTTPException, Response
 
 from changefeed.airflow.ingest_dag import ingest_dag_id
 from changefeed.errors import ChangefeedError
@@ -12,8 +11,8 @@ from changefeed.pipelines.file import load_pipeline, load_pipelines, pipelines_f
 from changefeed.pipelines.folder import NoSuchPipelineError, PipelineChangedError, PipelineFolder, PipelineText
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.pipelines.secrets import public_yaml
-from changefeed_web import position
-from changefeed_web.access import GetUserDep, audited, may, must
+from changefeed_web import position, slots
+from changefeed_web.access import GetUserDep, audited, may, may_read_logs, must
 from changefeed_web.bodies import PipelineBody
 from changefeed_web.dag_state import dag_state, last_error
 from changefeed_web.standing import standing
@@ -32,20 +31,20 @@ def pipeline_of(name: str) -> Pipeline:
     return load_pipeline(name)
 
 
-@router.get("/pipelines")
-def list_pipelines(
-    user: GetUserDep,
-    live: Annotated[bool, Query(description="Ask the sources; without it, only what Airflow knows.")] = True,
-) -> dict[str, Any]:
+@router.get("/pipelines", dependencies=[Depends(slots.survey_if_live)])
+def list_pipelines(user: GetUserDep, live: slots.Live = True) -> dict[str, Any]:
     """All pipelines that you may see, and by file the mistakes of those that are wrong."""
     pipelines, errors = load_pipelines()
     seen = [pipeline for name, pipeline in sorted(pipelines.items()) if may(user, "GET", ingest_dag_id(name))]
-    with ThreadPoolExecutor(8) as threads:
-        shown = list(threads.map(lambda pipeline: _shown(pipeline, live=live), seen))
+    stands = position.of_each(seen, position.position) if live else [None] * len(seen)
+    shown = [
+        _shown(pipeline, user, (at or position.NO_ANSWER) if live else None)
+        for pipeline, at in zip(seen, stands, strict=True)
+    ]
     return {"pipelines": shown, "refused": {path.name: str(error) for path, error in errors.items()}}
 
 
-@router.get("/pipelines/{name}")
+@router.get("/pipelines/{name}", dependencies=[Depends(slots.look)])
 def get_pipeline(name: str, user: GetUserDep, response: Response) -> dict[str, Any]:
     """One pipeline: state, lag, headroom, topics, last error, and its YAML; the ETag is of the YAML.
 
@@ -55,7 +54,7 @@ def get_pipeline(name: str, user: GetUserDep, response: Response) -> dict[str, A
     pipeline = pipeline_of(name)
     text = PipelineFolder(pipelines_folder()).text(name)
     response.headers["ETag"] = f'"{text.tag}"'
-    shown = _shown(pipeline, live=True)
+    shown = _shown(pipeline, user, position.position(pipeline))
     try:
         shown["topics"] = position.topics(pipeline)
     except ChangefeedError as error:
@@ -113,12 +112,12 @@ def _written(text: PipelineText, response: Response) -> dict[str, Any]:
     return {"name": text.name, "yaml": text.text, "dag_id": ingest_dag_id(text.name)}
 
 
-def _shown(pipeline: Pipeline, *, live: bool) -> dict[str, Any]:
+def _shown(pipeline: Pipeline, user: Any, stands: dict[str, Any] | None) -> dict[str, Any]:
     dag = dag_state(ingest_dag_id(pipeline.name))
     error = None
     if dag["last_run"] and dag["last_run"]["state"] == "failed":
-        error = last_error(dag["dag_id"], dag["last_run"]["run_id"])
-    stands = position.position(pipeline) if live else None
+        logs = may_read_logs(user, dag["dag_id"])
+        error = last_error(dag["dag_id"], dag["last_run"]["run_id"], logs=logs)
     return {
         "name": pipeline.name,
         "source": pipeline.source.connection,

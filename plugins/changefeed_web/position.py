@@ -1,20 +1,30 @@
 """Where a pipeline stands, read from its source and its commit log; kept for a few seconds."""
 
+import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
-from changefeed.airflow.connections import server_endpoints, server_lookup
+from changefeed.airflow.connections import server_lookup
 from changefeed.checkpoint import CheckpointStore
 from changefeed.errors import ChangefeedError
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.state.variable_store import MetadataVariables, VariableCheckpointStore
 
 KEPT_SECONDS = 4.0
+SURVEY_SECONDS = 8.0
+"""How long a look at all pipelines may take: Prometheus waits for ten."""
+
+NO_ANSWER: dict[str, Any] = {"state": "error", "error": f"its servers did not answer within {SURVEY_SECONDS:g} seconds"}
+
+_Seen = TypeVar("_Seen")
 
 _kept: dict[tuple[str, str], tuple[float, Any]] = {}
+"""What was read, or the error that this met, and when."""
+_threads = ThreadPoolExecutor(8, "changefeed-survey")
 _locks: dict[tuple[str, str], threading.Lock] = {}
 _guard = threading.Lock()
 
@@ -31,6 +41,13 @@ def position(pipeline: Pipeline) -> dict[str, Any]:
     return dict(_once("position", pipeline.name, lambda: _position(pipeline)))
 
 
+def of_each(pipelines: Sequence[Pipeline], look: Callable[[Pipeline], _Seen]) -> list[_Seen | None]:
+    """What ``look`` sees of each pipeline; None where its servers keep silent for so long that others would wait."""
+    looks = [_threads.submit(look, pipeline) for pipeline in pipelines]
+    wait(looks, SURVEY_SECONDS)
+    return [seen.result() if not seen.cancel() and seen.done() else None for seen in looks]
+
+
 def forget(name: str) -> None:
     """After a change: let the next look read anew."""
     for key in [key for key in _kept if key[1] == name]:
@@ -39,9 +56,10 @@ def forget(name: str) -> None:
 
 def _position(pipeline: Pipeline) -> dict[str, Any]:
     from changefeed.upkeep.position import position
+    from changefeed_web.silence import AskedOnce
 
     try:
-        answer = position(server_endpoints(pipeline), store_of(pipeline)).to_json()
+        answer = position(AskedOnce.of(pipeline), store_of(pipeline)).to_json()
     except ChangefeedError as error:
         return {"state": "error", "error": f"{type(error).__name__}: {error}"}
     del answer["pipeline"]
@@ -55,8 +73,9 @@ def topics(pipeline: Pipeline) -> dict[str, str]:
 
 def _topics(pipeline: Pipeline) -> dict[str, str]:
     from changefeed.runs.topics import table_topics
+    from changefeed_web.silence import AskedOnce
 
-    with server_endpoints(pipeline).session() as session:
+    with AskedOnce.of(pipeline).session() as session:
         topics = table_topics(pipeline, session)
     return {f"{database}.{table}": topic for (database, table), topic in topics.items()}
 
@@ -70,17 +89,24 @@ def manifests(pipeline: Pipeline, limit: int) -> list[dict[str, Any]]:
 def commit_log(pipeline: Pipeline) -> Any:
     """The commit log's state; raises ChangefeedError."""
     from changefeed.runs.windows import commit_log_state
+    from changefeed_web.silence import AskedOnce, unless_silent
 
-    return _once("commit log", pipeline.name, lambda: commit_log_state(server_endpoints(pipeline)))
+    def read() -> Any:
+        with unless_silent(pipeline.kafka.connection):
+            return commit_log_state(AskedOnce.of(pipeline))
+
+    return _once("commit log", pipeline.name, read)
 
 
 def schemas(pipeline: Pipeline, limit: int) -> dict[str, Any]:
     """The schema history for people: tables with their columns, and the last changes; raises ChangefeedError."""
     from changefeed.ddl.table import Table
     from changefeed.runs.schema_history import captured, load_history
+    from changefeed_web.silence import AskedOnce, unless_silent
 
     def read() -> Any:
-        return load_history(server_endpoints(pipeline))
+        with unless_silent(pipeline.kafka.connection):
+            return load_history(AskedOnce.of(pipeline))
 
     history = _once("schema history", pipeline.name, read)
     if history is None:
@@ -115,9 +141,17 @@ def _once(what: str, name: str, read: Callable[[], Any]) -> Any:
     with _guard:
         lock = _locks.setdefault(key, threading.Lock())
     with lock:
-        kept = _kept.get(key)
-        if kept and time.monotonic() - kept[0] < KEPT_SECONDS:
-            return kept[1]
-        answer = read()
-        _kept[key] = (time.monotonic(), answer)
-        return answer
+        since, answer = _kept.get(key, (-math.inf, None))
+        if time.monotonic() - since >= KEPT_SECONDS:
+            answer = _answer(read)
+            _kept[key] = (time.monotonic(), answer)
+    if isinstance(answer, ChangefeedError):
+        raise answer.with_traceback(None)
+    return answer
+
+
+def _answer(read: Callable[[], Any]) -> Any:
+    try:
+        return read()
+    except ChangefeedError as error:
+        return error

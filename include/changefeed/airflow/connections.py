@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 
-from changefeed.connection import from_environment, variable_of
+from changefeed.connection import Patience, from_environment, variable_of
 from changefeed.errors import SettingsError
 from changefeed.pipelines.pipeline import Pipeline
 
@@ -67,10 +67,10 @@ def task_endpoints(pipeline: Pipeline) -> Endpoints:
 
 
 def server_endpoints(pipeline: Pipeline) -> Endpoints:
-    """The pipeline with its connections as the API server looks them up."""
+    """The pipeline with its connections as the API server looks them up: somebody waits for it, so not for long."""
     from changefeed.endpoints.endpoints import Endpoints
 
-    return Endpoints(pipeline, server_lookup)
+    return Endpoints(pipeline, server_lookup, Patience(connect_seconds=5, answer_seconds=30))
 
 
 def _unknown(connection_id: str) -> SettingsError:

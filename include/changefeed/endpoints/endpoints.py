@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from changefeed.connection import ConnectionLookup, MysqlConnection, kafka_parts
+from changefeed.connection import OF_A_RUN, ConnectionLookup, MysqlConnection, Patience, kafka_parts
 from changefeed.errors import SettingsError
 from changefeed.kafka.commit_log import CommitLog
 from changefeed.kafka.connection import KafkaConnection
@@ -34,20 +34,21 @@ class Endpoints:
 
     pipeline: Pipeline
     lookup: ConnectionLookup = field(repr=False)
+    patience: Patience = OF_A_RUN
 
     @cached_property
     def mysql(self) -> MysqlConnection:
         """How the source is reached."""
         uri = self.lookup(self.pipeline.source.connection)
         with _named(self.pipeline.source.connection):
-            return MysqlConnection.from_uri(uri)
+            return MysqlConnection.from_uri(uri, self.patience)
 
     @cached_property
     def kafka(self) -> KafkaConnection:
         """How the Kafka cluster is reached."""
         uri = self.lookup(self.pipeline.kafka.connection)
         with _named(self.pipeline.kafka.connection):
-            return KafkaConnection(*kafka_parts(uri))
+            return KafkaConnection(*kafka_parts(uri), timeout_seconds=self.patience.connect_seconds)
 
     def session(self) -> Session:
         """A new connection to the source, for queries; the caller closes it. Raises as `Session` does."""

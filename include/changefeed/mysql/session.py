@@ -13,9 +13,6 @@ from pymysql.constants import CR, ER
 from changefeed.connection import MysqlConnection
 from changefeed.errors import ChangefeedError, SourceError, SourceUnavailableError
 
-CONNECT_TIMEOUT_SECONDS = 10
-READ_TIMEOUT_SECONDS = 600
-
 _REFUSED = {ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, ER.SPECIFIC_ACCESS_DENIED_ERROR, 1227, 1142}
 _UNREACHABLE = {CR.CR_CONN_HOST_ERROR, CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, CR.CR_CONNECTION_ERROR}
 _BUSY = {ER.CON_COUNT_ERROR, ER.SERVER_SHUTDOWN, ER.LOCK_WAIT_TIMEOUT, ER.LOCK_DEADLOCK}
@@ -94,17 +91,21 @@ class _Connection(pymysql.connections.Connection):  # type: ignore[misc]
 
 def connect(connection: MysqlConnection) -> pymysql.Connection[Any]:
     """PyMySQL's connection with our timeouts and the TLS that the options ask for."""
-    return _Connection(
+    patience = connection.patience
+    connect_seconds = int(connection.options.get("connect_timeout_seconds", patience.connect_seconds))
+    connected = _Connection(
         host=connection.host,
         port=connection.port,
         user=connection.user,
         password=connection.password,
         charset="utf8mb4",
         autocommit=True,
-        connect_timeout=int(connection.options.get("connect_timeout_seconds", CONNECT_TIMEOUT_SECONDS)),
-        read_timeout=READ_TIMEOUT_SECONDS,
+        connect_timeout=connect_seconds,
+        read_timeout=connect_seconds,  # for the greeting: PyMySQL's connect_timeout ends when the port is open
         ssl=_tls(connection),
     )
+    connected._read_timeout = patience.answer_seconds
+    return connected
 
 
 def _tls(connection: MysqlConnection) -> ssl.SSLContext | None:

@@ -36,6 +36,16 @@ def _is_misread(url: URL) -> bool:
     return any("@" in part for part in beside) or re.search(r"/.*\?.*=", str(url.password or "")) is not None
 
 
+def _timeouts(url: URL) -> dict[str, int]:
+    """For the drivers whose own is none: a database that keeps silent must not hold a run, or a page, for ever."""
+    seconds = {
+        "pymysql": {"connect_timeout": 10, "read_timeout": 60},
+        "psycopg2": {"connect_timeout": 10},
+        "psycopg": {"connect_timeout": 10},
+    }.get(url.get_driver_name(), {})
+    return {name: value for name, value in seconds.items() if name not in url.query}
+
+
 class TableCheckpointStore:
     """A `CheckpointStore` with a true compare-and-set: one UPDATE whose WHERE names what is expected.
 
@@ -49,7 +59,7 @@ class TableCheckpointStore:
             if _is_misread(parsed):
                 raise ValueError
             self._database = parsed.set(query={}).render_as_string(hide_password=True)
-            self._engine = create_engine(parsed, pool_pre_ping=True)
+            self._engine = create_engine(parsed, pool_pre_ping=True, connect_args=_timeouts(parsed))
         except (ArgumentError, ModuleNotFoundError, ValueError, TypeError) as error:
             raise SettingsError(
                 f"the state table's connection is no database that SQLAlchemy knows here: {type(error).__name__}. "

@@ -1,0 +1,96 @@
+"""An address that takes connections and never says a word: whoever asks for it often holds up nobody else."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+from airflow_site import PIPELINE, Site, until
+
+API = "/changefeed/api"
+SILENT = [f"silent{number}" for number in range(6)]
+
+
+class Listener:
+    """A server that is silent; it counts those who wait for it."""
+
+    def __init__(self) -> None:
+        self._socket = socket.create_server(("127.0.0.1", 0), backlog=200)
+        self.port = self._socket.getsockname()[1]
+        self.connections: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                self.connections.append(self._socket.accept()[0])
+            except OSError:
+                return
+
+    def close(self) -> None:
+        self._socket.close()
+        for connection in self.connections:
+            connection.close()
+
+
+@pytest.fixture(scope="module")
+def silent(airflow_site: Site) -> Iterator[Listener]:
+    """The source of several pipelines, beside one that is well."""
+    listener = Listener()
+    connection = {"connection_id": "mysql_silent", "conn_type": "mysql", "host": "127.0.0.1", "port": listener.port}
+    with airflow_site.client() as client:
+        assert client.post("/api/v2/connections", json=connection).status_code == 201
+    for name in SILENT:
+        text = PIPELINE.format(name=name, database=name, server_ids="64700-64731", more="")
+        (airflow_site.pipelines / f"{name}.yaml").write_text(text.replace("mysql_shop", "mysql_silent"))
+    yield listener
+    for name in SILENT:
+        (airflow_site.pipelines / f"{name}.yaml").unlink()
+    with airflow_site.client() as client:
+        client.delete("/api/v2/connections/mysql_silent")
+    listener.close()
+
+
+def test_fifty_plans_against_a_silent_address_hold_up_nobody_else(airflow_site: Site, silent: Listener) -> None:
+    path = f"{API}/pipelines/{SILENT[0]}/seek/plan"
+    planner, viewer = airflow_site.client("ulf"), airflow_site.client("vera")
+    with planner, viewer, ThreadPoolExecutor(51) as threads:
+        planner.timeout = httpx.Timeout(120, pool=None)
+        plans = [threads.submit(planner.post, path, json={"to": "latest"}) for _ in range(51)]
+        until(lambda: silent.connections, "the silent address was asked", 60)
+        for other in ("/api/v2/version", "/changefeed/", f"{API}/pipelines/idle", "/changefeed/metrics"):
+            assert viewer.get(other).status_code == 200, other
+        answers = [plan.result() for plan in plans]
+    assert {answer.status_code for answer in answers} == {503}
+    assert any("too many requests wait" in answer.text for answer in answers)
+    assert all(int(answer.headers["Retry-After"]) > 0 for answer in answers)
+
+
+@pytest.mark.usefixtures("silent")
+def test_pipelines_of_a_silent_source_are_errors_and_the_others_are_seen(airflow_site: Site) -> None:
+    with airflow_site.client("vera") as viewer:
+        listed = {one["name"]: one["position"] for one in viewer.get(f"{API}/pipelines").json()["pipelines"]}
+        metrics = viewer.get("/changefeed/metrics").text.splitlines()
+        with ThreadPoolExecutor(8) as threads:  # as the page does
+            seen = list(threads.map(lambda name: viewer.get(f"{API}/pipelines/{name}"), [*SILENT, "idle"] * 3))
+    assert {listed[name]["state"] for name in SILENT} == {"error"}
+    assert listed["idle"]["state"] != "error"
+    for name in SILENT:
+        assert f'changefeed_up{{pipeline="{name}"}} 0' in metrics
+    assert 'changefeed_up{pipeline="idle"} 1' in metrics
+    assert Counter(answer.status_code for answer in seen) == {200: 3 * len(SILENT) + 3}
+    assert {answer.json()["position"]["state"] for answer in seen if answer.json()["name"] != "idle"} == {"error"}
+
+
+def test_a_source_that_was_silent_is_not_asked_by_each_request_again(airflow_site: Site, silent: Listener) -> None:
+    with airflow_site.client("vera") as viewer:
+        viewer.get(f"{API}/pipelines")
+        before = len(silent.connections)
+        for name in SILENT * 4:
+            assert viewer.get(f"{API}/pipelines/{name}").status_code == 200
+        assert len(silent.connections) - before < len(SILENT)
