@@ -1,4 +1,5 @@
-"""Publish a backfill's window. Argument: a file with what the task `plan` returned.
+"""Publish a backfill's window. Argument: a file with what the task `plan` returned, and the root that Airflow's
+worker found its archive to lie below.
 
 Run by spark-submit, or by Python itself where the pipeline names a Spark Connect server.
 
@@ -12,6 +13,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 
+from changefeed.archive.roots import archive_below
 from changefeed.connection import from_environment
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.pipelines.file import load_pipeline
@@ -31,8 +33,9 @@ def publish(given: argparse.Namespace) -> Iterator[str]:
     request = BackfillRequest.of(plan["request"])
     endpoints = Endpoints(backfill_pipeline(load_pipeline(request.pipeline), request), from_environment)
     window = Window.from_json(plan["window"])
+    archive = archive_below(request.archive, plan.get("archive_roots", [])) if request.archive else None
     with session(endpoints.pipeline, submitted=True) as spark:
-        manifest = ingest(spark, endpoints, window, identity=plan["identity"], archive=request.archive)
+        manifest = ingest(spark, endpoints, window, identity=plan["identity"], archive=archive)
     yield f"sealed backfill: {manifest.row_count} rows in {manifest.message_count} messages"
 
 

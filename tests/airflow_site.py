@@ -53,7 +53,14 @@ class Site:
     kafka: KafkaBroker
     spark: SparkConnectServer
     pipelines: Path
+    site_file: Path
+    """What its administrator allows (CHANGEFEED_SITE)."""
     _tokens: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def archives(self) -> Path:
+        """The folder below which backfills may read archived files."""
+        return self.site_file.parent / "archives"
 
     def client(self, user: str | None = "ada") -> httpx.Client:
         """A client that is logged in as ``user``, or as nobody."""
@@ -150,6 +157,9 @@ def site(folder: Path, mysql: MysqlServer, kafka: KafkaBroker, spark: SparkConne
     folder.mkdir(parents=True, exist_ok=True)
     pipelines = folder / "pipelines"
     pipelines.mkdir()
+    site_file = folder / "site.yaml"
+    site_file.write_text(f"archives: [{folder}/archives]\n")
+    (folder / "archives").mkdir()
     passwords = folder / "passwords.json"
     passwords.write_text(json.dumps({name: name * 2 for name in USERS}))
     (pipelines / "idle.yaml").write_text(
@@ -164,6 +174,7 @@ def site(folder: Path, mysql: MysqlServer, kafka: KafkaBroker, spark: SparkConne
         },
         settings={
             "CHANGEFEED_PIPELINES": str(pipelines),
+            "CHANGEFEED_SITE": str(site_file),
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{name}:{role}" for name, role in USERS.items()),
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
             "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "30",
@@ -176,6 +187,6 @@ def site(folder: Path, mysql: MysqlServer, kafka: KafkaBroker, spark: SparkConne
     )
     airflow.start()
     try:
-        yield Site(airflow, mysql, kafka, spark, pipelines)
+        yield Site(airflow, mysql, kafka, spark, pipelines, site_file)
     finally:
         airflow.kill()

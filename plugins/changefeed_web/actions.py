@@ -14,6 +14,7 @@ from changefeed.airflow.backfill_dag import backfill_dag_id
 from changefeed.airflow.connections import server_endpoints
 from changefeed.airflow.ingest_dag import ingest_dag_id
 from changefeed.airflow.seek_dag import seek_dag_id
+from changefeed.upkeep.site_archive import site_archive
 from changefeed_web import position, slots
 from changefeed_web.access import GetUserDep, audited, must
 from changefeed_web.bodies import BackfillBody, RunBody, SeekBody
@@ -82,7 +83,7 @@ def plan_backfill(name: str, body: BackfillBody, user: GetUserDep) -> dict[str, 
     from changefeed.upkeep.backfill import plan_backfill as planned
 
     _may_backfill(name, user)
-    return planned(server_endpoints(pipeline_of(name)), body.request(name)).to_json()
+    return planned(server_endpoints(pipeline_of(name)), body.request(name), archive_of=site_archive).to_json()
 
 
 @router.post("/pipelines/{name}/backfill", status_code=202)
@@ -90,7 +91,10 @@ def backfill(name: str, body: BackfillBody, user: GetUserDep) -> dict[str, Any]:
     """Start a run of the pipeline's backfill DAG."""
     _may_backfill(name, user)
     pipeline_of(name)
-    conf = body.request(name).model_dump(exclude_none=True, exclude={"pipeline"})
+    request = body.request(name)
+    if request.archive:
+        site_archive(request.archive)
+    conf = request.model_dump(exclude_none=True, exclude={"pipeline"})
     return _triggered(user, "backfill", name, backfill_dag_id(name), conf)
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 import kafka
 from bench_decode import TABLE, workloads
 
+from changefeed.archive.archive import Archive
 from changefeed.coordinates import FIRST_POSITION, BinlogCoordinates
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.pipelines.pipeline import KafkaSettings, Pipeline, SourceSettings, SparkSettings
@@ -87,7 +88,7 @@ def _rounds(bootstrap: str, server: MysqlServer, folder: Path) -> None:
         for number in range(ROUNDS + 1):
             wall, cpu = time.perf_counter(), cpu_seconds()
             # An identity of its own: its progress is not another round's.
-            manifest = ingest(spark, endpoints, window, identity=f"{name}-{number}", archive=str(folder))
+            manifest = ingest(spark, endpoints, window, identity=f"{name}-{number}", archive=Archive(str(folder)))
             seconds, used = time.perf_counter() - wall, cpu_seconds() - cpu
             if number:
                 rates["changefeed"].append(manifest.row_count / seconds)

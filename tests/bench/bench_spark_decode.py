@@ -26,6 +26,7 @@ def decode_once(folder: Path, master: str) -> dict[str, float]:
     """Seconds and bytes of one pass over all files of ``folder``, after a warm-up."""
     from any_topics import AnyTopics
 
+    from changefeed.archive.archive import Archive
     from changefeed.archive.binlogs import ArchivedBinlogs
     from changefeed.coordinates import BinlogCoordinates
     from changefeed.endpoints.endpoints import Endpoints
@@ -37,7 +38,7 @@ def decode_once(folder: Path, master: str) -> dict[str, float]:
     from changefeed.spark.slices import cut, slice_frame
     from changefeed.window import Window, whole_file_slices
 
-    files = ArchivedBinlogs(str(folder)).files()
+    files = ArchivedBinlogs(Archive(str(folder))).files()
     start = BinlogCoordinates(files[0].name, 4)
     head = BinlogCoordinates(files[-1].name, files[-1].size_bytes)
     pipeline = Pipeline(
@@ -54,7 +55,7 @@ def decode_once(folder: Path, master: str) -> dict[str, float]:
         topics=AnyTopics(),
         attempt="",
         identity="bench",
-        archive=str(folder),
+        archive=Archive(str(folder)),
     )
     slices = cut(spark, job, list(whole_file_slices(job.window, files)), SLICE_BYTES).slices
     decoded = slice_frame(spark, job, slices).mapInArrow(

@@ -7,7 +7,6 @@ import json
 import shutil
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -139,10 +138,12 @@ def test_a_backfill_publishes_beside_the_live_topics_and_its_retry_nothing_twice
     assert (records(shop, "shop.orders"), status(shop)["checkpoint"]) == (live, checkpoint)
 
 
-def test_a_backfill_reads_archived_files(shop: Site, caught_up: dict[str, Any], tmp_path: Path) -> None:
+def test_a_backfill_reads_archived_files(shop: Site, caught_up: dict[str, Any]) -> None:
     name = caught_up["before"]["checkpoint"].partition(":")[0]
-    shutil.copy(shop.mysql.data / name, tmp_path)
-    conf = {"from_file": name, "tables": ["shop.*"], "suffix": ".old", "archive": str(tmp_path)}
+    archive = shop.archives / PIPELINE
+    archive.mkdir()
+    shutil.copy(shop.mysql.data / name, archive)
+    conf = {"from_file": name, "tables": ["shop.*"], "suffix": ".old", "archive": str(archive)}
     assert shop.run(BACKFILL, conf)[""] == "success"
     assert len(records(shop, "shop.orders.old")) == 3
 

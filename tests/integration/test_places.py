@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from changefeed.archive.archive import Archive
 from changefeed.archive.binlogs import ArchivedBinlogs
 from changefeed.binlog.search.finder import Finder
 from changefeed.connection import MysqlConnection
@@ -121,7 +122,7 @@ def test_archived_files_give_the_same_places(known: Known, tmp_path: Path) -> No
     known.server.execute("FLUSH BINARY LOGS")
     for file in known.files:
         shutil.copy(known.server.data / file, tmp_path)
-    finder = Finder(ArchivedBinlogs(str(tmp_path)))
+    finder = Finder(ArchivedBinlogs(Archive(str(tmp_path))))
     assert finder.earliest().coordinates == BinlogCoordinates(known.files[0], 4)
     for coordinates, _ in known.places:
         assert finder.at(coordinates).coordinates == coordinates
@@ -133,12 +134,12 @@ def test_archived_files_give_the_same_places(known: Known, tmp_path: Path) -> No
 def test_an_archive_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "binlog.000001").write_bytes(b"text, and no binlog")
     with pytest.raises(BinlogFormatError, match="no binlog"):
-        list(ArchivedBinlogs(str(tmp_path)).chunks("binlog.000001", 4, 19))
+        list(ArchivedBinlogs(Archive(str(tmp_path))).chunks("binlog.000001", 4, 19))
     with pytest.raises(SettingsError, match="cannot be"):
-        ArchivedBinlogs("nosuch://host/folder").files()
+        ArchivedBinlogs(Archive("nosuch://host/folder")).files()
     (tmp_path / "empty").mkdir()
     with pytest.raises(BinlogGoneError, match=r"binlog\.000012"):
-        ArchivedBinlogs(str(tmp_path / "empty")).files()
+        ArchivedBinlogs(Archive(str(tmp_path / "empty"))).files()
 
 
 def test_targets_of_a_seek_are_read_in_every_form() -> None:

@@ -13,7 +13,7 @@ import yaml
 
 from changefeed.airflow.ingest_operator import IngestOperator
 from changefeed.airflow.params import backfill_params
-from changefeed.archive.binlogs import ArchivedBinlogs
+from changefeed.archive.archive import Archive
 from changefeed.connection import MysqlConnection, kafka_parts
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import ChangefeedError, SettingsError
@@ -200,7 +200,7 @@ def test_a_spark_connect_server_is_named_without_its_token() -> None:
 def test_an_archives_url_with_a_secret_is_refused_before_anything_keeps_it(url: str) -> None:
     url = url.replace("S", SECRET)
     for read in (
-        ArchivedBinlogs,
+        Archive,
         lambda url: BackfillRequest.of({"pipeline": "shop", "from_file": "b.000001", "archive": url}),
     ):
         with pytest.raises(SettingsError, match="environment"):
@@ -210,7 +210,7 @@ def test_an_archives_url_with_a_secret_is_refused_before_anything_keeps_it(url: 
         backfill_params()["archive"].resolve(url)
 
 
-@pytest.mark.parametrize("url", ["/binlogs/of@us?", "s3://bucket/of@us", "file:///binlogs", "https://h/b/", None])
+@pytest.mark.parametrize("url", ["/binlogs/of@us?", "s3://bucket/of us", "file:///binlogs", "https://h/b/", None])
 def test_an_archives_url_without_one_is_taken(url: str | None) -> None:
     assert backfill_params()["archive"].resolve(url) == url
     assert BackfillRequest.of({"pipeline": "shop", "from_file": "b.000001", "archive": url}).archive == url

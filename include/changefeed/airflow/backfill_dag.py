@@ -20,6 +20,7 @@ from changefeed.airflow.tasks import failing_at_once
 from changefeed.pipelines.file import load_pipeline
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.upkeep.backfill_request import BackfillRequest, backfill_identity
+from changefeed.upkeep.site_archive import site_archive
 from changefeed.window import Window
 
 _log = logging.getLogger(__name__)
@@ -69,13 +70,22 @@ def backfill_dag(pipeline: Pipeline) -> DAG:
 
 
 class BackfillOperator(JobOperator):
-    """Publishes the range that the task `plan` froze, where that is this pipeline's and this run's."""
+    """Publishes the range that the task `plan` froze, where that is this pipeline's and this run's.
+
+    Its archive is looked up in the site file anew, and the job told the root that it lies below: the administrator may
+    have taken it back since, and XComs may be written by others.
+    """
 
     def _planned(self, context: Context) -> Any:
         planned = super()._planned(context)
         run_id = str(context["run_id"])
         failing_at_once(lambda: check_own_backfill(self.pipeline_name, run_id, planned))
-        return planned
+        return {**planned, "archive_roots": failing_at_once(lambda: _roots_of(planned["request"]))}
+
+
+def _roots_of(request: dict[str, Any]) -> list[str | None]:
+    url = BackfillRequest.of(request).archive
+    return [site_archive(url).root] if url else []
 
 
 def plan_range(name: str) -> dict[str, Any]:
@@ -85,7 +95,7 @@ def plan_range(name: str) -> dict[str, Any]:
     def planned() -> dict[str, Any]:
         request = BackfillRequest.of({**given_params(backfill_params()), "pipeline": name})
         identity = backfill_identity(name, get_current_context()["dag_run"].run_id)
-        backfill = plan_backfill(task_endpoints(load_pipeline(name)), request, identity)
+        backfill = plan_backfill(task_endpoints(load_pipeline(name)), request, identity, archive_of=site_archive)
         window = backfill.window
         _log.info(
             "backfill %s to %s, %d bytes, from %s", window.start, window.head, backfill.size_bytes, backfill.source

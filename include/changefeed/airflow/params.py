@@ -15,8 +15,12 @@ _TEXT: dict[str, Any] = {"type": ["null", "string"]}
 _COORDINATES: dict[str, Any] = {"type": ["null", "string"], "pattern": r"^.+\.\d{6,}:\d+$"}
 _TIME: dict[str, Any] = {"type": ["null", "string"], "format": "date-time"}
 _FILE: dict[str, Any] = {"type": ["null", "string"], "pattern": r"^.+\.\d{6,}$"}
-_ARCHIVE: dict[str, Any] = {"type": ["null", "string"], "pattern": r"^(?![\s\S]*://([^/]*@|[\s\S]*\?))"}
-"""As `archive.url.check_no_secret`: what is refused here is not stored with the run."""
+_ARCHIVE: dict[str, Any] = {
+    "type": ["null", "string"],
+    "pattern": r"^(?![\s\S]*::)(/[^\r\n]*|[A-Za-z][A-Za-z0-9+.-]*://[^@?#%\r\n]*)$",
+}
+"""A path or a URL without a user, a query or a chain: what is refused here is not stored with the run. Which of those
+may be read, `site_archive` says."""
 
 RANGE, DESTINATION = "Range: one of the four forms", "What, and where to"
 
@@ -74,8 +78,8 @@ def backfill_params() -> dict[str, Param]:
         ),
         "archive": text(
             "Archived files",
-            "Folder or URL with `mysqlbinlog --raw` output, readable by Spark's workers; without a user, a password or "
-            "a query, which would be shown to many: set them in the environment. Empty: the server.",
+            "Folder or URL with `mysqlbinlog --raw` output, readable by Spark's workers, below one that the "
+            "administrator allows; without a user, a password or a query. Empty: the server.",
             DESTINATION,
             **_ARCHIVE,
         ),

@@ -51,6 +51,7 @@ def backfill(
     The range is given in one form: --from-file and --to-file, --from and --to, or --gtids. The checkpoint is neither
     looked at nor moved. One that failed goes on where it stopped when it is given its --run-id again.
     """
+    from changefeed.archive.archive import Archive
     from changefeed.upkeep.backfill import finish_backfill, plan_backfill, sealed_backfill
     from changefeed.upkeep.backfill_request import BackfillRequest, backfill_identity, backfill_pipeline
 
@@ -60,7 +61,7 @@ def backfill(
     run_id = _checked(run_id) if run_id else f"command_{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
     identity = backfill_identity(name, f"{run_id}_{request.fingerprint}")
     endpoints = endpoints_of(pipeline)
-    planned = plan_backfill(endpoints, request, identity)
+    planned = plan_backfill(endpoints, request, identity, archive_of=Archive)
     if only_plan and as_json:
         out.print_json(json.dumps(planned.to_json()))
     elif not as_json:
@@ -76,7 +77,13 @@ def backfill(
             out.print(f"{name}: run id {run_id}; with --run-id {run_id} a retry publishes nothing twice")
         narrowed = backfill_pipeline(pipeline, request)
         with session(narrowed) as spark:
-            ingest(spark, endpoints_of(narrowed), planned.window, identity=identity, archive=archive)
+            ingest(
+                spark,
+                endpoints_of(narrowed),
+                planned.window,
+                identity=identity,
+                archive=Archive(archive) if archive else None,
+            )
     manifest = finish_backfill(endpoints, planned.window, identity)
     if as_json:
         out.print_json(json.dumps({"run_id": run_id, **manifest.to_json()}))

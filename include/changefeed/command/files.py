@@ -89,10 +89,11 @@ def _wanted(tables: list[str] | None) -> Callable[[str, str], bool]:
 
 
 def _explained_file(path: Path, table: str) -> str | None:
+    from changefeed.archive.archive import Archive
     from changefeed.archive.binlogs import ArchivedBinlogs
 
     size = path.stat().st_size
-    archive = ArchivedBinlogs(str(path))
+    archive = ArchivedBinlogs(Archive(str(path.absolute())))
     name = archive.files()[0].name
     piece = Slice(0, name, 4, size)
     format = format_of(DEFAULT_FORMAT, FormatSettings("explain", 0))

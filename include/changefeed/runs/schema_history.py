@@ -40,7 +40,7 @@ _BEGIN_OF_TEXT = re.compile(r'\{"id":"(\w+)"')
 
 
 def history_for(
-    endpoints: Endpoints, session: Session, window: Window, state: CommitLogState, *, archive: str | None = None
+    endpoints: Endpoints, session: Session, window: Window, state: CommitLogState, *, archived: bool = False
 ) -> SchemaHistory | None:
     """The history that ``window`` is read with: the one kept, or learned anew where that does not reach its start.
 
@@ -53,7 +53,7 @@ def history_for(
         kept = load_history(endpoints, state)
         if kept is not None and kept.covers(window.server_uuid, window.start):
             return kept
-        if archive is not None:
+        if archived:
             return None
         return learned(session, window.server_uuid, window.start)
     except ChangefeedError as error:

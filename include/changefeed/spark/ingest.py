@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
 from changefeed import fault_point
+from changefeed.archive.archive import Archive
 from changefeed.archive.binlogs import ArchivedBinlogs
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import BinlogGoneError
@@ -64,12 +65,12 @@ def ingest(
     window: Window,
     *,
     identity: str | None = None,
-    archive: str | None = None,
+    archive: Archive | None = None,
 ) -> Manifest:
     """Publish ``window`` and seal it; what an earlier attempt published already is not published again.
 
-    ``identity`` is whose progress it is: the pipeline's, or a backfill's own. ``archive`` is a folder or URL of
-    binlog files to read instead of the server.
+    ``identity`` is whose progress it is: the pipeline's, or a backfill's own. ``archive`` has the
+    binlog files to read instead of the server's.
 
     Raises PipelineBusyError, before anything is published, while another run of ``identity`` is alive;
     StaleCheckpointError when the window is out of date, SettingsError or TopicError when it was begun under other
@@ -103,7 +104,7 @@ def ingest(
             return sealed
         pipeline_state = state if identity == pipeline.name else commit_log_state(endpoints)
         with endpoints.session() if archive else endpoints.session_on(window.server_uuid) as session:
-            history = history_for(endpoints, session, window, pipeline_state, archive=archive)
+            history = history_for(endpoints, session, window, pipeline_state, archived=archive is not None)
         begun = _begin(endpoints, window, state, log)
         if identity == pipeline.name and history is not None:
             history = keep_learned(endpoints, history)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from pyspark import TaskContext
 
+from changefeed.archive.archive import Archive
 from changefeed.ddl.history import SchemaHistory
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.failover import Mark
@@ -45,8 +46,8 @@ class IngestJob:
     """Whether ``history`` has all statements of the window before each slice; false where names come with the rows."""
     files: Mapping[str, FileIdentity] = field(default_factory=dict)
     """The window's binlog files, as its server had them when the attempt began: each reader has to find the same."""
-    archive: str | None = None
-    """Folder or URL of archived files to read instead of the server."""
+    archive: Archive | None = None
+    """Archived files to read instead of the server."""
     copies: bool = False
     """Whether Spark may start a second copy of a task that takes long (spark.speculation)."""
     given: Mapping[TopicPartition, int] = field(default_factory=dict)

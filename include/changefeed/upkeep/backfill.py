@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from changefeed.archive.archive import Archive, ArchiveLookup
 from changefeed.archive.binlogs import ArchivedBinlogs
 from changefeed.binlog.search.finder import Binlogs, Finder, ResumePoint, bytes_between
 from changefeed.binlog.search.table_counts import TableCounts, count_rows
@@ -25,7 +26,7 @@ from changefeed.runs.topics import table_topics
 from changefeed.runs.windows import commit_log_state
 from changefeed.seek import seconds_of
 from changefeed.upkeep.backfill_request import BackfillRequest, backfill_identity, backfill_pipeline
-from changefeed.window import BinlogFile, Window
+from changefeed.window import BinlogFile, Slice, Window
 
 KEPT_BACKFILLS = 100
 """So many backfills of a pipeline, the latest ones, may be tried again without publishing anything twice."""
@@ -63,8 +64,12 @@ class BackfillPlan:
         }
 
 
-def plan_backfill(endpoints: Endpoints, request: BackfillRequest, identity: str | None = None) -> BackfillPlan:
+def plan_backfill(
+    endpoints: Endpoints, request: BackfillRequest, identity: str | None = None, *, archive_of: ArchiveLookup
+) -> BackfillPlan:
     """Find the range in the server's files or the archived ones. Nothing is published, no checkpoint is looked at.
+
+    ``archive_of`` says which archives may be read: before any is, and before the source is asked for anything.
 
     With an ``identity`` that has begun already, the window is the one that was frozen then: planned again, an open
     range ends where it ended the first time, and nothing is published twice.
@@ -72,6 +77,7 @@ def plan_backfill(endpoints: Endpoints, request: BackfillRequest, identity: str 
     Raises BinlogGoneError for a range that is not there, naming the files that are, and SettingsError for one that
     is empty, for ends that are no commit boundaries, and for tables that the pipeline does not capture.
     """
+    archive = archive_of(request.archive) if request.archive else None
     pipeline = endpoints.pipeline
     narrowed = backfill_pipeline(pipeline, request)
     with endpoints.session() as session:
@@ -83,7 +89,7 @@ def plan_backfill(endpoints: Endpoints, request: BackfillRequest, identity: str 
                 f"no table that pipeline {pipeline.name!r} captures matches {', '.join(request.tables)}: it captures "
                 f"{', '.join(f'{database}.{table}' for database, table in table_topics(pipeline, session)) or 'none'}"
             )
-        with _binlogs(request, session) as binlogs:
+        with _binlogs(archive, session) as binlogs:
             frozen = _begun_window(endpoints, identity, uuid) if identity else None
             start, head = _ends(frozen) if frozen else _range(Finder(binlogs), request)
             size_bytes = bytes_between(list(binlogs.files()), start.coordinates, head.coordinates)
@@ -160,9 +166,9 @@ def _ends(window: Window) -> tuple[ResumePoint, ResumePoint]:
 
 
 @contextmanager
-def _binlogs(request: BackfillRequest, session: Session) -> Iterator[Binlogs]:
-    if request.archive is not None:
-        yield ArchivedBinlogs(request.archive)
+def _binlogs(archive: Archive | None, session: Session) -> Iterator[Binlogs]:
+    if archive is not None:
+        yield ArchivedBinlogs(archive)
     else:
         yield ServerBinlogs(session)
 
@@ -196,16 +202,17 @@ def _pieces(binlogs: Binlogs, start: ResumePoint, head: ResumePoint) -> list[tup
 def _counted(binlogs: Binlogs, pieces: list[tuple[BinlogFile, int, int]]) -> dict[str, TableCounts]:
     counts: dict[str, TableCounts] = {}
     for file, begin, end in pieces:
-        count_rows(binlogs.chunks(file.name, begin, end), counts)
+        count_rows(binlogs.chunks(file.name, begin, end), counts, Slice(0, file.name, begin, end))
     return dict(sorted(counts.items()))
 
 
 def _check_complete(binlogs: Binlogs, start: ResumePoint, head: ResumePoint) -> None:
     wanted = range(start.coordinates.number, head.coordinates.number + 1)
     there = [file for file in binlogs.files() if file.number in wanted]
-    missing = sorted(set(wanted) - {file.number for file in there})
-    if missing:
+    if len(there) < len(wanted):
+        numbers = {file.number for file in there}
+        missing = next(number for number in wanted if number not in numbers)
         raise BinlogGoneError(
-            f"binlog number {missing[0]} of the range {start} to {head} is not there; there are "
+            f"binlog number {missing} of the range {start} to {head} is not there; there are "
             f"{', '.join(file.name for file in there)}"
         )

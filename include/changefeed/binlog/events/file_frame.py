@@ -9,10 +9,11 @@ from changefeed.binlog.events.framing import (
     ENCRYPTED_MAGIC,
     HEADER,
     HEADER_SIZE,
+    LEAST_DESCRIPTION,
     MAGIC,
+    MOST_DESCRIPTION,
     EventType,
     as_dumped,
-    name_of,
 )
 from changefeed.coordinates import FIRST_POSITION
 from changefeed.errors import BinlogFormatError
@@ -29,7 +30,8 @@ def check_magic(stream: BinaryIO, name: str) -> None:
             "`mysqlbinlog --raw --read-from-remote-server`, which gives plain files."
         )
     if magic != MAGIC:
-        raise BinlogFormatError(f"{name}: this is no binlog: it begins with {magic!r}, and {MAGIC!r} was wanted")
+        # What it begins with is not told: the file may be any, and its name somebody's who may not read it.
+        raise BinlogFormatError(f"{name}: this is no binlog: it does not begin with {MAGIC!r}")
 
 
 def dumped_chunks(stream: BinaryIO, name: str, start: int, end: int) -> Iterator[bytes]:
@@ -56,6 +58,12 @@ def _description(stream: BinaryIO, where: str) -> bytes:
     if len(header) < HEADER_SIZE:
         raise BinlogFormatError(f"{where}: the file ends inside its first event")
     _, kind, _, size, _, _ = HEADER.unpack(header)
-    if kind != EventType.FORMAT_DESCRIPTION or size < HEADER_SIZE:
-        raise BinlogFormatError(f"{where}: found {name_of(kind)}, wanted FORMAT_DESCRIPTION: this is no binlog")
-    return header + stream.read(size - HEADER_SIZE)
+    if kind != EventType.FORMAT_DESCRIPTION or not LEAST_DESCRIPTION <= size <= MOST_DESCRIPTION:
+        raise BinlogFormatError(
+            f"{where}: the first event is no FORMAT_DESCRIPTION of {LEAST_DESCRIPTION} to {MOST_DESCRIPTION} bytes: "
+            "this is no binlog"
+        )
+    body = stream.read(size - HEADER_SIZE)
+    if len(body) < size - HEADER_SIZE:
+        raise BinlogFormatError(f"{where}: the file ends inside its first event")
+    return header + body

@@ -22,6 +22,9 @@ ENCRYPTED_MAGIC = b"\xfdbin"
 HEADER_SIZE = 19
 CHECKSUM_SIZE = 4
 
+LEAST_DESCRIPTION, MOST_DESCRIPTION = HEADER_SIZE + 57, 4096
+"""Bytes of a FORMAT_DESCRIPTION event: it has a byte for each of at most 255 types of events."""
+
 HEADER = struct.Struct("<IBIIIH")
 """timestamp, type, server_id, size, next position, flags."""
 
@@ -201,15 +204,14 @@ class FormatDescription:
         """
         if len(body) < 57:
             raise DamagedEvent(f"FORMAT_DESCRIPTION has {len(body)} bytes, less than 57")
-        version = int.from_bytes(body[:2], "little")
-        if version != 4 or body[56] != HEADER_SIZE:
-            raise DamagedEvent(f"binlog version {version} with headers of {body[56]} bytes: wanted version 4 and 19")
+        if int.from_bytes(body[:2], "little") != 4 or body[56] != HEADER_SIZE:
+            raise DamagedEvent(f"FORMAT_DESCRIPTION is not of binlog version 4 with headers of {HEADER_SIZE} bytes")
         name = body[2:52].split(b"\0")[0].decode("latin-1")
         if len(body) < 62 or not _has_checksum_field(name):
             return cls(name, False, body[57:])
         algorithm = body[-5]
         if algorithm not in (0, 1):
-            raise DamagedEvent(f"checksum algorithm {algorithm} is neither 0 (none) nor 1 (CRC32)")
+            raise DamagedEvent("the checksum algorithm is neither 0 (none) nor 1 (CRC32)")
         return cls(name, algorithm == 1, body[57:-5])
 
 
@@ -250,20 +252,33 @@ def name_of(type_code: int) -> str:
         return f"unknown type {type_code}"
 
 
-def whole_events(chunks: Iterable[bytes | bytearray | memoryview]) -> Iterator[memoryview]:
-    """Whole events out of chunks of any size. Raises DamagedEvent for bytes that cannot be cut into events."""
-    held = b""
+def whole_events(chunks: Iterable[bytes | bytearray | memoryview], most_bytes: int) -> Iterator[memoryview]:
+    """Whole events out of chunks of any size. ``most_bytes`` is what the largest may have: those of the range.
+
+    Raises DamagedEvent for bytes that cannot be cut into events. An event that says that it is larger than the range is
+    refused when its header is there: nothing is collected for it.
+    """
+    most = max(most_bytes, MOST_DESCRIPTION)
+    held, wanted = bytearray(), HEADER_SIZE
     for chunk in chunks:
-        view = memoryview(held + bytes(chunk) if held else bytes(chunk))
-        at, filled = 0, len(view)
+        if held:
+            held += chunk
+            if len(held) < wanted:
+                continue
+        view = memoryview(bytes(held or chunk))
+        at, filled, wanted = 0, len(view), HEADER_SIZE
         while filled - at >= HEADER_SIZE:
             size = int.from_bytes(view[at + 9 : at + 13], "little")
-            if size < HEADER_SIZE:
-                raise DamagedEvent(f"an event says that it has {size} bytes; its header alone has {HEADER_SIZE}")
+            if not HEADER_SIZE <= size <= most:
+                raise DamagedEvent(
+                    f"an event says that it has {size} bytes: its header alone has {HEADER_SIZE}, and all that is read "
+                    f"{most_bytes}"
+                )
             if filled - at < size:
+                wanted = size
                 break
             yield view[at : at + size]
             at += size
-        held = bytes(view[at:])
+        held = bytearray(view[at:])
     if held:
         raise DamagedEvent(f"{len(held)} bytes of a broken event are left over")

@@ -80,7 +80,10 @@ def read_tagged(body: bytes) -> Gtid | None:
         raise DamagedEvent("GTID_TAGGED holds no uuid or no tag")
     if number <= 0:
         return None
-    return Gtid.parse(f"{source}:{tag}:{number}" if tag else f"{source}:{number}")
+    try:
+        return Gtid.parse(f"{source}:{tag}:{number}" if tag else f"{source}:{number}")
+    except ValueError as error:
+        raise DamagedEvent(f"GTID_TAGGED holds no GTID: {error}") from error
 
 
 def gtid_of(kind: int, server_id: int, body: bytes) -> str:

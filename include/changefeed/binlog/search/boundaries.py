@@ -49,7 +49,7 @@ def boundaries(chunks: Iterable[bytes | bytearray | memoryview], file: str, star
     """
     position, checksum = start, 0
     try:
-        for event in whole_events(chunks):
+        for event in whole_events(chunks, end - start):
             seconds, kind, server_id, size, next_position, flags = HEADER.unpack_from(event)
             if kind == EventType.FORMAT_DESCRIPTION:
                 checksum = CHECKSUM_SIZE * FormatDescription.parse(bytes(event[HEADER_SIZE:])).checksum

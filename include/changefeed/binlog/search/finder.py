@@ -298,6 +298,5 @@ def bytes_between(files: Sequence[BinlogFile], start: BinlogCoordinates, end: Bi
     """Bytes of binlog from ``start`` to ``end``; negative when ``end`` is before ``start``."""
     if end < start:
         return -bytes_between(files, end, start)
-    sizes = {file.number: file.size_bytes for file in files}
-    whole = sum(sizes.get(number, 0) for number in range(start.number, end.number))
+    whole = sum(file.size_bytes for file in files if start.number <= file.number < end.number)
     return whole + end.position - start.position

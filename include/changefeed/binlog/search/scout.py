@@ -29,6 +29,7 @@ from changefeed.reader import Statement
 from changefeed.window import ANONYMOUS, Slice
 
 _STMT_END = 0x01
+_FLAGS_OF_ROWS = slice(HEADER_SIZE + 6, HEADER_SIZE + 8)
 _NOT_BEGIN = 0x01 | 0x40 | 0x80
 """MariaDB's GTID flags: standalone, prepared XA, completed XA."""
 
@@ -71,7 +72,7 @@ class _Scout:
                 self._look(kind, server_id, event)
                 self._position += len(event)
                 self._events += 1
-                if kind in ROWS and self._cuttable and event[HEADER_SIZE + 6] & _STMT_END:
+                if kind in ROWS and self._cuttable and int.from_bytes(event[_FLAGS_OF_ROWS], "little") & _STMT_END:
                     self._cut(self._gtid or ANONYMOUS)
         except DamagedEvent as damage:
             raise BinlogFormatError(f"binlog {self._piece.file}:{self._position}: {damage}") from damage
@@ -88,7 +89,7 @@ class _Scout:
 
     def _in_file(self, chunks: Iterable[bytes | bytearray | memoryview]) -> Iterator[tuple[int, int, memoryview]]:
         """(type, server_id, bytes) of each event that stands in the file."""
-        for event in whole_events(chunks):
+        for event in whole_events(chunks, self._piece.size_bytes):
             _, kind, server_id, _, next_position, flags = HEADER.unpack_from(event)
             if kind == EventType.FORMAT_DESCRIPTION:
                 self._checksum = CHECKSUM_SIZE * FormatDescription.parse(bytes(event[HEADER_SIZE:])).checksum
@@ -104,7 +105,8 @@ class _Scout:
             body = bytes(event[HEADER_SIZE : len(event) - self._checksum])
             self._gtid = gtid_of(kind, server_id, body)
             # MariaDB writes no BEGIN: the GTID event is one, unless it stands for a statement alone or for XA.
-            self._opened, self._cuttable = True, kind == EventType.MARIADB_GTID and not body[12] & _NOT_BEGIN
+            flags = int.from_bytes(body[12:13], "little")
+            self._opened, self._cuttable = True, kind == EventType.MARIADB_GTID and not flags & _NOT_BEGIN
         elif kind in (EventType.QUERY, EventType.MARIADB_QUERY_COMPRESSED):
             self._query(event)
         elif kind in (EventType.XID, EventType.XA_PREPARE):

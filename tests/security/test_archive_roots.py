@@ -1,0 +1,304 @@
+"""Archives through Airflow: what lies below no root of the administrator's is never opened, however it is spelled."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from changefeed.archive.archive import Archive
+from changefeed.archive.binlogs import ArchivedBinlogs
+from changefeed.archive.roots import archive_below
+from changefeed.errors import BinlogFormatError, BinlogGoneError, ChangefeedError, SettingsError
+from changefeed.upkeep.site_archive import site_archive
+
+SECRET = "JWT-s3cr3t-of-the-site"
+NAME = "binlog.000001"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """`root/shop` with a file, beside `root-of-others/shop` and a secret that no root has."""
+    for name in ("root/shop", "root-of-others/shop"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / NAME).write_bytes(b"\xfebin" + bytes(200))
+    (tmp_path / NAME).write_text(SECRET)
+    return tmp_path
+
+
+def reference_to(path: Path) -> str:
+    """A chain that reads any file: the attack that got the site's secret, four bytes an error."""
+    references = json.dumps({"version": 1, "refs": {NAME: [f"file://{path}", 4, 4]}})
+    return "reference::data:a:b:c;base64," + base64.b64encode(references.encode()).decode()
+
+
+def test_without_a_site_file_no_archive_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CHANGEFEED_SITE", raising=False)
+    for url in (str(folder), f"file://{folder}", "s3://bucket/binlogs", "https://h/binlogs"):
+        with pytest.raises(SettingsError, match="`archives` of the site file"):
+            site_archive(url)
+
+
+def test_what_the_administrator_takes_back_is_refused_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = folder / "site.yaml"
+    monkeypatch.setenv("CHANGEFEED_SITE", str(site))
+    site.write_text(f"archives: [{folder}/root]\n")
+    assert site_archive(f"{folder}/root/shop") == Archive(f"{folder}/root/shop", f"{folder}/root")
+    site.write_text("archives: []\n")
+    with pytest.raises(SettingsError, match="may not be read"):
+        site_archive(f"{folder}/root/shop")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "{folder}/root-of-others/shop",
+        "{folder}/root/../root-of-others/shop",
+        "{folder}/root/shop/../../root-of-others/shop",
+        "{folder}//root-of-others/shop",
+        "{folder}/root/%2e%2e/root-of-others/shop",
+        "file://{folder}/root/%2E%2e/root-of-others/shop",
+        "{folder}/root/..%2froot-of-others/shop",
+        "{folder}/roo",
+        "{folder}/ROOT/shop",
+        "{folder}",
+        "/",
+        "",
+        ".",
+        "..",
+        "root/shop",
+        "~/binlogs",
+        "file://",
+        "file:{folder}/root/shop",
+        "file://localhost{folder}/root/shop",
+        "file://{folder}/root/shop?x=1",
+        "file://{folder}/root/shop#x",
+        "local://{folder}/root/shop",
+        "FILE::{folder}/root/shop",
+        "{folder}/root/shop::{folder}/root-of-others",
+        "simplecache::{folder}/root/shop",
+        "zip://a::{folder}/root/shop",
+        "dir::{folder}/root/shop",
+        "blockcache::file://{folder}/root/shop",
+        "reference://::{folder}/root/shop",
+        "filecache://{folder}/root/shop",
+        "data:,x",
+        "memory://root/shop",
+        "webhdfs://169.254.169.254/latest",
+        "hdfs://h/root",
+        "ftp://h/binlogs",
+        "sftp://h/binlogs",
+        "smb://h/binlogs",
+        "github://org:repo@main/",
+        "git://{folder}/root",
+        "jupyter://h/",
+        "dask://h/",
+        "s3://binlogs",
+        "s3://binlogs/",
+        "s3://binlogs/shopping",
+        "s3://binlogs/shop/../other",
+        "s3://binlogs/shop/%2e%2e/other",
+        "s3://binlogs/%73hop",
+        "s3://binlogs/SHOP",
+        "s3://Binlogs/shop",
+        "s3://other/shop",
+        "s3://user@binlogs/shop",
+        "s3://binlogs/shop?versionId=1",
+        "s3://binlogs\\@other/shop",
+        "s3:binlogs/shop",
+        "s3:///binlogs/shop",
+        "s3a://binlogs/shop",
+        "gs://binlogs/shop",
+        "https://archive.example/other/",
+        "https://archive.example/binlogs/below/",
+        "https://archive.example/",
+        "https://archive.example:8443/binlogs/",
+        "http://archive.example/binlogs/",
+        "https://archive.example.evil/binlogs/",
+        "https://archive.example@evil/binlogs/",
+        "https://evil/binlogs/#archive.example/binlogs/",
+        "https://archive.example/binlogs/?redirect=http://169.254.169.254/",
+        "https://archive.example/binlogs/../../other",
+        "https:///archive.example/binlogs/",
+        "https:/archive.example/binlogs/",
+        "\nhttps://archive.example/binlogs/",
+        "https://archive.example/binlogs/\n",
+        "{folder}/root/shop\x00",
+        "{folder}/root/shop\u2028x",
+        "{folder}/root/" + 2000 * "x",
+    ],
+)
+def test_what_lies_below_no_root_is_refused_and_never_opened(
+    folder: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def opened(*_: object, **__: object) -> None:
+        raise AssertionError("fsspec saw it")
+
+    monkeypatch.setattr(fsspec.core, "url_to_fs", opened)
+    monkeypatch.setattr(fsspec, "filesystem", opened)
+    roots = [f"{folder}/root", "s3://binlogs/shop/", "HTTPS://Archive.example/binlogs/"]
+    with pytest.raises(SettingsError, match=r"`archives` of the site file|environment"):
+        archive_below(url.replace("{folder}", str(folder)), roots)
+
+
+@pytest.mark.parametrize(
+    ("url", "read"),
+    [
+        ("{folder}/root", "{folder}/root"),
+        ("{folder}//root/./shop/", "{folder}/root/shop"),
+        ("FILE://{folder}/root/shop", "{folder}/root/shop"),
+        ("s3://binlogs/shop", "s3://binlogs/shop"),
+        ("S3://binlogs//shop/2026/", "s3://binlogs/shop/2026"),
+        ("gcs://b/x", "gs://b/x"),
+        ("az://container/x", "abfs://container/x"),
+        ("https://archive.example/binlogs", "https://Archive.example/binlogs/"),
+        ("HTTPS://ARCHIVE.EXAMPLE//binlogs/", "https://Archive.example/binlogs/"),
+    ],
+)
+def test_what_lies_below_a_root_is_read_in_one_spelling(folder: Path, url: str, read: str) -> None:
+    roots = [
+        f"file://{folder}/root/",
+        "s3://binlogs/shop/",
+        "gs://b",
+        "abfs://container",
+        "https://Archive.example/binlogs/",
+    ]
+    assert archive_below(url.replace("{folder}", str(folder)), roots).url == read.replace("{folder}", str(folder))
+
+
+@pytest.mark.parametrize(
+    "root", ["binlogs", "ftp://h/x", "s3://key:secret@bucket/x", "simplecache::s3://b", "/a/../b", ""]
+)
+def test_a_root_that_cannot_be_compared_is_the_administrators_mistake(root: str) -> None:
+    with pytest.raises(SettingsError, match="number 2 of `archives` in the site file") as caught:
+        archive_below("/srv/binlogs/shop", ["/srv/other", root])
+    assert "secret" not in str(caught.value)
+
+
+def test_a_link_out_of_the_root_is_followed_by_nobody(folder: Path) -> None:
+    root = folder / "root"
+    (root / "linked").symlink_to(folder / "root-of-others" / "shop")
+    (root / "one").mkdir()
+    (root / "one" / NAME).symlink_to(folder / NAME)
+    with pytest.raises(SettingsError, match="may not be read"):
+        archive_below(str(root / "linked"), [str(root)])
+    archive = archive_below(str(root / "one"), [str(root)])
+    with pytest.raises(SettingsError, match="link out of the root"):
+        ArchivedBinlogs(archive).files()
+    with pytest.raises(SettingsError, match="may not be read"):
+        archive_below(str(root / "one" / NAME), [str(root)])
+
+
+def test_a_link_that_is_put_there_after_the_plan_is_not_followed_by_the_job(folder: Path) -> None:
+    archive = archive_below(f"{folder}/root/shop", [f"{folder}/root"])
+    planned = ArchivedBinlogs(archive)
+    assert [file.name for file in planned.files()] == [NAME]
+    (folder / "root" / "shop" / NAME).unlink()
+    (folder / "root" / "shop" / NAME).symlink_to(folder / NAME)
+    for reader in (planned, ArchivedBinlogs(archive)):  # that of a task that listed before, and another one
+        with pytest.raises(SettingsError, match="link out of the root"):
+            list(reader.chunks(NAME, 4, 8))
+    (folder / "root" / "shop").rename(folder / "root" / "moved")
+    (folder / "root" / "shop").symlink_to(folder)
+    with pytest.raises(SettingsError, match="link out of the root"):
+        ArchivedBinlogs(archive).files()
+
+
+def test_links_inside_the_root_and_those_of_ones_own_command_are_followed(folder: Path) -> None:
+    (folder / "root" / "linked").mkdir()
+    (folder / "root" / "linked" / NAME).symlink_to(folder / "root" / "shop" / NAME)
+    inside = archive_below(f"{folder}/root/linked", [f"{folder}/root"])
+    assert [file.size_bytes for file in ArchivedBinlogs(inside).files()] == [204]
+    (folder / "own").mkdir()
+    (folder / "own" / NAME).symlink_to(folder / "root" / "shop" / NAME)
+    assert [file.size_bytes for file in ArchivedBinlogs(Archive(str(folder / "own"))).files()] == [204]
+
+
+def test_no_byte_of_a_file_that_is_no_binlog_is_told(folder: Path) -> None:
+    (folder / "root" / "text").mkdir()
+    (folder / "root" / "text" / NAME).write_text(SECRET)
+    for archive in (
+        archive_below(f"{folder}/root/text", [f"{folder}/root"]),
+        Archive(f"{folder}/root/text"),
+        Archive(reference_to(folder / NAME)),  # by the command, whose user may read the file anyway
+    ):
+        with pytest.raises(BinlogFormatError, match="no binlog") as caught:
+            list(ArchivedBinlogs(archive).chunks(NAME, 4, 19))
+        told = str(caught.value).partition("no binlog")[2]
+        assert [part for part in (SECRET[:4], SECRET[4:8], SECRET[4:8].encode().hex()) if part in told] == []
+    with pytest.raises(SettingsError, match="chain"):
+        archive_below(reference_to(folder / NAME), ["/"])
+
+
+def test_a_storages_own_words_are_not_told_through_airflow(folder: Path) -> None:
+    (folder / "root" / "gone").mkdir()
+    file = folder / "root" / "gone" / NAME
+    file.write_bytes(b"\xfebin" + bytes(200))
+    binlogs = ArchivedBinlogs(archive_below(f"{folder}/root/gone", [f"{folder}/root"]))
+    binlogs.files()
+    file.unlink()
+    with pytest.raises(SettingsError, match=r"FileNotFoundError: No such file or directory\. Wanted"):
+        list(binlogs.chunks(NAME, 4, 19))
+    with pytest.raises(SettingsError, match="cannot be read: FileNotFoundError"):
+        ArchivedBinlogs(archive_below(f"{folder}/root/never", [f"{folder}/root"])).files()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "binlog.000001\nINFO published",
+        "binlog\x1b[2J.000001",
+        "binlog.²²²²²²",
+        "binlog." + 5000 * "9",
+        "b" * 300 + ".000001",
+    ],
+)
+def test_a_name_that_no_server_gives_a_binlog_is_passed_over(name: str) -> None:
+    memory = fsspec.filesystem("memory")
+    memory.pipe({f"/listed/{name}": b"x"})
+    try:
+        with pytest.raises(BinlogGoneError, match="no file with a binlog's name"):
+            ArchivedBinlogs(Archive("memory://listed")).files()
+    finally:
+        memory.rm("/listed", recursive=True)
+
+
+def test_a_folder_with_more_files_than_any_archive_has_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("changefeed.archive.binlogs.MOST_FILES", 3)
+    for number in range(2, 6):
+        (folder / "root" / "shop" / f"notes-{number}.txt").touch()
+    archive = archive_below(f"{folder}/root", [f"{folder}/root"])
+    assert len(ArchivedBinlogs(Archive(f"{archive.url}/shop", archive.root)).files()) == 1
+    for number in range(2, 6):
+        (folder / "root" / "shop" / f"binlog.{number:06}").touch()
+    with pytest.raises(SettingsError, match="more than 3 binlog files"):
+        ArchivedBinlogs(Archive(f"{archive.url}/shop", archive.root)).files()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https:/u:S@h/b",
+        "https:\\\\u:S@h\\b",
+        "https://u:S%40h/b",
+        "s3://AKIA:S/more@bucket/b",
+        "s3://AKIA:S/more",
+        "https://h:443/S@x",
+        "s3:AKIA:S@bucket",
+        "/a::ftp://u:S@h/",
+        "simplecache::https://h/b?sig=S",
+        "file:/x?sig=S",
+    ],
+)
+def test_a_secret_in_an_odd_url_is_refused_without_it(url: str) -> None:
+    url = url.replace("S", "s3cr3t")
+    for read in (Archive, lambda url: archive_below(url, ["/", "s3://bucket", "https://h"])):
+        with pytest.raises(ChangefeedError) as caught:
+            read(url)
+        assert "s3cr3t" not in str(caught.value)
+        assert caught.value.__cause__ is None
