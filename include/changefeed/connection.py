@@ -7,11 +7,16 @@ Airflow would read too, ``AIRFLOW_CONN_<ID>``, so that one setting serves both.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from changefeed.errors import SettingsError
+
+_BROKER = re.compile(r"([A-Za-z_]+://)?([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
+_OPTION = re.compile(r"[a-z][a-z._]{1,60}")
+_DOTTED = re.compile(r"[a-z]+(\.[a-z]+)+=")
 
 ConnectionLookup = Callable[[str], str]
 """Gives the URI of a connection id. Raises SettingsError for an id that nobody has set."""
@@ -69,7 +74,11 @@ class MysqlConnection:
         options = dict(parse_qsl(parts.query))
         unknown = sorted(set(options) - {"ssl_ca", "ssl_cert", "ssl_key", "ssl_verify", "connect_timeout_seconds"})
         if unknown:
-            raise SettingsError(f"unknown option {unknown[0]!r} of MySQL connection to {parts.hostname!r}")
+            raise SettingsError(f"unknown option {shown_option(unknown[0])} of MySQL connection to {parts.hostname!r}")
+        if not re.fullmatch("[0-9]{1,6}", options.get("connect_timeout_seconds", "1")):
+            raise SettingsError(
+                f"option 'connect_timeout_seconds' of MySQL connection to {parts.hostname!r} is no whole number"
+            )
         user, password = unquote(parts.username or ""), unquote(parts.password or "")
         return cls(parts.hostname, parts.port or 3306, user, password, options, patience)
 
@@ -84,9 +93,18 @@ def kafka_parts(uri: str) -> tuple[str, dict[str, str]]:
     """
     parts = _split(uri, "kafka")
     options = {name: value for name, value in parse_qsl(parts.query) if name != "__extra__"}
+    if odd := [name for name in options if not _OPTION.fullmatch(name)]:
+        raise SettingsError(
+            f"unknown option {shown_option(odd[0])} of a Kafka connection: they are named as librdkafka's"
+        )
     bootstrap = parts.netloc.rpartition("@")[2] or options.pop("bootstrap.servers", "")
     if not bootstrap:
         raise SettingsError("a Kafka connection has no broker: wanted kafka://host:9092")
+    if not all(_BROKER.fullmatch(broker.strip()) for broker in unquote(bootstrap).split(",")):
+        raise SettingsError(
+            "the brokers of a Kafka connection cannot be read: wanted kafka://host:9092,host:9092. Its user and "
+            "its password are options, sasl.username and sasl.password"
+        )
     return unquote(bootstrap), options
 
 
@@ -101,10 +119,19 @@ def _split(uri: str, scheme: str) -> SplitResult:
         shown = f"found scheme {parts.scheme!r}" if parts.netloc else "found none with a scheme and //"
         raise SettingsError(f"wanted a connection of the form {scheme}://…, {shown}")
     # An @ behind the host is one behind the password: a / ? or # in that ended the host too early.
-    loose = [option for option in parts.query.split("&") if "=" not in option]
-    if any("@" in part for part in (parts.path, parts.fragment, *loose)):
+    if parts.fragment or "@" in parts.path or ("@" in parts.query and not _is_query(parts.query, scheme)):
         raise _unreadable(scheme)
     return parts
+
+
+def _is_query(text: str, scheme: str) -> bool:
+    """Whether what follows a ? and has an @ is a query: of librdkafka's options, whose names have dots."""
+    return scheme == "kafka" and all(_DOTTED.match(option) for option in text.split("&"))
+
+
+def shown_option(name: str) -> str:
+    """The name of an option as a message quotes it, where it looks like one: else it may be a piece of a password."""
+    return repr(name) if _OPTION.fullmatch(name) else "(not shown, as it may be part of a password)"
 
 
 def _unreadable(scheme: str) -> SettingsError:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
 from changefeed.connection import Patience, from_environment, variable_of
 from changefeed.errors import SettingsError
@@ -40,10 +40,11 @@ def airflow_lookup(connection_id: str) -> str:
     if os.environ.get(variable_of(connection_id), "").strip().startswith(("mysql", "kafka", "sqlite", "postgresql")):
         return from_environment(connection_id)  # a URI as SQLAlchemy or librdkafka want it, which Airflow would rewrite
     try:
-        connection = BaseHook.get_connection(connection_id)
+        return _uri_of(BaseHook.get_connection(connection_id))
     except AirflowNotFoundException:
         raise _unknown(connection_id) from None
-    return _uri_of(connection)
+    except (AirflowException, ValueError, TypeError) as error:
+        raise _unreadable(connection_id, error) from None
 
 
 def server_lookup(connection_id: str) -> str:
@@ -53,10 +54,11 @@ def server_lookup(connection_id: str) -> str:
     from airflow.models.connection import Connection
 
     try:
-        connection = Connection.get_connection_from_secrets(connection_id)
+        return _uri_of(Connection.get_connection_from_secrets(connection_id))
     except AirflowNotFoundException:
         raise _unknown(connection_id) from None
-    return _uri_of(connection)
+    except (AirflowException, ValueError, TypeError) as error:
+        raise _unreadable(connection_id, error) from None
 
 
 def task_endpoints(pipeline: Pipeline) -> Endpoints:
@@ -77,6 +79,15 @@ def _unknown(connection_id: str) -> SettingsError:
     return SettingsError(
         f"Airflow has no connection {connection_id!r}: add it under Admin, Connections, or set "
         f"{variable_of(connection_id)}"
+    )
+
+
+def _unreadable(connection_id: str, error: Exception) -> SettingsError:
+    """Airflow's own words may repeat what stands where it wants a port: half a password with a / in it."""
+    return SettingsError(
+        f"Airflow's connection {connection_id!r} cannot be read ({type(error).__name__}): wanted a URI, in whose user "
+        "and password each of the characters / ? # @ : [ ] % is written as % and two digits, or JSON, with `extra` an "
+        "object"
     )
 
 

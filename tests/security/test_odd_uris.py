@@ -1,0 +1,109 @@
+"""Passwords with letters that a URI gives another meaning: what goes wrong is told without them."""
+
+from __future__ import annotations
+
+import itertools
+import traceback
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from changefeed.airflow.connections import airflow_lookup, server_lookup
+from changefeed.connection import MysqlConnection, kafka_parts
+from changefeed.errors import ChangefeedError, SettingsError
+from changefeed.kafka.connection import KafkaConnection
+
+HALVES = ("pl4nted", "s3cret")
+ODD = "/?#@:[]%&=;, \\\n"
+
+
+def odd_passwords() -> Iterator[str]:
+    """A secret's halves around one or two odd letters; behind digits too, which may be taken for a port."""
+    for letters in itertools.chain(ODD, map("".join, itertools.product(ODD, repeat=2))):
+        yield letters.join(HALVES)
+        yield f"12{letters}{HALVES[0]}={HALVES[1]}"
+
+
+def told(call: Callable[[], object]) -> str:
+    try:
+        result = call()
+    except ChangefeedError as error:
+        return "".join(traceback.format_exception(error)) + repr(error)
+    return f"{result!r} {result}"
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "mysql://u:{}@127.0.0.1:1/shop",
+        "mysql://u:{}@127.0.0.1",
+        "mysql://{}@127.0.0.1:1/?ssl_ca=/x",
+        "mysql://u:{}",
+        "mysql://u:x@127.0.0.1:{}",
+        "mysql://u:x@127.0.0.1/?connect_timeout_seconds={}",
+        "mysql:/u:{}@127.0.0.1",
+        "mysql:u:{}@127.0.0.1",
+        "u:{}@127.0.0.1",
+        "{}",
+    ],
+)
+def test_a_mysql_uri_of_any_form_is_told_without_its_password(form: str) -> None:
+    for password in odd_passwords():
+        said = told(lambda password=password: MysqlConnection.from_uri(form.format(password)))
+        if "MysqlConnection(" in said:
+            continue  # a sound URI: of it a repr shows what are host and user by the form of a URI
+        assert [half for half in HALVES if half in said] == [], (password, said)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "kafka://u:{}@127.0.0.1:1",
+        "kafka://u:{}@127.0.0.1",
+        "kafka://127.0.0.1:1,u:{}@h",
+        "kafka://u:{}",
+        "kafka:u:{}@h",
+    ],
+)
+def test_a_kafka_uri_of_any_form_is_told_without_its_password(form: str) -> None:
+    for password in odd_passwords():
+        said = told(lambda password=password: KafkaConnection(*kafka_parts(form.format(password)), 0.01).producer())
+        assert [half for half in HALVES if half in said] == [], (password, said)
+
+
+def test_a_password_is_never_taken_for_a_host_or_a_user() -> None:
+    """Where a / ? or # ends the part for the host too early, what stands there is half a password."""
+    for uri in (
+        "mysql://u:12/pl4nted@h",
+        "mysql://u:12?ssl_ca=pl4nted@h",
+        "mysql://u:12?pl4nted=x@h",
+        "mysql://u:12#x@h",
+    ):
+        with pytest.raises(SettingsError, match="cannot be read"):
+            MysqlConnection.from_uri(uri)
+
+
+@pytest.mark.parametrize("look_up", [airflow_lookup, server_lookup])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "spark://u:pl4nted/s3cret@h",
+        "spark://u:pl4nted?s3cret@h:1",
+        "spark://u:pl4nted#s3cret@h:s3cret",
+        "spark://u:[pl4nteds3cret@h",
+        "http://u:x@h:s3cret/?__extra__=pl4nted",
+        '{"conn_type": "mysql", "password": "pl4nted"',
+        '{"conn_type": "mysql", "passwort": "pl4nted"}',
+        '{"conn_type": "mysql", "extra": "pl4nted"}',
+        '{"conn_type": "mysql", "port": "pl4nted"}',
+        "pl4nted",
+    ],
+)
+def test_a_connection_that_airflow_cannot_read_is_named_without_its_text(
+    look_up: Callable[[str], str], value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_ODD", value)
+    with pytest.raises(SettingsError, match="connection") as caught:
+        MysqlConnection.from_uri(look_up("odd"))
+    said = "".join(traceback.format_exception(caught.value))
+    assert [half for half in HALVES if half in said] == [], said
