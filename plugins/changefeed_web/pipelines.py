@@ -1,16 +1,20 @@
 """REST: pipelines with their state, and creating, changing and deleting them."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, HTTPException, Response
 
+from changefeed.airflow.alerts import check_reads_no_file
 from changefeed.airflow.ingest_dag import ingest_dag_id
 from changefeed.errors import ChangefeedError
-from changefeed.pipelines.file import load_pipeline, load_pipelines, pipelines_folder
-from changefeed.pipelines.folder import NoSuchPipelineError, PipelineChangedError, PipelineFolder, PipelineText
+from changefeed.pipelines.file import load_pipelines, name_of, pipelines_folder
+from changefeed.pipelines.folder import NoSuchPipelineError, PipelineChangedError, PipelineFolder, PipelineText, Rules
 from changefeed.pipelines.pipeline import Pipeline
+from changefeed.pipelines.rest_settings import added_notifiers, check_rest_settings
 from changefeed.pipelines.secrets import public_yaml
+from changefeed.pipelines.site import load_site
 from changefeed_web import position, slots
 from changefeed_web.access import GetUserDep, audited, may, may_read_logs, must
 from changefeed_web.bodies import PipelineBody
@@ -24,16 +28,12 @@ IfMatch = Annotated[str | None, Header(description="The ETag that the change is 
 
 def pipeline_of(name: str) -> Pipeline:
     """The pipeline of that name; 404 where there is none, 422 with its mistake where its YAML is wrong."""
-    try:
-        PipelineFolder(pipelines_folder()).text(name)
-    except NoSuchPipelineError as error:
-        raise HTTPException(404, str(error)) from None
-    return load_pipeline(name)
+    return _text_of(name).pipeline()
 
 
 @router.get("/pipelines", dependencies=[Depends(slots.survey_if_live)])
 def list_pipelines(user: GetUserDep, live: slots.Live = True) -> dict[str, Any]:
-    """All pipelines that you may see, and by file the mistakes of those that are wrong."""
+    """All pipelines that you may see, and by file the mistakes of those of them that are wrong."""
     pipelines, errors = load_pipelines()
     seen = [pipeline for name, pipeline in sorted(pipelines.items()) if may(user, "GET", ingest_dag_id(name))]
     stands = position.of_each(seen, position.position) if live else [None] * len(seen)
@@ -41,7 +41,10 @@ def list_pipelines(user: GetUserDep, live: slots.Live = True) -> dict[str, Any]:
         _shown(pipeline, user, (at or position.NO_ANSWER) if live else None)
         for pipeline, at in zip(seen, stands, strict=True)
     ]
-    return {"pipelines": shown, "refused": {path.name: str(error) for path, error in errors.items()}}
+    refused = {
+        path.name: str(error) for path, error in errors.items() if may(user, "GET", ingest_dag_id(name_of(path)))
+    }
+    return {"pipelines": shown, "refused": refused}
 
 
 @router.get("/pipelines/{name}", dependencies=[Depends(slots.look)])
@@ -51,8 +54,8 @@ def get_pipeline(name: str, user: GetUserDep, response: Response) -> dict[str, A
     Who may not change the pipeline gets its YAML without secrets and comments.
     """
     must(user, "GET", name)
-    pipeline = pipeline_of(name)
-    text = PipelineFolder(pipelines_folder()).text(name)
+    text = _text_of(name)
+    pipeline = text.pipeline()
     response.headers["ETag"] = f'"{text.tag}"'
     shown = _shown(pipeline, user, position.position(pipeline))
     try:
@@ -68,7 +71,7 @@ def create_pipeline(body: PipelineBody, user: GetUserDep, response: Response) ->
     """Write a new pipeline's YAML. Its DAG appears with the DAG processor's next pass."""
     must(user, "POST", "*", dag_id="changefeed_ingest__*")
     try:
-        text = PipelineFolder(pipelines_folder()).create(body.yaml)
+        text = PipelineFolder(pipelines_folder()).create(body.yaml, _rules(user))
     except PipelineChangedError as error:
         raise HTTPException(409, str(error)) from None
     audited(user, "create", text.name, tag=text.tag)
@@ -81,7 +84,7 @@ def change_pipeline(
 ) -> dict[str, Any]:
     """Replace a pipeline's YAML, if it still is the one of ``If-Match``."""
     must(user, "PUT", name)
-    text = _guarded(lambda folder, tag: folder.change(name, body.yaml, tag), if_match)
+    text = _guarded(lambda folder, tag: folder.change(name, body.yaml, tag, _rules(user)), if_match)
     audited(user, "change", name, tag=text.tag)
     position.forget(name)
     return _written(text, response)
@@ -94,6 +97,25 @@ def delete_pipeline(name: str, user: GetUserDep, if_match: IfMatch = None) -> No
     _guarded(lambda folder, tag: folder.delete(name, tag), if_match)
     audited(user, "delete", name, tag=if_match)
     position.forget(name)
+
+
+def _text_of(name: str) -> PipelineText:
+    try:
+        return PipelineFolder(pipelines_folder()).text(name)
+    except NoSuchPipelineError as error:
+        raise HTTPException(404, str(error)) from None
+
+
+def _rules(user: Any) -> Rules:
+    """What ``user`` may write: what may come over REST from somebody with these rights."""
+    site = load_site()
+
+    def check(new: Pipeline, old: Pipeline | None, others: Mapping[str, Pipeline]) -> None:
+        check_rest_settings(new, old, others, site, lambda name: may(user, "PUT", ingest_dag_id(name)))
+        for notifier in added_notifiers(new, old):
+            check_reads_no_file(notifier)
+
+    return check
 
 
 def _guarded(change: Any, if_match: str | None) -> Any:

@@ -135,20 +135,11 @@ def test_wrong_pipelines_leave_the_others_alone_and_a_copy_leaves_its_original(m
     assert ingest_dags == {"changefeed_ingest__one", "changefeed_ingest__full", "changefeed_ingest__twin"}
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "unknown.yaml, line 4: unknown key 'topcs' (did you mean 'topics'?)",
-        "mistyped.yaml, line 4: 'retries' is 'many'",
-        "schedule.yaml, line 4: 'schedule' is 'every day'",
-        "broken.yaml: is not YAML",
-        "twin.copy.yaml: its name is 'twin', which is the pipeline of twin.yaml",
-    ],
-)
-def test_an_import_error_names_file_line_and_key(mixed: dict[str, Any], words: str) -> None:
-    assert len(mixed["import_errors"]) == 1
+def test_an_import_error_names_the_files_and_nothing_of_what_they_say(mixed: dict[str, Any]) -> None:
+    """Airflow shows it to whoever may see import errors, of pipelines that they may not see too."""
     (told,) = mixed["import_errors"].values()
-    assert words in told
+    assert "broken.yaml, mistyped.yaml, schedule.yaml, twin.copy.yaml, unknown.yaml." in told
+    assert [words for words in ("topcs", "many", "every day") if words in told] == []
 
 
 def test_airflow_goes_on_scheduling_the_right_pipelines(tmp_path: Path, pipelines: Path) -> None:
@@ -162,7 +153,7 @@ def test_airflow_goes_on_scheduling_the_right_pipelines(tmp_path: Path, pipeline
         dags = database.execute("SELECT dag_id, is_stale, has_import_errors FROM dag").fetchall()
         serialized = str(database.execute("SELECT data, data_compressed FROM serialized_dag").fetchall())
     assert [filename for filename, _ in errors] == ["refused_pipelines.py"]
-    assert "unknown.yaml, line 4: unknown key 'topcs'" in errors[0][1]
+    assert "unknown.yaml" in errors[0][1]
     assert {"changefeed_ingest__one", "changefeed_ingest__full"} <= {dag_id for dag_id, *_ in dags}
     assert [dag_id for dag_id, is_stale, has_errors in dags if is_stale or has_errors] == []
     assert SECRET not in serialized

@@ -64,6 +64,18 @@ def notifier_class(name: str) -> type[BaseNotifier]:
     return named
 
 
+def check_reads_no_file(settings: NotifierSettings) -> None:
+    """Raise SettingsError for an argument that Airflow would take for the name of a template's file, and read it."""
+    extensions = tuple(notifier_class(settings.notifier).template_ext)
+    for name, value in settings.arguments.items():
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, str) and item.endswith(extensions):
+                raise SettingsError(
+                    f"argument {name!r} of {settings.notifier} ends in one of {', '.join(extensions)}: a file of that "
+                    "name would be sent. Write the text itself."
+                )
+
+
 def _no_notifier(name: str, why: str) -> SettingsError:
     return SettingsError(
         f"notifier {name!r} cannot be used: {why}. Wanted the class of an Airflow notifier by the module that defines "

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from changefeed.errors import SettingsError, did_you_mean
 from changefeed.pipelines.pipeline import Pipeline
-from changefeed.pipelines.yaml_file import read_section, settings_text
-from changefeed.pipelines.yaml_text import NO_YAML, YamlText
+from changefeed.pipelines.yaml_file import section_of, settings_text
+from changefeed.pipelines.yaml_text import LONGEST, NO_YAML, YamlText
 
 
 def pipelines_folder() -> Path:
@@ -31,7 +31,7 @@ def load_pipeline(name: str, folder: Path | None = None) -> Pipeline:
     folder = folder or pipelines_folder()
     paths = files_of(name, folder)
     if not paths:
-        names = sorted({_named(path) for path in pipeline_files(folder)})
+        names = sorted({name_of(path) for path in pipeline_files(folder)})
         raise SettingsError(
             f"no pipeline {name!r} in {str(folder)!r}, which "
             f"{'has ' + (', '.join(names) or 'none') if folder.is_dir() else 'does not exist'}"
@@ -55,7 +55,7 @@ def load_pipelines(folder: Path | None = None) -> tuple[dict[str, Pipeline], dic
             read[path] = read_pipeline(path)
         except SettingsError as error:
             errors[path] = error
-        files.setdefault(read[path].name if path in read else _named(path), []).append(path)
+        files.setdefault(read[path].name if path in read else name_of(path), []).append(path)
     for name, paths in files.items():
         first, *others = by_precedence(name, paths)
         if first in read:
@@ -67,7 +67,7 @@ def load_pipelines(folder: Path | None = None) -> tuple[dict[str, Pipeline], dic
 
 def files_of(name: str, folder: Path) -> list[Path]:
     """The files of pipeline ``name``: the first is the pipeline, any other one is refused."""
-    return by_precedence(name, [path for path in pipeline_files(folder) if _named(path) == name])
+    return by_precedence(name, [path for path in pipeline_files(folder) if name_of(path) == name])
 
 
 def by_precedence(name: str, paths: list[Path]) -> list[Path]:
@@ -84,15 +84,35 @@ def pipeline_files(folder: Path) -> list[Path]:
 
 def read_pipeline(path: Path) -> Pipeline:
     """One file; raises SettingsError with file, line, key and the nearest valid key."""
-    return read_section(path, Pipeline).of_file(path.name)
+    return pipeline_of_text(settings_text(path), path.name)
 
 
-def _named(path: Path) -> str:
+def pipeline_of_text(text: str, file: str) -> Pipeline:
+    """A file's text; raises SettingsError as `read_pipeline` does."""
+    return section_of(text, file, Pipeline).of_file(file)
+
+
+def name_of(path: Path) -> str:
+    """The name of a file's pipeline, which may be wrong for the rest; the file's own where it says none."""
     try:
         values = YamlText.of(settings_text(path)).values
     except (SettingsError, *NO_YAML):
         return path.stem
     return str(values["name"]) if isinstance(values, Mapping) and "name" in values else path.stem
+
+
+def may_be_named(name: str, path: Path) -> bool:
+    """Whether a file may be that of pipeline ``name``, also one that is no YAML at present, and has the word in it."""
+    if name in (path.stem, name_of(path)):
+        return True
+    try:
+        text = settings_text(path)
+        YamlText.of(text)
+    except SettingsError:
+        return True
+    except NO_YAML:
+        return name in text or len(text) > LONGEST
+    return False
 
 
 def _name_in_use(name: str, path: Path, first: Path) -> str:

@@ -139,9 +139,9 @@ class ValueSettings(Section):
 class TopicSettings(Section):
     """The names of topics, and how those that are missing are made."""
 
-    template: str = "{database}.{table}"
-    partitions: Positive = 3
-    replication_factor: Positive = 1
+    template: Annotated[str, Field(max_length=249)] = "{database}.{table}"
+    partitions: Annotated[int, Field(gt=0, le=10_000)] = 3
+    replication_factor: Annotated[int, Field(gt=0, le=100)] = 1
     configs: dict[str, str] = Field(default={})
     _suffix: str = PrivateAttr(default="")
 
@@ -222,7 +222,7 @@ class NotifierSettings(Section):
 class AlertSettings(Section):
     """What is sent to the notifiers, besides failed windows and dead letters, which always are."""
 
-    headroom_hours: Annotated[float, Field(gt=0)] | None = None
+    headroom_hours: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """The server purges the binlog that the checkpoint stands in, in less than so many hours."""
     lag_bytes: Positive | None = None
     lag_seconds: Positive | None = None
@@ -230,7 +230,10 @@ class AlertSettings(Section):
 
 
 class Pipeline(Section):
-    """What a file of `include/pipelines/` says."""
+    """What a file of `include/pipelines/` says.
+
+    What Airflow gets is no larger than it takes: one DAG that it cannot make or keep ends those of all other pipelines.
+    """
 
     name: Name
     source: SourceSettings
@@ -253,21 +256,21 @@ class Pipeline(Section):
     """Where the first window starts: earliest, latest, or FILE:POSITION."""
     reader: Literal["kernel", "reference"] = "kernel"
     """What decodes rows: the kernel, or mysql-replication, which is slow and knows fewer types."""
-    schedule: str | None = "*/5 * * * *"
+    schedule: Annotated[str, Field(max_length=500)] | None = "*/5 * * * *"
     """Cron expression or preset (@daily) of the DAG, or null for runs by hand only."""
-    retries: Annotated[int, Field(ge=0)] = 2
-    retry_delay_seconds: Positive = 30
+    retries: Annotated[int, Field(ge=0, le=10_000)] = 2
+    retry_delay_seconds: Annotated[int, Field(gt=0, le=2_592_000)] = 30
     window_bytes: Positive = 2 * 1024**3
     """A backlog larger than this is published as several windows of one run, cut at ends of binlog files."""
     windows_per_run: Positive = 20
     """How many windows a run takes at most; the next run goes on."""
-    pool: str = "default_pool"
+    pool: Annotated[str, Field(max_length=256)] = "default_pool"
     """Airflow pool of the task that publishes; a pool of one slot keeps a pipeline's DAGs apart."""
-    deadline_minutes: Positive | None = None
+    deadline_minutes: Annotated[int, Field(gt=0, le=525_600)] | None = None
     """A run that is not done so long after it was queued is sent to the notifiers."""
     alerts: AlertSettings = AlertSettings()
-    owner: str = "changefeed"
-    tags: list[str] = Field(default=[])
+    owner: Annotated[str, Field(max_length=500)] = "changefeed"
+    tags: Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=100)] = Field(default=[])
     spark: SparkSettings = SparkSettings()
     _file: str = PrivateAttr(default="")
 

@@ -14,8 +14,8 @@ def _is_id(text: str) -> str:
 
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$")]
-Positive = Annotated[int, Field(gt=0)]
-ConnectionId = Annotated[str, AfterValidator(_is_id)]
+Positive = Annotated[int, Field(gt=0, lt=2**63)]
+ConnectionId = Annotated[str, AfterValidator(_is_id), Field(max_length=250)]
 
 
 class Section(BaseModel):

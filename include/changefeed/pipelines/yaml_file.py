@@ -32,7 +32,7 @@ def settings_text(path: Path) -> str:
     if not path.is_file():  # of a pipe or a device there may be no end
         raise SettingsError(f"{path.name}: cannot be read: it is no file")
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8", newline="") as file:
             return file.read(LONGEST + 1)
     except UnicodeDecodeError as error:
         raise SettingsError(f"{path.name}: cannot be read: byte {error.start} is no UTF-8") from None

@@ -41,7 +41,7 @@ class YamlText:
         _check_shape(text)
         loader = yaml.CSafeLoader(text)
         root = loader.get_single_node()
-        _check_numbers(root)
+        _check_scalars(root)
         return cls(root, None if root is None else loader.construct_document(root))
 
 
@@ -55,8 +55,10 @@ def _check_shape(text: str) -> None:
             raise _refused(f"more than {_DEEPEST} lists and mappings stand inside each other", event)
 
 
-def _check_numbers(root: yaml.Node | None) -> None:
+def _check_scalars(root: yaml.Node | None) -> None:
     for node in _scalars(root):
+        if "\0" in node.value:
+            raise _refused("a NUL stands here, which no database of Airflow's takes", node)
         if node.tag.endswith((":int", ":float")) and len(node.value) > _LONGEST_NUMBER:
             raise _refused(f"a number of more than {_LONGEST_NUMBER} characters stands here", node)
 
