@@ -6,6 +6,10 @@ flags that change the code. ``CHANGEFEED_KERNEL_CACHE`` (or numba's ``NUMBA_CACH
 are kept; without it they are in the virtual environment's `kernel-cache`, where `make setup` has made one, else in the
 user's cache folder, or in the temporary one where that cannot be written.
 
+numba unpickles what it finds there, and runs it: whoever can write to such a folder runs code as whoever decodes. So
+each is this user's own, and one that others may write to, that is another's, or that a link leads to is passed over.
+Where none is left, kernels are compiled anew by each process.
+
 Source: https://numba.readthedocs.io/en/stable/developer/caching.html
 """
 
@@ -14,12 +18,15 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import logging
 import os
 import re
+import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -35,6 +42,8 @@ JIT_OFF = bool(config.DISABLE_JIT)
 
 BOUNDS = bool(config.BOUNDSCHECK)
 """Whether each raw read and write is checked (NUMBA_BOUNDSCHECK=1)."""
+
+_log = logging.getLogger(__name__)
 
 _OF_KERNELS = re.compile(
     rb"^(from changefeed.binlog.kernel.compiled import .*(inline|entry)|# kernels read this file)", re.MULTILINE
@@ -64,8 +73,10 @@ def entry(signature: Any) -> Callable[[Function], Function]:
     def compile_kernel(function: Function) -> Function:
         if JIT_OFF:
             return function
-        before = config.CACHE_DIR
         folder = cache_folder()
+        if folder is None:
+            return cast(Function, njit(signature, **_FLAGS)(function))
+        before = config.CACHE_DIR
         config.CACHE_DIR = str(folder)
         try:
             with _alone(folder):
@@ -80,7 +91,6 @@ def entry(signature: Any) -> Callable[[Function], Function]:
 def _alone(folder: Path) -> Iterator[None]:
     """Hold the folder's lock: of workers that start at once the first compiles, and the others load what it made."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / "lock").open("w")
     except OSError:  # a folder that can only be read: there is nothing to wait for
         yield
@@ -90,13 +100,52 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def cache_folder() -> Path:
-    """The folder that holds the compiled kernels of exactly these sources."""
+def cache_folder() -> Path | None:
+    """The folder that holds the compiled kernels of exactly these sources; None where there can be no private one."""
     digest = hashlib.sha256(f"{numba.__version__} bounds={BOUNDS}".encode())
     for source in _sources():
         if _OF_KERNELS.search(source):
             digest.update(source)
-    return _cache_root() / digest.hexdigest()[:16]
+    refused = []
+    for root in _cache_roots():
+        folder = root / digest.hexdigest()[:16]
+        reason = _not_ours(root) or _not_ours(folder)
+        if not reason:
+            folder.chmod(0o700)
+            return folder
+        refused.append(f"{str(root)!r}: {reason}")
+    _warn("; ".join(refused))
+    return None
+
+
+def _not_ours(folder: Path) -> str:
+    """Why somebody else could put compiled kernels into ``folder``, which is made where it is missing; else ''."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        status = folder.lstat()  # of a link itself: others may change where it leads
+    except OSError as error:
+        return f"it cannot be made ({error.strerror})"
+    if not stat.S_ISDIR(status.st_mode):
+        return "it is a link"
+    if status.st_uid != os.getuid():
+        return f"it is another user's ({status.st_uid})"
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"others may write to it (mode {stat.S_IMODE(status.st_mode):04o})"
+    for parent in folder.absolute().parents:
+        mode = parent.stat().st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            return f"others may put another one in its place (mode {stat.S_IMODE(mode):04o} of {str(parent)!r})"
+    return "" if os.access(folder, os.W_OK) else "it cannot be written to"
+
+
+@cache
+def _warn(refused: str) -> None:
+    _log.warning(
+        "each process compiles the kernels anew, which takes a minute: there is no folder for them that only user %d "
+        "can write to. Set CHANGEFEED_KERNEL_CACHE to one with mode 0700. Passed over: %s",
+        os.getuid(),
+        refused,
+    )
 
 
 def _sources() -> list[bytes]:
@@ -109,23 +158,14 @@ def _sources() -> list[bytes]:
     return [cast(bytes, loader.get_data(name)) for name in names]
 
 
-def _cache_root() -> Path:
+def _cache_roots() -> list[Path]:
     chosen = os.environ.get("CHANGEFEED_KERNEL_CACHE") or os.environ.get("NUMBA_CACHE_DIR")
     of_setup = Path(sys.prefix) / "kernel-cache"
-    candidates = [Path(chosen)] if chosen else [of_setup] if of_setup.is_dir() else []
-    candidates.append(Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "changefeed" / "kernel")
-    candidates.append(Path(tempfile.gettempdir()) / f"changefeed-kernel-{os.getuid()}")
-    for candidate in candidates:
-        try:
-            candidate.mkdir(parents=True, exist_ok=True, mode=0o700)
-        except OSError:
-            continue
-        # A folder that somebody else may write to could hand us their machine code.
-        if os.access(candidate, os.W_OK) and candidate.stat().st_uid == os.getuid():
-            return candidate
-        if chosen and candidate == candidates[0] and os.access(candidate, os.R_OK):
-            return candidate
-    return candidates[-1]
+    return [
+        *([Path(chosen)] if chosen else [of_setup] if of_setup.is_dir() else []),
+        Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "changefeed" / "kernel",
+        Path(tempfile.gettempdir()) / f"changefeed-kernel-{os.getuid()}",
+    ]
 
 
 def python_of(function: Function) -> Function:
