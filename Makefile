@@ -25,7 +25,7 @@ $(READY): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep -oE '^uv==[0-9.]+' requirements.lock)"
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --compile-bytecode --require-hashes -r requirements.lock
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --no-deps --editable .
-	$(BIN)/python -c "import changefeed.mysql.dump, changefeed.binlog.decoder, changefeed.binlog.row_reader"  # compiles the kernels, once
+	$(BIN)/python -c "import changefeed.mysql.dump, changefeed.binlog.decoder, changefeed.binlog.row_reader, changefeed.binlog.search.scout"  # compiles the kernels, once
 	touch $@
 
 demo: $(READY) ## Start real servers and Airflow, run the shop pipeline, show its records (ARGS=--once: verify and end)

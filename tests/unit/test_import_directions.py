@@ -102,7 +102,7 @@ MAY_IMPORT_INSIDE = {
         "kernel": set(),
         "events": {"kernel"},
         "programs": {"events", "kernel"},
-        "search": {"events"},
+        "search": {"events", "kernel"},
     }
 }
 """Rooms that are halls, and what the parts of one may import of the others."""

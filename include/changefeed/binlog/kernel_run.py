@@ -10,8 +10,8 @@ import numpy as np
 from changefeed.binlog.accounts import Accounts
 from changefeed.binlog.event_texts import EventTexts
 from changefeed.binlog.events.framing import HEADER_SIZE, DamagedEvent, name_of
+from changefeed.binlog.events.input import Input
 from changefeed.binlog.groups import Arena, Grouper
-from changefeed.binlog.input import Input
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.faults import NO_TABLE_MAP, TEXTS
 from changefeed.binlog.kernel.table_index import TableIndex

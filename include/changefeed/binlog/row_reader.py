@@ -12,8 +12,8 @@ import numpy as np
 from changefeed.binlog.decoder import BLOCK_BYTES
 from changefeed.binlog.events.framing import HEADER, EventType
 from changefeed.binlog.events.gtids import Gtid
+from changefeed.binlog.events.input import Input
 from changefeed.binlog.groups import Arena
-from changefeed.binlog.input import Input
 from changefeed.binlog.kernel import layout, result_rows
 from changefeed.binlog.kernel.faults import TEXTS
 from changefeed.binlog.kernel.memory import Words

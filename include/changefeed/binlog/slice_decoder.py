@@ -17,10 +17,10 @@ from changefeed.binlog.events.framing import (
     name_of,
 )
 from changefeed.binlog.events.gtids import Gtid, gtid_of, read_tagged
+from changefeed.binlog.events.input import Input
 from changefeed.binlog.events.query_event import Query, TransactionStep, prepared_xid, savepoint_of, xid_of
 from changefeed.binlog.events.table_map import TableMap
 from changefeed.binlog.groups import Arena
-from changefeed.binlog.input import Input
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.compiled import python_of
 from changefeed.binlog.kernel.faults import NO_TABLE_MAP, TEXTS

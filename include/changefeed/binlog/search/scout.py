@@ -1,37 +1,38 @@
 """The scout: reads the headers of a file's events and says where it can be cut into slices.
 
-It looks at 19 bytes an event and decodes none but those that open a transaction or hold a statement, so it runs at
-the speed at which the server sends.
+A kernel hops from header to header (`kernel/hop.py`), and Python sees only the events where a cut is due and those that
+hold a statement: so it runs at the speed at which the server sends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from changefeed.binlog.events.framing import (
     CHECKSUM_SIZE,
     HEADER,
     HEADER_SIZE,
+    MOST_DESCRIPTION,
     OPENING,
     ROWS,
     DamagedEvent,
     EventType,
     FormatDescription,
+    name_of,
     stands_in_file,
-    whole_events,
 )
 from changefeed.binlog.events.gtids import gtid_of
+from changefeed.binlog.events.input import Input
 from changefeed.binlog.events.query_event import Query, TransactionStep
+from changefeed.binlog.kernel import hop
+from changefeed.binlog.kernel.memory import Bytes
 from changefeed.coordinates import LAST_DUMP_POSITION
 from changefeed.errors import BinlogFormatError
 from changefeed.reader import Statement
 from changefeed.window import ANONYMOUS, Slice
-
-_STMT_END = 0x01
-_FLAGS_OF_ROWS = slice(HEADER_SIZE + 6, HEADER_SIZE + 8)
-_NOT_BEGIN = 0x01 | 0x40 | 0x80
-"""MariaDB's GTID flags: standalone, prepared XA, completed XA."""
 
 
 @dataclass(frozen=True)
@@ -56,24 +57,23 @@ def scout(chunks: Iterable[bytes | bytearray | memoryview], piece: Slice, slice_
 class _Scout:
     def __init__(self, piece: Slice, slice_bytes: int) -> None:
         self._piece, self._slice_bytes = piece, slice_bytes
-        self._position = piece.start
         self._slices: list[Slice] = []
         self._begin, self._begin_gtid = piece.start, piece.gtid
-        self._gtid = piece.gtid
-        self._opened = False
-        self._cuttable = bool(piece.gtid)
         self._statements: list[Statement] = []
-        self._events = 0
-        self._checksum = 0
+        self._checksum_size = 0
+        self._opening: Bytes = np.empty(hop.LARGEST_OPENING, np.uint8)
+        self._state = state = np.zeros(hop.STATE_WORDS, np.int64)
+        state[hop.POSITION], state[hop.END] = piece.start, piece.end
+        state[hop.CUT_AT] = piece.start + slice_bytes
+        state[hop.CUTTABLE] = bool(piece.gtid)
+
+    @property
+    def _position(self) -> int:
+        return int(self._state[hop.POSITION])
 
     def run(self, chunks: Iterable[bytes | bytearray | memoryview]) -> Scouting:
         try:
-            for kind, server_id, event in self._in_file(chunks):
-                self._look(kind, server_id, event)
-                self._position += len(event)
-                self._events += 1
-                if kind in ROWS and self._cuttable and int.from_bytes(event[_FLAGS_OF_ROWS], "little") & _STMT_END:
-                    self._cut(self._gtid or ANONYMOUS)
+            self._read(chunks)
         except DamagedEvent as damage:
             raise BinlogFormatError(f"binlog {self._piece.file}:{self._position}: {damage}") from damage
         if self._position != self._piece.end:
@@ -82,54 +82,79 @@ class _Scout:
                 f"{self._position}"
             )
         if self._begin < self._piece.end:
-            self._slices.append(
-                Slice(len(self._slices), self._piece.file, self._begin, self._piece.end, self._begin_gtid)
+            self._add_slice(self._piece.end)
+        return Scouting(tuple(self._slices), tuple(self._statements), int(self._state[hop.EVENTS]))
+
+    def _read(self, chunks: Iterable[bytes | bytearray | memoryview]) -> None:
+        source = Input()
+        for chunk in chunks:
+            view = memoryview(chunk).cast("B")
+            while len(view):
+                view = view[source.append(view) :]
+                if self._hop(source) == hop.DONE:
+                    return
+        if source.filled > source.at:
+            raise DamagedEvent(f"{source.filled - source.at} bytes of a broken event are left over")
+
+    def _hop(self, source: Input) -> int:
+        """Go on as far as bytes are there; MORE or DONE."""
+        state = self._state
+        while True:
+            state[hop.AT], state[hop.FILLED] = source.at, source.filled
+            code = hop.hop(source.data, self._opening, state, self._checksum_size)
+            source.at = int(state[hop.AT])
+            match code:
+                case hop.CUT:
+                    self._cut("")
+                case hop.CUT_INSIDE:
+                    self._cut(self._gtid() or ANONYMOUS)
+                case hop.LOOK:
+                    self._look(source)
+                case _:
+                    return int(code)
+
+    def _look(self, source: Input) -> None:
+        """Pass over an event that is no more than framing, or holds a statement."""
+        state = self._state
+        _, kind, _, size, next_position, flags = source.header()
+        left = self._piece.end - self._position
+        if not HEADER_SIZE + self._checksum_size <= size <= max(left, MOST_DESCRIPTION):
+            raise DamagedEvent(
+                f"an event says that it has {size} bytes: its header alone has {HEADER_SIZE}, and all that is left to "
+                f"read {left}"
             )
-        return Scouting(tuple(self._slices), tuple(self._statements), self._events)
-
-    def _in_file(self, chunks: Iterable[bytes | bytearray | memoryview]) -> Iterator[tuple[int, int, memoryview]]:
-        """(type, server_id, bytes) of each event that stands in the file."""
-        for event in whole_events(chunks, self._piece.size_bytes):
-            _, kind, server_id, _, next_position, flags = HEADER.unpack_from(event)
-            if kind == EventType.FORMAT_DESCRIPTION:
-                self._checksum = CHECKSUM_SIZE * FormatDescription.parse(bytes(event[HEADER_SIZE:])).checksum
-            if not stands_in_file(kind, next_position, flags, self._position):
-                continue
-            if self._position >= self._piece.end:
-                return
-            yield kind, server_id, event
-
-    def _look(self, kind: int, server_id: int, event: memoryview) -> None:
-        if kind in OPENING:
-            self._cut("")
-            body = bytes(event[HEADER_SIZE : len(event) - self._checksum])
-            self._gtid = gtid_of(kind, server_id, body)
-            # MariaDB writes no BEGIN: the GTID event is one, unless it stands for a statement alone or for XA.
-            flags = int.from_bytes(body[12:13], "little")
-            self._opened, self._cuttable = True, kind == EventType.MARIADB_GTID and not flags & _NOT_BEGIN
-        elif kind in (EventType.QUERY, EventType.MARIADB_QUERY_COMPRESSED):
+        event = source.event(size)
+        if kind == EventType.FORMAT_DESCRIPTION:
+            self._checksum_size = CHECKSUM_SIZE * FormatDescription.parse(event[HEADER_SIZE:]).checksum
+        source.at += size
+        if not stands_in_file(kind, next_position, flags, self._position):
+            return
+        if kind in (EventType.QUERY, EventType.MARIADB_QUERY_COMPRESSED):
             self._query(event)
-        elif kind in (EventType.XID, EventType.XA_PREPARE):
-            self._opened = self._cuttable = False
+        elif kind in OPENING or kind in ROWS:
+            raise DamagedEvent(f"{name_of(kind)} of {size} bytes: a server writes none of that size")
+        state[hop.POSITION] += size
+        state[hop.EVENTS] += 1
 
-    def _query(self, event: memoryview) -> None:
+    def _query(self, event: bytes) -> None:
+        state = self._state
         seconds, kind, server_id, size, _, flags = HEADER.unpack_from(event)
-        body = bytes(event[HEADER_SIZE : size - self._checksum])
+        body = event[HEADER_SIZE : size - self._checksum_size]
         query = Query.parse(body, compressed=kind == EventType.MARIADB_QUERY_COMPRESSED)
         step = query.step
         if step is TransactionStep.BEGIN:
-            if not self._opened:  # a server too old to write a GTID event before each transaction
+            if not state[hop.OPENED] and self._position >= state[hop.CUT_AT]:
                 self._cut("")
-            self._cuttable = True
+            state[hop.CUTTABLE] = 1
         elif step in (TransactionStep.COMMIT, TransactionStep.ROLLBACK):
-            self._opened = self._cuttable = False
+            state[hop.OPENED] = state[hop.CUTTABLE] = 0
         elif step is None:
             self._statements.append(
                 Statement(
                     self._piece.file,
                     self._position,
                     seconds,
-                    self._gtid,
+                    self._gtid(),
                     query.database,
                     query.sql,
                     query.variables.hex(),
@@ -139,13 +164,26 @@ class _Scout:
                 )
             )
 
+    def _gtid(self) -> str:
+        """That of the transaction at hand."""
+        size = int(self._state[hop.OPENING_SIZE])
+        if not size:
+            return self._piece.gtid
+        event = self._opening[:size].tobytes()
+        _, kind, server_id, _, _, _ = HEADER.unpack_from(event)
+        return gtid_of(kind, server_id, event[HEADER_SIZE : size - self._checksum_size])
+
     def _cut(self, gtid: str) -> None:
-        """End the slice before the event at hand, if it is large enough, and a dump can start there."""
-        if self._position - self._begin >= self._slice_bytes and self._position <= LAST_DUMP_POSITION:
-            self._slices.append(
-                Slice(len(self._slices), self._piece.file, self._begin, self._position, self._begin_gtid)
-            )
-            self._begin, self._begin_gtid = self._position, gtid
+        """End the slice here, where one of its size is due; none is behind the last position of a dump."""
+        if self._position > LAST_DUMP_POSITION:
+            self._state[hop.CUT_AT] = self._piece.end + 1
+            return
+        self._add_slice(self._position)
+        self._begin, self._begin_gtid = self._position, gtid
+        self._state[hop.CUT_AT] = self._position + self._slice_bytes
+
+    def _add_slice(self, end: int) -> None:
+        self._slices.append(Slice(len(self._slices), self._piece.file, self._begin, end, self._begin_gtid))
 
 
 def numbered(slices: Iterable[Slice]) -> list[Slice]:
