@@ -28,6 +28,7 @@ from devstack.process import ServerProcess
 
 START_SECONDS = 240.0
 STOP_SECONDS = 20.0
+ANSWER_SECONDS = 60.0
 
 COMPONENTS: Mapping[str, tuple[str, ...]] = {
     "api-server": ("--workers", "1"),
@@ -207,12 +208,12 @@ class AirflowServer:
     def read(self, path: str) -> Any:
         """What the REST API answers to a GET of *path*, asked by `USER`. Raises urllib's HTTPError and URLError."""
         login = json.dumps({"username": USER, "password": self.password}).encode()
-        headers = {"Content-Type": "application/json"}
-        with urllib.request.urlopen(
-            urllib.request.Request(f"{self.url}/auth/token", login, headers), timeout=10
-        ) as given:
-            headers = {"Authorization": f"Bearer {json.load(given)['access_token']}"}
-        with urllib.request.urlopen(urllib.request.Request(self.url + path, headers=headers), timeout=10) as answer:
+        token = self._asked("/auth/token", {"Content-Type": "application/json"}, login)["access_token"]
+        return self._asked(path, {"Authorization": f"Bearer {token}"})
+
+    def _asked(self, path: str, headers: dict[str, str], body: bytes | None = None) -> Any:
+        request = urllib.request.Request(self.url + path, body, headers)
+        with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:
             return json.load(answer)
 
     def _start_components(self) -> None:

@@ -6,7 +6,9 @@ Screenshots are kept in `.devstack/screenshots`, to be looked at.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -294,6 +296,26 @@ def test_an_airflow_that_does_not_answer_is_told_and_tried_again(page: Page) -> 
         page.browser.execute_cdp_cmd("Network.setBlockedURLs", {"urls": []})
     page.click(".problem button", "Try again")
     page.find("section[aria-label=Windows] svg")
+
+
+def test_a_page_of_another_server_gets_nothing_done_with_the_cookie_of_this_browser(page: Page) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler) as elsewhere:
+        threading.Thread(target=elsewhere.serve_forever, daemon=True).start()
+        page.browser.get(
+            f"http://127.0.0.1:{elsewhere.server_port}/none"
+        )  # the same site for a browser: no port counts
+        attack = """
+            const [url, told] = arguments;
+            const asked = { method: "POST", mode: "no-cors", credentials: "include" };
+            const send = (path, body) => fetch(url + path, { ...asked, body });
+            Promise.all([send("/pause"), send("/run", "{}")]).then(() => told("sent"), (error) => told(String(error)));
+        """
+        url = f"{page.site.airflow.url}/changefeed/api/pipelines/page"
+        assert page.browser.execute_async_script(attack, url) == "sent"
+        elsewhere.shutdown()
+    with page.site.client() as client:
+        dag = client.get("/changefeed/api/pipelines/page").json()["dag"]
+    assert (dag["paused"], dag["running"]) == (False, [])
 
 
 def test_nobody_sees_it_without_logging_in(page: Page) -> None:
