@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pickle
+import socket
 
 import pytest
 
-from changefeed.connection import from_environment
+from changefeed.connection import Patience, from_environment
 from changefeed.endpoints.endpoints import Endpoints
-from changefeed.errors import SettingsError
+from changefeed.errors import SettingsError, SourceUnavailableError
 from changefeed.pipelines.pipeline import KafkaSettings, Pipeline, SourceSettings
 
 SECRET = "hush-71c2"
@@ -59,3 +60,11 @@ def test_a_uri_that_is_wrong_is_told_with_its_connection_and_without_its_passwor
     with pytest.raises(SettingsError, match=f"^connection '{connection}': wanted a connection of the form") as refused:
         _ = endpoints.mysql, endpoints.kafka
     assert SECRET not in str(refused.value)
+
+
+def test_a_server_that_opens_its_port_and_says_nothing_is_waited_for_as_long_as_a_connection_takes() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        uris = {"source": f"mysql://me:{SECRET}@127.0.0.1:{silent.getsockname()[1]}"}
+        endpoints = Endpoints(PIPELINE, uris.__getitem__, Patience(connect_seconds=1, answer_seconds=3600))
+        with pytest.raises(SourceUnavailableError, match="timed out"):
+            endpoints.session()
