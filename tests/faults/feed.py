@@ -125,7 +125,10 @@ class Run:
         self.process.wait(30)
 
     def result(self, seconds: float = 240) -> int:
-        return int(self.process.wait(seconds))
+        try:
+            return int(self.process.wait(seconds))
+        except subprocess.TimeoutExpired as error:
+            raise AssertionError(f"the run did not end in {seconds} seconds:\n{self.text()[-4000:]}") from error
 
     def text(self) -> str:
         return self.log.read_text()
@@ -253,11 +256,11 @@ class Feed:
         assert code in (0, NOTHING_NEW), f"exit {code}:\n{run.text()[-4000:]}"
         return run.text()
 
-    def run_until_current(self, *, spark: bool = False) -> None:
-        """Runs, as a scheduler starts them one after another, until nothing is new."""
+    def run_until_current(self, *, spark: bool = False, seconds: float = 240) -> None:
+        """Runs of at most so many ``seconds``, as a scheduler starts them one after another, until nothing is new."""
         for _ in range(5):
             run = self.begin(spark=spark)
-            code = run.result()
+            code = run.result(seconds)
             assert code in (0, 1, NOTHING_NEW), f"exit {code}:\n{run.text()[-4000:]}"
             if code == NOTHING_NEW:
                 return

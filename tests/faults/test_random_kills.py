@@ -16,6 +16,10 @@ from devstack.spark_connect import SparkConnectServer
 KILLS = LONG or 4
 SPARK_KILLS = LONG // 2 or 2
 """On each server."""
+LEFT_ALONE = 0.1
+"""So many of the runs are not killed: what is left over from earlier ones grows no further, and a kill late in a run
+gets its chance however slow the machine has become."""
+PATIENCE_SECONDS = 900
 
 
 def kill_at_random(feed: Feed, kills: int, *, spark: bool = False) -> None:
@@ -48,7 +52,12 @@ def kill_at_random(feed: Feed, kills: int, *, spark: bool = False) -> None:
     killed = 0
     try:
         while killed < kills:
+            began = time.monotonic()
             run = feed.begin(spark=spark)
+            if chance.random() < LEFT_ALONE:
+                run.result(PATIENCE_SECONDS)
+                usual = time.monotonic() - began
+                continue
             time.sleep(chance.uniform(0, usual * 1.1))
             if run.process.poll() is None:
                 run.kill()
@@ -56,7 +65,7 @@ def kill_at_random(feed: Feed, kills: int, *, spark: bool = False) -> None:
     finally:
         done.set()
         writing.join()
-    feed.run_until_current(spark=spark)
+    feed.run_until_current(spark=spark, seconds=PATIENCE_SECONDS)
     feed.check()
 
 
