@@ -134,10 +134,11 @@ def test_a_salt_is_shown_to_who_may_change_the_pipeline_only(rest: Site) -> None
 
 def test_of_two_changes_made_at_once_one_wins_and_one_is_told(rest: Site) -> None:
     with rest.client() as client:
-        tag = client.get(f"{API}/pipelines/rest").headers["ETag"]
+        seen = client.get(f"{API}/pipelines/rest")
+        tag = seen.headers["ETag"]
 
         def change(number: int) -> int:
-            text = yaml_of("rest", more=f"owner: owner{number}\n")
+            text = f"{seen.json()['yaml']}owner: owner{number}\n"
             answer = client.put(f"{API}/pipelines/rest", json={"yaml": text}, headers={"If-Match": tag})
             return answer.status_code
 

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 from airflow.providers.smtp.notifications.smtp import SmtpNotifier
+from airflow.sdk import DAG
 
-from changefeed.airflow.alerts import notifier, notify
+from changefeed.airflow.alerts import check_reads_no_file, notifier, notify
 from changefeed.errors import SettingsError
 from changefeed.pipelines.file import read_pipeline
 from changefeed.pipelines.pipeline import NotifierSettings, Pipeline
@@ -116,6 +117,30 @@ def test_a_site_file_that_is_wrong_stops_alerts_and_no_data(
     monkeypatch.setenv("CHANGEFEED_SITE", str(tmp_path / "nothing.yaml"))
     notify(pipeline(tmp_path, f"{{notifier: {SMTP}}}"), "lag", "text", {})
     assert "which is no file" in caplog.text
+
+
+def test_an_argument_that_airflow_would_read_as_a_file_is_refused(
+    allow: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "reading_notifier.py").write_text(
+        "from airflow.sdk import BaseNotifier\n"
+        "class Reading(BaseNotifier):\n"
+        "    template_fields, template_ext = ('text',), ('.html', '.txt')\n"
+        "    def __init__(self, text):\n"
+        "        self.text = text\n"
+        "        super().__init__()\n"
+        "    def notify(self, context):\n"
+        "        raise ValueError(self.text)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    allow("reading_notifier.Reading")
+    (tmp_path / "secrets.txt").write_text("a secret of the workers")
+    reading = NotifierSettings(notifier="reading_notifier.Reading", arguments={"text": "secrets.txt"})
+    with DAG("any", template_searchpath=str(tmp_path)) as dag, pytest.raises(ValueError, match="a secret"):
+        notifier(reading)({"dag": dag})
+    with pytest.raises(SettingsError, match=r"ends in one of \.html, \.txt"):
+        check_reads_no_file(reading)
+    check_reads_no_file(NotifierSettings(notifier="reading_notifier.Reading", arguments={"text": "secrets.txt "}))
 
 
 def test_the_notifier_is_the_class_that_is_named(allow: Any) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from changefeed.errors import SettingsError
 from changefeed.table_schema import TableSchema
@@ -49,7 +51,11 @@ class ColumnRule:
 
     def covers(self, database: str, table: str, column: str) -> bool:
         """Whether the column matches, in whatever case: column names have none in MySQL."""
-        return fnmatch.fnmatchcase(f"{database}.{table}.{column}".lower(), self.pattern.lower())
+        return self._matcher.match(f"{database}.{table}.{column}".lower()) is not None
+
+    @cached_property
+    def _matcher(self) -> re.Pattern[str]:
+        return re.compile(fnmatch.translate(self.pattern.lower()))
 
 
 @dataclass(frozen=True)

