@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,13 +14,14 @@ from typing import Any, TypeVar
 import httpx
 
 from devstack.airflow import AirflowServer
+from devstack.home import PROJECT
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
 from devstack.spark_connect import SparkConnectServer
 
-USERS = {"ada": "admin", "olga": "op", "ulf": "user", "vera": "viewer"}
-"""Airflow's simple auth manager: name -> role. A password is the name twice."""
+USERS = {"ada": "admin", "olga": "op", "ulf": "user", "vera": "viewer", "rita": "user"}
+"""Airflow's simple auth manager: name -> role. A password is the name twice. Rita has only rights that she is given."""
 
 PIPELINE = """\
 name: {name}
@@ -55,6 +57,8 @@ class Site:
     pipelines: Path
     site_file: Path
     """What its administrator allows (CHANGEFEED_SITE)."""
+    rights: Path
+    """What rita may do (`LimitedAuthManager`)."""
     _tokens: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -75,6 +79,12 @@ class Site:
             assert answer.status_code == 201, answer.text
             self._tokens[user] = answer.json()["access_token"]
         return self._tokens[user]
+
+    def give_rights(self, *rights: str) -> None:
+        """Let rita have these rights on DAGs, `LimitedAuthManager`'s patterns, and no others."""
+        partial = self.rights.with_suffix(".partial")
+        partial.write_text(json.dumps({"rita": rights}))
+        partial.replace(self.rights)
 
     def add_pipeline(
         self, name: str, database: str, more: str = "", server_ids: str = "65000-65031", *, submit: bool = False
@@ -165,6 +175,8 @@ def site(folder: Path, mysql: MysqlServer, kafka: KafkaBroker, spark: SparkConne
     (pipelines / "idle.yaml").write_text(
         PIPELINE.format(name="idle", database="idle", server_ids="64900-64931", more="")
     )
+    rights = folder / "rights.json"
+    rights.write_text('{"rita": []}')
     airflow = AirflowServer(
         folder / "airflow",
         connections={
@@ -175,6 +187,9 @@ def site(folder: Path, mysql: MysqlServer, kafka: KafkaBroker, spark: SparkConne
         settings={
             "CHANGEFEED_PIPELINES": str(pipelines),
             "CHANGEFEED_SITE": str(site_file),
+            "PYTHONPATH": os.pathsep.join([str(PROJECT / "include"), str(Path(__file__).parent / "security")]),
+            "LIMITED_RIGHTS": str(rights),
+            "AIRFLOW__CORE__AUTH_MANAGER": "limited_auth_manager.LimitedAuthManager",
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{name}:{role}" for name, role in USERS.items()),
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
             "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "30",
@@ -187,6 +202,6 @@ def site(folder: Path, mysql: MysqlServer, kafka: KafkaBroker, spark: SparkConne
     )
     airflow.start()
     try:
-        yield Site(airflow, mysql, kafka, spark, pipelines, site_file)
+        yield Site(airflow, mysql, kafka, spark, pipelines, site_file, rights)
     finally:
         airflow.kill()

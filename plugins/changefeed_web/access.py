@@ -6,7 +6,9 @@ from typing import Any
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
 from airflow.api_fastapi.core_api.security import GetUserDep
+from airflow.configuration import conf
 from airflow.models import Log
+from airflow.models.dag import DagModel
 from airflow.utils.session import create_session
 from fastapi import HTTPException
 
@@ -24,7 +26,7 @@ def may(user: Any, method: Any, dag_id: str, *, run: bool = False) -> bool:
             method=method,
             user=user,
             access_entity=DagAccessEntity.RUN if run else None,
-            details=DagDetails(id=dag_id),
+            details=_details(dag_id),
         )
     )
 
@@ -33,9 +35,15 @@ def may_read_logs(user: Any, dag_id: str) -> bool:
     """Whether ``user`` may see the logs of a DAG's tasks, which may hold more than its state does."""
     return bool(
         get_auth_manager().is_authorized_dag(
-            method="GET", user=user, access_entity=DagAccessEntity.TASK_LOGS, details=DagDetails(id=dag_id)
+            method="GET", user=user, access_entity=DagAccessEntity.TASK_LOGS, details=_details(dag_id)
         )
     )
+
+
+def _details(dag_id: str) -> DagDetails:
+    """The DAG with its team, without which Airflow asks for no membership in one."""
+    several_teams = conf.getboolean("core", "multi_team", fallback=False)
+    return DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id) if several_teams else None)
 
 
 def must(user: Any, method: Any, pipeline: str, *, run: bool = False, dag_id: str | None = None) -> None:

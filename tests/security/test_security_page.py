@@ -1,0 +1,23 @@
+"""docs/security.md is up to date with what an administrator may set. Its table of routes is `test_roles.py`'s."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from changefeed.pipelines.site import Site
+from changefeed.pipelines.yaml_file import read_section
+from devstack.home import PROJECT
+
+PAGE = (PROJECT / "docs" / "security.md").read_text()
+
+
+def test_each_key_of_the_site_file_is_explained() -> None:
+    table = PAGE.partition("| key |")[2].partition("\n\n")[0]
+    assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == set(Site.model_fields)
+
+
+def test_the_example_of_a_site_file_is_one(tmp_path: Path) -> None:
+    example = PAGE.partition("```yaml\n")[2].partition("```")[0]
+    (tmp_path / "site.yaml").write_text(example)
+    assert read_section(tmp_path / "site.yaml", Site).hosts == ["airflow.example.com"]
