@@ -14,9 +14,9 @@ _DEEPEST = 20
 """Lists and mappings inside each other. PyYAML descends by recursion in C: 90,000 of them end the process."""
 _LONGEST_NUMBER = 40
 
-NO_YAML = (yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError, OverflowError)
+NO_YAML = (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What `YamlText.of` raises for what is no YAML. The last five are for scalars that are not what their form or tag
-says: 2020-99-99, `!!bool x`."""
+says: 2020-99-99, `!!bool x`, `!!int ''`."""
 
 
 class RefusedYamlError(yaml.MarkedYAMLError):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from changefeed.errors import SettingsError
-from changefeed.pipelines.file import load_pipelines, read_pipeline
+from changefeed.pipelines.file import load_pipelines, pipeline_of_text, read_pipeline
+from changefeed.pipelines.secrets import public_yaml
 
 GOOD = "name: shop\nsource: {connection: m}\nkafka: {connection: k}\n"
 LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
@@ -31,6 +34,9 @@ HOSTILE = {
         "a number of more than 40 characters",
     ),
     "a number beyond floats": (GOOD + "retries: " + "1:" * 300 + "1.5", "a number of more than 40 characters"),
+    "an empty number": (GOOD + "retries: !!int ''\n", "is not YAML"),
+    "a truth that is none": (GOOD + "retries: !!bool x\n", "is not YAML"),
+    "a date that is none": (GOOD + "start: 2020-99-99\n", "is not YAML"),
     "many unknown keys": (GOOD + "".join(f"k{number}: 1\n" for number in range(15_000)), "and 14,980 more mistakes"),
     "a key many times": (GOOD + "retries: 1\n" * 15_000, "stands here again"),
     "a key twice in a list": (
@@ -71,3 +77,54 @@ def test_a_list_of_patterns_as_long_as_a_file_holds_is_compiled_once_and_not_for
     tables = read_pipeline(path).tables
     taken = [number for number in range(500) if tables.matches(f"ab{number:05}", "c") and not tables.matches("ab", "c")]
     assert taken == list(range(500))
+
+
+_PIECES = [
+    *(
+        "&a ",
+        "*a",
+        "? ",
+        ": ",
+        "- ",
+        "[",
+        "]",
+        "{",
+        "}",
+        "<<: ",
+        "=",
+        "\n",
+        "  ",
+        "\t",
+        "'",
+        '"',
+        "|\n",
+        "---\n",
+        "...\n",
+    ),
+    *("!!int ", "!!float ", "!!bool ", "!!binary ", "!!set ", "!!omap ", "!!timestamp ", "!!null ", "!!map ", "!!seq "),
+    *("0x", "1:1:1", ".inf", ".nan", "2020-99-99", "~", "\\0", "\\ud800", "\u2028", "%YAML 9.9\n", "1e999", "\x01"),
+]
+_WHOLE = """\
+columns: {exclude: ["a.b.c"], mask: {"a.b.d": {sha256: salt}, "a.b.e": {characters: 3}}}
+alerts: {headroom_hours: 12, lag_bytes: 5, notify: [{notifier: a.b, arguments: {x: 1, y: [a, b]}}]}
+spark: {conf: {a: b}, connect: "sc://h"}
+"""
+
+
+def test_no_text_is_answered_with_anything_but_a_pipeline_or_a_sentence() -> None:
+    """An error of another class in one file would take away the DAGs of all others."""
+    random = Random(7)
+    taken = 0
+    for _ in range(1_000):
+        text = GOOD + _WHOLE
+        for _ in range(random.randint(1, 4)):
+            at = random.randrange(len(text))
+            text = text[:at] + random.choice(_PIECES) + text[at + random.choice([0, 0, 1, 5, 40]) :]
+        try:
+            pipeline = pipeline_of_text(text, "shop.yaml")
+        except SettingsError as error:
+            str(error).encode()
+        else:
+            taken += 1
+            json.dumps([pipeline.owner, pipeline.alerts.headroom_hours, public_yaml(text)], allow_nan=False)
+    assert taken
