@@ -13,7 +13,7 @@ export CHANGEFEED_KERNEL_CACHE ?= $(CURDIR)/$(VENV)/kernel-cache
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # each Spark worker, Airflow task and command would compile all its modules again
 
-.PHONY: help setup demo stop clean env lint test test-unit test-faults test-huge-file test-ranges bench-decode bench-select bench-publish bench-overhead bench-scale lock
+.PHONY: help setup demo stop clean env lint test test-unit test-faults test-huge-file test-ranges bench-decode bench-select bench-publish bench-overhead bench-scale audit lock
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -83,6 +83,10 @@ bench-overhead: $(READY) ## A small window from plan to checkpoint, against spar
 
 bench-scale: $(READY) ## Thousands of tables, large GTID sets, hundreds of files, large rows: seconds by phase, and memory
 	$(BIN)/python tests/bench/bench_scale.py $(ARGS)
+
+audit: $(READY) ## Known vulnerabilities of what requirements.lock names (pip-audit; asks PyPI, so no part of `make test`)
+	$(BIN)/uv tool run --quiet --isolated --from pip-audit==2.10.1 pip-audit --requirement requirements.lock \
+		--require-hashes --disable-pip --strict --progress-spinner off $(ARGS)
 
 lock: $(READY) ## Resolve requirements.txt into requirements.lock
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \

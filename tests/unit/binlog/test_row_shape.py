@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from changefeed.binlog.events.table_map import MapColumn
+from changefeed.binlog.events.table_map import MapColumn, TableMap
+from changefeed.binlog.programs.bound_table import bind
 from changefeed.binlog.programs.row_shape import fit
 from changefeed.errors import SchemaError
 from changefeed.table_schema import Column, TableSchema
@@ -66,3 +67,9 @@ def test_metadata_of_a_type_fits(data_type: str, row: MapColumn) -> None:
 def test_a_text_that_grew_does_not_fit() -> None:
     with pytest.raises(SchemaError):
         fit(TableSchema("d", "t", (Column("c", "text"),)), (row(252, 3),))
+
+
+def test_a_collation_that_no_server_has_stops_the_table_and_names_the_column() -> None:
+    schema = TableSchema("shop", "t", (Column("name", "varchar", collation="nosuch_ci"),))
+    with pytest.raises(SchemaError, match="column 'name' has collation 'nosuch_ci'"):
+        bind(TableMap(1, "shop", "t", [row(15, 80)]), schema)

@@ -199,9 +199,15 @@ def misread_by_python(charset: str) -> frozenset[str]:
     return frozenset(filter(None, texts))
 
 
+_UNICODE = frozenset({"ucs2", "utf16", "utf16le", "utf32"})
 _ASCII_UNLIKE = frozenset({"swe7"})
 _EUC_JP = frozenset({"ujis", "eucjpms"})
 _MULTI = frozenset({"big5", "cp932", "eucjpms", "euckr", "gb18030", "gb2312", "gbk", "sjis", "ujis"})
+
+
+def is_known(charset: str) -> bool:
+    """Whether text of ``charset`` can be read; "binary" is no text, and can."""
+    return charset in PASSED or charset in _CODECS or charset in _UNICODE or charset in ("binary", UNKNOWN)
 
 
 def is_ascii_like(charset: str) -> bool:

@@ -52,17 +52,18 @@ def _bind_column(number: int, column: MapColumn, known: Column | None) -> codecs
     unsigned = column.unsigned
     if unsigned is None:
         unsigned = known.unsigned if known is not None else False
-    charset = charsets.charset_of(column.collation) if column.collation is not None else None
-    if column.collation is not None and charset is None:
+    if column.collation is not None:
+        charset = charsets.charset_of(column.collation)
+    elif known is not None:
+        charset = charsets.charset_of_name(known.collation) if known.collation else "binary"
+    else:
+        charset = charsets.UNKNOWN
+    if charset is None or not charsets.is_known(charset):
+        collation = column.collation if column.collation is not None else known and known.collation
         raise SchemaError(
-            f"column {column.name or number + 1!r} has collation {column.collation}, which neither MySQL 9.7 nor "
-            "MariaDB 11.4 lists: its text cannot be read"
+            f"column {column.name or (known.name if known else number + 1)!r} has collation {collation!r}, which "
+            "neither MySQL 9.7 nor MariaDB 11.4 lists: its text cannot be read"
         )
-    if charset is None:
-        if known is not None:
-            charset = charsets.charset_of_name(known.collation) if known.collation else "binary"
-        else:
-            charset = charsets.UNKNOWN
     labels: tuple[str, ...] | None = None
     if column.labels is not None:
         decode = charsets.decoder_of(charset)
