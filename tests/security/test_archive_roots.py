@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import argparse
 import base64
 import json
+import runpy
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import fsspec
 import pytest
+from airflow.sdk.exceptions import AirflowFailException
 
+from changefeed.airflow.backfill_dag import backfill_dag
+from changefeed.airflow.summary import table_lines
 from changefeed.archive.archive import Archive
 from changefeed.archive.binlogs import ArchivedBinlogs
 from changefeed.archive.roots import archive_below
+from changefeed.coordinates import BinlogCoordinates
 from changefeed.errors import BinlogFormatError, BinlogGoneError, ChangefeedError, SettingsError
+from changefeed.pipelines.file import read_pipeline
+from changefeed.upkeep.backfill_request import backfill_identity
 from changefeed.upkeep.site_archive import site_archive
+from changefeed.window import Window
 
 SECRET = "JWT-s3cr3t-of-the-site"
 NAME = "binlog.000001"
@@ -302,3 +313,44 @@ def test_a_secret_in_an_odd_url_is_refused_without_it(url: str) -> None:
             read(url)
         assert "s3cr3t" not in str(caught.value)
         assert caught.value.__cause__ is None
+
+
+def test_a_job_is_told_the_root_by_the_worker_and_not_by_an_xcom(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "own.yaml").write_text("name: own\nsource: {connection: mysql_own}\nkafka: {connection: kafka_own}\n")
+    (folder / "site.yaml").write_text(f"archives: [{folder}/root]\n")
+    monkeypatch.setenv("CHANGEFEED_SITE", str(folder / "site.yaml"))
+    ingest = backfill_dag(read_pipeline(folder / "own.yaml")).task_dict["ingest"]
+
+    def handed_to_the_job(archive: str) -> Any:
+        planned = {
+            "request": {"pipeline": "own", "from_file": NAME, "archive": archive},
+            "window": {"pipeline": "own"},
+            "identity": backfill_identity("own", "manual__1"),
+            "archive_roots": ["/"],
+        }
+        ti = SimpleNamespace(xcom_pull=lambda **_: planned)
+        return ingest._planned({"ti": ti, "run_id": "manual__1"})
+
+    assert handed_to_the_job(f"{folder}/root/shop")["archive_roots"] == [f"{folder}/root"]
+    with pytest.raises(AirflowFailException, match="may not be read"):
+        handed_to_the_job(f"{folder}/root-of-others/shop")
+
+
+def test_a_job_that_is_told_no_root_reads_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHANGEFEED_PIPELINES", str(folder))
+    monkeypatch.setenv("CHANGEFEED_SITE", str(folder / "site.yaml"))  # on another machine there may be any
+    (folder / "own.yaml").write_text("name: own\nsource: {connection: mysql_own}\nkafka: {connection: kafka_own}\n")
+    (folder / "site.yaml").write_text("archives: [/]\n")
+    window = Window("own", 1, "u", BinlogCoordinates(NAME, 4), BinlogCoordinates(NAME, 9), "", "", 0)
+    planned = {"request": {"pipeline": "own", "from_file": NAME, "archive": str(folder)}, "window": window.to_json()}
+    (folder / "plan.json").write_text(json.dumps({**planned, "identity": "own.backfill.x"}))
+    publish = runpy.run_path(str(Path(__file__).parents[2] / "jobs" / "backfill.py"))["publish"]
+    with pytest.raises(SettingsError, match="may not be read"):
+        list(publish(argparse.Namespace(plan=str(folder / "plan.json"))))
+
+
+def test_a_name_in_a_log_stays_on_its_line() -> None:
+    lines = table_lines(["table", "bytes"], [("shop.t\nINFO forged", 1), ("shop.\x1b[2Jt", 2), ("shop.t", 3)])
+    assert len("\n".join(lines).splitlines()) == 4
+    assert lines[-1].startswith("shop.t ")
+    assert "\x1b" not in "".join(lines)

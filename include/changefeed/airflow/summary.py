@@ -30,8 +30,11 @@ def window_lines(manifests: Sequence[Manifest]) -> list[str]:
 
 
 def table_lines(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    """Columns of equal width; numbers to the right, with commas."""
-    cells = [list(head), *([f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row] for row in rows)]
+    """Columns of equal width; numbers to the right, with commas. A row is one line, whatever stands in its names."""
+    cells = [
+        list(head),
+        *([f"{cell:,}" if isinstance(cell, int) else _on_one_line(cell) for cell in row] for row in rows),
+    ]
     widths = [max(len(line[column]) for line in cells) for column in range(len(head))]
 
     def aligned(line: list[str]) -> str:
@@ -40,3 +43,8 @@ def table_lines(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[s
         return "  ".join([first.ljust(widths[0]), *numbers]).rstrip()
 
     return [aligned(line) for line in cells]
+
+
+def _on_one_line(cell: object) -> str:
+    text = str(cell)
+    return text if text.isprintable() else repr(text)
