@@ -139,3 +139,41 @@ def test_a_refused_file_keeps_its_name_and_stays_as_it_is(attacked: Site) -> Non
         assert broken.read_text().endswith("owner: [\n")
     finally:
         broken.unlink()
+
+
+def test_a_refused_file_is_explained_to_who_may_see_its_pipeline_and_not_to_others(attacked: Site) -> None:
+    refused = attacked.pipelines / "elsewhere.yaml"
+    refused.write_text(text_of("hers") + "owner: [hers]\n")
+    try:
+        with attacked.client("rita") as rita:
+            attacked.give_rights("* * *__attacked")
+            seen = rita.get("/changefeed/api/pipelines", params={"live": "false"}).json()
+            assert ([pipeline["name"] for pipeline in seen["pipelines"]], seen["refused"]) == (["attacked"], {})
+            attacked.give_rights("GET * *__hers")
+            seen = rita.get("/changefeed/api/pipelines", params={"live": "false"}).json()
+            assert "'owner'" in seen["refused"]["elsewhere.yaml"]
+    finally:
+        attacked.give_rights()
+        refused.unlink()
+
+
+def test_connections_of_a_pipeline_are_taken_by_who_may_edit_that_one(attacked: Site) -> None:
+    hers = attacked.pipelines / "hers.yaml"
+    pair = {"source": {"connection": "of_hers"}, "kafka": {"connection": "of_hers"}}
+    hers.write_text(text_of("hers", **pair))
+    try:
+        with attacked.client("rita") as rita:
+            attacked.give_rights("* * *__attacked", "GET * *__hers")
+            seen = rita.get(f"{API}/attacked")
+            spark = yaml.safe_load(seen.json()["yaml"])["spark"]
+            change = {
+                "json": {"yaml": text_of("attacked", spark=spark, **pair)},
+                "headers": {"If-Match": seen.headers["ETag"]},
+            }
+            refused = rita.put(f"{API}/attacked", **change)
+            assert (refused.status_code, "may not be brought together" in refused.text) == (422, True), refused.text
+            attacked.give_rights("* * *__attacked", "* * *__hers")
+            assert rita.put(f"{API}/attacked", **change).status_code == 200
+    finally:
+        attacked.give_rights()
+        hers.unlink()
