@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 
 import httpx
 import pytest
@@ -14,6 +15,7 @@ from airflow_site import PIPELINE, Site, until
 
 API = "/changefeed/api"
 SILENT = [f"silent{number}" for number in range(6)]
+SILENT_KAFKA = ["silentkafka0", "silentkafka1"]
 
 
 class Listener:
@@ -42,17 +44,21 @@ class Listener:
 def silent(airflow_site: Site) -> Iterator[Listener]:
     """The source of several pipelines, beside one that is well."""
     listener = Listener()
-    connection = {"connection_id": "mysql_silent", "conn_type": "mysql", "host": "127.0.0.1", "port": listener.port}
+    pipelines = {**dict.fromkeys(SILENT, "mysql"), **dict.fromkeys(SILENT_KAFKA, "kafka")}
     with airflow_site.client() as client:
-        assert client.post("/api/v2/connections", json=connection).status_code == 201
-    for name in SILENT:
+        for kind in ("mysql", "kafka"):
+            address = {"conn_type": kind, "host": "127.0.0.1", "port": listener.port}
+            made = client.post("/api/v2/connections", json={"connection_id": f"{kind}_silent", **address})
+            assert made.status_code == 201
+    for name, kind in pipelines.items():
         text = PIPELINE.format(name=name, database=name, server_ids="64700-64731", more="")
-        (airflow_site.pipelines / f"{name}.yaml").write_text(text.replace("mysql_shop", "mysql_silent"))
+        (airflow_site.pipelines / f"{name}.yaml").write_text(text.replace(f"{kind}_shop", f"{kind}_silent"))
     yield listener
-    for name in SILENT:
+    for name in pipelines:
         (airflow_site.pipelines / f"{name}.yaml").unlink()
     with airflow_site.client() as client:
-        client.delete("/api/v2/connections/mysql_silent")
+        for kind in ("mysql", "kafka"):
+            client.delete(f"/api/v2/connections/{kind}_silent")
     listener.close()
 
 
@@ -94,3 +100,14 @@ def test_a_source_that_was_silent_is_not_asked_by_each_request_again(airflow_sit
         for name in SILENT * 4:
             assert viewer.get(f"{API}/pipelines/{name}").status_code == 200
         assert len(silent.connections) - before < len(SILENT)
+
+
+def test_a_kafka_that_was_silent_is_not_asked_by_each_request_again(airflow_site: Site, silent: Listener) -> None:
+    with airflow_site.client("vera") as viewer:
+        before = len(silent.connections)
+        for number, (name, part) in enumerate(product(SILENT_KAFKA, ("windows", "schema", "seeks", "commit-log"))):
+            answer = viewer.get(f"{API}/pipelines/{name}/{part}")
+            assert (answer.status_code, int(answer.headers["Retry-After"]) > 0) == (503, True), answer.text
+            if number == 0:
+                asked = len(silent.connections) - before
+        assert len(silent.connections) - before <= 2 * asked
