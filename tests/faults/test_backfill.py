@@ -9,6 +9,7 @@ from faults.feed import Feed
 from faults.inline_spark import InlineSpark
 from integration.rebuilt import event_ids, records_of
 
+from changefeed.archive.archive import Archive
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.pipelines.file import read_pipeline
 from changefeed.spark.ingest import ingest
@@ -27,7 +28,7 @@ def test_a_backfill_into_replay_topics_leaves_the_live_schema_changes_alone(feed
     def lookup(connection_id: str) -> str:
         return environment[f"AIRFLOW_CONN_{connection_id.upper()}"]
 
-    planned = plan_backfill(Endpoints(pipeline, lookup), request)
+    planned = plan_backfill(Endpoints(pipeline, lookup), request, archive_of=Archive)
     live = f"changefeed.{feed.name}.schema-changes"
     before = event_ids(records_of(feed.kafka.bootstrap, live))
     replayed = Endpoints(backfill_pipeline(pipeline, request), lookup)
