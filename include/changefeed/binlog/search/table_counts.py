@@ -39,7 +39,8 @@ def count_rows(chunks: Iterable[bytes], counts: dict[str, TableCounts], piece: S
             _, kind, _, size, next_position, flags = HEADER.unpack_from(event)
             if kind == EventType.TABLE_MAP:
                 body = Fields(bytes(event[HEADER_SIZE:]))
-                names[body.number(6)] = _name(body)
+                table_id = body.number(6)
+                names[table_id] = _name(body)
             elif kind in ROWS:
                 name = names.get(int.from_bytes(event[HEADER_SIZE : HEADER_SIZE + 6], "little"))
                 if name is not None:

@@ -1,0 +1,45 @@
+"""What a range holds by table, for the plan of a backfill."""
+
+from __future__ import annotations
+
+import struct
+
+from changefeed.binlog.search.table_counts import TableCounts, count_rows
+from changefeed.window import Slice
+
+TABLE_MAP, WRITE_ROWS, UPDATE_ROWS = 19, 30, 31
+
+
+def event(kind: int, body: bytes, position: int) -> bytes:
+    size = 19 + len(body)
+    return struct.pack("<IBIIIH", 0, kind, 1, size, position + size, 0) + body
+
+
+def written(*events: tuple[int, bytes]) -> bytes:
+    """A range that begins at position 4."""
+    chunk = b""
+    for kind, body in events:
+        chunk += event(kind, body, 4 + len(chunk))
+    return chunk
+
+
+def table_map(table_id: int, database: bytes, table: bytes) -> bytes:
+    name = bytes([len(database)]) + database + b"\0" + bytes([len(table)]) + table + b"\0"
+    return table_id.to_bytes(6, "little") + b"\1\0" + name
+
+
+def rows(table_id: int, size: int) -> bytes:
+    return table_id.to_bytes(6, "little") + bytes(size)
+
+
+def test_row_events_are_counted_under_the_name_of_their_table() -> None:
+    chunk = written(
+        (TABLE_MAP, table_map(7, b"shop", b"orders")),
+        (WRITE_ROWS, rows(7, 100)),
+        (TABLE_MAP, table_map(8, b"shop", b"customers")),
+        (UPDATE_ROWS, rows(8, 10)),
+        (UPDATE_ROWS, rows(7, 50)),
+    )
+    counts: dict[str, TableCounts] = {}
+    count_rows([chunk], counts, Slice(0, "binlog.000001", 4, 4 + len(chunk)))
+    assert counts == {"shop.orders": TableCounts(2, 125 + 75), "shop.customers": TableCounts(1, 35)}
