@@ -17,7 +17,7 @@ from changefeed.binlog.decoder import KernelDecoder
 from changefeed.binlog.events.framing import HEADER, DamagedEvent, EventType, whole_events
 from changefeed.binlog.search.finder import Finder, bytes_between
 from changefeed.binlog.search.scout import scout
-from changefeed.binlog.search.table_counts import count_rows
+from changefeed.binlog.search.table_counts import TableCounts, count_rows
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.errors import BinlogFormatError, ChangefeedError
 from changefeed.formats.debezium import DebeziumFormat
@@ -124,6 +124,19 @@ def test_an_event_of_many_chunks_is_put_together_once() -> None:
     rest = (bytes(4096) for _ in range(size // 4096 - 1))
     events = list(whole_events([header, *rest, bytes(4096 - len(header))], size))
     assert [len(one) for one in events] == [size]
+
+
+def test_rows_are_counted_by_table_and_a_name_that_is_cut_off_is_refused() -> None:
+    names = b"\4shop\0\6orders\0"
+    table_map = event(EventType.TABLE_MAP, (7).to_bytes(6, "little") + b"\1\0" + names)
+    rows = event(EventType.WRITE_ROWS, (7).to_bytes(6, "little") + bytes(30))
+    data = DESCRIPTION + table_map + rows + rows
+    counts: dict[str, TableCounts] = {}
+    count_rows([data], counts, Slice(0, NAME, 4, 4 + len(data)))
+    assert counts == {"shop.orders": TableCounts(2, 2 * len(rows))}
+    cut = DESCRIPTION + event(EventType.TABLE_MAP, (7).to_bytes(6, "little") + b"\1\0" + names[:9])
+    with pytest.raises(BinlogFormatError, match=f"{NAME}:{4 + len(DESCRIPTION)}: "):
+        count_rows([cut], {}, Slice(0, NAME, 4, 4 + len(cut)))
 
 
 def test_numbers_of_files_far_apart_cost_nothing() -> None:
