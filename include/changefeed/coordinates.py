@@ -8,7 +8,8 @@ from functools import total_ordering
 
 from changefeed.errors import SettingsError
 
-_FILE = re.compile(r"(?P<base>.+)\.(?P<number>\d{6,})\Z")
+_FILE = re.compile(r"(?P<base>.+)\.(?P<number>[0-9]{6,20})\Z")
+_POSITION = re.compile("[0-9]{1,20}")
 
 FIRST_POSITION = 4
 """Position of a file's first event: the magic number takes four bytes."""
@@ -41,7 +42,7 @@ class BinlogCoordinates:
     def parse(cls, text: str) -> BinlogCoordinates:
         """Read ``file:position``; raises SettingsError for anything else."""
         file, colon, position = text.rpartition(":")
-        if not colon or not position.isdigit():
+        if not colon or not _POSITION.fullmatch(position):
             raise SettingsError(f"{text!r} is not binlog coordinates: wanted FILE:POSITION, as in 'binlog.000012:4077'")
         return cls(file, int(position))
 

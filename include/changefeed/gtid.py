@@ -14,8 +14,8 @@ from changefeed.errors import SettingsError
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
 _TAG = re.compile(r"[a-z_][a-z0-9_]{0,31}\Z")
-_INTERVAL = re.compile(r"(\d+)(?:-(\d+))?\Z")
-_MARIADB = re.compile(r"(\d+)-(\d+)-(\d+)\Z")
+_INTERVAL = re.compile(r"([0-9]{1,20})(?:-([0-9]{1,20}))?\Z")
+_MARIADB = re.compile(r"([0-9]{1,10})-([0-9]{1,10})-([0-9]{1,20})\Z")
 
 Interval = tuple[int, int]
 """First and last transaction number, both included."""

@@ -13,6 +13,7 @@ from changefeed.errors import BinlogGoneError, ChangefeedError, CheckpointError,
 from changefeed.pipelines.site import load_site
 from changefeed_web import actions, history, metrics, pipelines
 from changefeed_web.access import GetUserDep
+from changefeed_web.bodies import BoundedBodies
 from changefeed_web.headers import Careful
 from changefeed_web.origins import Hosts, OwnPagesOnly
 from changefeed_web.slots import RETRY_AFTER_SECONDS
@@ -38,6 +39,7 @@ def create_app() -> FastAPI:
     app.add_api_route("/", _page, include_in_schema=False)
     app.add_api_route("/docs", _docs, include_in_schema=False)
     app.add_api_route("/openapi.json", _openapi, include_in_schema=False)
+    app.add_middleware(BoundedBodies)
     app.add_middleware(
         OwnPagesOnly, hosts=hosts, all_admins=conf.getboolean("core", "simple_auth_manager_all_admins", fallback=False)
     )

@@ -47,6 +47,8 @@ class Slots:
             yield
         finally:
             self._taken[key] -= 1
+            if not self._taken[key]:
+                del self._taken[key]  # keys are words out of requests: of those there is no end
 
 
 _looks, _plans, _surveys = Slots(12, 4), Slots(6, 2), Slots(2, 2)

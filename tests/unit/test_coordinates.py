@@ -50,7 +50,8 @@ def test_a_base_name_may_have_dots_and_colons() -> None:
 @pytest.mark.parametrize(
     "text",
     ["", ":", "binlog.000012", "binlog.000012:", "binlog.000012:-4", "binlog.000012:4.5", "binlog:4", "binlog.12:4",
-     ".000012:4", "binlog.000012x:4", "binlog.000012:0x4", "binlog.000012\n:4"],
+     ".000012:4", "binlog.000012x:4", "binlog.000012:0x4", "binlog.000012\n:4",
+     "binlog.000012:²", "binlog.000012:" + "9" * 5000, "binlog." + "9" * 5000 + ":4"],
 )  # fmt: skip
 def test_anything_else_is_refused_with_the_text_in_the_message(text: str) -> None:
     with pytest.raises(SettingsError) as caught:

@@ -71,3 +71,16 @@ def test_who_waits_gets_the_slot_that_another_leaves(monkeypatch: pytest.MonkeyP
         return done
 
     assert asyncio.run(one_by_one()) == 5
+
+
+def test_keys_that_nobody_holds_are_forgotten() -> None:
+    """They are names out of requests, also of pipelines that there are not."""
+
+    async def taken() -> int:
+        offered = slots.Slots(1, 1)
+        for number in range(3):
+            async with offered.taken(f"{number}"):
+                pass
+        return len(offered._taken)
+
+    assert asyncio.run(taken()) == 0
