@@ -6,7 +6,7 @@ from fastapi import HTTPException
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from changefeed.upkeep.backfill_request import BackfillRequest
+from changefeed.upkeep.backfill_request import BackfillRequest, Short
 
 LONGEST = 4 << 20
 """Bytes of a request's body. A pipeline's file of 200,000 characters has no more, however its JSON writes them."""
@@ -51,9 +51,9 @@ class PipelineBody(Body):
 class RunBody(Body):
     """Bounds of one run."""
 
-    max_bytes: Annotated[int, Field(gt=0)] | None = None
-    max_seconds: Annotated[int, Field(gt=0)] | None = None
-    until: Annotated[str, Field(pattern=r"^.+\.\d{6,}:\d+$")] | None = None
+    max_bytes: Annotated[int, Field(gt=0, lt=2**63)] | None = None
+    max_seconds: Annotated[int, Field(gt=0, lt=2**31)] | None = None
+    until: Annotated[str, Field(pattern=r"^.+\.\d{6,10}:\d{1,19}$", max_length=1000)] | None = None
 
 
 class SeekBody(Body):
@@ -61,7 +61,7 @@ class SeekBody(Body):
 
     to: Annotated[str, Field(min_length=1, max_length=60_000)]
     why: Annotated[str, Field(max_length=2000)] = ""
-    expected: str | None = None
+    expected: Short | None = None
     """Where the caller saw the checkpoint; refused when it moved."""
     finish: bool = False
     """Publish and commit what an earlier run left unfinished before the checkpoint moves, instead of giving it up."""
@@ -70,14 +70,14 @@ class SeekBody(Body):
 class BackfillBody(Body):
     """A range in one of four forms, the tables, and where the messages go."""
 
-    from_file: str | None = None
-    to_file: str | None = None
-    from_coordinates: str | None = None
-    to_coordinates: str | None = None
-    gtids: str | None = None
-    from_time: str | None = None
-    to_time: str | None = None
-    tables: list[str] = []
+    from_file: Short | None = None
+    to_file: Short | None = None
+    from_coordinates: Short | None = None
+    to_coordinates: Short | None = None
+    gtids: Annotated[str, Field(max_length=1_000_000)] | None = None
+    from_time: Short | None = None
+    to_time: Short | None = None
+    tables: Annotated[list[Short], Field(max_length=10_000)] = []
     suffix: str = ".replay"
     archive: str | None = None
 

@@ -66,7 +66,7 @@ def get_pipeline(name: str, user: GetUserDep, response: Response) -> dict[str, A
     return {**shown, "yaml": text.text if may(user, "PUT", ingest_dag_id(name)) else public_yaml(text.text)}
 
 
-@router.post("/pipelines", status_code=201)
+@router.post("/pipelines", status_code=201, dependencies=[Depends(slots.write)])
 def create_pipeline(body: PipelineBody, user: GetUserDep, response: Response) -> dict[str, Any]:
     """Write a new pipeline's YAML. Its DAG appears with the DAG processor's next pass."""
     must(user, "POST", "*", dag_id="changefeed_ingest__*")
@@ -78,7 +78,7 @@ def create_pipeline(body: PipelineBody, user: GetUserDep, response: Response) ->
     return _written(text, response)
 
 
-@router.put("/pipelines/{name}")
+@router.put("/pipelines/{name}", dependencies=[Depends(slots.write)])
 def change_pipeline(
     name: str, body: PipelineBody, user: GetUserDep, response: Response, if_match: IfMatch = None
 ) -> dict[str, Any]:

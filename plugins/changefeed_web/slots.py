@@ -1,4 +1,4 @@
-"""How many requests may ask sources, Kafka and state databases at once.
+"""How many requests may ask sources, Kafka and state databases at once, or write pipelines' files.
 
 Such a request holds a thread while a server keeps silent, and all of Airflow's requests share 40 threads. So only some
 hold one at a time, the same pipeline's fewer still; the others wait for a moment without one, and are then told to come
@@ -51,7 +51,7 @@ class Slots:
                 del self._taken[key]  # keys are words out of requests: of those there is no end
 
 
-_looks, _plans, _surveys = Slots(12, 4), Slots(6, 2), Slots(2, 2)
+_looks, _plans, _surveys, _writes = Slots(12, 4), Slots(6, 2), Slots(2, 2), Slots(4, 4)
 
 
 async def look(name: str, _: GetUserDep) -> AsyncIterator[None]:
@@ -63,6 +63,12 @@ async def look(name: str, _: GetUserDep) -> AsyncIterator[None]:
 async def plan(name: str, _: GetUserDep) -> AsyncIterator[None]:
     """For a request that plans, which takes longer."""
     async with _plans.taken(name):
+        yield
+
+
+async def write(_: GetUserDep) -> AsyncIterator[None]:
+    """For one that writes a pipeline's file: the file is read with care first, and one is written at a time."""
+    async with _writes.taken(""):
         yield
 
 

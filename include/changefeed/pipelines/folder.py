@@ -17,6 +17,9 @@ from changefeed.pipelines.file import files_of, load_pipelines, may_be_named, pi
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.pipelines.yaml_file import settings_text
 
+MOST_FILES, MOST_BYTES = 1000, 8 << 20
+"""Of a folder that is written to from here: a second of CPU a megabyte, whenever Airflow parses its DAG files."""
+
 Rules = Callable[[Pipeline, Pipeline | None, Mapping[str, Pipeline]], None]
 """Raises SettingsError for a pipeline that may not be written: it is given that one, the one that it replaces, and all
 others by name."""
@@ -75,6 +78,7 @@ class PipelineFolder:
                         f"{path.name} is pipeline {made.name!r} already, or may be, as it cannot be read: change that "
                         "one, or use a new name"
                     )
+            self._check_room(text, None)
             rules(made, None, load_pipelines(self.path)[0])
             path = self.path / f"{made.name}.yaml"
             self._write(path, text)
@@ -94,6 +98,7 @@ class PipelineFolder:
                     f"{path.name}: the name may not change from {name!r} to {new.name!r}: it is the key of the "
                     "checkpoint. Create another pipeline, and delete this one."
                 )
+            self._check_room(text, path)
             others = load_pipelines(self.path)[0]
             others.pop(name, None)
             rules(new, old, others)
@@ -116,6 +121,17 @@ class PipelineFolder:
         if path.is_symlink():
             raise SettingsError(f"{path.name} is a link to {str(path.readlink())!r}: change it where it comes from")
         return path, current.pipeline()
+
+    def _check_room(self, text: str, replaced: Path | None) -> None:
+        """Raise SettingsError for one file, or one byte, too many: Airflow reads all of them in one time limit."""
+        sizes = [path.stat().st_size for path in pipeline_files(self.path) if path != replaced]
+        if len(sizes) >= MOST_FILES or sum(sizes) + len(text.encode()) > MOST_BYTES:
+            raise SettingsError(
+                f"the folder of pipelines, {self.path.name!r}, has {len(sizes)} other files with {sum(sizes):,} bytes: "
+                f"with this one there would be more than {MOST_FILES} files or {MOST_BYTES:,} bytes, which Airflow's "
+                "DAG processor may not read in time. Delete pipelines that are not needed; who writes to the folder "
+                "itself has no such bound."
+            )
 
     def _write(self, path: Path, text: str) -> None:
         handle, partial = tempfile.mkstemp(prefix=f".{path.name}.", dir=self.path)

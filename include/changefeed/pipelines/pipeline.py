@@ -8,7 +8,7 @@ import re
 from functools import lru_cache
 from typing import Annotated, Literal
 
-from croniter import croniter
+from croniter import CroniterError, croniter
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from changefeed.errors import SettingsError
@@ -27,6 +27,17 @@ _PRESETS = ("@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", 
 def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
     """Compiled once for all tables: `fnmatch` keeps 256 patterns, and compiles those of a longer list each time."""
     return re.compile("|".join(map(fnmatch.translate, patterns)) or "(?!)")
+
+
+def _is_cron(text: str) -> bool:
+    """Whether Airflow can schedule by it: without years, nothing random, and some day it comes."""
+    if not croniter.is_valid(text) or len(text.split()) > 6 or re.search(r"\b[rh](\b|\()", text, re.IGNORECASE):
+        return False
+    try:
+        croniter(text).get_next()
+    except CroniterError:
+        return False
+    return True
 
 
 class SourceSettings(Section):
@@ -314,7 +325,7 @@ class Pipeline(Section):
     @field_validator("schedule")
     @classmethod
     def _is_schedule(cls, text: str | None) -> str | None:
-        if text is None or text in _PRESETS or (not text.startswith("@") and croniter.is_valid(text)):
+        if text is None or text in _PRESETS or (not text.startswith("@") and _is_cron(text)):
             return text
         raise ValueError(f"wanted a cron expression such as '*/5 * * * *', or one of {', '.join(_PRESETS)}, or null")
 

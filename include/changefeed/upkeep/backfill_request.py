@@ -16,6 +16,9 @@ from changefeed.pipelines.pipeline import Pipeline, TableSettings
 from changefeed.pipelines.section import Section
 from changefeed.seek import seconds_of
 
+Short = Annotated[str, Field(max_length=1000)]
+"""A name, coordinates or a time."""
+
 _SUFFIX = r"^(\.[a-zA-Z0-9._-]{1,60})?$"
 
 
@@ -23,18 +26,18 @@ class BackfillRequest(Section):
     """What a person asks for: a range in one of four forms, the tables, and where the messages go."""
 
     pipeline: str
-    from_file: str | None = None
-    to_file: str | None = None
+    from_file: Short | None = None
+    to_file: Short | None = None
     """First and last binlog file, both included."""
-    from_coordinates: str | None = None
-    to_coordinates: str | None = None
+    from_coordinates: Short | None = None
+    to_coordinates: Short | None = None
     """FILE:POSITION, the end not included."""
-    gtids: str | None = None
+    gtids: Annotated[str, Field(max_length=1_000_000)] | None = None
     """A GTID set: the shortest range that holds all its transactions."""
-    from_time: str | None = None
-    to_time: str | None = None
+    from_time: Short | None = None
+    to_time: Short | None = None
     """ISO 8601, the end not included."""
-    tables: list[str] = Field(default=[])
+    tables: list[Short] = Field(default=[], max_length=10_000)
     """Patterns of "database.table" among those that the pipeline captures; all tables where the list is empty."""
     suffix: Annotated[str, Field(pattern=_SUFFIX)] = ".replay"
     """What the topics' names end in; nothing means the live topics."""
@@ -126,5 +129,11 @@ def backfill_pipeline(pipeline: Pipeline, request: BackfillRequest) -> Pipeline:
 
 
 def backfill_identity(pipeline: str, run: str) -> str:
-    """Whose progress a backfill's is: its own for each run, and the same for a retry of that run."""
-    return f"{pipeline}.backfill.{re.sub(r'[^a-zA-Z0-9_-]+', '_', run)}"
+    """Whose progress a backfill's is: its own for each run, and the same for a retry of that run.
+
+    It names topics of Kafka, which take fewer characters than Airflow's run ids: where some are replaced, a digest
+    keeps two of those apart.
+    """
+    plain = re.sub(r"[^a-zA-Z0-9_-]+", "_", run)
+    digest = "" if plain == run else f"-{hashlib.sha256(run.encode()).hexdigest()[:8]}"
+    return f"{pipeline}.backfill.{plain}{digest}"

@@ -137,7 +137,10 @@ def test_a_key_that_stands_twice_is_refused(tmp_path: Path) -> None:
     assert "line 7" in told
 
 
-@pytest.mark.parametrize("schedule", ["* * * *", "every day", "61 * * * *", "@dayly"])
+@pytest.mark.parametrize(
+    "schedule",
+    ["* * * *", "every day", "61 * * * *", "@dayly", "0 0 30 2 *", "0 0 1 1 * 0 2020", "R * * * *", "r(1-5) 1 * * *"],
+)
 def test_a_schedule_that_is_none_is_refused_before_airflow_sees_it(tmp_path: Path, schedule: str) -> None:
     told = refusal(tmp_path, f"schedule: '{schedule}'\n")
     assert "shop.yaml, line 6: 'schedule'" in told

@@ -182,3 +182,16 @@ def test_a_file_is_read_by_its_owner_and_by_the_group_that_the_folder_lets_in(tm
     folder.create(text_of("other"), anything)
     assert mode(tmp_path / "other.yaml") == "0o600"
     assert sorted(load_pipelines(tmp_path)[0]) == ["other", "shop"]
+
+
+def test_a_folder_takes_no_more_than_airflow_can_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("changefeed.pipelines.folder.MOST_FILES", 3)
+    monkeypatch.setattr("changefeed.pipelines.folder.MOST_BYTES", 1000)
+    folder = PipelineFolder(tmp_path)
+    first, _, _ = (folder.create(text_of(name), anything) for name in ("a", "b", "c"))
+    with pytest.raises(SettingsError, match="more than 3 files"):
+        folder.create(text_of("d"), anything)
+    changed = folder.change("a", text_of("a", owner="eva"), first.tag, anything)
+    with pytest.raises(SettingsError, match="1,000 bytes"):
+        folder.change("a", text_of("a") + "#" * 1000, changed.tag, anything)
+    assert folder.text("a") == changed

@@ -77,4 +77,6 @@ def test_each_run_is_its_own_identity_and_a_retry_the_same() -> None:
     first = backfill_identity("shop", "manual__2026-01-01T00:00:00+00:00")
     assert first == backfill_identity("shop", "manual__2026-01-01T00:00:00+00:00")
     assert first != backfill_identity("shop", "manual__2026-01-01T00:00:01+00:00")
+    assert backfill_identity("shop", "a_1") == "shop.backfill.a_1"
+    assert len({backfill_identity("shop", run) for run in ("a_1", "a:1", "a+1", "a/1", "a::1")}) == 5
     assert first != "shop"
