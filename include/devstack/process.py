@@ -123,7 +123,8 @@ class ServerProcess:
     def check_running(self) -> None:
         """Raise ServerError with the end of the log if the process has ended by itself."""
         if not self.running:
-            code = self._child.returncode if self._child is not None else "unknown"
+            # It may have ended since its state was last asked for.
+            code = self._child.poll() if self._child is not None else "unknown"
             self._forget()
             raise ServerError(f"{self.name} stopped by itself with exit code {code}. {self.describe_log()}")
 
