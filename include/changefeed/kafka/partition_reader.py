@@ -248,7 +248,10 @@ class PartitionReader:
         return BrokerUnavailableError(
             f"{self._what(partition)} stands at offset {positions[partition]} of {bounds.get(partition)} for "
             f"{seconds:g} seconds: a transaction stays open in it. Another run may be publishing, or one was killed "
-            "and its transaction has not timed out yet. Try again."
+            "and its transaction has not timed out yet. Try again. Where it stays so without either, the brokers lost "
+            "track of a transaction: `kafka-transactions.sh find-hanging --broker-id ID` names it, and "
+            f"`kafka-transactions.sh abort --topic {partition.topic} --partition {partition.partition} --start-offset "
+            "OFFSET` ends it (KIP-664)."
         )
 
     def _what(self, partition: kafka.TopicPartition) -> str:
