@@ -159,7 +159,9 @@ def submitted(feed: Feed, window: Window, master: str) -> Run:
     }
     options = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
     program = str(Path(sys.executable).with_name("spark-submit"))
-    job = [str(PROJECT / "jobs" / "ingest.py"), feed.name, json.dumps([window.to_json()])]
+    plan = feed.folder / "plan.json"
+    plan.write_text(json.dumps({"windows": [window.to_json()]}))
+    job = [str(PROJECT / "jobs" / "ingest.py"), str(plan), feed.name]
     with log.open("w") as output:
         process = subprocess.Popen(
             [program, "--master", master, *options, *job],
