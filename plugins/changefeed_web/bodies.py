@@ -6,7 +6,7 @@ from fastapi import HTTPException
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from changefeed.upkeep.backfill_request import BackfillRequest, Short
+from changefeed.upkeep.backfill_request import BackfillRequest, GtidText, Short, TablePatterns
 
 LONGEST = 4 << 20
 """Bytes of a request's body. A pipeline's file of 200,000 characters has no more, however its JSON writes them."""
@@ -74,10 +74,10 @@ class BackfillBody(Body):
     to_file: Short | None = None
     from_coordinates: Short | None = None
     to_coordinates: Short | None = None
-    gtids: Annotated[str, Field(max_length=1_000_000)] | None = None
+    gtids: GtidText | None = None
     from_time: Short | None = None
     to_time: Short | None = None
-    tables: Annotated[list[Short], Field(max_length=10_000)] = []
+    tables: TablePatterns = []
     suffix: str = ".replay"
     archive: str | None = None
 

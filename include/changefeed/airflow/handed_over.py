@@ -27,7 +27,8 @@ def check_own_backfill(pipeline: str, run_id: str, planned: Mapping[str, Any]) -
     if planned["identity"] != identity:
         raise SettingsError(
             f"what the run's first task handed over is backfill {planned['identity']!r}, and this run's is "
-            f"{identity!r}: the XCom was edited. Nothing was done; clear that task, or start a new run."
+            f"{identity!r}: the XCom was edited, or an older changefeed planned the run. Nothing was done; clear that "
+            "task, or start a new run."
         )
 
 

@@ -18,6 +18,8 @@ from changefeed.seek import seconds_of
 
 Short = Annotated[str, Field(max_length=1000)]
 """A name, coordinates or a time."""
+GtidText = Annotated[str, Field(max_length=1_000_000)]
+TablePatterns = Annotated[list[Short], Field(max_length=10_000)]
 
 _SUFFIX = r"^(\.[a-zA-Z0-9._-]{1,60})?$"
 
@@ -32,12 +34,12 @@ class BackfillRequest(Section):
     from_coordinates: Short | None = None
     to_coordinates: Short | None = None
     """FILE:POSITION, the end not included."""
-    gtids: Annotated[str, Field(max_length=1_000_000)] | None = None
+    gtids: GtidText | None = None
     """A GTID set: the shortest range that holds all its transactions."""
     from_time: Short | None = None
     to_time: Short | None = None
     """ISO 8601, the end not included."""
-    tables: list[Short] = Field(default=[], max_length=10_000)
+    tables: TablePatterns = Field(default=[])
     """Patterns of "database.table" among those that the pipeline captures; all tables where the list is empty."""
     suffix: Annotated[str, Field(pattern=_SUFFIX)] = ".replay"
     """What the topics' names end in; nothing means the live topics."""
@@ -131,8 +133,8 @@ def backfill_pipeline(pipeline: Pipeline, request: BackfillRequest) -> Pipeline:
 def backfill_identity(pipeline: str, run: str) -> str:
     """Whose progress a backfill's is: its own for each run, and the same for a retry of that run.
 
-    It names topics of Kafka, which take fewer characters than Airflow's run ids: where some are replaced, a digest
-    keeps two of those apart.
+    It is part of transactional ids and of keys of the commit log, plainly written: where characters of a run's id are
+    replaced for that, a digest keeps two of those apart.
     """
     plain = re.sub(r"[^a-zA-Z0-9_-]+", "_", run)
     digest = "" if plain == run else f"-{hashlib.sha256(run.encode()).hexdigest()[:8]}"

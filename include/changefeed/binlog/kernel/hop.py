@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from changefeed.binlog.kernel.compiled import entry, inline
 from changefeed.binlog.kernel.memory import Bytes, Words, copy, u8, u16, u32
+from changefeed.binlog.kernel.transactions import BEGIN, COMMIT, framing_query
 
 AT, FILLED, POSITION, END, EVENTS, CUT_AT, OPENED, CUTTABLE, OPENING_SIZE = range(9)
 """Words of the state: address of the next event, bytes that are there; the event's position in its file, and the
@@ -40,16 +41,14 @@ def _is_rows(kind: int) -> bool:
 
 @inline
 def _take_query(data: Bytes, body: int, end: int, state: Words) -> int:
-    """BEGIN and COMMIT; LOOK for another statement. The layout: see `transactions.take_begin_or_commit`."""
-    if end - body < 13:
-        return LOOK
-    at = body + 13 + u16(data, body + 11) + u8(data, body + 8) + 1
-    if end - at == 5 and u32(data, at) == 0x49474542 and u8(data, at + 4) == 0x4E:  # BEGIN
+    """Take BEGIN and COMMIT; LOOK for another statement."""
+    step = framing_query(data, body, end)
+    if step == BEGIN:
         if state[OPENED] == 0 and state[POSITION] >= state[CUT_AT]:
             return CUT  # a server too old to write a GTID event before each transaction
         state[CUTTABLE] = 1
         return MORE
-    if end - at == 6 and u32(data, at) == 0x4D4D4F43 and u16(data, at + 4) == 0x5449:  # COMMIT
+    if step == COMMIT:
         state[OPENED] = 0
         state[CUTTABLE] = 0
         return MORE

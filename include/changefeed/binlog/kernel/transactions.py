@@ -111,23 +111,36 @@ def end_transaction(state: Words, runs: Words) -> None:
     state[layout.GENERATION] += 1
 
 
+OTHER, BEGIN, COMMIT = range(3)
+"""What `framing_query` returns."""
+
+
 @inline
-def take_begin_or_commit(data: Bytes, body: int, end: int, state: Words, runs: Words) -> int:
-    """Take the QUERY events BEGIN and COMMIT; EVENT for another.
+def framing_query(data: Bytes, body: int, end: int) -> int:
+    """Whether a QUERY event's statement is BEGIN or COMMIT, as servers write them.
 
     Body: thread u32, seconds u32, size of the database's name u8, error u16, size of the variables u16, variables,
     database, 0, statement.
     """
     if end - body < 13:
-        return layout.EVENT
+        return OTHER
     at = body + 13 + u16(data, body + 11) + u8(data, body + 8) + 1
     if end - at == 5:
-        if u32(data, at) == 0x49474542 and u8(data, at + 4) == 0x4E:  # BEGIN
-            if state[layout.IN_TRANSACTION] == 1:
-                return layout.EVENT
-            state[layout.IN_TRANSACTION] = 1
-            return 0
-    elif end - at == 6 and u32(data, at) == 0x4D4D4F43 and u16(data, at + 4) == 0x5449:  # COMMIT
+        if u32(data, at) == 0x49474542 and u8(data, at + 4) == 0x4E:
+            return BEGIN
+    elif end - at == 6 and u32(data, at) == 0x4D4D4F43 and u16(data, at + 4) == 0x5449:
+        return COMMIT
+    return OTHER
+
+
+@inline
+def take_begin_or_commit(data: Bytes, body: int, end: int, state: Words, runs: Words) -> int:
+    """Take the QUERY events BEGIN and COMMIT; EVENT for another."""
+    step = framing_query(data, body, end)
+    if step == COMMIT:
         end_transaction(state, runs)
+        return 0
+    if step == BEGIN and state[layout.IN_TRANSACTION] != 1:
+        state[layout.IN_TRANSACTION] = 1
         return 0
     return layout.EVENT

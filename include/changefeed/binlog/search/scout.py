@@ -15,7 +15,6 @@ from changefeed.binlog.events.framing import (
     CHECKSUM_SIZE,
     HEADER,
     HEADER_SIZE,
-    MOST_DESCRIPTION,
     OPENING,
     ROWS,
     DamagedEvent,
@@ -118,7 +117,7 @@ class _Scout:
         state = self._state
         _, kind, _, size, next_position, flags = source.header()
         left = self._piece.end - self._position
-        if not HEADER_SIZE + self._checksum_size <= size <= max(left, MOST_DESCRIPTION):
+        if not HEADER_SIZE + self._checksum_size <= size <= max(left, hop.MOST_MADE_UP):
             raise DamagedEvent(
                 f"an event says that it has {size} bytes: its header alone has {HEADER_SIZE}, and all that is left to "
                 f"read {left}"
