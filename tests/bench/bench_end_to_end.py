@@ -1,131 +1,177 @@
-"""The whole path against a bare loop: bulk at local[2], into Kafka, exactly once; part of `make bench-publish`.
+"""From a live MySQL server into Kafka: what a row costs, phase by phase, and what others make of the same binlog.
 
-Decoding, shuffle, transactions, commit log and accounts are on; the JVM and Python's workers are warm, by one pass
-before. Against it: kafka-python's `send` in a loop, over records of the same run, in the same minutes. CPU seconds of
-the job are of all its processes (driver, JVM, workers). CHANGEFEED_BENCH_SCALE=0.1 makes a tenth of it.
+    make bench-end-to-end ARGS="bulk"                  one workload (bulk, oltp), or none named: all
+    make bench-end-to-end ARGS="bulk --rounds 1 --no-local1"
+
+In each round all take their turn at the same piece of binlog, from the same server into the same broker, topics of
+their own; one pass before warms JVMs, workers and caches up. Everything is on that is on in a run: shuffle,
+transactions, commit log, accounts.
+
+- local[2], local[1]: `ingest` from a process that holds its Spark session. Rows/s are of the phase ingest, which is
+  from the first look at the binlog to the last commit; `whole` is the whole call. CPU is of driver, JVM and workers.
+- send: kafka-python's `send` in a loop, over records of the same run.
+
+CHANGEFEED_BENCH_SCALE=0.1 makes a tenth of it. Wall seconds on a shared machine vary twofold: compare the ratios.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
+import argparse
 import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-import kafka
-from bench_decode import TABLE, workloads
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "include"))
 
-from changefeed.archive.archive import Archive
-from changefeed.coordinates import FIRST_POSITION, BinlogCoordinates
-from changefeed.endpoints.endpoints import Endpoints
-from changefeed.pipelines.pipeline import KafkaSettings, Pipeline, SourceSettings, SparkSettings
-from changefeed.pipelines.pipeline import TopicSettings as Topics
-from changefeed.spark.ingest import ingest
-from changefeed.spark.session import local_session
-from changefeed.window import Window
-from devstack.home import Home
+import kafka
+from bench_decode import spread
+from live_workloads import TABLES, Workload, live_server
+from process_use import cpu_seconds
+from warm_ingest import Servers, WarmIngest, pipeline
+
 from devstack.identity import ProcessId
+from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
 from devstack.process import started
 
-ROUNDS = 3
+PARTS = ("bulk", "oltp")
 SENT = 20_000
-TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def cpu_seconds() -> float:
-    """Of this process and all that descend from it, those that ended among them."""
-    children: dict[int, list[int]] = {}
-    used: dict[int, float] = {}
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            with contextlib.suppress(OSError):
-                fields = (folder / "stat").read_text().rpartition(")")[2].split()
-                children.setdefault(int(fields[1]), []).append(int(folder.name))
-                used[int(folder.name)] = sum(map(int, fields[11:15])) / TICKS
-    found, left = 0.0, [os.getpid()]
-    while left:
-        pid = left.pop()
-        found += used.get(pid, 0.0)
-        left += children.get(pid, [])
-    return found
+@dataclass(frozen=True)
+class Figures:
+    """One system's turn, of ``rows`` rows."""
+
+    rows: int
+    seconds: float
+    client: float
+    broker: float
+    server: float
+    """CPU seconds each: of the client with all its processes, of the broker, of MySQL."""
+    note: str = ""
+
+    @property
+    def rate(self) -> float:
+        """Rows a second."""
+        return self.rows / self.seconds
+
+    @property
+    def micros(self) -> tuple[float, float, float]:
+        """CPU microseconds a row, of client, broker and MySQL."""
+        return self.client / self.rows * 1e6, self.broker / self.rows * 1e6, self.server / self.rows * 1e6
 
 
-def end_to_end(bootstrap: str) -> None:
-    """Run both in turns, and print both rates and their ratio."""
-    home = Home.default()
-    path = workloads(home.root / "bench")["bulk"]
-    with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
-        folder = Path(scratch) / "binlogs"
-        folder.mkdir()
-        shutil.copy(path, folder / "bulk.000001")
-        with started(MysqlServer(Path(scratch) / "mysql", owner=ProcessId.own())) as server:
-            server.execute("CREATE DATABASE bench", *(f"CREATE TABLE bench.t{one} {TABLE}" for one in range(20)))
-            _rounds(bootstrap, server, folder)
+class Meter:
+    """CPU seconds of the two servers, from when it was made."""
+
+    def __init__(self, mysql: MysqlServer, broker: KafkaBroker) -> None:
+        self._pids = (broker.pid or 0, mysql.pid or 0)
+        self._before = tuple(map(cpu_seconds, self._pids))
+
+    def used(self) -> tuple[float, float]:
+        """Of the broker and of MySQL."""
+        broker, mysql = (cpu_seconds(pid) - before for pid, before in zip(self._pids, self._before, strict=True))
+        return broker, mysql
 
 
-def _rounds(bootstrap: str, server: MysqlServer, folder: Path) -> None:
-    name = f"bench{os.getpid()}"
-    pipeline = Pipeline(
-        name=name,
-        source=SourceSettings(connection="mysql"),
-        kafka=KafkaSettings(connection="kafka"),
-        topics=Topics(template=f"{name}.{{table}}", partitions=1, configs={"segment.bytes": str(64 << 20)}),
-        spark=SparkSettings(master="local[2]", slice_bytes=32 << 20, conf={"spark.driver.memory": "2g"}),
-        publish_ddl="off",
-    )
-    endpoints = Endpoints(pipeline, {"mysql": server.url, "kafka": f"kafka://{bootstrap}"}.__getitem__)
-    size = (folder / "bulk.000001").stat().st_size
-    start, head = BinlogCoordinates("bulk.000001", FIRST_POSITION), BinlogCoordinates("bulk.000001", size)
-    window = Window(name, 1, "00000000-0000-0000-0000-000000000001", start, head, "", "", 1)
-    rates: dict[str, list[float]] = {"changefeed": [], "send": []}
-    costs: dict[str, list[float]] = {"changefeed": [], "send": []}
-    with local_session(pipeline) as spark:
-        for number in range(ROUNDS + 1):
-            wall, cpu = time.perf_counter(), cpu_seconds()
-            # An identity of its own: its progress is not another round's.
-            manifest = ingest(spark, endpoints, window, identity=f"{name}-{number}", archive=Archive(str(folder)))
-            seconds, used = time.perf_counter() - wall, cpu_seconds() - cpu
-            if number:
-                rates["changefeed"].append(manifest.row_count / seconds)
-                costs["changefeed"].append(used / manifest.row_count * 1e6)
-                print(f"  round {number}: {seconds:.2f} s, of which {manifest.seconds}", flush=True)
-                _send(bootstrap, f"{name}.t0", rates["send"], costs["send"])
-    for way, found in rates.items():
-        print(
-            f"{way:10} rows/s min {min(found):9,.0f} median {statistics.median(found):9,.0f} max {max(found):9,.0f}   "
-            f"CPU µs/row {statistics.median(costs[way]):6.2f}"
-        )
-    print(
-        f"end to end, {manifest.row_count:,} rows at local[2]: "
-        f"{statistics.median(rates['changefeed']) / statistics.median(rates['send']):.1f} times the loop by median, "
-        f"{max(rates['changefeed']) / max(rates['send']):.1f} by best (wanted: at least 12); CPU "
-        f"{statistics.median(costs['send']) / statistics.median(costs['changefeed']):.1f} times less a row"
-    )
+def changefeed(warm: WarmIngest, workload: Workload, mysql: MysqlServer, broker: KafkaBroker) -> Figures:
+    """One pass of `ingest`."""
+    meter = Meter(mysql, broker)
+    done = warm.publish(workload)
+    phases = ", ".join(f"{phase} {seconds:.2f}" for phase, seconds in done.manifest.seconds.items())
+    memory = ", ".join(f"{who} {size}" for who, size in sorted(done.peaks_mb.items()))
+    note = f"whole {workload.rows / done.seconds:,.0f} rows/s; seconds: {phases}; most MB: {memory}"
+    return Figures(workload.rows, done.manifest.seconds["ingest"], done.cpu_seconds, *meter.used(), note)
 
 
-def _send(bootstrap: str, topic: str, rates: list[float], costs: list[float]) -> None:
+def send(bootstrap: str, topic: str, mysql: MysqlServer, broker: KafkaBroker) -> Figures:
+    """kafka-python's `send` of records of ``topic``, to itself."""
+    partition = kafka.TopicPartition(topic, 0)
     consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap, isolation_level="read_committed")
-    place = kafka.TopicPartition(topic, 0)
-    consumer.assign([place])
-    consumer.seek_to_beginning(place)
+    consumer.assign([partition])
+    consumer.seek_to_beginning(partition)
+    end = consumer.end_offsets([partition])[partition]
     records = []
-    while len(records) < SENT and consumer.position(place) < consumer.end_offsets([place])[place]:
-        records += consumer.poll(timeout_ms=500, max_records=SENT - len(records)).get(place, ())
+    while len(records) < SENT and consumer.position(partition) < end:
+        records += consumer.poll(timeout_ms=500, max_records=SENT - len(records)).get(partition, ())
     consumer.close()
     producer = kafka.KafkaProducer(bootstrap_servers=bootstrap)
-    wall, cpu = time.perf_counter(), time.process_time()
+    meter, began, cpu = Meter(mysql, broker), time.perf_counter(), time.process_time()
     for record in records:
         producer.send(topic, record.value, record.key, list(record.headers), 0)
     producer.flush()
-    rates.append(len(records) / (time.perf_counter() - wall))
-    costs.append((time.process_time() - cpu) / len(records) * 1e6)
+    figures = Figures(
+        len(records), time.perf_counter() - began, time.process_time() - cpu, *meter.used(), f"{len(records):,} records"
+    )
     producer.close()
+    return figures
+
+
+def measure(given: argparse.Namespace, mysql: MysqlServer, broker: KafkaBroker, workloads: list[Workload]) -> None:
+    """Each workload in turn, by all of them, and a table of it."""
+    ((uuid,),) = mysql.execute("SELECT @@server_uuid")
+    servers = Servers(mysql.url, uuid, broker.bootstrap)
+    masters = ("local[2]",) if given.no_local1 else ("local[2]", "local[1]")
+    with ExitStack() as stack:
+        systems: dict[str, Callable[[Workload], Figures]] = {}
+        for master in masters:
+            settings = pipeline(master, given.partitions, given.slice_mb)
+            warm = stack.enter_context(WarmIngest(settings, servers))
+            systems[master] = partial(changefeed, warm, mysql=mysql, broker=broker)
+        if not given.no_send:
+            topic = settings.topics.template.format(table=TABLES[0])
+            systems["send"] = lambda _workload: send(broker.bootstrap, topic, mysql, broker)
+        for workload in workloads:
+            print(
+                f"{workload.name}: {workload.rows:,} rows, {(workload.head - workload.start) / 1e6:,.0f} MB of binlog"
+            )
+            turns: dict[str, list[Figures]] = {name: [] for name in systems}
+            for number in range(given.rounds + 1):
+                for name, system in systems.items():
+                    figures = system(workload)
+                    print(
+                        f"  {number or 'warm-up':<8}{name:10}{figures.rate:>10,.0f} rows/s; {figures.note}", flush=True
+                    )
+                    if number:
+                        turns[name].append(figures)
+            _table(turns)
+
+
+def _table(turns: dict[str, list[Figures]]) -> None:
+    print(f"\n{'rows/s':10}{'min':>12}{'median':>12}{'max':>12}   CPU µs/row: {'client':>8}{'broker':>8}{'MySQL':>8}")
+    for name, figures in turns.items():
+        cpu = map(statistics.median, zip(*(turn.micros for turn in figures), strict=True))
+        print(f"{name:10}{spread(turn.rate for turn in figures)}{'':15}{''.join(f'{micros:8.2f}' for micros in cpu)}")
+    print("ratio")
+    ours, *others = turns
+    for other in others:
+        ratios = (one.rate / two.rate for one, two in zip(turns[ours], turns[other], strict=True))
+        print(f"{'to ' + other:10}{spread(ratios, 2)}")
+    print(flush=True)
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("parts", nargs="*", choices=[[], *PARTS], help="what to measure; all without")
+    arguments.add_argument("--rounds", type=int, default=3)
+    arguments.add_argument("--no-local1", action="store_true", help="leave out local[1]")
+    arguments.add_argument("--no-send", action="store_true", help="leave out the loop of kafka-python")
+    arguments.add_argument("--partitions", type=int, default=1, help="of each topic")
+    arguments.add_argument("--slice-mb", type=int, default=32)
+    given = arguments.parse_args()
+    with (
+        live_server() as (mysql, workloads),
+        tempfile.TemporaryDirectory(dir=mysql.directory.parent) as folder,
+        started(KafkaBroker(Path(folder) / "kafka", owner=ProcessId.own())) as broker,
+    ):
+        measure(given, mysql, broker, [workloads[part] for part in given.parts or PARTS])
 
 
 if __name__ == "__main__":
-    end_to_end(sys.argv[1])
+    main()

@@ -6,7 +6,7 @@
 - plain: confluent-kafka without transactions, from the same blocks: what the same job would do without them
 - send: a bare loop of kafka-python's `send`, over finished keys, values and headers
 
-Then the whole path (`bench_end_to_end.py`). A broker is started where KAFKA_BOOTSTRAP names none.
+A broker is started where KAFKA_BOOTSTRAP names none. The whole path is `bench_end_to_end.py`'s.
 
 Wall time on a shared machine varies twofold: compare the ratios, and the CPU seconds of this process.
 """
@@ -165,7 +165,6 @@ def main() -> None:
     arguments.add_argument("--send-messages", type=int, default=20_000)
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--compression", default="lz4")
-    arguments.add_argument("--no-end-to-end", action="store_true", help="leave out the bulk workload through Spark")
     given = arguments.parse_args()
     if given.bootstrap:
         _measure(given)
@@ -213,11 +212,6 @@ def _measure(given: argparse.Namespace) -> None:
         f"CPU {cpu_ratio:.2f} times plain (wanted: rate at least 0.85)"
     )
     print(f"publisher is {times:.1f} times kafka-python's send", flush=True)
-    if not given.no_end_to_end:
-        gc.enable()
-        from bench_end_to_end import end_to_end
-
-        end_to_end(given.bootstrap)
 
 
 if __name__ == "__main__":

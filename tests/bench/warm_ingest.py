@@ -1,0 +1,135 @@
+"""`ingest` in a process of its own, whose JVM and Python workers stay warm from one window to the next."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import re
+import time
+import traceback
+from collections import Counter
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from types import TracebackType
+
+from live_workloads import DATABASE, Workload
+from process_use import cpu_seconds, forget_peaks, peaks
+
+from changefeed.coordinates import BinlogCoordinates
+from changefeed.endpoints.endpoints import Endpoints
+from changefeed.manifest import Manifest
+from changefeed.pipelines.pipeline import (
+    KafkaSettings,
+    Pipeline,
+    SourceSettings,
+    SparkSettings,
+    TableSettings,
+    TopicSettings,
+)
+from changefeed.spark.ingest import ingest
+from changefeed.spark.session import local_session
+from changefeed.window import Window
+
+
+@dataclass(frozen=True)
+class Servers:
+    """Where the workloads are read and where the records go."""
+
+    mysql: str
+    server_uuid: str
+    bootstrap: str
+
+    def lookup(self, connection: str) -> str:
+        """The URI behind a connection id of `pipeline`."""
+        return {"mysql": self.mysql, "kafka": f"kafka://{self.bootstrap}"}[connection]
+
+
+def pipeline(master: str, partitions: int, slice_mb: int) -> Pipeline:
+    """All of the benchmark's tables; schema changes are not published, as no workload has any."""
+    name = re.sub(r"\W", "", f"bench{os.getpid()}{master}")
+    return Pipeline(
+        name=name,
+        source=SourceSettings(connection="mysql"),
+        kafka=KafkaSettings(connection="kafka"),
+        tables=TableSettings(include=[f"{DATABASE}.*"]),
+        topics=TopicSettings(template=f"{name}.{{table}}", partitions=partitions),
+        spark=SparkSettings(master=master, slice_bytes=slice_mb << 20, conf={"spark.driver.memory": "2g"}),
+        publish_ddl="off",
+    )
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One workload published: its manifest, and what driver, JVM and workers used for it."""
+
+    seconds: float
+    cpu_seconds: float
+    peaks_mb: dict[str, int]
+    manifest: Manifest
+
+
+class WarmIngest:
+    """A driver with a Spark session on the pipeline's master. `publish` does one window, as often as wanted.
+
+    Each workload has a pipeline of its own, with the same topics. The first time it is published as that pipeline's
+    window, which learns its schemas; each later time under another identity, for which nothing is published yet.
+    """
+
+    def __init__(self, pipeline: Pipeline, servers: Servers) -> None:
+        self.pipeline, self.servers = pipeline, servers
+        self._passes: Counter[str] = Counter()
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, pipeline, servers))
+
+    def __enter__(self) -> WarmIngest:
+        self._process.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with contextlib.suppress(OSError):  # it has ended by itself
+            self._pipe.send(None)
+        self._process.join()
+
+    def publish(self, workload: Workload) -> Pass:
+        """Publish ``workload`` once more; SystemExit where its rows are not exactly those that were written."""
+        pid = self._process.pid
+        assert pid is not None
+        earlier = self._passes[workload.name]
+        self._passes[workload.name] += 1
+        own = self.pipeline.model_copy(update={"name": f"{self.pipeline.name}-{workload.name}"})
+        forget_peaks(pid)
+        used = cpu_seconds(pid)
+        self._pipe.send((own, self._window(own.name, workload), f"{own.name}-{earlier}" if earlier else None))
+        seconds, manifest = self._pipe.recv()
+        if manifest is None:
+            raise SystemExit(f"{workload.name} at {self.pipeline.spark.master} failed")
+        if (manifest.row_count, manifest.message_count) != (workload.rows, workload.messages):
+            raise SystemExit(
+                f"{workload.name} has {workload.rows} rows for {workload.messages} messages, and "
+                f"{manifest.row_count} rows in {manifest.message_count} messages were published"
+            )
+        return Pass(seconds, cpu_seconds(pid) - used, peaks(pid), manifest)
+
+    def _window(self, pipeline: str, workload: Workload) -> Window:
+        start, head = (BinlogCoordinates(workload.file, at) for at in (workload.start, workload.head))
+        gtids = (workload.start_gtids, workload.head_gtids)
+        return Window(pipeline, 1, self.servers.server_uuid, start, head, *gtids, frozen_at_ms=int(time.time() * 1000))
+
+
+def _serve(pipe: Connection, pipeline: Pipeline, servers: Servers) -> None:
+    """Publish what comes through ``pipe`` until None comes: a pipeline's window, and the identity to publish it as."""
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # or Spark looks for another, and warns of what it takes
+    with local_session(pipeline) as spark:
+        while (wanted := pipe.recv()) is not None:
+            own, window, identity = wanted
+            began = time.perf_counter()
+            try:
+                manifest = ingest(spark, Endpoints(own, servers.lookup), window, identity=identity)
+            except Exception:
+                traceback.print_exc()
+                manifest = None
+            pipe.send((time.perf_counter() - began, manifest))
