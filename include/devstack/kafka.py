@@ -31,7 +31,7 @@ HEAP = "512m"
 STARTED = "Kafka Server started"
 _ONE_COMPILER = "-XX:TieredStopAtLevel=1"
 
-_LOGGING = """\
+LOGGING_SETTINGS = """\
 status = error
 appender.out.type = Console
 appender.out.name = out
@@ -145,7 +145,7 @@ class KafkaBroker:
             if self._quick:
                 self._java_options = [_ONE_COMPILER, f"-XX:SharedArchiveFile={self._template()._classes}"]
             command = self._java("kafka.Kafka", str(self._settings_file))
-            self._process.start(command, env=_environment(), cwd=self.directory)
+            self._process.start(command, env=java_environment(), cwd=self.directory)
         self._process.wait_until(self._answers, START_SECONDS)
 
     def stop(self, grace: float = 20.0) -> None:
@@ -190,7 +190,7 @@ class KafkaBroker:
     def _create(self) -> None:
         shutil.rmtree(self._data, ignore_errors=True)  # of a creation that did not complete
         self.directory.mkdir(parents=True, exist_ok=True)
-        (self.directory / "log4j2.properties").write_text(_LOGGING)
+        (self.directory / "log4j2.properties").write_text(LOGGING_SETTINGS)
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if self._quick:
             template = self._template()
@@ -211,7 +211,7 @@ class KafkaBroker:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env=_environment(),
+            env=java_environment(),
             check=False,
         )
         if done.returncode != 0:
@@ -259,8 +259,7 @@ class KafkaBroker:
             "log.segment.delete.delay.ms": 1000,
             **self.properties,
         }
-        lines = (f"{name}={_property(value)}\n" for name, value in settings.items())
-        self._settings_file.write_text("".join(lines))
+        self._settings_file.write_text(properties_text(settings))
 
     def _java(self, main: str, *arguments: str) -> list[str]:
         return [
@@ -280,10 +279,13 @@ class KafkaBroker:
         return STARTED in self._process.log_text() and is_listening(self.port)
 
 
-def _property(value: str | int | bool) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def properties_text(settings: Properties) -> str:
+    """*settings* as the text of a properties file."""
+    values = {name: str(value).lower() if isinstance(value, bool) else value for name, value in settings.items()}
+    return "".join(f"{name}={value}\n" for name, value in values.items())
 
 
-def _environment() -> dict[str, str]:
+def java_environment() -> dict[str, str]:
+    """The caller's environment for a program of Kafka's."""
     # Settings that the caller meant for another Kafka or another Java program must not reach this one.
     return {name: value for name, value in os.environ.items() if not name.startswith(("KAFKA", "JDK_JAVA"))}

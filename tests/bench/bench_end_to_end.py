@@ -9,6 +9,7 @@ transactions, commit log, accounts.
 
 - local[2], local[1]: `ingest` from a process that holds its Spark session. Rows/s are of the phase ingest, which is
   from the first look at the binlog to the last commit; `whole` is the whole call. CPU is of driver, JVM and workers.
+- Debezium: its MySQL connector, from the first record in Kafka to the last (`debezium.py` says how).
 - send: kafka-python's `send` in a loop, over records of the same run.
 
 CHANGEFEED_BENCH_SCALE=0.1 makes a tenth of it. Wall seconds on a shared machine vary twofold: compare the ratios.
@@ -31,8 +32,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "include"))
 
 import kafka
 from bench_decode import spread
+from debezium import Debezium
 from live_workloads import TABLES, Workload, live_server
-from process_use import cpu_seconds
+from process_use import Meter, forget_peaks, peaks
 from warm_ingest import Servers, WarmIngest, pipeline
 
 from devstack.identity import ProcessId
@@ -67,33 +69,28 @@ class Figures:
         return self.client / self.rows * 1e6, self.broker / self.rows * 1e6, self.server / self.rows * 1e6
 
 
-class Meter:
-    """CPU seconds of the two servers, from when it was made."""
-
-    def __init__(self, mysql: MysqlServer, broker: KafkaBroker) -> None:
-        self._pids = (broker.pid or 0, mysql.pid or 0)
-        self._before = tuple(map(cpu_seconds, self._pids))
-
-    def used(self) -> tuple[float, float]:
-        """Of the broker and of MySQL."""
-        broker, mysql = (cpu_seconds(pid) - before for pid, before in zip(self._pids, self._before, strict=True))
-        return broker, mysql
-
-
 def changefeed(warm: WarmIngest, workload: Workload, mysql: MysqlServer, broker: KafkaBroker) -> Figures:
     """One pass of `ingest`."""
-    meter = Meter(mysql, broker)
-    done = warm.publish(workload)
-    phases = ", ".join(f"{phase} {seconds:.2f}" for phase, seconds in done.manifest.seconds.items())
-    memory = ", ".join(f"{who} {size}" for who, size in sorted(done.peaks_mb.items()))
-    note = f"whole {workload.rows / done.seconds:,.0f} rows/s; seconds: {phases}; most MB: {memory}"
-    return Figures(workload.rows, done.manifest.seconds["ingest"], done.cpu_seconds, *meter.used(), note)
+    forget_peaks(warm.pid)
+    meter = Meter(warm.pid, broker.pid, mysql.pid)
+    seconds, manifest = warm.publish(workload)
+    used = meter.used()
+    phases = ", ".join(f"{phase} {spent:.2f}" for phase, spent in manifest.seconds.items())
+    memory = ", ".join(f"{who} {size}" for who, size in sorted(peaks(warm.pid).items()))
+    note = f"whole {workload.rows / seconds:,.0f} rows/s; seconds: {phases}; most MB: {memory}"
+    return Figures(workload.rows, manifest.seconds["ingest"], *used, note)
 
 
-def send(bootstrap: str, topic: str, mysql: MysqlServer, broker: KafkaBroker) -> Figures:
+def debezium(connector: Debezium, workload: Workload) -> Figures:
+    """One turn of Debezium."""
+    turn = connector.publish(workload)
+    return Figures(workload.rows, turn.seconds, *turn.cpu_seconds)
+
+
+def send(topic: str, mysql: MysqlServer, broker: KafkaBroker) -> Figures:
     """kafka-python's `send` of records of ``topic``, to itself."""
     partition = kafka.TopicPartition(topic, 0)
-    consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap, isolation_level="read_committed")
+    consumer = kafka.KafkaConsumer(bootstrap_servers=broker.bootstrap, isolation_level="read_committed")
     consumer.assign([partition])
     consumer.seek_to_beginning(partition)
     end = consumer.end_offsets([partition])[partition]
@@ -101,8 +98,8 @@ def send(bootstrap: str, topic: str, mysql: MysqlServer, broker: KafkaBroker) ->
     while len(records) < SENT and consumer.position(partition) < end:
         records += consumer.poll(timeout_ms=500, max_records=SENT - len(records)).get(partition, ())
     consumer.close()
-    producer = kafka.KafkaProducer(bootstrap_servers=bootstrap)
-    meter, began, cpu = Meter(mysql, broker), time.perf_counter(), time.process_time()
+    producer = kafka.KafkaProducer(bootstrap_servers=broker.bootstrap)
+    meter, began, cpu = Meter(broker.pid, mysql.pid), time.perf_counter(), time.process_time()
     for record in records:
         producer.send(topic, record.value, record.key, list(record.headers), 0)
     producer.flush()
@@ -113,34 +110,33 @@ def send(bootstrap: str, topic: str, mysql: MysqlServer, broker: KafkaBroker) ->
     return figures
 
 
-def measure(given: argparse.Namespace, mysql: MysqlServer, broker: KafkaBroker, workloads: list[Workload]) -> None:
-    """Each workload in turn, by all of them, and a table of it."""
-    ((uuid,),) = mysql.execute("SELECT @@server_uuid")
-    servers = Servers(mysql.url, uuid, broker.bootstrap)
-    masters = ("local[2]",) if given.no_local1 else ("local[2]", "local[1]")
+def measure(given: argparse.Namespace, part: str) -> None:
+    """One workload, by all of them in turn, and a table of it."""
     with ExitStack() as stack:
-        systems: dict[str, Callable[[Workload], Figures]] = {}
-        for master in masters:
+        mysql, workload = stack.enter_context(live_server(part))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=mysql.directory.parent)))
+        broker = stack.enter_context(started(KafkaBroker(folder / "kafka", owner=ProcessId.own())))
+        ((uuid,),) = mysql.execute("SELECT @@server_uuid")
+        servers = Servers(mysql.url, uuid, broker.bootstrap)
+        systems: dict[str, Callable[[], Figures]] = {}
+        for master in ("local[2]",) if given.no_local1 else ("local[2]", "local[1]"):
             settings = pipeline(master, given.partitions, given.slice_mb)
             warm = stack.enter_context(WarmIngest(settings, servers))
-            systems[master] = partial(changefeed, warm, mysql=mysql, broker=broker)
+            systems[master] = partial(changefeed, warm, workload, mysql, broker)
+        if not given.no_debezium:
+            connector = stack.enter_context(Debezium(folder / "connect", mysql, broker, given.partitions))
+            systems["Debezium"] = partial(debezium, connector, workload)
         if not given.no_send:
-            topic = settings.topics.template.format(table=TABLES[0])
-            systems["send"] = lambda _workload: send(broker.bootstrap, topic, mysql, broker)
-        for workload in workloads:
-            print(
-                f"{workload.name}: {workload.rows:,} rows, {(workload.head - workload.start) / 1e6:,.0f} MB of binlog"
-            )
-            turns: dict[str, list[Figures]] = {name: [] for name in systems}
-            for number in range(given.rounds + 1):
-                for name, system in systems.items():
-                    figures = system(workload)
-                    print(
-                        f"  {number or 'warm-up':<8}{name:10}{figures.rate:>10,.0f} rows/s; {figures.note}", flush=True
-                    )
-                    if number:
-                        turns[name].append(figures)
-            _table(turns)
+            systems["send"] = partial(send, settings.topics.template.format(table=TABLES[0]), mysql, broker)
+        print(f"{part}: {workload.rows:,} rows, {(workload.head - workload.start) / 1e6:,.0f} MB of binlog", flush=True)
+        turns: dict[str, list[Figures]] = {name: [] for name in systems}
+        for number in range(given.rounds + 1):
+            for name, system in systems.items():
+                figures = system()
+                print(f"  {number or 'warm-up':<8}{name:10}{figures.rate:>10,.0f} rows/s  {figures.note}", flush=True)
+                if number:
+                    turns[name].append(figures)
+    _table(turns)
 
 
 def _table(turns: dict[str, list[Figures]]) -> None:
@@ -161,16 +157,13 @@ def main() -> None:
     arguments.add_argument("parts", nargs="*", choices=[[], *PARTS], help="what to measure; all without")
     arguments.add_argument("--rounds", type=int, default=3)
     arguments.add_argument("--no-local1", action="store_true", help="leave out local[1]")
+    arguments.add_argument("--no-debezium", action="store_true", help="leave out Debezium")
     arguments.add_argument("--no-send", action="store_true", help="leave out the loop of kafka-python")
     arguments.add_argument("--partitions", type=int, default=1, help="of each topic")
     arguments.add_argument("--slice-mb", type=int, default=32)
     given = arguments.parse_args()
-    with (
-        live_server() as (mysql, workloads),
-        tempfile.TemporaryDirectory(dir=mysql.directory.parent) as folder,
-        started(KafkaBroker(Path(folder) / "kafka", owner=ProcessId.own())) as broker,
-    ):
-        measure(given, mysql, broker, [workloads[part] for part in given.parts or PARTS])
+    for part in given.parts or PARTS:
+        measure(given, part)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Two workloads in the binlog of a server that runs: written once, kept in `.devstack/bench` with the server's data.
+"""Two workloads, each in the binlog of a server that runs: written once, kept in `.devstack/bench` with its data.
 
 - bulk: 1,000,000 rows, 2,000 INSERTs of 500 rows over 20 tables of 11 columns;
-- oltp: 600,000 autocommit statements on the same tables, a third each INSERT, UPDATE, DELETE by key. Some keys are gone
-  already, so it is about 587,000 transactions of one row.
+- oltp: 600,000 autocommit statements of one row each on the same tables, a third each INSERT, UPDATE, DELETE by key.
 
-CHANGEFEED_BENCH_SCALE=0.1 makes a tenth of them, in a server of its own.
+Nothing follows a workload in its server's binlog, so that a reader that goes on behind it finds no more work.
+CHANGEFEED_BENCH_SCALE=0.1 makes a tenth of them, in servers of their own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import islice
-from pathlib import Path
 
 from bench_decode import COLUMNS, SCALE, TABLE, random_row
 from pymysql.constants import CLIENT
@@ -57,29 +56,30 @@ class Workload:
 
 
 @contextmanager
-def live_server() -> Iterator[tuple[MysqlServer, dict[str, Workload]]]:
-    """The server, up, and what is in its binlog; both are made when they are not there."""
-    folder = Home.default().root / "bench" / f"live-{SCALE:g}"
+def live_server(name: str) -> Iterator[tuple[MysqlServer, Workload]]:
+    """The server of the workload ``name``, up, and what is in its binlog; both are made when they are not there."""
+    folder = Home.default().root / "bench" / f"live-{name}-{SCALE:g}"
     server = MysqlServer(folder / "mysql", options=OPTIONS, owner=ProcessId.own())
     server.start()
     try:
-        yield server, _workloads(server, folder / "workloads.json")
+        facts = folder / "workload.json"
+        if not facts.exists():
+            print(f"writing the workload {name} into {server.directory}, once", flush=True)
+            facts.write_text(json.dumps(asdict(_write(server, name))))
+        yield server, Workload(**json.loads(facts.read_text()))
     finally:
         server.stop()
 
 
-def _workloads(server: MysqlServer, facts: Path) -> dict[str, Workload]:
-    if not facts.exists():
-        print(f"writing the workloads into {server.directory}, once", flush=True)
-        server.execute(
-            f"DROP DATABASE IF EXISTS {DATABASE}",
-            f"CREATE DATABASE {DATABASE}",
-            *(f"CREATE TABLE {DATABASE}.{table} {TABLE}" for table in TABLES),
-        )
-        rng = random.Random(1)
-        written = [_write(server, "bulk", _bulk(rng), 1), _write(server, "oltp", _oltp(rng), PACKET)]
-        facts.write_text(json.dumps([asdict(workload) for workload in written]))
-    return {values["name"]: Workload(**values) for values in json.loads(facts.read_text())}
+def _write(server: MysqlServer, name: str) -> Workload:
+    server.execute(
+        f"DROP DATABASE IF EXISTS {DATABASE}",
+        f"CREATE DATABASE {DATABASE}",
+        *(f"CREATE TABLE {DATABASE}.{table} {TABLE}" for table in TABLES),
+    )
+    rng = random.Random(1)
+    rows = _run(server, "bulk", _bulk(rng), 1)
+    return rows if name == "bulk" else _run(server, name, _oltp(rng), PACKET)
 
 
 def _bulk(rng: random.Random) -> Iterator[str]:
@@ -89,19 +89,22 @@ def _bulk(rng: random.Random) -> Iterator[str]:
 
 
 def _oltp(rng: random.Random) -> Iterator[str]:
+    """Deletes go through the tables' keys from the first; updates hit those that no delete comes to."""
     last_key = INSERTS * ROWS_EACH // len(TABLES)
+    last_deleted = TRANSACTIONS // 3 // len(TABLES) + 1
     for number in range(TRANSACTIONS):
-        table, key = rng.choice(TABLES), rng.randint(1, last_key)
         match number % 3:
             case 0:
-                yield f"INSERT INTO {table} {COLUMNS} VALUES {random_row(rng)}"
+                yield f"INSERT INTO {rng.choice(TABLES)} {COLUMNS} VALUES {random_row(rng)}"
             case 1:
-                yield f"UPDATE {table} SET a = {number}, score = {rng.random()!r} WHERE id = {key}"
+                key = rng.randint(last_deleted + 1, last_key)
+                yield f"UPDATE {rng.choice(TABLES)} SET a = {number}, score = {rng.random()!r} WHERE id = {key}"
             case _:
-                yield f"DELETE FROM {table} WHERE id = {key}"
+                key, table = divmod(number // 3, len(TABLES))
+                yield f"DELETE FROM {TABLES[table]} WHERE id = {key + 1}"
 
 
-def _write(server: MysqlServer, name: str, statements: Iterator[str], at_once: int) -> Workload:
+def _run(server: MysqlServer, name: str, statements: Iterator[str], at_once: int) -> Workload:
     began, rows, tombstones = time.monotonic(), 0, 0
     with (
         server.connect(database=DATABASE, client_flag=CLIENT.MULTI_STATEMENTS) as connection,

@@ -14,6 +14,18 @@ def cpu_seconds(root: int) -> float:
     return sum(sum(map(int, fields[11:15])) for fields in _family(root).values()) / TICKS
 
 
+class Meter:
+    """CPU seconds of several processes and their descendants, from when it was made."""
+
+    def __init__(self, *roots: int | None) -> None:
+        self._roots = [root or 0 for root in roots]
+        self._before = [cpu_seconds(root) for root in self._roots]
+
+    def used(self) -> tuple[float, ...]:
+        """Of each of them."""
+        return tuple(cpu_seconds(root) - before for root, before in zip(self._roots, self._before, strict=True))
+
+
 def forget_peaks(root: int) -> None:
     """From now on `peaks` means what is used from now on."""
     for pid in _family(root):
@@ -25,7 +37,7 @@ def peaks(root: int) -> dict[str, int]:
     """The most megabytes that the driver, its JVM and the largest of Spark's Python workers had, of those that live."""
     found: dict[str, int] = {}
     for pid in _family(root):
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, KeyError):  # it has ended
             status = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
             who = "driver" if pid == root else "JVM" if status["Name"] == "java" else "worker"
             found[who] = max(found.get(who, 0), int(status["VmHWM"].split()[0]) >> 10)

@@ -8,13 +8,11 @@ import os
 import re
 import time
 import traceback
-from collections import Counter
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from types import TracebackType
 
 from live_workloads import DATABASE, Workload
-from process_use import cpu_seconds, forget_peaks, peaks
 
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.endpoints.endpoints import Endpoints
@@ -59,26 +57,16 @@ def pipeline(master: str, partitions: int, slice_mb: int) -> Pipeline:
     )
 
 
-@dataclass(frozen=True)
-class Pass:
-    """One workload published: its manifest, and what driver, JVM and workers used for it."""
-
-    seconds: float
-    cpu_seconds: float
-    peaks_mb: dict[str, int]
-    manifest: Manifest
-
-
 class WarmIngest:
     """A driver with a Spark session on the pipeline's master. `publish` does one window, as often as wanted.
 
-    Each workload has a pipeline of its own, with the same topics. The first time it is published as that pipeline's
-    window, which learns its schemas; each later time under another identity, for which nothing is published yet.
+    The first time a workload is published as its pipeline's window, which learns its schemas; each later time under
+    another identity, for which nothing is published yet, into the same topics.
     """
 
     def __init__(self, pipeline: Pipeline, servers: Servers) -> None:
         self.pipeline, self.servers = pipeline, servers
-        self._passes: Counter[str] = Counter()
+        self._passes = 0
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, pipeline, servers))
@@ -94,16 +82,18 @@ class WarmIngest:
             self._pipe.send(None)
         self._process.join()
 
-    def publish(self, workload: Workload) -> Pass:
-        """Publish ``workload`` once more; SystemExit where its rows are not exactly those that were written."""
-        pid = self._process.pid
-        assert pid is not None
-        earlier = self._passes[workload.name]
-        self._passes[workload.name] += 1
-        own = self.pipeline.model_copy(update={"name": f"{self.pipeline.name}-{workload.name}"})
-        forget_peaks(pid)
-        used = cpu_seconds(pid)
-        self._pipe.send((own, self._window(own.name, workload), f"{own.name}-{earlier}" if earlier else None))
+    @property
+    def pid(self) -> int:
+        """Pid of the driver, from which JVM and workers descend."""
+        return self._process.pid or 0
+
+    def publish(self, workload: Workload) -> tuple[float, Manifest]:
+        """Publish ``workload`` once more: the seconds of the call, and the manifest.
+
+        SystemExit where the rows are not exactly those that were written.
+        """
+        self._pipe.send((self._window(workload), f"{self.pipeline.name}-{self._passes}" if self._passes else None))
+        self._passes += 1
         seconds, manifest = self._pipe.recv()
         if manifest is None:
             raise SystemExit(f"{workload.name} at {self.pipeline.spark.master} failed")
@@ -112,23 +102,25 @@ class WarmIngest:
                 f"{workload.name} has {workload.rows} rows for {workload.messages} messages, and "
                 f"{manifest.row_count} rows in {manifest.message_count} messages were published"
             )
-        return Pass(seconds, cpu_seconds(pid) - used, peaks(pid), manifest)
+        return seconds, manifest
 
-    def _window(self, pipeline: str, workload: Workload) -> Window:
+    def _window(self, workload: Workload) -> Window:
         start, head = (BinlogCoordinates(workload.file, at) for at in (workload.start, workload.head))
         gtids = (workload.start_gtids, workload.head_gtids)
-        return Window(pipeline, 1, self.servers.server_uuid, start, head, *gtids, frozen_at_ms=int(time.time() * 1000))
+        uuid, now = self.servers.server_uuid, int(time.time() * 1000)
+        return Window(self.pipeline.name, 1, uuid, start, head, *gtids, frozen_at_ms=now)
 
 
 def _serve(pipe: Connection, pipeline: Pipeline, servers: Servers) -> None:
-    """Publish what comes through ``pipe`` until None comes: a pipeline's window, and the identity to publish it as."""
+    """Publish what comes through ``pipe`` until None comes: a window, and the identity to publish it as."""
+    endpoints = Endpoints(pipeline, servers.lookup)
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # or Spark looks for another, and warns of what it takes
     with local_session(pipeline) as spark:
         while (wanted := pipe.recv()) is not None:
-            own, window, identity = wanted
+            window, identity = wanted
             began = time.perf_counter()
             try:
-                manifest = ingest(spark, Endpoints(own, servers.lookup), window, identity=identity)
+                manifest = ingest(spark, endpoints, window, identity=identity)
             except Exception:
                 traceback.print_exc()
                 manifest = None
