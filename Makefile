@@ -81,7 +81,7 @@ bench-publish: $(READY) ## Publishing: what transactions cost
 bench-end-to-end: $(READY) ## A live server into Kafka: rows/s, CPU of client and broker, seconds by phase (ARGS="bulk --rounds 1": a part)
 	$(BIN)/python tests/bench/bench_end_to_end.py $(ARGS)
 
-bench-overhead: $(READY) ## A small window from plan to checkpoint, against spark-submit of an empty script
+bench-overhead: $(READY) ## A window of ten rows from plan to checkpoint, against spark-submit of an empty script
 	$(BIN)/python tests/bench/bench_overhead.py $(ARGS)
 
 bench-scale: $(READY) ## Thousands of tables, large GTID sets, hundreds of files, large rows: seconds by phase, and memory

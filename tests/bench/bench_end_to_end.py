@@ -1,7 +1,7 @@
 """From a live MySQL server into Kafka: what a row costs, phase by phase, and what others make of the same binlog.
 
-    make bench-end-to-end ARGS="bulk"                  one workload (bulk, oltp), or none named: all
-    make bench-end-to-end ARGS="bulk --rounds 1 --no-local1"
+    make bench-end-to-end ARGS="bulk oltp"             parts: bulk, oltp, window (`bench_overhead.py`); none named: all
+    make bench-end-to-end ARGS="bulk --rounds 1 --no-local1 --no-debezium --no-send"
 
 In each round all take their turn at the same piece of binlog, from the same server into the same broker, topics of
 their own; one pass before warms JVMs, workers and caches up. Everything is on that is on in a run: shuffle,
@@ -18,6 +18,8 @@ CHANGEFEED_BENCH_SCALE=0.1 makes a tenth of it. Wall seconds on a shared machine
 from __future__ import annotations
 
 import argparse
+import os
+import platform
 import statistics
 import sys
 import tempfile
@@ -26,10 +28,12 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "include"))
 
+import bench_overhead
 import kafka
 from bench_decode import spread
 from debezium import Debezium
@@ -42,7 +46,7 @@ from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
 from devstack.process import started
 
-PARTS = ("bulk", "oltp")
+PARTS = ("bulk", "oltp", "window")
 SENT = 20_000
 
 
@@ -62,6 +66,11 @@ class Figures:
     def rate(self) -> float:
         """Rows a second."""
         return self.rows / self.seconds
+
+    @property
+    def thrift(self) -> float:
+        """Rows a CPU second of all three: what a busy machine leaves comparable."""
+        return self.rows / (self.client + self.broker + self.server)
 
     @property
     def micros(self) -> tuple[float, float, float]:
@@ -133,7 +142,8 @@ def measure(given: argparse.Namespace, part: str) -> None:
         for number in range(given.rounds + 1):
             for name, system in systems.items():
                 figures = system()
-                print(f"  {number or 'warm-up':<8}{name:10}{figures.rate:>10,.0f} rows/s  {figures.note}", flush=True)
+                told = f"{figures.rate:>10,.0f} rows/s, load {os.getloadavg()[0]:.1f}  {figures.note}"
+                print(f"  {number or 'warm-up':<8}{name:10}{told}", flush=True)
                 if number:
                     turns[name].append(figures)
     _table(turns)
@@ -144,11 +154,12 @@ def _table(turns: dict[str, list[Figures]]) -> None:
     for name, figures in turns.items():
         cpu = map(statistics.median, zip(*(turn.micros for turn in figures), strict=True))
         print(f"{name:10}{spread(turn.rate for turn in figures)}{'':15}{''.join(f'{micros:8.2f}' for micros in cpu)}")
-    print("ratio")
     ours, *others = turns
-    for other in others:
-        ratios = (one.rate / two.rate for one, two in zip(turns[ours], turns[other], strict=True))
-        print(f"{'to ' + other:10}{spread(ratios, 2)}")
+    for what, each in {"rows/s": attrgetter("rate"), "rows a CPU second": attrgetter("thrift")}.items():
+        print(f"\n{ours}, times as many {what} as")
+        for other in others:
+            ratios = (each(one) / each(two) for one, two in zip(turns[ours], turns[other], strict=True))
+            print(f"{other:10}{spread(ratios, 2)}")
     print(flush=True)
 
 
@@ -162,8 +173,12 @@ def main() -> None:
     arguments.add_argument("--partitions", type=int, default=1, help="of each topic")
     arguments.add_argument("--slice-mb", type=int, default=32)
     given = arguments.parse_args()
+    print(f"{time.strftime('%Y-%m-%d %H:%M')}, {os.cpu_count()} cores, {platform.platform()}", flush=True)
     for part in given.parts or PARTS:
-        measure(given, part)
+        if part == "window":
+            bench_overhead.measure(given.rounds)
+        else:
+            measure(given, part)
 
 
 if __name__ == "__main__":

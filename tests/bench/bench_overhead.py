@@ -1,16 +1,28 @@
-"""What a small window costs, from plan to committed checkpoint, against spark-submit of an empty script.
+"""What a window of ten rows costs, which is most people's day, against spark-submit of an empty script.
 
-Both in turn, three times; the best of each counts, as the machine is shared. Prints seconds by phase and the ratio.
+All take turns, after a first round that makes topics and warms caches up:
+
+- empty: spark-submit of a script that makes a session and stops it
+- submitted: as Airflow does it, plan, spark-submit of jobs/ingest.py, commit; the middle one is `job`
+- run: the command `changefeed run`
+- connect: plan, jobs/ingest.py at a Spark Connect server that is up, commit; `job` is from the task's start to sealed
+
+Prints seconds, those of each phase by the manifest, and ratios to the empty script of the same round.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -22,91 +34,146 @@ from changefeed.pipelines.file import load_pipeline  # noqa: E402
 from changefeed.runs.commit import commit  # noqa: E402
 from changefeed.runs.plan import plan  # noqa: E402
 from changefeed.spark.conf import SMALL_JOB_CONF  # noqa: E402
-from changefeed.state.table_store import TableCheckpointStore  # noqa: E402
+from changefeed.state.stores import checkpoint_store  # noqa: E402
 from devstack.home import Home  # noqa: E402
 from devstack.identity import ProcessId  # noqa: E402
 from devstack.kafka import KafkaBroker  # noqa: E402
 from devstack.mysql import MysqlServer  # noqa: E402
 from devstack.process import started  # noqa: E402
+from devstack.spark_connect import SparkConnectServer  # noqa: E402
 
-TRIES = 3
+ROWS = 10
 YAML = """\
-name: overhead
-source: {connection: mysql}
-kafka: {connection: kafka}
-tables: {include: ["overhead.*"]}
+name: {name}
+source: {{connection: mysql}}
+kafka: {{connection: kafka}}
+tables: {{include: ["overhead.*"]}}
+topics: {{template: "{{pipeline}}.{{table}}"}}
+checkpoint: {{store: table, connection: state}}
 start: latest
+spark: {spark}
 """
+EMPTY = "from pyspark.sql import SparkSession\nSparkSession.builder.getOrCreate().stop()\n"
+PROGRAMS = Path(sys.executable).parent
+JOB = str(PROJECT / "jobs" / "ingest.py")
+
+Seconds = dict[str, float]
+"""By what they were spent for; `all` of them among it."""
 
 
-def submit(script: str, *arguments: str, conf: dict[str, str] | None = None) -> tuple[float, str]:
-    settings = [part for name, value in (conf or {}).items() for part in ("--conf", f"{name}={value}")]
+def seconds_of(*command: str | Path) -> float:
+    """Run it; SystemExit with the end of its output where it fails."""
     began = time.monotonic()
     done = subprocess.run(
-        [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]", *settings, script, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
+        [*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
     if done.returncode:
-        raise SystemExit(done.stdout[-3000:] + done.stderr[-3000:])
-    return time.monotonic() - began, done.stdout
+        raise SystemExit(f"{' '.join(map(str, command))} failed:\n{done.stdout[-3000:]}")
+    return time.monotonic() - began
 
 
-def main() -> int:
-    home = Home.default()
-    owner = ProcessId.own()
-    folder = home.test / f"{os.getpid()}-overhead"
-    folder.mkdir(parents=True)
-    with (
-        started(MysqlServer(folder / "mysql", options={"binlog_row_metadata": "FULL"}, owner=owner)) as mysql,
-        started(KafkaBroker(folder / "kafka", owner=owner)) as kafka,
-    ):
-        return measure(Path(tempfile.mkdtemp(dir=folder)), mysql, kafka)
+def submit(script: str | Path, *arguments: str | Path, conf: Mapping[str, str] | None = None) -> float:
+    """Seconds of a spark-submit."""
+    settings = [part for name, value in (conf or {}).items() for part in ("--conf", f"{name}={value}")]
+    return seconds_of(PROGRAMS / "spark-submit", "--master", "local[2]", *settings, script, *arguments)
 
 
-def measure(folder: Path, mysql: MysqlServer, kafka: KafkaBroker) -> int:
-    (folder / "overhead.yaml").write_text(YAML)
-    (folder / "empty.py").write_text(
-        "from pyspark.sql import SparkSession\nSparkSession.builder.getOrCreate().stop()\n"
-    )
-    os.environ |= {
-        "CHANGEFEED_PIPELINES": str(folder),
-        "AIRFLOW_CONN_MYSQL": mysql.url,
-        "AIRFLOW_CONN_KAFKA": f"kafka://{kafka.bootstrap}",
-        "PYTHONPATH": str(PROJECT / "include"),
-        "PYSPARK_PYTHON": sys.executable,
-        "SPARK_LOCAL_IP": "127.0.0.1",
-    }
-    endpoints = Endpoints(load_pipeline("overhead"), from_environment)
-    store = TableCheckpointStore(f"sqlite:///{folder / 'state.db'}")
-    mysql.execute("CREATE DATABASE overhead", "CREATE TABLE overhead.t (id INT PRIMARY KEY)")
-    plan(endpoints, store)
-    empty: list[float] = []
-    ours: list[dict[str, float]] = []
-    for number in range(TRIES):
-        empty.append(submit(str(folder / "empty.py"))[0])
-        mysql.execute(f"INSERT INTO overhead.t VALUES ({number})")
+class Ways:
+    """The pipelines, one for each way, in a folder with their state."""
+
+    def __init__(self, folder: Path, mysql: MysqlServer, kafka: KafkaBroker, connect: SparkConnectServer) -> None:
+        self.folder, self.mysql, self.rows = folder, mysql, 0
+        os.environ |= {
+            "CHANGEFEED_PIPELINES": str(folder),
+            "AIRFLOW_CONN_MYSQL": mysql.url,
+            "AIRFLOW_CONN_KAFKA": f"kafka://{kafka.bootstrap}",
+            "AIRFLOW_CONN_STATE": f"sqlite:///{folder / 'state.db'}",
+            "PYTHONPATH": str(PROJECT / "include"),
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
+        (folder / "empty.py").write_text(EMPTY)
+        mysql.execute("CREATE DATABASE overhead", "CREATE TABLE overhead.t (id INT PRIMARY KEY)")
+        spark = {
+            "submitted": '{master: "local[2]"}',
+            "run": '{master: "local[2]"}',
+            "connect": f'{{connect: "{connect.url}"}}',
+        }
+        for name, settings in spark.items():
+            (folder / f"{name}.yaml").write_text(YAML.format(name=name, spark=settings))
+            pipeline = load_pipeline(name)
+            plan(Endpoints(pipeline, from_environment), checkpoint_store(pipeline, from_environment, None))
+
+    def round(self) -> dict[str, Seconds]:
+        """Ten rows more, published in each way."""
+        values = ", ".join(f"({self.rows + number})" for number in range(ROWS))
+        self.mysql.execute(f"INSERT INTO overhead.t VALUES {values}")
+        self.rows += ROWS
+        return {
+            "empty": {"all": submit(self.folder / "empty.py")},
+            "submitted": self._as_tasks("submitted"),
+            "run": {"all": seconds_of(PROGRAMS / "changefeed", "run", "run")},
+            "connect": self._as_tasks("connect"),
+        }
+
+    def _as_tasks(self, name: str) -> Seconds:
+        """Plan, job and commit, as Airflow's tasks do them."""
+        pipeline = load_pipeline(name)
+        endpoints, store = Endpoints(pipeline, from_environment), checkpoint_store(pipeline, from_environment, None)
         began = time.monotonic()
         planned = plan(endpoints, store)
-        seconds = {"plan": time.monotonic() - began}
-        job = str(PROJECT / "jobs" / "ingest.py")
-        run = folder / "plan.json"
-        run.write_text(json.dumps({"windows": [planned.window.to_json()]}))
-        seconds["spark-submit"], _ = submit(job, str(run), "overhead", conf=SMALL_JOB_CONF)
-        began = time.monotonic()
-        manifest = commit(endpoints, planned.window, planned.expected, store)
-        seconds["commit"] = time.monotonic() - began
-        ours.append(seconds)
-        inside = ", ".join(f"{phase} {value:.1f}" for phase, value in manifest.seconds.items())
-        told = ", ".join(f"{phase} {value:.1f}" for phase, value in seconds.items())
-        print(
-            f"empty script {empty[-1]:.1f} s; window {sum(seconds.values()):.1f} s: {told} (of it {inside})", flush=True
+        file = self.folder / "plan.json"
+        file.write_text(json.dumps({"windows": [planned.window.to_json()]}))
+        job = (
+            seconds_of(sys.executable, JOB, file, name)
+            if name == "connect"
+            else submit(JOB, file, name, conf=SMALL_JOB_CONF)
         )
-    ratio = min(sum(one.values()) for one in ours) / min(empty)
-    print(f"a small window costs {ratio:.2f} x an empty script (wanted: under 2)")
-    return 0 if ratio < 2 else 1
+        manifest = commit(endpoints, planned.window, planned.expected, store)
+        if manifest.row_count != ROWS:
+            raise SystemExit(f"{name}: {manifest.row_count} rows of {ROWS} were published")
+        return {"all": time.monotonic() - began, "job": job, **manifest.seconds}
+
+
+def spread(figures: Iterable[float]) -> str:
+    """Minimum, median and maximum."""
+    found = sorted(figures)
+    return "".join(f"{figure:8.2f}" for figure in (found[0], statistics.median(found), found[-1]))
+
+
+def measure(rounds: int) -> None:
+    """Start the servers, let all ways take their turns, and print a table of it."""
+    home, owner = Home.default(), ProcessId.own()
+    with ExitStack() as stack:
+        home.test.mkdir(parents=True, exist_ok=True)
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=home.test)))
+        options = {"binlog_row_metadata": "FULL"}
+        mysql = stack.enter_context(started(MysqlServer(folder / "mysql", options=options, owner=owner)))
+        kafka = stack.enter_context(started(KafkaBroker(folder / "kafka", owner=owner)))
+        connect = stack.enter_context(started(SparkConnectServer(folder / "connect", owner=owner)))
+        ways = Ways(folder, mysql, kafka, connect)
+        ways.round()
+        turns: dict[str, list[Seconds]] = defaultdict(list)
+        for number in range(rounds):
+            for way, seconds in ways.round().items():
+                turns[way].append(seconds)
+            told = ", ".join(f"{way} {found[-1]['all']:.2f}" for way, found in turns.items())
+            print(f"  {number + 1}: {told}", flush=True)
+    headings = f"{'min':>8}{'median':>8}{'max':>8}"
+    print(f"\n{f'{ROWS} rows, seconds':16}{headings}   times empty{headings}")
+    for way, found in turns.items():
+        ratios = spread(one["all"] / empty["all"] for one, empty in zip(found, turns["empty"], strict=True))
+        print(f"{way:16}{spread(one['all'] for one in found)}{'':14}{ratios if way != 'empty' else ''}")
+        for phase in list(found[0])[1:]:
+            print(f"  {phase:14}{spread(one[phase] for one in found)}")
+    print(flush=True)
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--rounds", type=int, default=3)
+    measure(arguments.parse_args().rounds)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
