@@ -14,9 +14,7 @@ import sys
 from collections.abc import Iterator
 
 from changefeed.connection import from_environment
-from changefeed.endpoints.endpoints import Endpoints
 from changefeed.pipelines.file import load_pipeline
-from changefeed.spark.run import ingest_windows
 from changefeed.spark.session import session
 from changefeed.spark.submitted import planned, submitted
 from changefeed.window import Window
@@ -30,8 +28,12 @@ ARGUMENTS.add_argument("--max-seconds", type=int, default=0, help="begin no furt
 def publish(given: argparse.Namespace) -> Iterator[str]:
     """Publish the windows in one Spark session; a line for each that is sealed."""
     windows = [Window.from_json(values) for values in planned(given.plan)["windows"]]
-    endpoints = Endpoints(load_pipeline(given.pipeline), from_environment)
-    with session(endpoints.pipeline, submitted=True) as spark:
+    pipeline = load_pipeline(given.pipeline)
+    with session(pipeline, submitted=True) as spark:
+        from changefeed.endpoints.endpoints import Endpoints  # loaded by now, while Spark started
+        from changefeed.spark.run import ingest_windows
+
+        endpoints = Endpoints(pipeline, from_environment)
         for manifest in ingest_windows(spark, endpoints, windows, given.max_seconds or None):
             yield (
                 f"sealed window {manifest.window.number}: {manifest.row_count} rows in {manifest.message_count} "

@@ -10,13 +10,12 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from faults.conftest import LONG
 from faults.feed import PROJECT, Feed, Run
-from faults.inline_spark import InlineFrame, InlineSpark
+from faults.inline_spark import InlineRdd, InlineSpark
 
 from changefeed import fault_point
 from changefeed.endpoints.endpoints import Endpoints
@@ -55,23 +54,23 @@ class CopyingSpark(InlineSpark):
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__()
-        self.conf.get = lambda _name, _default: "true"
+        self.sparkContext.getConf = lambda: {"spark.speculation": "true"}
         self.failed: list[BaseException] = []
         self._in_transaction = [threading.Event(), threading.Event()]
         self._released = threading.Event()
         self._copy = threading.local()
         monkeypatch.setattr(fault_point, "reached", self._reached)
-        monkeypatch.setattr(InlineFrame, "collect", lambda planned: self._collect(planned))
+        monkeypatch.setattr(InlineRdd, "collect", lambda planned: self._collect(planned))
 
     def _reached(self, stage: str) -> None:
         if stage == "in_open_transaction":
             self._in_transaction[self._copy.number].set()
             assert self._released.wait(60)
 
-    def _collect(self, planned: InlineFrame) -> list[Any]:
+    def _collect(self, planned: InlineRdd) -> list[Any]:
         def run(number: int) -> list[Any]:
             self._copy.number = number
-            return [SimpleNamespace(**row) for batch in planned._batches() for row in batch.to_pylist()]
+            return list(planned.rows())
 
         with ThreadPoolExecutor(2) as threads:
             first = threads.submit(run, 0)

@@ -13,7 +13,6 @@ from changefeed.errors import ChangefeedError
 from changefeed.spark import frame
 from changefeed.spark.expected import Decoded
 from changefeed.spark.job import IngestJob
-from changefeed.spark.readers import reader_of
 from changefeed.window import Slice
 
 
@@ -29,6 +28,8 @@ def decode_batches(
 
 
 def _rows(job: IngestJob, slices: Iterable[Slice], count: Callable[[int], None]) -> Iterator[frame.DecodedRow]:
+    from changefeed.spark.readers import reader_of  # only workers read, and only they load the kernels
+
     reader = reader_of(job)
     for piece in slices:
         decoded = Decoded()

@@ -29,6 +29,9 @@ of each slice a row with its report and one with the messages and bytes of its t
 PUBLISHED_SCHEMA = "kind string, text string"
 """One row a receipt, report, sizes or error (kinds `receipt`, `report`, `sizes`, `error`), as JSON."""
 
+_SLICES = pa.schema(
+    [("number", pa.int64()), ("file", pa.string()), ("start", pa.int64()), ("end", pa.int64()), ("gtid", pa.string())]
+)
 _DECODED = pa.schema(
     [
         ("kind", pa.string()),
@@ -55,6 +58,11 @@ _ACCELERATION = 4
 """Of lz4: a third faster than its default, and 5 % larger."""
 
 _PUBLISHED = pa.schema([("kind", pa.string()), ("text", pa.string())])
+
+
+def slice_batch(slices: Iterable[Slice]) -> pa.RecordBatch:
+    """A batch of SLICE_SCHEMA, for `slices_of`."""
+    return pa.RecordBatch.from_pylist([asdict(piece) for piece in slices], schema=_SLICES)
 
 
 def slices_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Slice]:

@@ -40,9 +40,10 @@ from changefeed.spark.decode import decode_batches
 from changefeed.spark.expected import Decoded, SliceCounts
 from changefeed.spark.failures import named_failures
 from changefeed.spark.job import IngestJob, task_number
+from changefeed.spark.one_task import in_one_task
 from changefeed.spark.progress import MessageCount, shown
 from changefeed.spark.publish import decode_and_publish_batches, publish_batches
-from changefeed.spark.session import cores, forget_checkpoint
+from changefeed.spark.session import cores, forget_checkpoint, makes_copies
 from changefeed.spark.slices import Cutting, cut, slice_frame
 from changefeed.spark.statement_follower import UnscoutedError
 from changefeed.window import Slice, Window, whole_file_slices
@@ -94,9 +95,6 @@ def ingest(
         tables = {topic: ".".join(table) for table, topic in table_topics(pipeline, session).items()}
         identities = {} if archive else window_files(endpoints.mysql, window, (piece.file for piece in files))
         names_come_along = session.variable("binlog_row_metadata") == "FULL" and not session.is_mariadb
-    spark.conf.set("spark.sql.shuffle.partitions", tasks)  # its default, 200, is for other jobs
-    for name, rows in BATCH_CONF.items():
-        spark.conf.set(name, rows)
     with endpoints.lease(identity) as lease:
         attempt = fence(kafka, identity, tasks, log.topic, lease.attempt)
         state = log.read()
@@ -117,7 +115,7 @@ def ingest(
             history=history,
             files=identities,
             archive=archive,
-            copies=spark.conf.get("spark.speculation", "false") == "true",
+            copies=makes_copies(spark),
             given=given_before(window, state),
             marks=begun.marks or (),
         )
@@ -222,8 +220,7 @@ def _one_slice(spark: SparkSession, job: IngestJob, slices: Sequence[Slice]) -> 
 
     outcome = _Outcome()
     with shown(spark, "decode and publish", len(slices)):
-        published = slice_frame(spark, job, slices).mapInArrow(decode_and_publish, frame.PUBLISHED_SCHEMA)
-        _take(outcome, ((row.kind, row.text) for row in published.collect()))
+        _take(outcome, in_one_task(spark, slices, decode_and_publish))
     return outcome
 
 
@@ -238,6 +235,9 @@ def _many_slices(spark: SparkSession, job: IngestJob, slices: Sequence[Slice], t
         return decode_batches(job, batches, messages.add)
 
     outcome, messages = _Outcome(), MessageCount(spark)
+    spark.conf.set("spark.sql.shuffle.partitions", tasks)  # its default, 200, is for other jobs
+    for name, rows in BATCH_CONF.items():
+        spark.conf.set(name, rows)
     # Lazily, so that the first pass over them makes the checkpoint.
     decoded = (
         slice_frame(spark, job, slices)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import importlib
 import os
 import shutil
 import socket
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -26,17 +29,45 @@ CONNECT_PORT = 15002
 
 @contextmanager
 def session(pipeline: Pipeline, *, submitted: bool = False) -> Iterator[SparkSession]:
-    """The session of a run, stopped at its end: on the pipeline's Connect server where it names one; else, without
-    Airflow, on its master; else, ``submitted``, the one that spark-submit set up."""
+    """The session of a run, in a process that ends with it: on the pipeline's Connect server where it names one; else,
+    without Airflow, on its master; else, ``submitted``, the one that spark-submit set up.
+
+    What ingest imports is imported meanwhile: the JVM takes as long as that. The JVM stops its context when this
+    process ends; to ask for it first would be a second more, in which PySpark's own servers come to hear of it.
+    """
     url = pipeline.spark.connect
     if url:
         spark = connect_session(url)
+        try:
+            yield spark
+        finally:
+            spark.stop()
     else:
-        spark = SparkSession.builder.getOrCreate() if submitted else local_session(pipeline)
-    try:
+        with _imported_beside("changefeed.spark.run"):
+            spark = SparkSession.builder.getOrCreate() if submitted else local_session(pipeline)
         yield spark
+
+
+@contextmanager
+def _imported_beside(module: str) -> Iterator[None]:
+    """Import ``module`` in a thread, until the end of the block. Whoever imports it then gets its error, if any.
+
+    The garbage collector is off: it would look, again and again, at what is there to stay.
+    """
+
+    def load() -> None:
+        with suppress(Exception):
+            importlib.import_module(module)
+
+    thread = threading.Thread(target=load, name="changefeed-import", daemon=True)
+    gc.disable()
+    thread.start()
+    try:
+        yield
     finally:
-        spark.stop()
+        thread.join()
+        gc.freeze()
+        gc.enable()
 
 
 def local_session(pipeline: Pipeline) -> SparkSession:
@@ -131,3 +162,9 @@ def cores(spark: SparkSession) -> int:
     if is_connect(spark):
         return max(1, spark.range(0, 10_000).select(F.spark_partition_id()).distinct().count())
     return max(1, spark.sparkContext.defaultParallelism)
+
+
+def makes_copies(spark: SparkSession) -> bool:
+    """Whether Spark may start a second copy of a task that takes long (spark.speculation)."""
+    conf = spark.conf if is_connect(spark) else spark.sparkContext.getConf()
+    return conf.get("spark.speculation", "false") == "true"
