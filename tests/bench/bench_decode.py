@@ -41,7 +41,7 @@ from changefeed.binlog.events.framing import HEADER
 from changefeed.block import Block
 from changefeed.coordinates import FIRST_POSITION
 from changefeed.formats.debezium import DebeziumFormat
-from changefeed.reader import Route
+from changefeed.reader import Route, SliceReport
 from changefeed.window import Slice
 from devstack.home import Home
 from devstack.identity import ProcessId
@@ -129,8 +129,8 @@ def _write(server: MysqlServer, paths: dict[str, Path]) -> None:
         into(paths["oltp"], oltp())
 
 
-def kernel_images(path: Path) -> Callable[[], int]:
-    """One decoding of the file by the kernel: its row images."""
+def kernel_items(path: Path) -> Callable[[], Iterator[Block | SliceReport]]:
+    """What the kernel makes of the file: its blocks, and last its report; as often as it is called."""
     from changefeed.binlog.decoder import KernelDecoder
 
     data = path.read_bytes()
@@ -141,10 +141,20 @@ def kernel_images(path: Path) -> Callable[[], int]:
         "3e11fa47-71ca-11e1-9e33-c80aa9429562",
     )
 
-    def run() -> int:
+    def run() -> Iterator[Block | SliceReport]:
         chunks = (memoryview(data)[at : at + (1 << 20)] for at in range(FIRST_POSITION, len(data), 1 << 20))
+        return decoder.decode(chunks, Slice(0, path.name, FIRST_POSITION, len(data)))
+
+    return run
+
+
+def kernel_images(path: Path) -> Callable[[], int]:
+    """One decoding of the file by the kernel: its row images."""
+    items = kernel_items(path)
+
+    def run() -> int:
         images = 0
-        for item in decoder.decode(chunks, Slice(0, path.name, FIRST_POSITION, len(data))):
+        for item in items():
             if not isinstance(item, Block):
                 images = sum(ops.get("c", 0) + 2 * ops.get("u", 0) + ops.get("d", 0) for ops in item.rows.values())
         return images

@@ -12,6 +12,8 @@ transactions, commit log, accounts.
 - Debezium: its MySQL connector, from the first record in Kafka to the last (`debezium.py` says how).
 - send: kafka-python's `send` in a loop, over records of the same run.
 
+Last comes what the stages of a row's way cost by themselves (`stages.py`).
+
 CHANGEFEED_BENCH_SCALE=0.1 makes a tenth of it. Wall seconds on a shared machine vary twofold: compare the ratios.
 """
 
@@ -39,6 +41,7 @@ from bench_decode import spread
 from debezium import Debezium
 from live_workloads import TABLES, Workload, live_server
 from process_use import Meter, forget_peaks, peaks
+from stages import stages
 from warm_ingest import Servers, WarmIngest, pipeline
 
 from devstack.identity import ProcessId
@@ -146,7 +149,9 @@ def measure(given: argparse.Namespace, part: str) -> None:
                 print(f"  {number or 'warm-up':<8}{name:10}{told}", flush=True)
                 if number:
                     turns[name].append(figures)
+        alone = ", ".join(f"{stage} {micros:.2f}" for stage, micros in stages(mysql, workload).items())
     _table(turns)
+    print(f"CPU µs/row of each stage by itself, in one process without Spark: {alone}\n", flush=True)
 
 
 def _table(turns: dict[str, list[Figures]]) -> None:
@@ -160,7 +165,6 @@ def _table(turns: dict[str, list[Figures]]) -> None:
         for other in others:
             ratios = (each(one) / each(two) for one, two in zip(turns[ours], turns[other], strict=True))
             print(f"{other:10}{spread(ratios, 2)}")
-    print(flush=True)
 
 
 def main() -> None:
