@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from changefeed.binlog.decoder import KernelDecoder
-from changefeed.binlog.search.scout import numbered, scout
+from changefeed.binlog.search.scout import is_worth_cutting, numbered, scout
 from changefeed.block import Block
 from changefeed.connection import MysqlConnection, from_environment
 from changefeed.coordinates import FIRST_POSITION, BinlogCoordinates
@@ -116,7 +116,7 @@ class BinlogDataSourceReader(DataSourceReader):
         identities = window_files(self._mysql, window, (piece.file for piece in whole))
         pieces: list[Slice] = []
         for piece in whole:
-            if piece.size_bytes > 1.5 * slice_bytes:
+            if is_worth_cutting(piece.size_bytes, slice_bytes):
                 dump = self._dump(SlicePartition(piece, uuid, identities[piece.file]))
                 pieces += scout(dump, piece, slice_bytes).slices
             else:

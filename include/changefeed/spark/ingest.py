@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import orjson
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.storagelevel import StorageLevel
 
 from changefeed import fault_point
 from changefeed.archive.archive import Archive
@@ -36,15 +37,15 @@ from changefeed.runs.unfinished import check_given, check_next, given_before, se
 from changefeed.runs.windows import commit_log_state
 from changefeed.spark import frame
 from changefeed.spark.conf import BATCH_CONF
-from changefeed.spark.decode import decode_batches
+from changefeed.spark.cutting import Cutting, cut
+from changefeed.spark.decoding import Decoding
 from changefeed.spark.expected import Decoded, SliceCounts
 from changefeed.spark.failures import named_failures
 from changefeed.spark.job import IngestJob, task_number
 from changefeed.spark.one_task import in_one_task
 from changefeed.spark.progress import MessageCount, shown
 from changefeed.spark.publish import decode_and_publish_batches, publish_batches
-from changefeed.spark.session import cores, forget_checkpoint, makes_copies
-from changefeed.spark.slices import Cutting, cut, slice_frame
+from changefeed.spark.session import cores, makes_copies
 from changefeed.spark.statement_follower import UnscoutedError
 from changefeed.window import Slice, Window, whole_file_slices
 
@@ -177,32 +178,36 @@ def _publish_window(
 ) -> tuple[Sequence[Slice], _Outcome]:
     """Cut, decode and publish. Slices of a source without FULL metadata need all statements before them, so all files
     are scouted; where names come with the rows, only if rows without them turn up after all."""
-    slice_bytes = job.pipeline.spark.slice_bytes
+
+    def publish(*, scout_all: bool) -> tuple[Sequence[Slice], _Outcome]:
+        with closing(cut(spark, job, files, job.pipeline.spark.slice_bytes, scout_all=scout_all)) as cuttings:
+            return _decode_and_publish(spark, job, cuttings, tasks)
+
     try:
-        cutting = cut(spark, job, files, slice_bytes, scout_all=len(files) > 1 and not names_come_along)
-        job = _with_slices(job, cutting)
-        return cutting.slices, _decode_and_publish(spark, job, cutting.slices, tasks)
+        return publish(scout_all=len(files) > 1 and not names_come_along)
     except UnscoutedError:
         _log.info("window %d has rows without column names: scouting its statements", job.window.number)
-        cutting = cut(spark, job, files, slice_bytes, scout_all=True)
-        job = _with_slices(job, cutting)
-        return cutting.slices, _decode_and_publish(spark, job, cutting.slices, tasks)
+        return publish(scout_all=True)
+
+
+def _decode_and_publish(
+    spark: SparkSession, job: IngestJob, cuttings: Iterator[Cutting], tasks: int
+) -> tuple[Sequence[Slice], _Outcome]:
+    first = next(cuttings)
+    if first.is_last and len(first.slices) < 2:
+        # Its reader follows all of its statements by itself.
+        alone = replace(job, slices=first.slices, statements_scouted=True)
+        return first.slices, _one_slice(spark, alone, first.slices)
+    return _many_slices(spark, job, chain([first], cuttings), tasks)
 
 
 def _with_slices(job: IngestJob, cutting: Cutting) -> IngestJob:
-    job = replace(job, slices=cutting.slices)
-    if len(cutting.slices) < 2:
-        return replace(job, statements_scouted=True)  # its reader follows all of them by itself
-    if cutting.statements is None:
-        return replace(job, statements_scouted=False)
+    """``job`` with the next slices, and with all statements before them where these are known."""
+    job = replace(job, slices=(*job.slices, *cutting.slices), statements_scouted=cutting.statements is not None)
     history = job.history
-    for statement in cutting.statements:
+    for statement in cutting.statements or ():
         history = history.advance(statement) if history else None
-    return replace(job, history=history, statements_scouted=True)
-
-
-def _decode_and_publish(spark: SparkSession, job: IngestJob, slices: Sequence[Slice], tasks: int) -> _Outcome:
-    return _one_slice(spark, job, slices) if len(slices) < 2 else _many_slices(spark, job, slices, tasks)
+    return replace(job, history=history)
 
 
 def _check_server(session: Session, window: Window) -> None:
@@ -224,30 +229,20 @@ def _one_slice(spark: SparkSession, job: IngestJob, slices: Sequence[Slice]) -> 
     return outcome
 
 
-def _many_slices(spark: SparkSession, job: IngestJob, slices: Sequence[Slice], tasks: int) -> _Outcome:
-    """Decode all, then shuffle blocks so that one task writes a topic-partition, and publish.
-
-    The decoded blocks are a local checkpoint: where Spark loses some of them the run fails. It would decode a persisted
-    slice again, and that may come out shorter, from a source that is away by then.
-    """
-
-    def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return decode_batches(job, batches, messages.add)
-
+def _many_slices(
+    spark: SparkSession, job: IngestJob, cuttings: Iterable[Cutting], tasks: int
+) -> tuple[Sequence[Slice], _Outcome]:
+    """Decode all, as it is cut, then shuffle blocks so that one task writes a topic-partition, and publish."""
     outcome, messages = _Outcome(), MessageCount(spark)
     spark.conf.set("spark.sql.shuffle.partitions", tasks)  # its default, 200, is for other jobs
     for name, rows in BATCH_CONF.items():
         spark.conf.set(name, rows)
-    # Lazily, so that the first pass over them makes the checkpoint.
-    decoded = (
-        slice_frame(spark, job, slices)
-        .mapInArrow(decode, frame.DECODED_SCHEMA)
-        .localCheckpoint(eager=False, storageLevel=StorageLevel.DISK_ONLY)
-    )
-    try:
-        with shown(spark, "decode", len(slices), messages):
-            results = decoded.where("kind <> 'block'").select("kind", "text").collect()
-        _take(outcome, ((row.kind, row.text) for row in results))
+    with Decoding(spark, messages) as decoding:
+        with shown(spark, "decode", messages=messages) as shown_tasks:
+            for cutting in cuttings:
+                job = _with_slices(job, cutting)
+                decoding.add(job, cutting.slices, shown_tasks)
+            _take(outcome, decoding.results())
         fault_point.reached("after_decode")
         check_given(job.window, job.given, outcome.decoded.messages)
         job = job.settled(outcome.reports)
@@ -256,10 +251,8 @@ def _many_slices(spark: SparkSession, job: IngestJob, slices: Sequence[Slice], t
         if packed:
             published = MessageCount(spark)
             with shown(spark, "publish", len(set(packed.values())), published):
-                _take(outcome, _publish(spark, job, decoded, packed, outcome.decoded.by_slice, published))
-    finally:
-        forget_checkpoint(decoded)
-    return outcome
+                _take(outcome, _publish(spark, job, decoding.blocks, packed, outcome.decoded.by_slice, published))
+    return job.slices, outcome
 
 
 def pack(sizes: dict[tuple[str, int], int], tasks: int) -> dict[tuple[str, int], int]:
@@ -276,7 +269,7 @@ def pack(sizes: dict[tuple[str, int], int], tasks: int) -> dict[tuple[str, int],
 def _publish(
     spark: SparkSession,
     job: IngestJob,
-    decoded: DataFrame,
+    blocks: DataFrame,
     packed: dict[tuple[str, int], int],
     expected: SliceCounts,
     messages: MessageCount,
@@ -288,9 +281,10 @@ def _publish(
 
     rows = [(topic, partition, task) for (topic, partition), task in packed.items()]
     assigned = F.broadcast(spark.createDataFrame(rows, "topic string, partition int, task int"))
-    blocks = decoded.where("kind = 'block'").join(assigned, ["topic", "partition"])
-    shuffled = blocks.repartitionById(len(set(packed.values())), F.col("task")).sortWithinPartitions(
-        "topic", "partition", "slice", "block"
+    shuffled = (
+        blocks.join(assigned, ["topic", "partition"])
+        .repartitionById(len(set(packed.values())), F.col("task"))
+        .sortWithinPartitions("topic", "partition", "slice", "block")
     )
     columns = ("topic", "partition", "origin", "slice", "block", "before", "payload")
     for row in shuffled.select(*columns).mapInArrow(publish, frame.PUBLISHED_SCHEMA).collect():

@@ -2,69 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
+from binlog_events import GTID_TEXT, Event, description, gtid, query, rows, transactions, written
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from changefeed.binlog.events.framing import HEADER, EventType
-from changefeed.binlog.search.scout import scout
+from changefeed.binlog.search.scout import scout, scout_in_parts
 from changefeed.errors import BinlogFormatError
 from changefeed.window import ANONYMOUS, Slice
-
-UUID = bytes(range(16))
-GTID_TEXT = "00010203-0405-0607-0809-0a0b0c0d0e0f:{}"
-
-
-@dataclass(frozen=True)
-class Event:
-    kind: int
-    body: bytes
-    flags: int = 0
-
-    def bytes_at(self, position: int) -> bytes:
-        size = HEADER.size + len(self.body)
-        return HEADER.pack(7, self.kind, 1, size, (position + size) % 2**32, self.flags) + self.body
-
-
-def description() -> Event:
-    body = (4).to_bytes(2, "little") + b"5.5.0".ljust(50, b"\0") + bytes(4) + bytes([HEADER.size]) + bytes(27)
-    return Event(EventType.FORMAT_DESCRIPTION, body)
-
-
-def query(sql: str, variables: int = 0) -> Event:
-    head = bytes(8) + b"\x01" + bytes(2) + variables.to_bytes(2, "little")
-    # A status variable that has a size of its own, as long as is wanted: Q_TIME_ZONE_CODE.
-    words = b"\x05" + bytes([variables - 2]) + b"z" * (variables - 2) if variables else b""
-    return Event(EventType.QUERY, head + words + b"d\0" + sql.encode())
-
-
-def gtid(number: int) -> Event:
-    return Event(EventType.GTID, b"\0" + UUID + number.to_bytes(8, "little"))
-
-
-def rows(size: int, *, ends: bool) -> Event:
-    return Event(EventType.WRITE_ROWS, bytes(6) + bytes([ends]) + bytes(size))
-
-
-@st.composite
-def transactions(draw: st.DrawFn) -> list[Event]:
-    events: list[Event] = []
-    for number in range(1, draw(st.integers(1, 12)) + 1):
-        if draw(st.booleans()):
-            events.append(gtid(number))
-        if draw(st.integers(0, 5)) == 0:
-            events.append(query("CREATE TABLE t (a INT)", draw(st.sampled_from([0, 9]))))
-            continue
-        events.append(query("BEGIN", draw(st.sampled_from([0, 2, 9]))))
-        for _ in range(draw(st.integers(0, 6))):
-            events.append(rows(draw(st.integers(1, 90)), ends=draw(st.booleans())))
-            if draw(st.integers(0, 9)) == 0:
-                events.append(query("SAVEPOINT `s`"))
-        xid = Event(EventType.XID, bytes(8))
-        events.append(draw(st.sampled_from([xid, query("COMMIT"), query("ROLLBACK")])))
-    return events
 
 
 def modelled(events: list[Event], slice_bytes: int) -> tuple[list[Slice], list[int]]:
@@ -101,13 +47,6 @@ def modelled(events: list[Event], slice_bytes: int) -> tuple[list[Slice], list[i
     return slices, statements
 
 
-def written(events: list[Event]) -> bytes:
-    data = b""
-    for event in events:
-        data += event.bytes_at(4 + len(data))
-    return data
-
-
 @given(transactions(), st.integers(1, 600), st.integers(1, 500))
 @settings(max_examples=150, deadline=None)
 def test_a_scout_cuts_where_its_description_says_whatever_the_chunks(
@@ -121,6 +60,29 @@ def test_a_scout_cuts_where_its_description_says_whatever_the_chunks(
     assert list(scouting.slices) == slices
     assert [statement.position for statement in scouting.statements] == statements
     assert scouting.events == len(events)
+
+
+@given(transactions(), st.integers(1, 600), st.integers(1, 500))
+@settings(max_examples=150, deadline=None)
+def test_what_is_known_in_parts_is_what_the_scout_says_but_for_a_rest_that_needs_no_cut(
+    events: list[Event], slice_bytes: int, chunk_bytes: int
+) -> None:
+    data = written([description(), *events])
+    chunks = [data[at : at + chunk_bytes] for at in range(0, len(data), chunk_bytes)]
+    piece = Slice(0, "bin.000001", 4, 4 + len(data))
+    whole = scout(chunks, piece, slice_bytes)
+    slices: list[Slice] = []
+    statements: list[int] = []
+    for part in scout_in_parts(chunks, piece, slice_bytes):
+        slices += part.slices
+        statements += [statement.position for statement in part.statements]
+        before = [each.position for each in whole.statements if slices and each.position < slices[-1].start]
+        assert statements[: len(before)] == before
+    *cuts, rest = slices
+    assert cuts == list(whole.slices[: len(cuts)])
+    assert (rest.start, rest.gtid) == (whole.slices[len(cuts)].start, whole.slices[len(cuts)].gtid)
+    assert rest.end == piece.end
+    assert rest == whole.slices[-1] or rest.size_bytes <= 1.5 * slice_bytes
 
 
 @given(transactions(), st.data())

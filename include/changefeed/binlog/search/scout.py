@@ -6,7 +6,7 @@ hold a statement: so it runs at the speed at which the server sends.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -33,6 +33,9 @@ from changefeed.errors import BinlogFormatError
 from changefeed.reader import Statement
 from changefeed.window import ANONYMOUS, Slice
 
+_PAYS_FROM = 1.5
+"""How many slices large a piece must be for cutting it to pay."""
+
 
 @dataclass(frozen=True)
 class Scouting:
@@ -43,6 +46,11 @@ class Scouting:
     events: int
 
 
+def is_worth_cutting(size_bytes: int, slice_bytes: int) -> bool:
+    """Whether a piece of that size is cut at all."""
+    return size_bytes > _PAYS_FROM * slice_bytes
+
+
 def scout(chunks: Iterable[bytes | bytearray | memoryview], piece: Slice, slice_bytes: int) -> Scouting:
     """Cut ``piece`` into slices of about ``slice_bytes``, each begun at a commit boundary.
 
@@ -50,12 +58,29 @@ def scout(chunks: Iterable[bytes | bytearray | memoryview], piece: Slice, slice_
     ``chunks`` are those that `decode` takes. Raises BinlogFormatError, with coordinates, when they end early or
     cannot be followed.
     """
-    return _Scout(piece, slice_bytes).run(chunks)
+    parts = list(_Scout(piece, slice_bytes, skips_rest=False).parts(chunks))
+    return Scouting(
+        tuple(piece for part in parts for piece in part.slices),
+        tuple(statement for part in parts for statement in part.statements),
+        sum(part.events for part in parts),
+    )
+
+
+def scout_in_parts(
+    chunks: Iterable[bytes | bytearray | memoryview], piece: Slice, slice_bytes: int
+) -> Iterator[Scouting]:
+    """As `scout`, and yield after each chunk what it made known: slices, and at least the statements before them.
+
+    Where the rest of ``piece`` is not worth cutting, it is the last slice, and is not read: its statements are not
+    listed.
+    """
+    return _Scout(piece, slice_bytes, skips_rest=True).parts(chunks)
 
 
 class _Scout:
-    def __init__(self, piece: Slice, slice_bytes: int) -> None:
-        self._piece, self._slice_bytes = piece, slice_bytes
+    def __init__(self, piece: Slice, slice_bytes: int, *, skips_rest: bool) -> None:
+        self._piece, self._slice_bytes, self._skips_rest = piece, slice_bytes, skips_rest
+        self._slice_count = 0
         self._slices: list[Slice] = []
         self._begin, self._begin_gtid = piece.start, piece.gtid
         self._statements: list[Statement] = []
@@ -70,21 +95,39 @@ class _Scout:
     def _position(self) -> int:
         return int(self._state[hop.POSITION])
 
-    def run(self, chunks: Iterable[bytes | bytearray | memoryview]) -> Scouting:
+    def parts(self, chunks: Iterable[bytes | bytearray | memoryview]) -> Iterator[Scouting]:
+        """What each chunk makes known."""
         try:
-            self._read(chunks)
+            for _ in self._read(chunks):
+                yield self._part()
         except DamagedEvent as damage:
             raise BinlogFormatError(f"binlog {self._piece.file}:{self._position}: {damage}") from damage
-        if self._position != self._piece.end:
+        if self._position != self._piece.end and not self._is_rest():
             raise BinlogFormatError(
                 f"binlog {self._piece.file}: wanted to read up to {self._piece.end}, found its events end at "
                 f"{self._position}"
             )
         if self._begin < self._piece.end:
             self._add_slice(self._piece.end)
-        return Scouting(tuple(self._slices), tuple(self._statements), int(self._state[hop.EVENTS]))
+        yield self._part()
 
-    def _read(self, chunks: Iterable[bytes | bytearray | memoryview]) -> None:
+    def _part(self) -> Scouting:
+        """What came to be known since the last one."""
+        part = Scouting(tuple(self._slices), tuple(self._statements), int(self._state[hop.EVENTS]))
+        self._slices, self._statements, self._state[hop.EVENTS] = [], [], 0
+        return part
+
+    def _is_rest(self) -> bool:
+        """Whether what follows the last cut is one slice, and need not be read."""
+        left = self._piece.end - self._begin
+        return self._skips_rest and (
+            not is_worth_cutting(left, self._slice_bytes) or self._begin + self._slice_bytes > LAST_DUMP_POSITION
+        )
+
+    def _read(self, chunks: Iterable[bytes | bytearray | memoryview]) -> Iterator[None]:
+        """Read all that has to be read; yields after each chunk."""
+        if self._is_rest():
+            return
         source = Input()
         for chunk in chunks:
             view = memoryview(chunk).cast("B")
@@ -92,6 +135,9 @@ class _Scout:
                 view = view[source.append(view) :]
                 if self._hop(source) == hop.DONE:
                     return
+            yield
+            if self._is_rest():
+                return
         if source.filled > source.at:
             raise DamagedEvent(f"{source.filled - source.at} bytes of a broken event are left over")
 
@@ -182,7 +228,8 @@ class _Scout:
         self._state[hop.CUT_AT] = self._position + self._slice_bytes
 
     def _add_slice(self, end: int) -> None:
-        self._slices.append(Slice(len(self._slices), self._piece.file, self._begin, end, self._begin_gtid))
+        self._slices.append(Slice(self._slice_count, self._piece.file, self._begin, end, self._begin_gtid))
+        self._slice_count += 1
 
 
 def numbered(slices: Iterable[Slice]) -> list[Slice]:

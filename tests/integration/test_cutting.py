@@ -1,0 +1,115 @@
+"""A window with one large file, decoded while it is cut, through Spark into Kafka."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from changefeed.endpoints.endpoints import Endpoints
+from changefeed.errors import SourceError
+from changefeed.pipelines.pipeline import (
+    KafkaSettings,
+    Pipeline,
+    SourceSettings,
+    SparkSettings,
+    TableSettings,
+    TopicSettings,
+)
+from changefeed.runs.plan import plan
+from changefeed.spark import ingest as ingest_module
+from changefeed.spark.cutting import Cutting
+from changefeed.spark.ingest import ingest
+from changefeed.state.table_store import TableCheckpointStore
+from devstack.kafka import KafkaBroker
+from devstack.mysql import MysqlServer
+from devstack.topics import read_topics
+
+SLICE_BYTES = 4_000
+
+
+def endpoints_of(name: str, mysql: MysqlServer, kafka: KafkaBroker, server_ids: str | None = None) -> Endpoints:
+    """A pipeline that begins where the server's binlog is now, in a file of its own."""
+    mysql.execute("FLUSH BINARY LOGS")
+    (file, *_) = mysql.execute("SHOW BINARY LOG STATUS")[0]
+    pipeline = Pipeline(
+        name=name,
+        source=SourceSettings(connection="mysql", server_ids=server_ids),
+        kafka=KafkaSettings(connection="kafka"),
+        tables=TableSettings(include=[f"{name}.*"]),
+        topics=TopicSettings(partitions=2),
+        start=f"{file}:4",
+        spark=SparkSettings(slice_bytes=SLICE_BYTES),
+        publish_ddl="off",
+    )
+    return Endpoints(pipeline, {"mysql": mysql.url, "kafka": f"kafka://{kafka.bootstrap}"}.__getitem__)
+
+
+def with_columns_that_change(mysql: MysqlServer, name: str) -> list[dict[str, object]]:
+    """Rows of a table that gets a column in the middle of every tenth insert; what they are to be read as."""
+    rows: list[dict[str, object]] = []
+    with mysql.connect() as connection, connection.cursor() as cursor:
+        cursor.execute(f"CREATE DATABASE `{name}`")
+        cursor.execute(f"CREATE TABLE `{name}`.t (id INT PRIMARY KEY, text VARCHAR(200))")
+        columns: list[str] = []
+        for number in range(120):
+            if number % 10 == 9:
+                columns.append(f"c{number}")
+                cursor.execute(f"ALTER TABLE `{name}`.t ADD COLUMN c{number} INT AFTER id")
+            row = {"id": number, "text": "x" * 150} | dict.fromkeys(columns, number)
+            cursor.execute(f"INSERT INTO `{name}`.t ({', '.join(row)}) VALUES %s", (tuple(row.values()),))
+            rows.append(row)
+    return rows
+
+
+@pytest.mark.parametrize("has_server_ids", [False, True])
+def test_columns_are_named_as_they_were_at_each_row_whatever_slices_come_first(
+    spark: SparkSession,
+    stock_mysql_server: MysqlServer,
+    kafka_broker: KafkaBroker,
+    unique_name: str,
+    server_id: int,
+    tmp_path: Path,
+    has_server_ids: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cuttings: list[Cutting] = []
+
+    def recorded(*args: object, **options: object) -> object:
+        for cutting in cut(*args, **options):  # type: ignore[arg-type]
+            cuttings.append(cutting)
+            yield cutting
+
+    cut = ingest_module.cut
+    monkeypatch.setattr(ingest_module, "cut", recorded)
+    ids = f"{server_id}-{server_id + 1}" if has_server_ids else None
+    endpoints = endpoints_of(unique_name, stock_mysql_server, kafka_broker, ids)
+    rows = with_columns_that_change(stock_mysql_server, unique_name)
+    window = plan(endpoints, TableCheckpointStore(f"sqlite:///{tmp_path / 'state.db'}")).window
+    manifest = ingest(spark, endpoints, window)
+    assert manifest.row_count == len(rows)
+    assert sum(len(each.slices) for each in cuttings) > 5
+    records = read_topics(kafka_broker.bootstrap, [f"{unique_name}.t"])
+    published = sorted((record.value["after"] for record in records), key=lambda row: int(row["id"]))
+    assert json.dumps(published, sort_keys=True) == json.dumps(rows, sort_keys=True)
+
+
+def test_a_slice_that_stops_the_run_leaves_no_thread_and_no_reader(
+    spark: SparkSession, mysql_server: MysqlServer, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path
+) -> None:
+    endpoints = endpoints_of(unique_name, mysql_server, kafka_broker)
+    with_columns_that_change(mysql_server, unique_name)
+    mysql_server.execute(
+        "SET SESSION binlog_format = STATEMENT", f"UPDATE `{unique_name}`.t SET text = 'y' WHERE id > 0"
+    )
+    window = plan(endpoints, TableCheckpointStore(f"sqlite:///{tmp_path / 'state.db'}")).window
+    with pytest.raises(SourceError, match="a change in statement format"):
+        ingest(spark, endpoints, window)
+    left = [thread.name for thread in threading.enumerate() if thread.name.startswith("changefeed-")]
+    assert left == []
+    dumps = [row for row in mysql_server.execute("SHOW PROCESSLIST") if row[4].startswith("Binlog Dump")]
+    assert dumps == []
+    assert not list(read_topics(kafka_broker.bootstrap, [f"{unique_name}.t"]))
