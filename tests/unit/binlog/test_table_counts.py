@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
 
 from changefeed.binlog.search.table_counts import TableCounts, count_rows
 from changefeed.window import Slice
@@ -43,3 +47,37 @@ def test_row_events_are_counted_under_the_name_of_their_table() -> None:
     counts: dict[str, TableCounts] = {}
     count_rows([chunk], counts, Slice(0, "binlog.000001", 4, 4 + len(chunk)))
     assert counts == {"shop.orders": TableCounts(2, 125 + 75), "shop.customers": TableCounts(1, 35)}
+
+
+IDS, NAMES = st.integers(1, 4), st.sampled_from([b"a", b"b", b"c" * 60])
+EVENTS = st.one_of(
+    st.tuples(st.just(TABLE_MAP), IDS, NAMES, st.binary(max_size=9)),
+    st.tuples(st.sampled_from([WRITE_ROWS, UPDATE_ROWS, 24, 39, 169]), IDS, st.integers(0, 50)),
+    st.tuples(st.just(16)),
+)
+
+
+@given(st.lists(EVENTS), st.integers(1, 300))
+def test_an_id_may_become_another_tables(events: list[tuple[Any, ...]], chunk_bytes: int) -> None:
+    names: dict[int, str] = {}
+    model: dict[str, TableCounts] = {}
+    bodies = []
+    for kind, *values in events:
+        if kind == TABLE_MAP:
+            table_id, name, columns = values
+            names[table_id] = f"shop.{name.decode()}"
+            bodies.append((kind, table_map(table_id, b"shop", name) + columns))
+        elif values:
+            table_id, size = values
+            bodies.append((kind, rows(table_id, size)))
+            if table_id in names:
+                count = model.setdefault(names[table_id], TableCounts())
+                count.row_events += 1
+                count.size_bytes += 19 + 6 + size
+        else:
+            bodies.append((kind, bytes(8)))
+    data = written(*bodies)
+    counts: dict[str, TableCounts] = {}
+    chunks = [data[at : at + chunk_bytes] for at in range(0, len(data), chunk_bytes)]
+    count_rows(chunks, counts, Slice(0, "binlog.000001", 4, 4 + len(data)))
+    assert counts == model

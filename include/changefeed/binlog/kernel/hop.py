@@ -16,9 +16,10 @@ position at which all ends; events so far; the position from which on a cut is d
 and whether a slice may begin behind a statement in it; and the size of the event that opened it."""
 STATE_WORDS = 9
 
-MORE, LOOK, CUT, CUT_INSIDE, DONE = range(5)
-"""What `hop` returns: the bytes end inside an event; Python is to look at the next event; a cut is due before the next
-event, where a transaction begins; or it is inside one, behind a statement's end; or all was hopped over."""
+MORE, LOOK, CUT, CUT_INSIDE, DONE, READY, FULL = range(7)
+"""What kernels that go over events return: the bytes end inside an event; Python is to look at the next event; a cut is
+due before the next event, where a transaction begins; or it is inside one, behind a statement's end; or all is done.
+READY is `peek`'s: the next event is there, and the kernel's to read. FULL: what a kernel writes has no more room."""
 
 LARGEST_OPENING = 1024
 """Bytes of an event that opens a transaction; servers write less than 300."""
@@ -35,7 +36,7 @@ _NOT_BEGIN = 0x01 | 0x40 | 0x80
 
 
 @inline
-def _is_rows(kind: int) -> bool:
+def is_rows(kind: int) -> bool:
     return (30 <= kind <= 32) or (23 <= kind <= 25) or kind == _PARTIAL_UPDATE or (166 <= kind <= 171)
 
 
@@ -55,33 +56,53 @@ def _take_query(data: Bytes, body: int, end: int, state: Words) -> int:
     return LOOK
 
 
+@inline
+def peek(data: Bytes, state: Words, checksum_size: int) -> int:
+    """Whether the next event can be read: READY, MORE, LOOK or DONE.
+
+    A size that no event can have is Python's to refuse.
+    """
+    at = state[AT]
+    left = state[FILLED] - at
+    if left < 19:
+        return MORE
+    size = u32(data, at + 9)
+    if size < 19 + checksum_size or size > max(state[END] - state[POSITION], MOST_MADE_UP):
+        return LOOK
+    if size > left:
+        return MORE
+    kind = u8(data, at + 4)
+    if (
+        u16(data, at + 17) & _ARTIFICIAL != 0
+        or kind == _FORMAT_DESCRIPTION
+        or kind == _HEARTBEAT
+        or kind == _HEARTBEAT_V2
+    ):
+        return LOOK
+    return DONE if state[POSITION] >= state[END] else READY
+
+
+@inline
+def pass_over(state: Words, size: int) -> None:
+    """Go on behind an event of ``size`` bytes."""
+    state[AT] += size
+    state[POSITION] += size
+    state[EVENTS] += 1
+
+
 @entry("int64(uint8[::1], uint8[::1], int64[::1], int64)")
 def hop(data: Bytes, opening: Bytes, state: Words, checksum_size: int) -> int:
     """Hop over the events of ``data`` from state[AT] on, to the first that returns something else than MORE.
 
-    An event that opens a transaction is copied to ``opening``, of LARGEST_OPENING bytes. A size that no event can have
-    is Python's to refuse.
+    An event that opens a transaction is copied to ``opening``, of LARGEST_OPENING bytes.
     """
     while True:
+        code = peek(data, state, checksum_size)
+        if code != READY:
+            return code
         at = state[AT]
-        left = state[FILLED] - at
-        if left < 19:
-            return MORE
         size = u32(data, at + 9)
-        if size < 19 + checksum_size or size > max(state[END] - state[POSITION], MOST_MADE_UP):
-            return LOOK
-        if size > left:
-            return MORE
         kind = u8(data, at + 4)
-        if (
-            u16(data, at + 17) & _ARTIFICIAL != 0
-            or kind == _FORMAT_DESCRIPTION
-            or kind == _HEARTBEAT
-            or kind == _HEARTBEAT_V2
-        ):
-            return LOOK
-        if state[POSITION] >= state[END]:
-            return DONE
         body = at + 19
         inside = False
         if kind == _GTID or kind == _ANONYMOUS_GTID or kind == _GTID_TAGGED or kind == _MARIADB_GTID:
@@ -102,12 +123,10 @@ def hop(data: Bytes, opening: Bytes, state: Words, checksum_size: int) -> int:
         elif kind == _XID or kind == _XA_PREPARE:
             state[OPENED] = 0
             state[CUTTABLE] = 0
-        elif _is_rows(kind):
+        elif is_rows(kind):
             if size < 19 + 8:
                 return LOOK
             inside = state[CUTTABLE] == 1 and u8(data, body + 6) & _STATEMENT_END != 0
-        state[AT] = at + size
-        state[POSITION] += size
-        state[EVENTS] += 1
+        pass_over(state, size)
         if inside and state[POSITION] >= state[CUT_AT]:
             return CUT_INSIDE

@@ -1,4 +1,8 @@
-"""Commit boundaries of a binlog file: where a checkpoint may stand, with the time and the GTID that follow it."""
+"""Commit boundaries of a binlog file: where a checkpoint may stand, with the time and the GTID that follow it.
+
+One by one, for whoever needs the first ones only, as each plan does: no kernel is loaded for that. `stretches` is for
+those who read on.
+"""
 
 from __future__ import annotations
 

@@ -17,27 +17,25 @@ from changefeed.gtid import GtidSet
 class DomainPositions:
     """Takes a binlog's GTIDs in its order, and knows which of ``wanted`` stand in it.
 
-    ``begin`` is the position at which reading begins. GTIDs other than MariaDB's are let pass.
+    ``begin`` is the position at which reading begins.
     """
 
     def __init__(self, wanted: Iterable[str], begin: GtidSet) -> None:
-        self._wanted: dict[str, set[tuple[str, int]]] = {}
+        self._wanted: dict[int, set[tuple[int, int]]] = {}
         for gtid in wanted:
-            domain, server, number = gtid.split("-")
-            self._wanted.setdefault(domain, set()).add((server, int(number)))
-        self._last: dict[str, int] = {}
+            domain, server, number = map(int, gtid.split("-"))
+            self._wanted.setdefault(domain, set()).add((server, number))
+        self._last: dict[int, int] = {}
         self._disorder = ""
         for gtid in begin.mariadb_gtids:
-            self.see(gtid)
+            self.see(*map(int, gtid.split("-")))
 
-    def see(self, gtid: str) -> None:
-        """The next transaction's GTID, '' where it has none."""
-        parts = gtid.split("-")
-        if len(parts) != 3 or parts[0] not in self._wanted:
+    def see(self, domain: int, server: int, number: int) -> None:
+        """The next transaction's GTID."""
+        if domain not in self._wanted:
             return
-        domain, server, number = parts[0], parts[1], int(parts[2])
         if number <= self._last.get(domain, 0):
-            self._disorder = self._disorder or gtid
+            self._disorder = self._disorder or f"{domain}-{server}-{number}"
         self._last[domain] = number
         self._wanted[domain].discard((server, number))
 

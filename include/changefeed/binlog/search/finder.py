@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
 
 from changefeed.binlog.events.gtids import GtidRuns
-from changefeed.binlog.search.boundaries import Boundary, boundaries
+from changefeed.binlog.search.boundaries import boundaries
 from changefeed.binlog.search.domain_positions import DomainPositions
 from changefeed.coordinates import FIRST_POSITION, BinlogCoordinates
 from changefeed.errors import BinlogGoneError, SettingsError
 from changefeed.gtid import GtidSet
 from changefeed.window import BinlogFile
+
+if TYPE_CHECKING:
+    from changefeed.binlog.search.stretches import Stretch
 
 
 @dataclass(frozen=True)
@@ -83,24 +88,23 @@ class Finder:
         size = self._size(file)
         if coordinates.position > size:
             raise SettingsError(f"{coordinates} is past the end of its file: {file.name} ends at {size}")
-        before = FIRST_POSITION
-        gtids = GtidRuns(self.binlogs.previous_gtids(file.name))
-        for boundary in self._boundaries(file.name, size):
-            if boundary.position == coordinates.position:
-                return ResumePoint(coordinates, gtids.text())
-            if boundary.position > coordinates.position:
-                raise SettingsError(
-                    f"{coordinates} is inside a transaction or an event: a checkpoint stands between two transactions. "
-                    f"The nearest are {file.name}:{before} and {file.name}:{boundary.position}."
-                )
-            before = boundary.position
-            gtids.add_text(boundary.gtid)
-        if coordinates.position != size:
+        before, after = FIRST_POSITION, size
+        begin = self.begin_of(file.name)
+        reached: tuple[Stretch, int] | None = None
+        for stretch in self._walk_from(begin, size):
+            index = int(np.searchsorted(stretch.positions, coordinates.position))
+            reached = stretch, index
+            if index:
+                before = int(stretch.positions[index - 1])
+            if index < len(stretch.positions):
+                after = int(stretch.positions[index])
+                break
+        if after != coordinates.position:
             raise SettingsError(
                 f"{coordinates} is inside a transaction or an event: a checkpoint stands between two transactions. "
-                f"The nearest are {file.name}:{before} and {file.name}:{size}."
+                f"The nearest are {file.name}:{before} and {file.name}:{after}."
             )
-        return ResumePoint(coordinates, gtids.text())
+        return ResumePoint(coordinates, reached[0].gtids_before(reached[1]) if reached else begin.gtids)
 
     def after_gtids(self, wanted: GtidSet) -> ResumePoint:
         """The first commit boundary whose next transaction is not in ``wanted``: where one that has them resumes.
@@ -124,13 +128,17 @@ class Finder:
         begin = self.begin_of(chosen.name)
         positions = DomainPositions(wanted.mariadb_gtids, GtidSet.parse(begin.gtids))
         resume: ResumePoint | None = None
-        for point, boundary in self._walk(begin):
-            if resume is None and boundary.gtid and not wanted.contains(GtidSet.parse(boundary.gtid)):
-                resume = point
-            if resume is not None and positions.complete:
-                return resume
-            positions.see(boundary.gtid)
-            if positions.fault():
+        for stretch in self._walk(begin):
+            resume_at = 0
+            if resume is None:
+                lacking = np.flatnonzero(stretch.gtids.present & ~stretch.gtids.contained_in(wanted))
+                resume_at = int(lacking[0]) if len(lacking) else len(stretch.positions)
+                resume = _point(stretch, resume_at) if len(lacking) else None
+            for index, *gtid in stretch.gtids.mariadb():
+                if (index >= resume_at and positions.complete) or positions.fault():
+                    break
+                positions.see(*gtid)
+            if positions.fault() or (resume is not None and positions.complete):
                 break
         if fault := positions.fault(at_end=True):
             raise BinlogGoneError(
@@ -142,10 +150,11 @@ class Finder:
     def lacks(self, gtids: Iterable[str], start: ResumePoint) -> str:
         """How the binlog from ``start`` on shows that it lacks some of MariaDB's ``gtids``, '' where it has them."""
         positions = DomainPositions(gtids, GtidSet.parse(start.gtids))
-        for _, boundary in self._walk(start):
-            if positions.complete or positions.fault():
-                break
-            positions.see(boundary.gtid)
+        for stretch in self._walk(start):
+            for _, *gtid in stretch.gtids.mariadb():
+                if positions.complete or positions.fault():
+                    return positions.fault(at_end=True)
+                positions.see(*gtid)
         return positions.fault(at_end=True)
 
     def around_gtids(self, wanted: GtidSet) -> tuple[ResumePoint, ResumePoint]:
@@ -154,13 +163,20 @@ class Finder:
         last: ResumePoint | None = None
         seen = GtidRuns()
         ended = False  # the transaction before this boundary is the last wanted one so far
-        for point, boundary in self._walk(self.earliest()):
+        for stretch in self._walk(self.earliest()):
             if ended:
-                last, ended = point, False
-            if boundary.gtid and wanted.contains(GtidSet.parse(boundary.gtid)):
-                first = first or point
-                seen.add_text(boundary.gtid)
-                ended = True
+                last, ended = _point(stretch, 0), False
+            wanted_here = stretch.gtids.contained_in(wanted)
+            where = np.flatnonzero(wanted_here)
+            if not len(where):
+                continue
+            first = first or _point(stretch, int(where[0]))
+            for run in stretch.gtids.runs(wanted_here):
+                seen.add(*run)
+            behind = int(where[-1]) + 1
+            ended = behind == len(stretch.positions)
+            if not ended:
+                last = _point(stretch, behind)
         missing = wanted.subtract(GtidSet.parse(seen.text()))
         if first is None or missing:
             files = self.binlogs.files()
@@ -188,9 +204,10 @@ class Finder:
             if self._begun(file.name) <= ts_seconds:
                 chosen = file
                 break
-        for point, boundary in self._walk(self.begin_of(chosen.name)):
-            if boundary.opens and boundary.ts_seconds >= ts_seconds:
-                return point
+        for stretch in self._walk(self.begin_of(chosen.name)):
+            late = np.flatnonzero(stretch.opens & (stretch.seconds >= ts_seconds))
+            if len(late):
+                return _point(stretch, int(late[0]))
         return self.latest()
 
     def within(self, start: ResumePoint, head: ResumePoint, size_bytes: int) -> ResumePoint:
@@ -211,20 +228,29 @@ class Finder:
                 gone += rest
                 best = head if is_last else self.begin_of(self._numbered(files, number + 1).name)
                 continue
-            for point, boundary in self._walk_from(begin, end):
-                behind = gone + boundary.position - begin.coordinates.position
-                if behind > size_bytes and best is not None:
-                    return best
-                if point != start and behind > 0:
-                    if behind > size_bytes:
-                        return point
-                    best = point
-            gone += rest
-            best_at_end = head if is_last else self.begin_of(self._numbered(files, number + 1).name)
-            if best is None:
-                return best_at_end
-            return best
+            return (
+                self._last_within(begin, end, gone, size_bytes, best)
+                or best
+                or (head if is_last else self.begin_of(self._numbered(files, number + 1).name))
+            )
         return best or head
+
+    def _last_within(
+        self, begin: ResumePoint, end: int, gone: int, size_bytes: int, best: ResumePoint | None
+    ) -> ResumePoint | None:
+        """As `within` in one file, in front of which are ``gone`` bytes; where there is none and no ``best``, the first
+        boundary behind."""
+        reached: tuple[Stretch, int] | None = None
+        for stretch in self._walk_from(begin, end):
+            behind = stretch.positions - begin.coordinates.position + gone
+            over = int(np.searchsorted(behind, size_bytes, side="right"))
+            if over and behind[over - 1] > 0:
+                reached = stretch, over - 1
+            if over < len(behind):
+                if reached is None and best is None:
+                    reached = stretch, over
+                break
+        return _point(*reached) if reached else None
 
     def file_ends(self, start: ResumePoint, head: ResumePoint) -> list[ResumePoint]:
         """The ends of files between two commit boundaries, and ``head``. They cost no reading."""
@@ -251,25 +277,21 @@ class Finder:
 
     # --- walking
 
-    def _walk(self, start: ResumePoint) -> Iterator[tuple[ResumePoint, Boundary]]:
+    def _walk(self, start: ResumePoint) -> Iterator[Stretch]:
         yield from self._walk_from(start, self._size(self._file(start.coordinates.file)))
         for file in self.binlogs.files():
             if file.number > start.coordinates.number:
                 yield from self._walk_from(self.begin_of(file.name), self._size(file))
 
-    def _walk_from(self, begin: ResumePoint, end: int) -> Iterator[tuple[ResumePoint, Boundary]]:
-        gtids = GtidRuns(begin.gtids)
-        at = begin.coordinates
-        for boundary in boundaries(self.binlogs.chunks(at.file, at.position, end), at.file, at.position, end):
-            yield ResumePoint(BinlogCoordinates(at.file, boundary.position), gtids.text()), boundary
-            gtids.add_text(boundary.gtid)
+    def _walk_from(self, begin: ResumePoint, end: int) -> Iterator[Stretch]:
+        from changefeed.binlog.search.stretches import stretches  # its kernel is loaded where it is needed
 
-    def _boundaries(self, file: str, end: int) -> Iterator[Boundary]:
-        return boundaries(self.binlogs.chunks(file, FIRST_POSITION, end), file, FIRST_POSITION, end)
+        at = begin.coordinates
+        return stretches(self.binlogs.chunks(at.file, at.position, end), at.file, at.position, end, begin.gtids)
 
     def _begun(self, file: str) -> int:
         size = self._size(self._file(file))
-        for boundary in self._boundaries(file, size):
+        for boundary in boundaries(self.binlogs.chunks(file, FIRST_POSITION, size), file, FIRST_POSITION, size):
             return boundary.ts_seconds
         return 0
 
@@ -292,6 +314,11 @@ class Finder:
             names = [file.name for file in files.values()]
             raise BinlogGoneError(f"binlog number {number} is not there: there are {names[0]} to {names[-1]}")
         return files[number]
+
+
+def _point(stretch: Stretch, index: int) -> ResumePoint:
+    coordinates = BinlogCoordinates(stretch.file, int(stretch.positions[index]))
+    return ResumePoint(coordinates, stretch.gtids_before(index))
 
 
 def bytes_between(files: Sequence[BinlogFile], start: BinlogCoordinates, end: BinlogCoordinates) -> int:

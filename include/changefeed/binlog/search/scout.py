@@ -12,22 +12,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from changefeed.binlog.events.framing import (
-    CHECKSUM_SIZE,
     HEADER,
     HEADER_SIZE,
     OPENING,
     ROWS,
     DamagedEvent,
     EventType,
-    FormatDescription,
     name_of,
-    stands_in_file,
 )
 from changefeed.binlog.events.gtids import gtid_of
-from changefeed.binlog.events.input import Input
 from changefeed.binlog.events.query_event import Query, TransactionStep
 from changefeed.binlog.kernel import hop
 from changefeed.binlog.kernel.memory import Bytes
+from changefeed.binlog.search.event_walk import EventWalk
 from changefeed.coordinates import LAST_DUMP_POSITION
 from changefeed.errors import BinlogFormatError
 from changefeed.reader import Statement
@@ -84,32 +81,35 @@ class _Scout:
         self._slices: list[Slice] = []
         self._begin, self._begin_gtid = piece.start, piece.gtid
         self._statements: list[Statement] = []
-        self._checksum_size = 0
         self._opening: Bytes = np.empty(hop.LARGEST_OPENING, np.uint8)
-        self._state = state = np.zeros(hop.STATE_WORDS, np.int64)
-        state[hop.POSITION], state[hop.END] = piece.start, piece.end
-        state[hop.CUT_AT] = piece.start + slice_bytes
-        state[hop.CUTTABLE] = bool(piece.gtid)
+        self._walk = EventWalk(piece)
+        self._state = self._walk.state
+        self._state[hop.CUT_AT] = piece.start + slice_bytes
+        self._state[hop.CUTTABLE] = bool(piece.gtid)
 
     @property
     def _position(self) -> int:
-        return int(self._state[hop.POSITION])
+        return self._walk.position
 
     def parts(self, chunks: Iterable[bytes | bytearray | memoryview]) -> Iterator[Scouting]:
         """What each chunk makes known."""
-        try:
-            for _ in self._read(chunks):
+        if not self._is_rest():
+            for _ in self._walk.read(chunks, self._go_on):
                 yield self._part()
-        except DamagedEvent as damage:
-            raise BinlogFormatError(f"binlog {self._piece.file}:{self._position}: {damage}") from damage
-        if self._position != self._piece.end and not self._is_rest():
+                if self._is_rest():
+                    break
+            else:
+                self._check_end()
+        if self._begin < self._piece.end:
+            self._add_slice(self._piece.end)
+        yield self._part()
+
+    def _check_end(self) -> None:
+        if self._position != self._piece.end:
             raise BinlogFormatError(
                 f"binlog {self._piece.file}: wanted to read up to {self._piece.end}, found its events end at "
                 f"{self._position}"
             )
-        if self._begin < self._piece.end:
-            self._add_slice(self._piece.end)
-        yield self._part()
 
     def _part(self) -> Scouting:
         """What came to be known since the last one."""
@@ -124,67 +124,37 @@ class _Scout:
             not is_worth_cutting(left, self._slice_bytes) or self._begin + self._slice_bytes > LAST_DUMP_POSITION
         )
 
-    def _read(self, chunks: Iterable[bytes | bytearray | memoryview]) -> Iterator[None]:
-        """Read all that has to be read; yields after each chunk."""
-        if self._is_rest():
-            return
-        source = Input()
-        for chunk in chunks:
-            view = memoryview(chunk).cast("B")
-            while len(view):
-                view = view[source.append(view) :]
-                if self._hop(source) == hop.DONE:
-                    return
-            yield
-            if self._is_rest():
-                return
-        if source.filled > source.at:
-            raise DamagedEvent(f"{source.filled - source.at} bytes of a broken event are left over")
-
-    def _hop(self, source: Input) -> int:
+    def _go_on(self) -> int:
         """Go on as far as bytes are there; MORE or DONE."""
-        state = self._state
+        walk = self._walk
         while True:
-            state[hop.AT], state[hop.FILLED] = source.at, source.filled
-            code = hop.hop(source.data, self._opening, state, self._checksum_size)
-            source.at = int(state[hop.AT])
+            code = walk.run(lambda: hop.hop(walk.source.data, self._opening, walk.state, walk.checksum_size))
             match code:
                 case hop.CUT:
                     self._cut("")
                 case hop.CUT_INSIDE:
                     self._cut(self._gtid() or ANONYMOUS)
                 case hop.LOOK:
-                    self._look(source)
+                    self._look()
                 case _:
-                    return int(code)
+                    return code
 
-    def _look(self, source: Input) -> None:
+    def _look(self) -> None:
         """Pass over an event that is no more than framing, or holds a statement."""
-        state = self._state
-        _, kind, _, size, next_position, flags = source.header()
-        left = self._piece.end - self._position
-        if not HEADER_SIZE + self._checksum_size <= size <= max(left, hop.MOST_MADE_UP):
-            raise DamagedEvent(
-                f"an event says that it has {size} bytes: its header alone has {HEADER_SIZE}, and all that is left to "
-                f"read {left}"
-            )
-        event = source.event(size)
-        if kind == EventType.FORMAT_DESCRIPTION:
-            self._checksum_size = CHECKSUM_SIZE * FormatDescription.parse(event[HEADER_SIZE:]).checksum
-        source.at += size
-        if not stands_in_file(kind, next_position, flags, self._position):
+        event = self._walk.event()
+        if event is None:
             return
+        _, kind, _, size, _, _ = HEADER.unpack_from(event)
         if kind in (EventType.QUERY, EventType.MARIADB_QUERY_COMPRESSED):
             self._query(event)
         elif kind in OPENING or kind in ROWS:
             raise DamagedEvent(f"{name_of(kind)} of {size} bytes: a server writes none of that size")
-        state[hop.POSITION] += size
-        state[hop.EVENTS] += 1
+        self._walk.pass_over(event)
 
     def _query(self, event: bytes) -> None:
         state = self._state
         seconds, kind, server_id, size, _, flags = HEADER.unpack_from(event)
-        body = event[HEADER_SIZE : size - self._checksum_size]
+        body = event[HEADER_SIZE : size - self._walk.checksum_size]
         query = Query.parse(body, compressed=kind == EventType.MARIADB_QUERY_COMPRESSED)
         step = query.step
         if step is TransactionStep.BEGIN:
@@ -216,7 +186,7 @@ class _Scout:
             return self._piece.gtid
         event = self._opening[:size].tobytes()
         _, kind, server_id, _, _, _ = HEADER.unpack_from(event)
-        return gtid_of(kind, server_id, event[HEADER_SIZE : size - self._checksum_size])
+        return gtid_of(kind, server_id, event[HEADER_SIZE : size - self._walk.checksum_size])
 
     def _cut(self, gtid: str) -> None:
         """End the slice here, where one of its size is due; none is behind the last position of a dump."""

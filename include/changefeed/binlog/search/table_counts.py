@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from changefeed.binlog.events.framing import (
-    HEADER,
-    HEADER_SIZE,
-    ROWS,
-    DamagedEvent,
-    EventType,
-    Fields,
-    stands_in_file,
-    whole_events,
-)
-from changefeed.errors import BinlogFormatError
+import numpy as np
+
+from changefeed.binlog.events.framing import HEADER_SIZE, EventType, Fields
+from changefeed.binlog.kernel import hop, layout
+from changefeed.binlog.kernel.memory import Words
+from changefeed.binlog.kernel.row_counts import row_counts
+from changefeed.binlog.kernel.table_index import TableIndex
+from changefeed.binlog.programs.program_memory import ProgramMemory
+from changefeed.binlog.search.event_walk import EventWalk
 from changefeed.window import Slice
+
+_WORDS = 2
 
 
 @dataclass
@@ -32,30 +32,60 @@ def count_rows(chunks: Iterable[bytes], counts: dict[str, TableCounts], piece: S
 
     Raises BinlogFormatError, with coordinates, for bytes that cannot be followed.
     """
-    names: dict[int, str] = {}
-    position = piece.start
-    try:
-        for event in whole_events(chunks, piece.size_bytes):
-            _, kind, _, size, next_position, flags = HEADER.unpack_from(event)
-            if kind == EventType.TABLE_MAP:
-                body = Fields(bytes(event[HEADER_SIZE:]))
-                table_id = body.number(6)
-                names[table_id] = _name(body)
-            elif kind in ROWS:
-                name = names.get(int.from_bytes(event[HEADER_SIZE : HEADER_SIZE + 6], "little"))
-                if name is not None:
-                    count = counts.setdefault(name, TableCounts())
-                    count.row_events += 1
-                    count.size_bytes += size
-            if stands_in_file(kind, next_position, flags, position):
-                position += size
-    except DamagedEvent as damage:
-        raise BinlogFormatError(f"binlog {piece.file}:{position}: {damage}") from damage
+    counter = _Counter(piece)
+    for _ in counter.walk.read(chunks, counter.go_on):
+        pass
+    counter.add_to(counts)
 
 
-def _name(body: Fields) -> str:
-    """After the table id: flags (2), then database and table: a length byte, the name, a null byte."""
-    body.take(2)
-    database = body.take(body.number(1)).decode("utf-8", "replace")
-    body.take(1)
-    return f"{database}.{body.take(body.number(1)).decode('utf-8', 'replace')}"
+class _Counter:
+    def __init__(self, piece: Slice) -> None:
+        self.walk = EventWalk(piece)
+        self._tables: Words = np.zeros(layout.STATE_WORDS, np.int64)
+        self._index = TableIndex(self._tables)
+        self._memory = ProgramMemory()
+        self._names: dict[str, int] = {}
+        self._counts: Words = np.zeros(_WORDS * 64, np.int64)
+
+    def go_on(self) -> int:
+        walk = self.walk
+        while True:
+            code = walk.run(
+                lambda: row_counts(
+                    walk.source.data,
+                    walk.state,
+                    walk.checksum_size,
+                    self._tables,
+                    self._index.words,
+                    self._memory.bytes,
+                    self._counts,
+                )
+            )
+            if code != hop.LOOK:
+                return code
+            event = walk.event()
+            if event is not None:
+                if event[4] == EventType.TABLE_MAP:
+                    self._add_table(event[HEADER_SIZE : len(event) - walk.checksum_size])
+                walk.pass_over(event)
+
+    def _add_table(self, body: bytes) -> None:
+        """After the table id: flags (2), then database and table: a length byte, the name, a null byte."""
+        fields = Fields(body)
+        table_id = fields.number(6)
+        fields.take(2)
+        database = fields.take(fields.number(1)).decode("utf-8", "replace")
+        fields.take(1)
+        name = f"{database}.{fields.take(fields.number(1)).decode('utf-8', 'replace')}"
+        at = self._names.setdefault(name, _WORDS * len(self._names))
+        if at == len(self._counts):
+            self._counts = np.append(self._counts, np.zeros_like(self._counts))
+        self._index.put(table_id, at, self._memory.place_bytes(body[6:]), len(body) - 6)
+
+    def add_to(self, counts: dict[str, TableCounts]) -> None:
+        for name, at in self._names.items():
+            row_events, size_bytes = self._counts[at : at + _WORDS].tolist()
+            if row_events:
+                count = counts.setdefault(name, TableCounts())
+                count.row_events += row_events
+                count.size_bytes += size_bytes
