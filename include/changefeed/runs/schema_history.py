@@ -6,7 +6,7 @@ import json
 import logging
 import re
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from changefeed.binlog.search.scout import scout
@@ -32,19 +32,30 @@ from changefeed.mysql.session import Session
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.reader import SliceReport, Statement
 from changefeed.runs.windows import commit_log_state
-from changefeed.window import Window, whole_file_slices
+from changefeed.window import Slice, Window, whole_file_slices
 
 _log = logging.getLogger(__name__)
+StatementReader = Callable[[Sequence[Slice]], Iterable[Statement]]
+"""Reads the statements in pieces of binlog files, in their order."""
+
 _TRIES = 5
+_AT_ONCE_FROM_BYTES = 64 << 20
+"""Less than this is read sooner than tasks begin."""
 _BEGIN_OF_TEXT = re.compile(r'\{"id":"(\w+)"')
 
 
 def history_for(
-    endpoints: Endpoints, session: Session, window: Window, state: CommitLogState, *, archived: bool = False
+    endpoints: Endpoints,
+    session: Session,
+    window: Window,
+    state: CommitLogState,
+    *,
+    archived: bool = False,
+    at_once: StatementReader | None = None,
 ) -> SchemaHistory | None:
     """The history that ``window`` is read with: the one kept, or learned anew where that does not reach its start.
 
-    ``state`` is what the pipeline's commit log says.
+    ``state`` is what the pipeline's commit log says. ``at_once`` reads several files of the source at the same time.
 
     None where it cannot be had and the binlog need not be read with it: of archived files that the kept history does
     not cover, and of a source with FULL metadata, where nothing may stop on it.
@@ -55,7 +66,7 @@ def history_for(
             return kept
         if archived:
             return None
-        return learned(session, window.server_uuid, window.start)
+        return learned(session, window.server_uuid, window.start, at_once)
     except ChangefeedError as error:
         if session.variable("binlog_row_metadata") != "FULL" or isinstance(error, RetryableError):
             raise
@@ -169,7 +180,9 @@ def relearn(endpoints: Endpoints, session: Session, names: Iterable[TableName]) 
     return _stored(endpoints, history, history.until)
 
 
-def learned(session: Session, server_uuid: str, start: BinlogCoordinates) -> SchemaHistory:
+def learned(
+    session: Session, server_uuid: str, start: BinlogCoordinates, at_once: StatementReader | None = None
+) -> SchemaHistory:
     """The history from ``start`` to the head, learned from `information_schema`.
 
     What that says is right at the head, if no definition was logged while it was read: that is looked up in the binlog,
@@ -195,7 +208,7 @@ def learned(session: Session, server_uuid: str, start: BinlogCoordinates) -> Sch
             f"the schemas of {session.connection} changed {_TRIES} times while they were read from information_schema, "
             "so that nothing says to which coordinates they belong. Run again when fewer definitions are executed."
         )
-    logged = list(statements(session, server_uuid, start, before))
+    logged = list(statements(session, server_uuid, start, before, at_once))
     history = _followed(
         SchemaHistory(server_uuid, start, start, SchemaTimeline(schemas), collations), logged, frozenset()
     )
@@ -237,14 +250,23 @@ def _reads_like(entry: Entry, other: Entry | None) -> bool:
 
 
 def statements(
-    session: Session, server_uuid: str, start: BinlogCoordinates, end: BinlogCoordinates
+    session: Session,
+    server_uuid: str,
+    start: BinlogCoordinates,
+    end: BinlogCoordinates,
+    at_once: StatementReader | None = None,
 ) -> Iterator[Statement]:
     """The statements that are logged between two coordinates, as the scout lists them."""
     if start == end:
         return
     window = Window("schemas", 1, server_uuid, start, end, "", "", 0)
+    pieces = list(whole_file_slices(window, source.binlog_files(session)))
+    is_much = len(pieces) > 1 and sum(piece.size_bytes for piece in pieces) > _AT_ONCE_FROM_BYTES
+    if is_much and at_once is not None:
+        yield from at_once(pieces)
+        return
     binlogs = ServerBinlogs(session)
-    for piece in whole_file_slices(window, source.binlog_files(session)):
+    for piece in pieces:
         yield from scout(binlogs.chunks(piece.file, piece.start, piece.end), piece, 1 << 62).statements
 
 

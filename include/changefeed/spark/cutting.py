@@ -6,23 +6,18 @@ slices as they are found. Of several files each is one task's, so that all cores
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
 
-import orjson
-import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from changefeed.binlog.search.scout import Scouting, is_worth_cutting, numbered, scout, scout_in_parts
-from changefeed.errors import ChangefeedError
+from changefeed.binlog.search.scout import Scouting, is_worth_cutting, numbered, scout_in_parts
 from changefeed.reader import Statement
-from changefeed.spark import frame
 from changefeed.spark.dump import dump_of
 from changefeed.spark.job import IngestJob
-from changefeed.spark.progress import shown
-from changefeed.spark.slices import slice_frame
+from changefeed.spark.scouting import scouted
 from changefeed.window import Slice
 
 
@@ -116,36 +111,10 @@ def _parts(job: IngestJob, files: Sequence[Slice], large: Slice, slice_bytes: in
 def _at_once(
     spark: SparkSession, job: IngestJob, files: Sequence[Slice], wanted: Sequence[Slice], slice_bytes: int
 ) -> Cutting:
-    scoutings = dict(zip((piece.number for piece in wanted), _scout(spark, job, wanted, slice_bytes), strict=True))
+    found = scouted(spark, wanted, lambda piece: dump_of(job, piece), slice_bytes, job.server_ids.tasks(len(wanted)))
+    scoutings = dict(zip((piece.number for piece in wanted), found, strict=True))
     parts = (scoutings[piece.number].slices if piece.number in scoutings else (piece,) for piece in files)
-    slices = numbered(piece for part in parts for piece in part)
+    slices = tuple(numbered(piece for part in parts for piece in part))
     if len(wanted) < len(files):
-        return Cutting(tuple(slices), None)
-    return Cutting(
-        tuple(slices), tuple(statement for scouting in scoutings.values() for statement in scouting.statements)
-    )
-
-
-def _scout(spark: SparkSession, job: IngestJob, large: Sequence[Slice], slice_bytes: int) -> list[Scouting]:
-    def scout_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for piece in frame.slices_of(batches):
-            try:
-                scouting = scout(dump_of(job, piece), piece, slice_bytes)
-            except ChangefeedError as error:
-                yield frame.published_batch("error", frame.error_text(error))
-            else:
-                yield frame.published_batch("scouting", orjson.dumps([piece.number, scouting]).decode())
-
-    with shown(spark, "scout", len(large)):
-        rows = slice_frame(spark, job, large).mapInArrow(scout_files, frame.PUBLISHED_SCHEMA).collect()
-    scoutings: dict[int, Scouting] = {}
-    for row in rows:
-        if row.kind == "error":
-            raise frame.error_from(row.text)
-        number, values = orjson.loads(row.text)
-        scoutings[number] = Scouting(
-            tuple(Slice(**piece) for piece in values["slices"]),
-            tuple(Statement(**statement) for statement in values["statements"]),
-            values["events"],
-        )
-    return [scoutings[piece.number] for piece in large]
+        return Cutting(slices, None)
+    return Cutting(slices, tuple(statement for scouting in found for statement in scouting.statements))

@@ -67,7 +67,7 @@ class Decoding:
 
         # Lazily, so that the first pass over them makes the checkpoint.
         part = (
-            slice_frame(self._spark, job, slices)
+            slice_frame(self._spark, slices, job.server_ids.tasks(len(slices)))
             .mapInArrow(decode, frame.DECODED_SCHEMA)
             .localCheckpoint(eager=False, storageLevel=StorageLevel.DISK_ONLY)
         )

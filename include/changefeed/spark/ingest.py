@@ -45,6 +45,7 @@ from changefeed.spark.job import IngestJob, task_number
 from changefeed.spark.one_task import in_one_task
 from changefeed.spark.progress import MessageCount, shown
 from changefeed.spark.publish import decode_and_publish_batches, publish_batches
+from changefeed.spark.scouting import statements_of
 from changefeed.spark.session import cores, makes_copies
 from changefeed.spark.statement_follower import UnscoutedError
 from changefeed.window import Slice, Window, whole_file_slices
@@ -103,7 +104,10 @@ def ingest(
             return sealed
         pipeline_state = state if identity == pipeline.name else commit_log_state(endpoints)
         with endpoints.session() if archive else endpoints.session_on(window.server_uuid) as session:
-            history = history_for(endpoints, session, window, pipeline_state, archived=archive is not None)
+            at_once = statements_of(spark, endpoints, window)
+            history = history_for(
+                endpoints, session, window, pipeline_state, archived=archive is not None, at_once=at_once
+            )
         begun = _begin(endpoints, window, state, log)
         if identity == pipeline.name and history is not None:
             history = keep_learned(endpoints, history)

@@ -9,17 +9,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from changefeed.spark import frame
-from changefeed.spark.job import IngestJob
 from changefeed.spark.session import is_connect
 from changefeed.window import Slice
 
 
-def slice_frame(spark: SparkSession, job: IngestJob, slices: Sequence[Slice]) -> DataFrame:
-    """One row a slice: a Spark partition, and so a task, for each, or as many as there are server_ids to read with.
+def slice_frame(spark: SparkSession, slices: Sequence[Slice], most_tasks: int) -> DataFrame:
+    """One row a slice: a Spark partition, and so a task, for each, or ``most_tasks`` of them.
 
     The largest slices come first, so that no core waits for a straggler.
     """
-    tasks = shared_out(slices, job.server_ids.tasks(len(slices)))
+    tasks = shared_out(slices, most_tasks)
     rows = [
         (task, piece.number, piece.file, piece.start, piece.end, piece.gtid)
         for task, pieces in enumerate(tasks)

@@ -1,0 +1,73 @@
+"""Scouting of several files at once: one task of Spark a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import orjson
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from changefeed.binlog.search.scout import Scouting, scout
+from changefeed.endpoints.endpoints import Endpoints
+from changefeed.errors import ChangefeedError
+from changefeed.mysql.dump import DumpStream
+from changefeed.reader import Statement
+from changefeed.spark import frame
+from changefeed.spark.failures import named_failures
+from changefeed.spark.progress import shown
+from changefeed.spark.slices import slice_frame
+from changefeed.window import Slice, Window
+
+_NO_CUTS = 1 << 62
+
+
+def scouted(
+    spark: SparkSession,
+    pieces: Sequence[Slice],
+    dump: Callable[[Slice], Iterable[bytes]],
+    slice_bytes: int,
+    most_tasks: int,
+) -> list[Scouting]:
+    """What the scout says of each of ``pieces``. Raises what it raises, and ``dump``, which is called in the tasks."""
+
+    def scout_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for piece in frame.slices_of(batches):
+            try:
+                scouting = scout(dump(piece), piece, slice_bytes)
+            except ChangefeedError as error:
+                yield frame.published_batch("error", frame.error_text(error))
+            else:
+                yield frame.published_batch("scouting", orjson.dumps([piece.number, scouting]).decode())
+
+    with shown(spark, "scout", len(pieces)):
+        rows = slice_frame(spark, pieces, most_tasks).mapInArrow(scout_files, frame.PUBLISHED_SCHEMA).collect()
+    scoutings: dict[int, Scouting] = {}
+    for row in rows:
+        if row.kind == "error":
+            raise frame.error_from(row.text)
+        number, values = orjson.loads(row.text)
+        scoutings[number] = Scouting(
+            tuple(Slice(**piece) for piece in values["slices"]),
+            tuple(Statement(**statement) for statement in values["statements"]),
+            values["events"],
+        )
+    return [scoutings[piece.number] for piece in pieces]
+
+
+def statements_of(
+    spark: SparkSession, endpoints: Endpoints, window: Window
+) -> Callable[[Sequence[Slice]], Iterator[Statement]]:
+    """A reader of the statements in files of ``window``'s server, for what is learned of them before it is read."""
+
+    def dump(piece: Slice) -> Iterable[bytes]:
+        session = endpoints.session_on(window.server_uuid)
+        return DumpStream(session, file=piece.file, start=piece.start, end=piece.end)
+
+    def statements(pieces: Sequence[Slice]) -> Iterator[Statement]:
+        with named_failures(window):
+            scoutings = scouted(spark, pieces, dump, _NO_CUTS, len(pieces))
+        for scouting in scoutings:
+            yield from scouting.statements
+
+    return statements
