@@ -348,21 +348,9 @@ class SliceDecoder(KernelRun):
             yield self._grouper.block(topic, partition, messages)
 
     def _report_statement(self, source: Input, query: Query) -> None:
-        state = self.state
-        seconds, _, server_id, size, _, flags = source.header()
-        self._accounts.see(seconds)
-        statement = Statement(
-            self.piece.file,
-            int(state[layout.POSITION]),
-            seconds,
-            self._texts.gtid,
-            query.database,
-            query.sql,
-            query.variables.hex(),
-            server_id,
-            size,
-            flags,
-        )
+        header = source.header()
+        self._accounts.see(header[0])
+        statement = query.statement(header, self.piece.file, int(self.state[layout.POSITION]), self._texts.gtid)
         self._accounts.statements.append(statement)
         self._programs.forget()
         self._index.clear()

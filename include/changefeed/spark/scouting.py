@@ -12,6 +12,7 @@ from changefeed.binlog.search.scout import Scouting, scout
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import ChangefeedError
 from changefeed.mysql.dump import DumpStream
+from changefeed.mysql.source import session_on
 from changefeed.reader import Statement
 from changefeed.spark import frame
 from changefeed.spark.failures import named_failures
@@ -60,8 +61,10 @@ def statements_of(
 ) -> Callable[[Sequence[Slice]], Iterator[Statement]]:
     """A reader of the statements in files of ``window``'s server, for what is learned of them before it is read."""
 
+    mysql = endpoints.mysql
+
     def dump(piece: Slice) -> Iterable[bytes]:
-        session = endpoints.session_on(window.server_uuid)
+        session = session_on(mysql, window.server_uuid)
         return DumpStream(session, file=piece.file, start=piece.start, end=piece.end)
 
     def statements(pieces: Sequence[Slice]) -> Iterator[Statement]:

@@ -12,7 +12,11 @@ from enum import Enum
 
 from changefeed.binlog.events import charsets
 from changefeed.binlog.events.framing import DamagedEvent, Fields
+from changefeed.reader import Statement
 from changefeed.status_variables import StatusVariable, status_variables
+
+Header = tuple[int, int, int, int, int, int]
+"""The fields of `framing.HEADER`."""
 
 MAX_STATEMENT = 1 << 30
 
@@ -79,6 +83,12 @@ class Query:
         if compressed:
             text = inflate(text)
         return cls(database, charsets.decoder_of(charset)(text), variables)
+
+    def statement(self, header: Header, file: str, position: int, gtid: str) -> Statement:
+        """What is reported of it; ``header`` is the event's."""
+        seconds, _, server_id, size, _, flags = header
+        variables = self.variables.hex()
+        return Statement(file, position, seconds, gtid, self.database, self.sql, variables, server_id, size, flags)
 
 
 def transaction_step(sql: str) -> TransactionStep | None:

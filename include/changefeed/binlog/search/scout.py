@@ -21,7 +21,7 @@ from changefeed.binlog.events.framing import (
     name_of,
 )
 from changefeed.binlog.events.gtids import gtid_of
-from changefeed.binlog.events.query_event import Query, TransactionStep
+from changefeed.binlog.events.query_event import Header, Query, TransactionStep
 from changefeed.binlog.kernel import hop
 from changefeed.binlog.kernel.memory import Bytes
 from changefeed.binlog.search.event_walk import EventWalk
@@ -153,9 +153,10 @@ class _Scout:
 
     def _query(self, event: bytes) -> None:
         state = self._state
-        seconds, kind, server_id, size, _, flags = HEADER.unpack_from(event)
-        body = event[HEADER_SIZE : size - self._walk.checksum_size]
-        query = Query.parse(body, compressed=kind == EventType.MARIADB_QUERY_COMPRESSED)
+        header: Header = HEADER.unpack_from(event)
+        compressed = header[1] == EventType.MARIADB_QUERY_COMPRESSED
+        body = event[HEADER_SIZE : len(event) - self._walk.checksum_size]
+        query = Query.parse(body, compressed=compressed)
         step = query.step
         if step is TransactionStep.BEGIN:
             if not state[hop.OPENED] and self._position >= state[hop.CUT_AT]:
@@ -164,20 +165,7 @@ class _Scout:
         elif step in (TransactionStep.COMMIT, TransactionStep.ROLLBACK):
             state[hop.OPENED] = state[hop.CUTTABLE] = 0
         elif step is None:
-            self._statements.append(
-                Statement(
-                    self._piece.file,
-                    self._position,
-                    seconds,
-                    self._gtid(),
-                    query.database,
-                    query.sql,
-                    query.variables.hex(),
-                    server_id,
-                    size,
-                    flags,
-                )
-            )
+            self._statements.append(query.statement(header, self._piece.file, self._position, self._gtid()))
 
     def _gtid(self) -> str:
         """That of the transaction at hand."""

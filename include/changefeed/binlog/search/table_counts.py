@@ -9,10 +9,9 @@ import numpy as np
 
 from changefeed.binlog.events.framing import HEADER_SIZE, EventType, Fields
 from changefeed.binlog.kernel import hop, layout
-from changefeed.binlog.kernel.memory import Words
+from changefeed.binlog.kernel.memory import Bytes, Words
 from changefeed.binlog.kernel.row_counts import row_counts
 from changefeed.binlog.kernel.table_index import TableIndex
-from changefeed.binlog.programs.program_memory import ProgramMemory
 from changefeed.binlog.search.event_walk import EventWalk
 from changefeed.window import Slice
 
@@ -43,7 +42,9 @@ class _Counter:
         self.walk = EventWalk(piece)
         self._tables: Words = np.zeros(layout.STATE_WORDS, np.int64)
         self._index = TableIndex(self._tables)
-        self._memory = ProgramMemory()
+        self._bodies: Bytes = np.zeros(1 << 14, np.uint8)
+        self._bodies_end = 0
+        self._known: dict[bytes, int] = {}
         self._names: dict[str, int] = {}
         self._counts: Words = np.zeros(_WORDS * 64, np.int64)
 
@@ -57,7 +58,7 @@ class _Counter:
                     walk.checksum_size,
                     self._tables,
                     self._index.words,
-                    self._memory.bytes,
+                    self._bodies,
                     self._counts,
                 )
             )
@@ -80,7 +81,17 @@ class _Counter:
         at = self._names.setdefault(name, _WORDS * len(self._names))
         if at == len(self._counts):
             self._counts = np.append(self._counts, np.zeros_like(self._counts))
-        self._index.put(table_id, at, self._memory.place_bytes(body[6:]), len(body) - 6)
+        self._index.put(table_id, at, self._address(body[6:]), len(body) - 6)
+
+    def _address(self, body: bytes) -> int:
+        """Where the kernel finds the bytes of a TABLE_MAP behind its table id, which are kept once."""
+        if body not in self._known:
+            at, end = self._bodies_end, self._bodies_end + len(body)
+            if end > len(self._bodies):
+                self._bodies = np.append(self._bodies, np.zeros(end, np.uint8))
+            self._bodies[at:end] = np.frombuffer(body, np.uint8)
+            self._known[body], self._bodies_end = at, end
+        return self._known[body]
 
     def add_to(self, counts: dict[str, TableCounts]) -> None:
         for name, at in self._names.items():
