@@ -161,7 +161,7 @@ def _table(turns: dict[str, list[Figures]]) -> None:
         print(f"{name:10}{spread(turn.rate for turn in figures)}{'':15}{''.join(f'{micros:8.2f}' for micros in cpu)}")
     ours, *others = turns
     for what, each in {"rows/s": attrgetter("rate"), "rows a CPU second": attrgetter("thrift")}.items():
-        print(f"\n{ours}, times as many {what} as")
+        print(f"\n{ours}, times as many {what} as" if others else "")
         for other in others:
             ratios = (each(one) / each(two) for one, two in zip(turns[ours], turns[other], strict=True))
             print(f"{other:10}{spread(ratios, 2)}")

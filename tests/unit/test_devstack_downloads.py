@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from devstack.apt import MACHINE_STATUS, PrivateApt, Source, missing_programs
+from devstack.connect import CHECKSUMS as connect_checksums
 from devstack.errors import DevstackError, FetchError
 from devstack.home import Home
 from devstack.installation import install_once, run_download
@@ -96,10 +97,11 @@ def test_a_jar_too_many_or_too_few_is_refused(tmp_path: Path) -> None:
         check_jars(tmp_path, {"a.jar": "0" * 64}, "jars")
 
 
-def test_every_jar_of_kafka_is_pinned() -> None:
-    checksums = read_checksums(CHECKSUMS)
-    assert len(checksums) == 46
-    assert all(len(digest) == 64 for digest in checksums.values())
+def test_every_jar_of_kafka_and_of_connect_is_pinned() -> None:
+    kafka, connect = read_checksums(CHECKSUMS), read_checksums(connect_checksums)
+    assert (len(kafka), len(connect)) == (46, 74)
+    assert all(len(digest) == 64 for digest in (*kafka.values(), *connect.values()))
+    assert all(kafka[jar] == connect[jar] for jar in kafka.keys() & connect.keys())
 
 
 def test_existing_servers_are_used_as_they_are_and_their_password_is_not_shown(
