@@ -16,6 +16,9 @@ class InlineRdd:
     def mapPartitions(self, function: Callable[[Rows], Rows]) -> InlineRdd:
         return InlineRdd(lambda: function(iter(self.rows())))
 
+    def foreachPartition(self, function: Callable[[Rows], None]) -> None:
+        function(iter(self.rows()))
+
     def collect(self) -> list[Any]:
         return list(self.rows())
 

@@ -25,6 +25,7 @@ from changefeed.airflow.metrics import measured_retry
 from changefeed.airflow.tasks import skip_if_sought
 from changefeed.pipelines.file import load_pipeline, pipelines_folder
 from changefeed.pipelines.pipeline import Pipeline
+from changefeed.spark.class_archive import with_class_archive
 from changefeed.spark.conf import JOB_CONF, SMALL_BYTES, SMALL_JOB_CONF, job_conf
 from changefeed.spark.submitted import EXIT_TERMINAL
 
@@ -92,7 +93,7 @@ class JobOperator(SparkSubmitOperator):
         return CleanSparkSubmitHook(
             self._environment(pipeline),
             conn_id=pipeline.spark.connection,
-            conf=job_conf(pipeline.spark.conf, self._conf),
+            conf=job_conf(pipeline.spark.conf, with_class_archive(self._conf)),
             name=f"changefeed-{pipeline.name}",
             application_args=[self._plan_file, *(self.application_args or ())],
             files=self._plan_file,

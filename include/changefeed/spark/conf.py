@@ -7,12 +7,13 @@ from collections.abc import Mapping
 
 _log = logging.getLogger(__name__)
 _FIRST_COMPILER = "-XX:TieredStopAtLevel=1"
+DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
 
 JOB_CONF = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "WARN",
-    "spark.driver.extraJavaOptions": _FIRST_COMPILER,
+    DRIVER_OPTIONS: _FIRST_COMPILER,
     "spark.executor.extraJavaOptions": _FIRST_COMPILER,
     "spark.serializer.objectStreamReset": "1",
 }
@@ -23,7 +24,7 @@ would be 100 MB a task."""
 
 SMALL_BYTES = 64 * 1024 * 1024
 SMALL_JOB_CONF = JOB_CONF | {
-    "spark.driver.extraJavaOptions": f"{_FIRST_COMPILER} -XX:+UseSerialGC -Xshare:auto",
+    DRIVER_OPTIONS: f"{_FIRST_COMPILER} -XX:+UseSerialGC",
 }
 """For a window of so few bytes: a JVM that starts sooner, and would be slower at long work."""
 

@@ -48,6 +48,7 @@ from changefeed.spark.publish import decode_and_publish_batches, publish_batches
 from changefeed.spark.scouting import statements_of
 from changefeed.spark.session import cores, makes_copies
 from changefeed.spark.statement_follower import UnscoutedError
+from changefeed.spark.warm_up import warm_up
 from changefeed.window import Slice, Window, whole_file_slices
 
 _log = logging.getLogger(__name__)
@@ -93,6 +94,8 @@ def ingest(
             _check_server(session, window)
         listed = ArchivedBinlogs(archive).files() if archive is not None else source.binlog_files(session)
         files = list(whole_file_slices(window, listed))
+        size_bytes = sum(piece.size_bytes for piece in files)
+        wait_for_workers = warm_up(spark, min(tasks, 1 + size_bytes // pipeline.spark.slice_bytes))
         made = ensure_topics(kafka, wanted_topics(pipeline, session))
         tables = {topic: ".".join(table) for table, topic in table_topics(pipeline, session).items()}
         identities = {} if archive else window_files(endpoints.mysql, window, (piece.file for piece in files))
@@ -124,6 +127,7 @@ def ingest(
             given=given_before(window, state),
             marks=begun.marks or (),
         )
+        wait_for_workers()
         prepared = time.monotonic()
         with named_failures(window):
             slices, outcome = _publish_window(spark, job, files, tasks, names_come_along=names_come_along)

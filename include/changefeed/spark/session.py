@@ -20,7 +20,9 @@ from pyspark.sql import functions as F
 
 from changefeed.errors import SettingsError, SparkUnavailableError
 from changefeed.pipelines.pipeline import Pipeline
+from changefeed.spark.class_archive import with_class_archive
 from changefeed.spark.conf import JOB_CONF, job_conf
+from changefeed.spark.warm_up import load, warm_up
 
 INCLUDE = Path(__file__).parents[2]
 CONNECT_PORT = 15002
@@ -45,6 +47,7 @@ def session(pipeline: Pipeline, *, submitted: bool = False) -> Iterator[SparkSes
     else:
         with _imported_beside("changefeed.spark.run"):
             spark = SparkSession.builder.getOrCreate() if submitted else local_session(pipeline)
+            warm_up(spark, 1)
         yield spark
 
 
@@ -85,7 +88,8 @@ def local_session(pipeline: Pipeline) -> SparkSession:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
     )
-    for name, value in job_conf(pipeline.spark.conf, JOB_CONF | {"spark.log.level": "ERROR"}).items():
+    defaults = with_class_archive(JOB_CONF | {"spark.log.level": "ERROR"})
+    for name, value in job_conf(pipeline.spark.conf, defaults).items():
         builder = builder.config(name, value)
     try:
         return builder.getOrCreate()
@@ -106,8 +110,7 @@ def connect_session(url: str) -> SparkSession:
     from pyspark.errors import PySparkException
 
     def check(batches: Iterator[Any]) -> Iterator[Any]:
-        import changefeed  # noqa: F401 - the question is whether it is there
-
+        load()  # the question is whether it is there
         return batches
 
     _check_reachable(url)

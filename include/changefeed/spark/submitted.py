@@ -37,6 +37,7 @@ def submitted(arguments: argparse.ArgumentParser, publish: Callable[[argparse.Na
     given = arguments.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stdout)
     logging.getLogger("kafka").setLevel(logging.ERROR)
+    logging.getLogger("py4j").setLevel(logging.ERROR)  # it tells of each thread that is done with the JVM
     try:
         for line in publish(given):
             print(line, flush=True)

@@ -2,13 +2,10 @@
 
 numba's own cache looks only at the file that holds the outermost function; a change in a module that it calls would
 go unnoticed. So the cache is in a folder named by a digest of all sources of kernels, of numba's version and of the
-flags that change the code. ``CHANGEFEED_KERNEL_CACHE`` (or numba's ``NUMBA_CACHE_DIR``) says where such folders
-are kept; without it they are in the virtual environment's `kernel-cache`, where `make setup` has made one, else in the
-user's cache folder, or in the temporary one where that cannot be written.
+flags that change the code.
 
-numba unpickles what it finds there, and runs it: whoever can write to such a folder runs code as whoever decodes. So
-each is this user's own, and one that others may write to, that is another's, or that a link leads to is passed over.
-Where none is left, kernels are compiled anew by each process.
+numba unpickles what it finds there, and runs it, so the folder is a `private_folder`. Where there can be none, kernels
+are compiled anew by each process.
 
 Source: https://numba.readthedocs.io/en/stable/developer/caching.html
 """
@@ -21,9 +18,6 @@ import hashlib
 import logging
 import os
 import re
-import stat
-import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -33,6 +27,8 @@ from typing import Any, TypeVar, cast
 import numba
 import numba.core.config
 from numba.core.types import unliteral
+
+from changefeed.private_folder import private_folder
 
 config: Any = numba.core.config
 njit: Any = numba.njit  # its types lack some of its options
@@ -106,36 +102,7 @@ def cache_folder() -> Path | None:
     for source in _sources():
         if _OF_KERNELS.search(source):
             digest.update(source)
-    refused = []
-    for root in _cache_roots():
-        folder = root / digest.hexdigest()[:16]
-        reason = _not_ours(root) or _not_ours(folder)
-        if not reason:
-            folder.chmod(0o700)
-            return folder
-        refused.append(f"{str(root)!r}: {reason}")
-    _warn("; ".join(refused))
-    return None
-
-
-def _not_ours(folder: Path) -> str:
-    """Why somebody else could put compiled kernels into ``folder``, which is made where it is missing; else ''."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        status = folder.lstat()  # of a link itself: others may change where it leads
-    except OSError as error:
-        return f"it cannot be made ({error.strerror})"
-    if not stat.S_ISDIR(status.st_mode):
-        return "it is a link"
-    if status.st_uid != os.getuid():
-        return f"it is another user's ({status.st_uid})"
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return f"others may write to it (mode {stat.S_IMODE(status.st_mode):04o})"
-    for parent in folder.absolute().parents:
-        mode = parent.stat().st_mode
-        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-            return f"others may put another one in its place (mode {stat.S_IMODE(mode):04o} of {str(parent)!r})"
-    return "" if os.access(folder, os.W_OK) else "it cannot be written to"
+    return private_folder(digest.hexdigest()[:16], _warn)
 
 
 @cache
@@ -156,16 +123,6 @@ def _sources() -> list[bytes]:
     prefix = str(folder)[len(loader.archive) + 1 :]
     names = sorted(name for name in loader._files if name.startswith(prefix) and name.endswith(".py"))
     return [cast(bytes, loader.get_data(name)) for name in names]
-
-
-def _cache_roots() -> list[Path]:
-    chosen = os.environ.get("CHANGEFEED_KERNEL_CACHE") or os.environ.get("NUMBA_CACHE_DIR")
-    of_setup = Path(sys.prefix) / "kernel-cache"
-    return [
-        *([Path(chosen)] if chosen else [of_setup] if of_setup.is_dir() else []),
-        Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "changefeed" / "kernel",
-        Path(tempfile.gettempdir()) / f"changefeed-kernel-{os.getuid()}",
-    ]
 
 
 def python_of(function: Function) -> Function:

@@ -1,0 +1,69 @@
+"""Python workers that have imported what tasks need, by the time that the driver has prepared a window.
+
+To start one and to load the kernels takes a second or two, about as long as the driver talks to MySQL and Kafka.
+Spark keeps a worker for the tasks that come (spark.python.worker.reuse).
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from threading import Thread
+from weakref import WeakKeyDictionary
+
+from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+
+OF_TASKS = ("changefeed.spark.publish", "changefeed.spark.readers")
+"""What decodes and publishes, and imports all else that a task needs."""
+
+
+def load(_: Iterable[object] = ()) -> None:
+    """Import what tasks need. The garbage collector never looks at it: it is there to stay."""
+    gc.disable()
+    for module in OF_TASKS:
+        importlib.import_module(module)
+    gc.freeze()
+    gc.enable()
+
+
+@dataclass
+class _Started:
+    """The workers of one session that were started ahead of their tasks."""
+
+    workers: int = 0
+    threads: list[Thread] = field(default_factory=list)
+
+
+_started: WeakKeyDictionary[SparkSession, _Started] = WeakKeyDictionary()
+
+
+def warm_up(spark: SparkSession, workers: int) -> Callable[[], None]:
+    """See to it that ``workers`` of the session start, unless they were started before; return what waits for them.
+
+    What goes wrong meanwhile is left to the tasks themselves to meet and to tell. That the session of a Connect server
+    has no SparkContext is among it: its check has started a worker there (`session.connect_session`).
+    """
+    started = _started.setdefault(spark, _Started())
+    missing = workers - started.workers
+
+    def start() -> None:
+        try:
+            spark.sparkContext.parallelize(range(missing), missing).foreachPartition(load)
+        except Exception as error:
+            _log.debug("workers were not started ahead of their tasks: %s", error)
+
+    if missing > 0:
+        started.workers += missing
+        started.threads.append(Thread(target=start, name="changefeed-warm-up", daemon=True))
+        started.threads[-1].start()
+
+    def wait() -> None:
+        for thread in started.threads:
+            thread.join()
+
+    return wait
