@@ -23,8 +23,8 @@ from changefeed.pipelines.file import load_pipeline
 from changefeed.runs.cut import Bounds, cut
 from changefeed.runs.plan import plan
 from changefeed.spark import ingest as ingest_module
+from changefeed.spark.connect import connect_session
 from changefeed.spark.run import run_windows
-from changefeed.spark.session import connect_session
 from changefeed.state.stores import checkpoint_store
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker

@@ -11,7 +11,7 @@ from integration.command import Command
 from integration.command_forks import CommandForks
 from pyspark.sql import SparkSession
 
-from changefeed.spark.session import connect_session
+from changefeed.spark.connect import connect_session
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer

@@ -20,7 +20,7 @@ from changefeed.errors import ChangefeedError, SettingsError
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.pipelines.file import load_pipelines, read_pipeline
 from changefeed.pipelines.secrets import public_yaml
-from changefeed.spark.session import connect_session
+from changefeed.spark.connect import connect_session
 from changefeed.state.table_store import TableCheckpointStore
 from changefeed.upkeep.backfill_request import BackfillRequest
 

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from changefeed.errors import SettingsError
 from changefeed.spark import class_archive, warm_up
 from changefeed.spark.class_archive import archive_file, with_class_archive
 from changefeed.spark.conf import DRIVER_OPTIONS, SMALL_JOB_CONF
@@ -89,3 +90,22 @@ def test_an_archive_that_others_may_write_is_passed_over(archive: Path, mode: in
     archive.touch()
     archive.parent.chmod(mode)
     assert with_class_archive(SMALL_JOB_CONF) == SMALL_JOB_CONF
+
+
+class ConnectSession:
+    """Of a Connect server whose workers say ``said``."""
+
+    def __init__(self, said: str) -> None:
+        self._said = said
+
+    def range(self, *_: int) -> Any:
+        raise RuntimeError(self._said)
+
+
+ConnectSession.__module__ = "pyspark.sql.connect.session"
+
+
+def test_a_connect_server_without_the_package_is_told_before_anything_is_published() -> None:
+    with pytest.raises(SettingsError, match=r"cannot import `changefeed`.*No module named 'changefeed'"):
+        warm_up.warm_up(cast(Any, ConnectSession("ModuleNotFoundError: No module named 'changefeed'")), 1)()
+    warm_up.warm_up(cast(Any, ConnectSession("lost an executor")), 1)()  # its tasks will tell

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import sys
@@ -39,6 +40,8 @@ def main() -> None:
         sys.exit(EXIT_ERROR)
     except KeyboardInterrupt:
         sys.exit(130)
+    finally:
+        gc.freeze()  # Python's end would look at all modules once more, for half a second
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from changefeed.spark import frame
-from changefeed.spark.session import is_connect
+from changefeed.spark.connect import is_connect
 from changefeed.window import Slice
 
 Stage = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]

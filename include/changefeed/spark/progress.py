@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from pyspark.sql import SparkSession
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from changefeed.spark.session import is_connect
+from changefeed.spark.connect import is_connect
 
 _log = logging.getLogger(__name__)
 LINE_EVERY_SECONDS = 10.0

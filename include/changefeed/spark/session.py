@@ -1,4 +1,4 @@
-"""The Spark session of a run: local, of spark-submit, or of a Spark Connect server that is up already."""
+"""The Spark session of a run, and what differs between those of a JVM of ours and of a Spark Connect server."""
 
 from __future__ import annotations
 
@@ -6,27 +6,24 @@ import gc
 import importlib
 import os
 import shutil
-import socket
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from changefeed.errors import SettingsError, SparkUnavailableError
+from changefeed.errors import SettingsError
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.spark.class_archive import with_class_archive
 from changefeed.spark.conf import JOB_CONF, job_conf
-from changefeed.spark.warm_up import load, warm_up
+from changefeed.spark.connect import connect_session, is_connect
+from changefeed.spark.warm_up import warm_up
 
 INCLUDE = Path(__file__).parents[2]
-CONNECT_PORT = 15002
-"""Spark Connect's own, where a URL names none."""
 
 
 @contextmanager
@@ -34,12 +31,15 @@ def session(pipeline: Pipeline, *, submitted: bool = False) -> Iterator[SparkSes
     """The session of a run, in a process that ends with it: on the pipeline's Connect server where it names one; else,
     without Airflow, on its master; else, ``submitted``, the one that spark-submit set up.
 
-    What ingest imports is imported meanwhile: the JVM takes as long as that. The JVM stops its context when this
-    process ends; to ask for it first would be a second more, in which PySpark's own servers come to hear of it.
+    What ingest imports is imported meanwhile: the JVM, or a worker of the Connect server, takes as long as that. The
+    JVM stops its context when this process ends; to ask for it first would be a second more, in which PySpark's own
+    servers come to hear of it.
     """
-    url = pipeline.spark.connect
-    if url:
+    if url := pipeline.spark.connect:
         spark = connect_session(url)
+        warm_up(spark, 1)
+        with _imported_beside("changefeed.spark.run"):
+            pass
         try:
             yield spark
         finally:
@@ -102,57 +102,6 @@ def local_session(pipeline: Pipeline) -> SparkSession:
         ) from error
 
 
-def connect_session(url: str) -> SparkSession:
-    """A session of the Connect server at ``url``; its workers need the package `changefeed`.
-
-    Raises SparkUnavailableError when nobody answers there, SettingsError when the server's workers lack the package.
-    """
-    from pyspark.errors import PySparkException
-
-    def check(batches: Iterator[Any]) -> Iterator[Any]:
-        load()  # the question is whether it is there
-        return batches
-
-    _check_reachable(url)
-    session = SparkSession.builder.remote(url).create()
-    try:
-        session.range(1).mapInArrow(check, "id long").collect()
-    except PySparkException as error:
-        session.stop()
-        raise SettingsError(
-            f"the workers of the Spark Connect server at {_address(url)[0]} cannot import `changefeed`: install the "
-            f"package for the Python that the server runs (PYSPARK_PYTHON), or put its folder on its PYTHONPATH. "
-            f"Found: {str(error)[-300:]}"
-        ) from error
-    return session
-
-
-def _check_reachable(url: str) -> None:
-    """Spark's client would try for ten minutes."""
-    host, port = _address(url)
-    try:
-        socket.create_connection((host, port), timeout=10).close()
-    except OSError as error:
-        raise SparkUnavailableError(
-            f"the Spark Connect server of `spark.connect`, {host}:{port}, cannot be reached: {error}. Is it up "
-            "(start-connect-server.sh)? A run that is tried again publishes nothing twice."
-        ) from error
-
-
-def _address(url: str) -> tuple[str, int]:
-    """Host and port of a Connect server: its URL may hold a token besides."""
-    try:
-        parts = urlsplit(url)
-        return parts.hostname or "", parts.port or CONNECT_PORT
-    except ValueError:
-        raise SettingsError("`spark.connect` cannot be read: wanted sc://host:port, then /;name=value…") from None
-
-
-def is_connect(spark: SparkSession) -> bool:
-    """Whether the session is a client of a Connect server, which has no SparkContext."""
-    return type(spark).__module__.startswith("pyspark.sql.connect")
-
-
 def forget_checkpoint(checkpointed: DataFrame) -> None:
     """Free the disk that a local checkpoint takes. A Connect server frees it when nobody refers to it any more."""
     if not is_connect(checkpointed.sparkSession):
@@ -163,7 +112,8 @@ def forget_checkpoint(checkpointed: DataFrame) -> None:
 def cores(spark: SparkSession) -> int:
     """How many tasks run at once."""
     if is_connect(spark):
-        return max(1, spark.range(0, 10_000).select(F.spark_partition_id()).distinct().count())
+        ((last,),) = spark.range(0, 10_000).select(F.spark_partition_id()).tail(1)
+        return int(last) + 1
     return max(1, spark.sparkContext.defaultParallelism)
 
 

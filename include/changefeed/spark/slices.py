@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from changefeed.spark import frame
-from changefeed.spark.session import is_connect
+from changefeed.spark.connect import is_connect
 from changefeed.window import Slice
 
 

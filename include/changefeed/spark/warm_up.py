@@ -9,12 +9,16 @@ from __future__ import annotations
 import gc
 import importlib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from threading import Thread
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from pyspark.sql import SparkSession
+
+from changefeed.errors import SettingsError
+from changefeed.spark.connect import is_connect
 
 _log = logging.getLogger(__name__)
 
@@ -31,12 +35,18 @@ def load(_: Iterable[object] = ()) -> None:
     gc.enable()
 
 
+def _loaded(batches: Iterator[Any]) -> Iterator[Any]:
+    load()
+    return batches
+
+
 @dataclass
 class _Started:
     """The workers of one session that were started ahead of their tasks."""
 
     workers: int = 0
     threads: list[Thread] = field(default_factory=list)
+    error: Exception | None = None
 
 
 _started: WeakKeyDictionary[SparkSession, _Started] = WeakKeyDictionary()
@@ -45,17 +55,20 @@ _started: WeakKeyDictionary[SparkSession, _Started] = WeakKeyDictionary()
 def warm_up(spark: SparkSession, workers: int) -> Callable[[], None]:
     """See to it that ``workers`` of the session start, unless they were started before; return what waits for them.
 
-    What goes wrong meanwhile is left to the tasks themselves to meet and to tell. That the session of a Connect server
-    has no SparkContext is among it: its check has started a worker there (`session.connect_session`).
+    That raises SettingsError where the workers of a Connect server lack the package. Whatever else goes wrong is left
+    to the tasks themselves to meet and to tell.
     """
     started = _started.setdefault(spark, _Started())
     missing = workers - started.workers
 
     def start() -> None:
         try:
-            spark.sparkContext.parallelize(range(missing), missing).foreachPartition(load)
+            if is_connect(spark):
+                spark.range(0, missing, 1, missing).mapInArrow(_loaded, "id long").collect()
+            else:
+                spark.sparkContext.parallelize(range(missing), missing).foreachPartition(load)
         except Exception as error:
-            _log.debug("workers were not started ahead of their tasks: %s", error)
+            started.error = error
 
     if missing > 0:
         started.workers += missing
@@ -65,5 +78,15 @@ def warm_up(spark: SparkSession, workers: int) -> Callable[[], None]:
     def wait() -> None:
         for thread in started.threads:
             thread.join()
+        if started.error is None:
+            return
+        if is_connect(spark) and "No module named" in str(started.error):
+            raise SettingsError(
+                "the workers of the Spark Connect server that `spark.connect` names cannot import `changefeed`: "
+                "install the package for the Python that the server runs (PYSPARK_PYTHON), or put its folder on its "
+                "PYTHONPATH. "
+                f"Found: {str(started.error)[-300:]}"
+            ) from started.error
+        _log.debug("workers were not started ahead of their tasks: %s", started.error)
 
     return wait
