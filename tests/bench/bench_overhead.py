@@ -33,6 +33,7 @@ from changefeed.endpoints.endpoints import Endpoints  # noqa: E402
 from changefeed.pipelines.file import load_pipeline  # noqa: E402
 from changefeed.runs.commit import commit  # noqa: E402
 from changefeed.runs.plan import plan  # noqa: E402
+from changefeed.spark import class_archive  # noqa: E402
 from changefeed.spark.conf import SMALL_JOB_CONF  # noqa: E402
 from changefeed.state.stores import checkpoint_store  # noqa: E402
 from devstack.home import Home  # noqa: E402
@@ -124,11 +125,10 @@ class Ways:
         planned = plan(endpoints, store)
         file = self.folder / "plan.json"
         file.write_text(json.dumps({"windows": [planned.window.to_json()]}))
-        job = (
-            seconds_of(sys.executable, JOB, file, name)
-            if name == "connect"
-            else submit(JOB, file, name, conf=SMALL_JOB_CONF)
-        )
+        if name == "connect":
+            job = seconds_of(sys.executable, JOB, file, name)
+        else:
+            job = submit(JOB, file, name, conf=class_archive.with_class_archive(SMALL_JOB_CONF))
         manifest = commit(endpoints, planned.window, planned.expected, store)
         if manifest.row_count != ROWS:
             raise SystemExit(f"{name}: {manifest.row_count} rows of {ROWS} were published")
@@ -143,6 +143,7 @@ def spread(figures: Iterable[float]) -> str:
 
 def measure(rounds: int) -> None:
     """Start the servers, let all ways take their turns, and print a table of it."""
+    class_archive.make()  # as `make setup` does
     home, owner = Home.default(), ProcessId.own()
     with ExitStack() as stack:
         home.test.mkdir(parents=True, exist_ok=True)
