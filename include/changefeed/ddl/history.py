@@ -49,6 +49,8 @@ class SchemaHistory:
     collations: Mapping[int, str] = field(default_factory=dict)
     id: str = ""
     """Names what is stored, for the seals of windows that changed nothing of it; '' where something was changed."""
+    tables_known: bool = True
+    """False where the tables were not learned, as nothing needs them; such a history is not stored."""
 
     @property
     def server(self) -> Server:

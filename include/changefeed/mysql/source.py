@@ -63,6 +63,11 @@ def head(session: Session) -> Head:
     return Head(coordinates, str(shown["Executed_Gtid_Set"]).replace("\n", ""))
 
 
+def names_come_along(session: Session) -> bool:
+    """Whether rows that MySQL logs now name their columns (binlog_row_metadata=FULL); MariaDB's are not relied on."""
+    return session.variable("binlog_row_metadata") == "FULL" and not session.is_mariadb
+
+
 def binlog_files(session: Session) -> list[BinlogFile]:
     """SHOW BINARY LOGS, oldest first.
 

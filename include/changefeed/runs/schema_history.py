@@ -56,6 +56,8 @@ def history_for(
     """The history that ``window`` is read with: the one kept, or learned anew where that does not reach its start.
 
     ``state`` is what the pipeline's commit log says. ``at_once`` reads several files of the source at the same time.
+    Where names come with the rows and no record is made of schemas, the tables are not learned: that reads all of the
+    binlog from the window's start on. `save_history` learns them when the pipeline has come to the end of it.
 
     None where it cannot be had and the binlog need not be read with it: of archived files that the kept history does
     not cover, and of a source with FULL metadata, where nothing may stop on it.
@@ -66,12 +68,37 @@ def history_for(
             return kept
         if archived:
             return None
+        if source.names_come_along(session) and not _makes_records_of_tables(endpoints.pipeline):
+            return _without_tables(session, window)
         return learned(session, window.server_uuid, window.start, at_once)
     except ChangefeedError as error:
         if session.variable("binlog_row_metadata") != "FULL" or isinstance(error, RetryableError):
             raise
         _log.warning("the schema history is not kept up: %s", error)
         return None
+
+
+def _makes_records_of_tables(pipeline: Pipeline) -> bool:
+    """Whether any record but those of rows says what tables there are, or what columns they have."""
+    return pipeline.publish_ddl != "off" or pipeline.statements == "publish"
+
+
+def _without_tables(session: Session, window: Window) -> SchemaHistory:
+    timeline = SchemaTimeline(Schemas(server=server_of(session)))
+    collations = collation_names(session)
+    return SchemaHistory(window.server_uuid, window.start, window.start, timeline, collations, tables_known=False)
+
+
+def with_tables(
+    endpoints: Endpoints, history: SchemaHistory, window: Window, identity: str, at_once: StatementReader
+) -> SchemaHistory:
+    """``history``, or the one learned after all where rows of ``window`` came without names; stored as `keep_learned`
+    does where ``identity`` is the pipeline's."""
+    if history.tables_known:
+        return history
+    with endpoints.session_on(window.server_uuid) as session:
+        history = learned(session, window.server_uuid, window.start, at_once)
+    return keep_learned(endpoints, history) if identity == endpoints.pipeline.name else history
 
 
 def load_history(endpoints: Endpoints, state: CommitLogState | None = None) -> SchemaHistory | None:
@@ -105,15 +132,33 @@ def keep_learned(endpoints: Endpoints, history: SchemaHistory) -> SchemaHistory:
 
     A later attempt at the window reads its rows in the same way then, whatever definitions came behind it.
     """
-    return history if history.id else _stored(endpoints, history, history.until)
+    return history if history.id or not history.tables_known else _stored(endpoints, history, history.until)
 
 
 def save_history(endpoints: Endpoints, history: SchemaHistory, window: Window, reports: Iterable[SliceReport]) -> str:
-    """Move ``history`` through the window's statements, and store it where they change it; return its id."""
+    """Move ``history`` through the window's statements, and store it where they change it; return its id.
+
+    Where its tables are not known they are learned behind the window, when little of the binlog is left to read.
+    """
+    if not history.tables_known:
+        return _learned_behind(endpoints, window)
     for report in sorted(reports, key=lambda report: report.slice):
         for statement in report.statements:
             history = history.advance(statement)
     return history.id or _stored(endpoints, history.reached(window.head), window.start).id
+
+
+def _learned_behind(endpoints: Endpoints, window: Window) -> str:
+    """The id of a history from the end of ``window`` on; '' where much is left to read, or it cannot be learned."""
+    try:
+        with endpoints.session_on(window.server_uuid) as session:
+            if source.head(session).coordinates.number > window.head.number + 1:
+                return ""
+            history = learned(session, window.server_uuid, window.head)
+        return _stored(endpoints, history, window.head).id
+    except ChangefeedError as error:  # nothing needs it yet, and the window is published
+        _log.warning("the schemas are not learned yet: %s", error)
+        return ""
 
 
 def _stored(endpoints: Endpoints, history: SchemaHistory, start: BinlogCoordinates) -> SchemaHistory:
@@ -170,7 +215,10 @@ def relearn(endpoints: Endpoints, session: Session, names: Iterable[TableName]) 
     pipeline = endpoints.pipeline.name
     history = load_history(endpoints)
     if history is None:
-        raise SchemaError(f"pipeline {pipeline!r} has no schema history yet: its first run learns all tables")
+        raise SchemaError(
+            f"pipeline {pipeline!r} has no schema history yet: its first run learns all tables, or, where nothing needs them, "
+            "the first that reaches the end of the binlog"
+        )
     schemas = current_schemas(session)
     for name in names:
         entry = schemas.tables.get(name)

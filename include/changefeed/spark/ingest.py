@@ -31,7 +31,7 @@ from changefeed.mysql.session import Session
 from changefeed.pipelines.message_rules import check_same_rules, message_rules
 from changefeed.reader import SliceReport
 from changefeed.runs.failover import marks_of
-from changefeed.runs.schema_history import history_for, keep_learned, save_history
+from changefeed.runs.schema_history import history_for, keep_learned, save_history, with_tables
 from changefeed.runs.topics import table_topic_settings, table_topics, wanted_topics
 from changefeed.runs.unfinished import check_given, check_next, given_before, sealed_manifest
 from changefeed.runs.windows import commit_log_state
@@ -99,7 +99,7 @@ def ingest(
         made = ensure_topics(kafka, wanted_topics(pipeline, session))
         tables = {topic: ".".join(table) for table, topic in table_topics(pipeline, session).items()}
         identities = {} if archive else window_files(endpoints.mysql, window, (piece.file for piece in files))
-        names_come_along = session.variable("binlog_row_metadata") == "FULL" and not session.is_mariadb
+        names_come_along = source.names_come_along(session)
     with endpoints.lease(identity) as lease:
         attempt = fence(kafka, identity, tasks, log.topic, lease.attempt)
         state = log.read()
@@ -195,6 +195,9 @@ def _publish_window(
         return publish(scout_all=len(files) > 1 and not names_come_along)
     except UnscoutedError:
         _log.info("window %d has rows without column names: scouting its statements", job.window.number)
+        if job.history is not None:
+            at_once = statements_of(spark, job.endpoints, job.window)
+            job = replace(job, history=with_tables(job.endpoints, job.history, job.window, job.identity, at_once))
         return publish(scout_all=True)
 
 

@@ -23,7 +23,8 @@ from changefeed.window import Slice
 
 
 class UnscoutedError(SchemaError):
-    """Rows without column names in a window that was taken for one with FULL metadata: its DDL must be scouted."""
+    """Rows without column names in a window that was taken for one with FULL metadata: what its tables are must be
+    learned, and its DDL scouted."""
 
 
 class StatementFollower:
@@ -43,7 +44,7 @@ class StatementFollower:
 
     def lookup(self, database: str, table: str) -> TableSchema | None:
         """A `SchemaLookup` for rows without column names; raises SchemaError where they are not known."""
-        if not self._job.statements_scouted:
+        if not self._job.statements_scouted or (self._history is not None and not self._history.tables_known):
             raise UnscoutedError(f"rows of {database}.{table} have no column names")
         schema = self._schemas.lookup(database, table)
         if schema is None:
