@@ -36,8 +36,8 @@ def schema(
             kept = schema_history.load_history(endpoints)
             if kept is None:
                 raise SchemaError(
-                    f"pipeline {name!r} has no schema history yet: its first run learns all tables, or, where nothing needs them, "
-                    "the first that reaches the end of the binlog"
+                    f"pipeline {name!r} has no schema history yet: its first run learns all tables, or, where "
+                    "nothing needs them, the first that reaches the end of the binlog"
                 )
             history = schema_history.current(session, kept)
     tables = schema_history.captured(pipeline, history)

@@ -216,8 +216,8 @@ def relearn(endpoints: Endpoints, session: Session, names: Iterable[TableName]) 
     history = load_history(endpoints)
     if history is None:
         raise SchemaError(
-            f"pipeline {pipeline!r} has no schema history yet: its first run learns all tables, or, where nothing needs them, "
-            "the first that reaches the end of the binlog"
+            f"pipeline {pipeline!r} has no schema history yet: its first run learns all tables, or, where "
+            "nothing needs them, the first that reaches the end of the binlog"
         )
     schemas = current_schemas(session)
     for name in names:

@@ -54,7 +54,7 @@ def cut(
 def _as_known(job: IngestJob, files: Sequence[Slice], large: Slice, slice_bytes: int) -> Iterator[Cutting]:
     """Scout one file in a thread, and yield all slices that are known whenever the next ones are asked for.
 
-    The number of cuttings is bounded for any number of slices: each has a slice's bytes more than the last had to have.
+    The cuttings, of which each costs a Spark job, have to hold one slice's bytes at least, then four, nine and so on.
     """
     news: SimpleQueue[Scouting | BaseException | None] = SimpleQueue()
     stopped = Event()
@@ -79,7 +79,7 @@ def _as_known(job: IngestJob, files: Sequence[Slice], large: Slice, slice_bytes:
         while not is_last:
             cuttings += 1
             while not is_last:
-                enough = sum(piece.size_bytes for piece in slices) >= cuttings * slice_bytes
+                enough = sum(piece.size_bytes for piece in slices) >= cuttings**2 * slice_bytes
                 try:
                     part = news.get(block=not enough)
                 except Empty:
