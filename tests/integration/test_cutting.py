@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import threading
+import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import SourceError
+from changefeed.mysql.server_ids import ServerIds
 from changefeed.pipelines.pipeline import (
     KafkaSettings,
     Pipeline,
@@ -20,10 +25,13 @@ from changefeed.pipelines.pipeline import (
     TopicSettings,
 )
 from changefeed.runs.plan import plan
+from changefeed.spark import decoding, frame
 from changefeed.spark import ingest as ingest_module
 from changefeed.spark.cutting import Cutting
 from changefeed.spark.ingest import ingest
+from changefeed.spark.progress import MessageCount, shown
 from changefeed.state.table_store import TableCheckpointStore
+from changefeed.window import Slice
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
 from devstack.topics import read_topics
@@ -113,3 +121,22 @@ def test_a_slice_that_stops_the_run_leaves_no_thread_and_no_reader(
     dumps = [row for row in mysql_server.execute("SHOW PROCESSLIST") if row[4].startswith("Binlog Dump")]
     assert dumps == []
     assert not list(read_topics(kafka_broker.bootstrap, [f"{unique_name}.t"]))
+
+
+@pytest.mark.timeout(120)
+def test_an_error_ends_the_jobs_beside_it(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    def endless(_job: object, batches: Iterable[pa.RecordBatch], _count: object) -> Iterator[pa.RecordBatch]:
+        for piece in frame.slices_of(batches):
+            while piece.number:
+                time.sleep(0.1)
+            yield from frame.decoded_batches([frame.text_row("error", "{}", piece.number)])
+
+    monkeypatch.setattr(decoding, "decode_batches", endless)
+    job = SimpleNamespace(server_ids=ServerIds("p"))
+    slices = [Slice(number, "bin.000001", 4, 100) for number in range(2)]
+    messages = MessageCount(spark)
+    with shown(spark, "decode") as tasks, decoding.Decoding(spark, messages) as jobs:
+        for piece in slices:
+            jobs.add(job, [piece], tasks)  # type: ignore[arg-type]
+        assert next(jobs.results()) == ("error", "{}")
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("changefeed-decode")]
