@@ -1,4 +1,4 @@
-"""What `plan` returns reaches the job whatever its size: the windows of a server with large GTID sets."""
+"""What `plan` returns and what `spark.conf` says reach the job in files: neither is an argument."""
 
 from __future__ import annotations
 
@@ -18,8 +18,14 @@ spark: {spark}
 """
 
 JOB = """\
-import sys
+import os, sys
+from pathlib import Path
+from pyspark import SparkConf, SparkContext
 from changefeed.spark.submitted import planned
+if sys.argv[2] == "submitted":
+    SparkContext._ensure_initialized()
+    print("told:", SparkConf().get("spark.told"), "by default:", SparkConf().get("spark.of.all"))
+    print("arguments:", Path(f"/proc/{os.getppid()}/cmdline").read_bytes().decode().split("\\0"))
 print("windows:", len(planned(sys.argv[1])["windows"]), "then", *sys.argv[2:])
 """
 
@@ -39,12 +45,12 @@ for pipeline in ("submitted", "connected"):
 """
 
 
-def test_windows_with_gtid_sets_larger_than_an_argument_reach_the_job(tmp_path: Path) -> None:
+def test_windows_larger_than_an_argument_and_settings_that_are_no_argument_reach_the_job(tmp_path: Path) -> None:
     """Linux takes 128 KiB an argument; these are 3.4 MB."""
     pipelines = tmp_path / "pipelines"
     pipelines.mkdir()
     for name, spark in (
-        ("submitted", "{conf: {spark.log.level: ERROR}}"),
+        ("submitted", "{conf: {spark.log.level: ERROR, spark.told: 'a secret: \\ # = ü'}}"),
         ("connected", "{connect: 'sc://127.0.0.1:1'}"),
     ):
         (pipelines / f"{name}.yaml").write_text(YAML.format(name=name, spark=spark))
@@ -57,9 +63,15 @@ def test_windows_with_gtid_sets_larger_than_an_argument_reach_the_job(tmp_path: 
         "AIRFLOW_CONN_KAFKA": "kafka://127.0.0.1:1",
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[1]"}),
         "TMPDIR": str(tmp_path),
+        "SPARK_CONF_DIR": str(tmp_path),
     }
+    (tmp_path / "spark-defaults.conf").write_text("spark.of.all here\n")
     done = subprocess.run([sys.executable, "-c", OPERATOR], cwd=tmp_path, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     for name in ("submitted", "connected"):
         assert f"windows: 20 then {name}" in done.stdout + done.stderr
-    assert not list(tmp_path.glob("changefeed-plan-*")), "nothing is left over"
+    assert "told: a secret: \\ # = ü by default: here" in done.stdout + done.stderr
+    arguments = (done.stdout + done.stderr).partition("arguments:")[2].splitlines()[0]
+    assert "--properties-file" in arguments
+    assert "a secret" not in arguments
+    assert not list(tmp_path.glob("changefeed-*")), "nothing is left over"

@@ -225,7 +225,9 @@ def test_a_jobs_command_line_has_no_secrets_and_its_environment_only_its_own(
     for name in ("mysql_shop", "kafka_shop", "other"):
         monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", f"{name.partition('_')[0]}://u:{SECRET}@h:1")
     operator = IngestOperator(task_id="ingest", pipeline="shop")
+    operator._conf_file = (tmp_path / "conf").open("w")
     hook = operator._get_hook()
+    operator._conf_file.close()
     assert_hidden(f"{hook._build_spark_submit_command('job.py')} {operator!r} {vars(operator)}")
     given = {name for name, value in hook._environment.items() if SECRET in value}
     assert given == {"AIRFLOW_CONN_MYSQL_SHOP", "AIRFLOW_CONN_KAFKA_SHOP"}

@@ -8,11 +8,10 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Any
+from typing import IO, Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -26,7 +25,7 @@ from changefeed.airflow.tasks import skip_if_sought
 from changefeed.pipelines.file import load_pipeline, pipelines_folder
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.spark.class_archive import with_class_archive
-from changefeed.spark.conf import JOB_CONF, SMALL_BYTES, SMALL_JOB_CONF, job_conf
+from changefeed.spark.conf import JOB_CONF, SMALL_BYTES, SMALL_JOB_CONF, job_conf, properties
 from changefeed.spark.submitted import EXIT_TERMINAL
 
 SOURCE_ROOT = Path(__file__).parents[2]
@@ -49,6 +48,15 @@ class CleanSparkSubmitHook(SparkSubmitHook):
     def __init__(self, environment: dict[str, str], **settings: Any) -> None:
         super().__init__(**settings)
         self._environment = environment
+
+    def _build_spark_common_args(self) -> list[str]:
+        """Airflow's arguments, but for the settings, which go in a file: a command line is shown to all who list
+        processes, and in the task's log. spark-defaults.conf counts all the same."""
+        arguments = super()._build_spark_common_args()
+        for name, value in self._conf.items():
+            at = arguments.index(f"{name}={value}")
+            del arguments[at - 1 : at + 1]
+        return [*arguments, "--load-spark-defaults"]
 
     def submit(self, application: str = "", **kwargs: Any) -> str | None:
         """Run spark-submit with that environment."""
@@ -80,6 +88,7 @@ class JobOperator(SparkSubmitOperator):
         self.pipeline_name = pipeline
         self._conf = JOB_CONF
         self._plan_file = ""
+        self._conf_file: IO[str]
         self._python: SubprocessHook | None = None
 
     def _environment(self, pipeline: Pipeline) -> dict[str, str]:
@@ -90,17 +99,24 @@ class JobOperator(SparkSubmitOperator):
 
     def _get_hook(self) -> CleanSparkSubmitHook:
         pipeline = load_pipeline(self.pipeline_name)
+        conf = job_conf(pipeline.spark.conf, with_class_archive(self._conf))
+        self._conf_file.write(properties(conf))
+        self._conf_file.flush()
         return CleanSparkSubmitHook(
             self._environment(pipeline),
             conn_id=pipeline.spark.connection,
-            conf=job_conf(pipeline.spark.conf, with_class_archive(self._conf)),
+            conf=conf,
+            properties_file=self._conf_file.name,
             name=f"changefeed-{pipeline.name}",
             application_args=[self._plan_file, *(self.application_args or ())],
             files=self._plan_file,
         )
 
     def execute(self, context: Context) -> Any:
-        with _json_file(self._planned(context)) as self._plan_file:
+        with _private_file("plan") as plan, _private_file("spark") as self._conf_file:
+            json.dump(self._planned(context), plan)
+            plan.flush()
+            self._plan_file = plan.name
             return self._run(context)
 
     def _planned(self, context: Context) -> Any:
@@ -158,10 +174,6 @@ class IngestOperator(JobOperator):
         return super().execute(context)
 
 
-@contextmanager
-def _json_file(values: Any) -> Iterator[str]:
-    """The path of a file with ``values``, which only its owner reads; removed afterwards."""
-    with NamedTemporaryFile("w", prefix="changefeed-plan-", suffix=".json") as file:
-        json.dump(values, file)
-        file.flush()
-        yield file.name
+def _private_file(what: str) -> IO[str]:
+    """A new file that only its owner reads; removed when it is closed."""
+    return NamedTemporaryFile("w", prefix=f"changefeed-{what}-")

@@ -46,3 +46,14 @@ def job_conf(settings: Mapping[str, str], defaults: Mapping[str, str] = JOB_CONF
                 "spark.conf of the pipeline sets %s=%s, which does not count: it is %s", name, settings[name], value
             )
     return {**defaults, **settings, **ALWAYS}
+
+
+def properties(conf: Mapping[str, str]) -> str:
+    """``conf`` as a file for spark-submit's --properties-file (java.util.Properties)."""
+    return "".join(f"{_escaped(name)}={_escaped(value)}\n" for name, value in conf.items())
+
+
+def _escaped(text: str) -> str:
+    for found in "\\:=#!":
+        text = text.replace(found, f"\\{found}")
+    return text.replace("\n", "\\n").replace("\r", "\\r")
