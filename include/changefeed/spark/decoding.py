@@ -17,7 +17,7 @@ from changefeed.spark import frame
 from changefeed.spark.decode import decode_batches
 from changefeed.spark.job import IngestJob
 from changefeed.spark.progress import MessageCount, Tasks
-from changefeed.spark.session import forget_checkpoint
+from changefeed.spark.session import end_jobs, forget_checkpoint, tag_jobs
 from changefeed.spark.slices import slice_frame
 from changefeed.window import Slice
 
@@ -52,7 +52,7 @@ class Decoding:
         for job in self._jobs:
             job.cancel()
         while wait(self._jobs, timeout=0.5).not_done:
-            self._spark.interruptTag(self._tag)  # again and again: one may just have begun
+            end_jobs(self._spark, self._tag)  # again and again: one may just have begun
         if self._threads is not None:
             self._threads.shutdown()
         for part in self._parts:
@@ -78,7 +78,7 @@ class Decoding:
         self._jobs.append(self._threads.submit(self._run, part, len(slices), shown))
 
     def _run(self, part: DataFrame, slices: int, shown: Tasks) -> Results:
-        self._spark.addTag(self._tag)
+        tag_jobs(self._spark, self._tag)
         shown.expect(slices)
         rows = part.where("kind <> 'block'").select("kind", "text").collect()
         return [(row.kind, row.text) for row in rows]

@@ -102,6 +102,22 @@ def local_session(pipeline: Pipeline) -> SparkSession:
         ) from error
 
 
+def tag_jobs(spark: SparkSession, tag: str) -> None:
+    """Tag the jobs that the calling thread starts from now on, for `end_jobs`."""
+    if is_connect(spark):
+        spark.addTag(tag)
+    else:
+        spark.sparkContext.addJobTag(tag)  # a session's own tags are known to the thread that set them only
+
+
+def end_jobs(spark: SparkSession, tag: str) -> None:
+    """End the jobs that run with this tag, in whatever thread."""
+    if is_connect(spark):
+        spark.interruptTag(tag)
+    else:
+        spark.sparkContext.cancelJobsWithTag(tag)
+
+
 def forget_checkpoint(checkpointed: DataFrame) -> None:
     """Free the disk that a local checkpoint takes. A Connect server frees it when nobody refers to it any more."""
     if not is_connect(checkpointed.sparkSession):
