@@ -1,12 +1,13 @@
-"""Finished messages in one binary value: what decoding hands to publishing, through Spark.
+"""Finished messages in one binary value: what decoding makes, and what Kafka's record batches are made of.
 
-Blocks are shuffled, not rows: a Python object per message would cost more than decoding it. The layout is
-little-endian and aligned, so that either side reads its arrays without copying them:
+A Python object per message would cost more than decoding it. The layout is
+little-endian and aligned, so that whoever reads its arrays need not copy them:
 
     u64 count
     u64 positions[count]       start of the event in the binlog file; the same for all rows of a chunk
     u64 sequences[count]       row within the event << 2 | step
     u32 ends[count][4]         where key, value, event id and GTID end in data; each begins where the last ended
+    u32 seconds[count]         when the source wrote the event, since 1970; 0 where that is not known
     u8  nulls[count]           1: no key (null), 2: no value (tombstone), 4: the GTID part ends in a header:
                                behind a separator its name, behind another its value
     u8  data[]
@@ -35,6 +36,9 @@ HEADER_SEPARATOR = b"\x1f"
 Header = tuple[str, bytes]
 """A Kafka record header: its name and its value."""
 
+ID_HEADER = "changefeed.id"
+GTID_HEADER = "changefeed.gtid"
+
 
 class Step(IntEnum):
     """Which of the messages of one row change."""
@@ -59,6 +63,16 @@ class Message:
     gtid: bytes
     header: Header | None = None
     """One more record header, which a format gives to records of statements."""
+    seconds: int = 0
+    """When the source wrote the event, since 1970; 0 where that is not known."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Of key, value and headers."""
+        header = (
+            0 if self.header is None else 2 * len(HEADER_SEPARATOR) + len(self.header[0].encode()) + len(self.header[1])
+        )
+        return len(self.key or b"") + len(self.value or b"") + len(self.event_id) + len(self.gtid) + header
 
 
 @dataclass(frozen=True)
@@ -74,7 +88,7 @@ class Block:
     origin: str
     slice: int
     number: int
-    payload: bytes
+    payload: bytes | bytearray
 
     @property
     def message_count(self) -> int:
@@ -98,16 +112,17 @@ def sequence_of(row: int, step: Step) -> int:
 
 @dataclass(frozen=True)
 class Arrays:
-    """The arrays of a binary value, as views of it: unsigned numbers of 8, 8, 4 and 1 bytes, then the data."""
+    """The arrays of a binary value, as views of it: unsigned numbers of 8, 8, 4, 4 and 1 bytes, then the data."""
 
     positions: memoryview
     sequences: memoryview
     ends: memoryview
+    seconds: memoryview
     nulls: memoryview
     data: memoryview
 
     @classmethod
-    def of(cls, payload: bytes) -> Arrays:
+    def of(cls, payload: bytes | bytearray) -> Arrays:
         """The arrays of ``payload``."""
         (count,) = _COUNT.unpack_from(payload)
         view, at = memoryview(payload), _COUNT.size
@@ -115,23 +130,28 @@ class Arrays:
             view[at : (at := at + 8 * count)].cast("Q"),
             view[at : (at := at + 8 * count)].cast("Q"),
             view[at : (at := at + 16 * count)].cast("I"),
+            view[at : (at := at + 4 * count)].cast("I"),
             view[at : (at := at + count)],
             view[at:],
         )
 
 
-def join_arrays(count: int, arrays: Iterable[bytearray | memoryview | array[int]]) -> bytes:
-    """The binary value of ``count`` messages whose arrays, or pieces of them in order, are ``arrays``."""
-    return b"".join((_COUNT.pack(count), *arrays))
+def join_arrays(count: int, arrays: Iterable[bytearray | memoryview | array[int]]) -> bytearray:
+    """The binary value of ``count`` messages whose arrays, or pieces of them in order, are ``arrays``.
+
+    It can be written to, as kernels are compiled for arrays of that type.
+    """
+    return bytearray().join((_COUNT.pack(count), *arrays))
 
 
-def pack(messages: Iterable[Message]) -> bytes:
+def pack(messages: Iterable[Message]) -> bytearray:
     """The binary value of ``messages``, in their order."""
-    positions, sequences, ends = array("Q"), array("Q"), array("I")
+    positions, sequences, ends, seconds = array("Q"), array("Q"), array("I"), array("I")
     nulls, data = bytearray(), bytearray()
     for message in messages:
         positions.append(message.position)
         sequences.append(message.sequence)
+        seconds.append(message.seconds)
         last = message.gtid
         if message.header is not None:
             name, value = message.header
@@ -142,10 +162,10 @@ def pack(messages: Iterable[Message]) -> bytes:
             ends.append(len(data))
         null = (NULL_KEY if message.key is None else 0) | (NULL_VALUE if message.value is None else 0)
         nulls.append(null | (HAS_HEADER if message.header is not None else 0))
-    return join_arrays(len(nulls), (positions, sequences, ends, nulls, data))
+    return join_arrays(len(nulls), (positions, sequences, ends, seconds, nulls, data))
 
 
-def unpack(payload: bytes) -> Iterator[Message]:
+def unpack(payload: bytes | bytearray) -> Iterator[Message]:
     """The messages of a binary value, in order."""
     return messages_of(Arrays.of(payload))
 
@@ -168,6 +188,7 @@ def messages_of(arrays: Arrays, first: int = 0) -> Iterator[Message]:
             bytes(data[value_end:id_end]),
             gtid,
             header,
+            arrays.seconds[index],
         )
         begin = gtid_end
 

@@ -55,13 +55,13 @@ class VoidFilter:
         """What it is called in manifests."""
         return self._reason
 
+    def concerns(self, origin: str, first: int, last: int) -> bool:
+        """Whether something void stands there."""
+        return any(void.start <= last and first < void.end for void in self._by_file.get(origin, ()))
+
     def rest(self, block: Block) -> Block | None:
         """``block`` without what is void."""
-        positions = block.arrays().positions
-        first, last = positions[0], positions[-1]
-        ranges = [void for void in self._by_file.get(block.origin, ()) if void.start <= last and first < void.end]
-        if not ranges:
-            return block
+        ranges = self._by_file.get(block.origin, ())
 
         def is_void(message: Message) -> bool:
             return any(void.holds(block.origin, message.position) for void in ranges)

@@ -13,9 +13,10 @@ from changefeed.block import HEADER_SEPARATOR, Block, Message, Step, pack, seque
 unsigned = st.integers(0, 2**64 - 1)
 part = st.binary(max_size=40)
 gtid = part.filter(lambda data: HEADER_SEPARATOR not in data)
+seconds = st.integers(0, 2**32 - 1)
 header = st.tuples(st.sampled_from(["a", "binlog"]), part)
 messages = st.lists(
-    st.builds(Message, unsigned, unsigned, st.none() | part, st.none() | part, part, gtid, st.none() | header),
+    st.builds(Message, unsigned, unsigned, st.none() | part, st.none() | part, part, gtid, st.none() | header, seconds),
     max_size=20,
 )
 
@@ -38,7 +39,7 @@ def test_null_and_empty_are_told_apart() -> None:
 
 
 def test_the_layout_is_the_one_that_the_docstring_says() -> None:
-    one, two = Message(4, 1, b"k", b"vv", b"iii", b""), Message(9, 6, None, None, b"j", b"g")
+    one, two = Message(4, 1, b"k", b"vv", b"iii", b"", seconds=7), Message(9, 6, None, None, b"j", b"g")
     assert pack([one, two]) == b"".join(
         (
             struct.pack("<Q", 2),
@@ -46,6 +47,7 @@ def test_the_layout_is_the_one_that_the_docstring_says() -> None:
             struct.pack("<2Q", 1, 6),
             struct.pack("<4I", 1, 3, 6, 6),
             struct.pack("<4I", 6, 6, 7, 8),
+            struct.pack("<2I", 7, 0),
             bytes([0, 3]),
             b"kvviiijg",
         )

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from finished import encoder, finished, messages_of
 
+from changefeed.batches.batch import Batch
+from changefeed.batches.filter_chain import FilterChain
 from changefeed.block import Block, Message, Step, pack, sequence_of
-from changefeed.block_filter import FilterChain, without
+from changefeed.block_filter import BlockFilter, without
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.errors import AccountingError
 from changefeed.failover import Failover, Mark, PublishedFilter
@@ -24,6 +27,9 @@ class OddRows:
 
     reason = "odd rows"
 
+    def concerns(self, _origin: str, _first: int, _last: int) -> bool:
+        return True
+
     def rest(self, block: Block) -> Block | None:
         return without(block, lambda message: bool(message.sequence >> 2 & 1))
 
@@ -32,6 +38,9 @@ class Doubling:
     """What no filter may do."""
 
     reason = "doubling"
+
+    def concerns(self, _origin: str, _first: int, _last: int) -> bool:
+        return True
 
     def rest(self, block: Block) -> Block | None:
         return replace(block, payload=pack([*block.messages(), *block.messages()]))
@@ -47,31 +56,46 @@ def block(partition: int, transactions: range, rows: int = 4) -> Block:
     return Block("shop.orders", partition, "bin.000001", 0, transactions.start, pack(messages))
 
 
-def left(blocks: list[Block]) -> list[tuple[int, int]]:
+def chain_of(*filters: BlockFilter) -> FilterChain:
+    return FilterChain(filters, encoder())
+
+
+def left(batches: list[Batch]) -> list[tuple[int, int]]:
     """(transaction, row) of each message."""
-    return [(message.position, message.sequence >> 2) for block in blocks for message in block.messages()]
+    return [(message.position, message.sequence >> 2) for message in messages_of(batches)]
 
 
-def test_without_filters_blocks_pass_as_they_are() -> None:
-    blocks = [block(0, range(1, 3)), block(1, range(3, 4))]
-    chain = FilterChain([])
-    assert list(chain.rest(blocks)) == blocks
+def test_without_filters_batches_pass_as_they_are() -> None:
+    batches = finished([block(0, range(1, 3)), block(1, range(3, 4))])
+    chain = chain_of()
+    assert list(chain.rest(batches)) == batches
     assert chain.dropped == {}
 
 
-def test_a_block_that_loses_nothing_is_not_packed_again() -> None:
-    whole = block(0, range(1, 3), rows=1)
-    (passed,) = FilterChain([OddRows()]).rest([whole])
+def test_a_batch_that_loses_nothing_is_not_made_again() -> None:
+    (whole,) = finished([block(0, range(1, 3), rows=1)])
+    (passed,) = chain_of(OddRows()).rest([whole])
+    assert passed is whole
+
+
+def test_a_batch_that_concerns_no_filter_is_not_looked_into() -> None:
+    class Elsewhere(Doubling):
+        def concerns(self, origin: str, first: int, last: int) -> bool:
+            assert (origin, first, last) == ("bin.000001", 1, 2)
+            return False
+
+    (whole,) = finished([block(0, range(1, 3))])
+    (passed,) = chain_of(Elsewhere()).rest([whole])
     assert passed is whole
 
 
 def test_filters_stand_one_behind_the_other_and_each_has_its_own_count() -> None:
     """Before the failover partition 0 got transactions 1 and 2, and one of the even rows of 3; partition 1 nothing."""
     failover = PublishedFilter(Failover("old", 2, f"{SOURCE}:1"), [Mark("shop.orders", 0, f"{SOURCE}:3", 1)])
-    chain = FilterChain([OddRows(), failover])
-    blocks = list(chain.rest([block(0, range(1, 3)), block(0, range(3, 5)), block(1, range(1, 3))]))
-    assert left(blocks) == [(3, 2), (4, 0), (4, 2), (2, 0), (2, 2)]
-    assert [(block.partition, block.number) for block in blocks] == [(0, 3), (1, 1)]
+    chain = chain_of(OddRows(), failover)
+    batches = list(chain.rest(finished([block(0, range(1, 3)), block(0, range(3, 5)), block(1, range(1, 3))])))
+    assert left(batches) == [(3, 2), (4, 0), (4, 2), (2, 0), (2, 2)]
+    assert [(batch.partition, batch.number) for batch in batches] == [(0, 3), (1, 1)]
     assert chain.dropped == {
         ("shop.orders", 0): {"odd rows": 8, "failover": 5},
         ("shop.orders", 1): {"odd rows": 4, "failover": 2},
@@ -79,8 +103,8 @@ def test_filters_stand_one_behind_the_other_and_each_has_its_own_count() -> None
 
 
 def test_what_filters_dropped_is_in_the_sums_of_commit() -> None:
-    chain = FilterChain([OddRows()])
-    published = sum(block.message_count for block in chain.rest([block(0, range(1, 3)), block(0, range(3, 5))]))
+    chain = chain_of(OddRows())
+    published = sum(batch.messages for batch in chain.rest(finished([block(0, range(1, 3)), block(0, range(3, 5))])))
     dropped = dict(chain.dropped["shop.orders", 0])
     receipt = TopicPartitionReceipt("shop.orders", 0, published, 0, 100, 0, 0, published - 1, dropped)
     pieces = (Slice(0, "bin.000001", 4, 904),)
@@ -95,7 +119,7 @@ def test_what_filters_dropped_is_in_the_sums_of_commit() -> None:
 
 def test_a_filter_that_adds_messages_ends_the_run() -> None:
     with pytest.raises(AccountingError, match="'doubling' made 4 messages more"):
-        list(FilterChain([Doubling()]).rest([block(0, range(1, 2))]))
+        list(chain_of(Doubling()).rest(finished([block(0, range(1, 2))])))
 
 
 def test_after_a_failover_a_message_without_a_gtid_ends_the_run() -> None:

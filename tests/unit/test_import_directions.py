@@ -19,7 +19,7 @@ PACKAGE = PROJECT / "include" / "changefeed"
 CORE = "core"
 """The modules that stand in the package itself."""
 
-PURE = (CORE, "pipelines", "binlog", "ddl", "formats")
+PURE = (CORE, "pipelines", "binlog", "ddl", "formats", "batches")
 """Rooms that compute: bytes and values in, bytes and values out."""
 
 CLIENTS = {"airflow", "pyspark", "pyarrow", "kafka", "confluent_kafka", "pymysql", "pymysqlreplication", "sqlalchemy",
@@ -36,7 +36,8 @@ ROOM_OF = {
     "pendulum": {"airflow": "home: Airflow's dates", "dags": "start dates", "plugins": "dates of runs"},
     "pyspark": {"spark": "home"},
     "py4j": {"spark": "home"},
-    "lz4": {"spark": "home: blocks between its stages"},
+    "lz4": {"batches": "home: record batches"},
+    "snappy": {"batches": "home: record batches"},
     "pyarrow": {"spark": "home: the batches between Spark and Python"},
     "confluent_kafka": {"kafka": "home"},
     "kafka": {"kafka": "home", "devstack": "shows and verifies what is in the topics, independently of the package"},
@@ -50,8 +51,8 @@ ROOM_OF = {
     "sqlglot": {"ddl": "home"},
     "numba": {"binlog": "home"},
     "llvmlite": {"binlog": "home: with numba"},
-    "numpy": {"binlog": "home: the arrays that the kernel runs on"},
-    "zstandard": {"binlog": "home: compressed transactions"},
+    "numpy": {"binlog": "home: the arrays that the kernel runs on", "batches": "a block's arrays, for the kernel"},
+    "zstandard": {"binlog": "home: compressed transactions", "batches": "record batches"},
     "fsspec": {"archive": "home"},
     "yaml": {"pipelines": "home"},
     "pydantic": {"pipelines": "home", "upkeep": "the request of a backfill", "plugins": "bodies of requests"},
@@ -83,12 +84,14 @@ MAY_IMPORT = {
     "ddl": {CORE},
     "binlog": {CORE, "formats", "pipelines"},
     "state": {CORE, "pipelines"},
-    "kafka": {CORE},
+    "batches": {CORE, "binlog"},
+    "kafka": {CORE, "batches"},
     "archive": {CORE, "binlog"},
     "mysql": {CORE, "binlog", "ddl", "formats", "pipelines"},
     "endpoints": {CORE, "kafka", "mysql", "pipelines"},
     "runs": {CORE, "archive", "binlog", "ddl", "endpoints", "formats", "kafka", "mysql", "pipelines", "state"},
-    "spark": {CORE, "archive", "binlog", "ddl", "endpoints", "formats", "kafka", "mysql", "pipelines", "runs"},
+    "spark": {CORE, "archive", "batches", "binlog", "ddl", "endpoints", "formats", "kafka", "mysql", "pipelines",
+              "runs"},
     "upkeep": {CORE, "archive", "binlog", "ddl", "endpoints", "formats", "kafka", "mysql", "pipelines", "runs",
                "state"},
     "airflow": {CORE, "archive", "endpoints", "kafka", "pipelines", "runs", "spark", "state", "upkeep"},

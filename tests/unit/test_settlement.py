@@ -131,6 +131,7 @@ def test_the_filter_leaves_out_the_messages_of_void_ranges_and_of_no_other_file(
     left = void.rest(block(FILE))
     assert left is not None
     assert [message.position for message in left.messages()] == [100, 300, 400]
-    other = block("bin.000002")
-    assert void.rest(other) is other
+    assert void.concerns(FILE, 100, 150)
+    assert not void.concerns(FILE, 300, 340)
+    assert not void.concerns("bin.000002", 100, 400)
     assert VoidFilter("rolled_back", [BinlogRange(FILE, 100, 401)]).rest(block(FILE)) is None

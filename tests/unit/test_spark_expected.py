@@ -3,60 +3,62 @@
 from __future__ import annotations
 
 import pytest
+from finished import finished
 from hypothesis import given
 from hypothesis import strategies as st
 
+from changefeed.batches.batch import Batch
 from changefeed.block import Block, Message, pack
 from changefeed.errors import SparkFailedError
-from changefeed.spark.expected import Decoded, WholeBlocks
+from changefeed.spark.expected import Decoded, WholeBatches
 
 _sizes = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(1, 4)), min_size=1, max_size=12)
 
 
-def blocks_of(sizes: list[tuple[int, int, int]]) -> list[Block]:
-    """Blocks of (partition, slice, messages), in the order in which they are published."""
+def batches_of(sizes: list[tuple[int, int, int]]) -> list[Batch]:
+    """Batches of (partition, slice, messages), in the order in which they are published."""
     made = []
     for number, (partition, piece, messages) in enumerate(sizes):
         payload = pack(Message(4 + index, 0, b"k", b"v", b"id", b"") for index in range(messages))
         made.append(Block("t", partition, "bin.000001", piece, number, payload))
-    return sorted(made, key=lambda block: (block.partition, block.slice, block.number))
+    return sorted(finished(made), key=lambda batch: (batch.partition, batch.slice, batch.number))
 
 
-def counted(blocks: list[Block]) -> tuple[Decoded, list[tuple[Block, int]]]:
-    """What the driver learns of ``blocks``, each slice by another task, and the blocks as they are brought."""
+def counted(batches: list[Batch]) -> tuple[Decoded, list[tuple[Batch, int]]]:
+    """What the driver learns of ``batches``, each slice by another task, and they as they are brought."""
     whole, brought = Decoded(), []
-    for piece in sorted({block.slice for block in blocks}):
+    for piece in sorted({batch.slice for batch in batches}):
         decoded = Decoded()
-        brought += [(block, decoded.add_block(block)) for block in blocks if block.slice == piece]
+        brought += [(batch, decoded.add_batch(batch)) for batch in batches if batch.slice == piece]
         whole.add_text(decoded.text())
     return whole, sorted(brought, key=lambda item: (item[0].partition, item[0].slice, item[0].number))
 
 
 @given(_sizes)
 def test_all_that_was_decoded_passes(sizes: list[tuple[int, int, int]]) -> None:
-    blocks = blocks_of(sizes)
-    whole, brought = counted(blocks)
-    assert list(WholeBlocks(whole.by_slice).passed(brought)) == blocks
-    assert sum(whole.messages.values()) == sum(block.message_count for block in blocks)
+    batches = batches_of(sizes)
+    whole, brought = counted(batches)
+    assert list(WholeBatches(whole.by_slice).passed(brought)) == batches
+    assert sum(whole.messages.values()) == sum(batch.messages for batch in batches)
 
 
 @given(_sizes, st.data())
-def test_nothing_of_a_partition_passes_behind_a_block_that_is_missing(
+def test_nothing_of_a_partition_passes_behind_a_batch_that_is_missing(
     sizes: list[tuple[int, int, int]], data: st.DataObject
 ) -> None:
-    blocks = blocks_of(sizes)
-    whole, brought = counted(blocks)
+    batches = batches_of(sizes)
+    whole, brought = counted(batches)
     lost, _ = brought.pop(data.draw(st.integers(0, len(brought) - 1)))
-    passed: list[Block] = []
+    passed: list[Batch] = []
     with pytest.raises(SparkFailedError, match="were brought to be published"):
-        passed.extend(WholeBlocks(whole.by_slice).passed(brought))
+        passed.extend(WholeBatches(whole.by_slice).passed(brought))
     behind = (lost.partition, lost.slice, lost.number)
     assert not [b for b in passed if b.partition == lost.partition and (b.partition, b.slice, b.number) > behind]
 
 
-def test_a_block_that_comes_twice_or_from_nowhere_stops() -> None:
-    blocks = blocks_of([(0, 0, 2), (0, 0, 2)])
-    whole, brought = counted(blocks)
-    for wrong in ([brought[0], brought[0]], [(blocks_of([(1, 0, 1)])[0], 0)], [*brought, brought[1]]):
+def test_a_batch_that_comes_twice_or_from_nowhere_stops() -> None:
+    batches = batches_of([(0, 0, 2), (0, 0, 2)])
+    whole, brought = counted(batches)
+    for wrong in ([brought[0], brought[0]], [(batches_of([(1, 0, 1)])[0], 0)], [*brought, brought[1]]):
         with pytest.raises(SparkFailedError):
-            list(WholeBlocks(whole.by_slice).passed(wrong))
+            list(WholeBatches(whole.by_slice).passed(wrong))

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from changefeed.binlog.kernel.memory import Bytes, Ends, Words
+from changefeed.binlog.kernel.memory import Bytes, Words
 from changefeed.binlog.kernel.scatter import scatter
+from changefeed.binlog.output import Output
 from changefeed.binlog.programs.topics import Topics
 from changefeed.block import Block, Message, join_arrays, pack
 
@@ -27,6 +28,7 @@ class _Part:
     positions: Words
     sequences: Words
     ends: NDArray[np.uint32]
+    seconds: NDArray[np.uint32]
     nulls: Bytes
     data: Bytes
 
@@ -64,28 +66,28 @@ class Grouper:
         self._pending = 0
         self._number = 0
 
-    def add(
-        self, count: int, data: Bytes, positions: Words, sequences: Words, groups: Words, ends: Ends, nulls: Bytes
-    ) -> Iterator[Block]:
-        """Take over the first ``count`` messages of the kernel's arrays; yield the blocks that are full."""
+    def add(self, count: int, output: Output) -> Iterator[Block]:
+        """Take over the first ``count`` messages of ``output``; yield the blocks that are full."""
         if count == 0:
             return
         firsts = np.zeros(len(self._topics.groups) + 1, np.int64)
         begins = np.zeros(len(self._topics.groups) + 1, np.int64)
-        size = int(ends[4 * count - 1])
+        size = int(output.ends[4 * count - 1])
         sorted_data = self._arena.part(self._pending, size)
         sorted_positions = np.empty(count, np.int64)
         sorted_sequences = np.empty(count, np.int64)
         sorted_ends = np.empty(4 * count, np.uint32)
+        sorted_seconds = np.empty(count, np.uint32)
         sorted_nulls = np.empty(count, np.uint8)
         scatter(
             count,
-            data,
-            positions,
-            sequences,
-            groups,
-            ends,
-            nulls,
+            output.data,
+            output.positions,
+            output.sequences,
+            output.groups,
+            output.ends,
+            output.seconds,
+            output.nulls,
             firsts,
             begins,
             np.empty_like(firsts),
@@ -94,6 +96,7 @@ class Grouper:
             sorted_positions,
             sorted_sequences,
             sorted_ends,
+            sorted_seconds,
             sorted_nulls,
         )
         for group in np.flatnonzero(np.diff(firsts)).tolist():
@@ -103,12 +106,13 @@ class Grouper:
                 sorted_positions[first:last],
                 sorted_sequences[first:last],
                 sorted_ends[4 * first : 4 * last],
+                sorted_seconds[first:last],
                 sorted_nulls[first:last],
                 sorted_data[begin:end],
             )
             waiting = self._waiting.setdefault(group, _Waiting())
             waiting.parts.append(part)
-            waiting.size += end - begin + 33 * (last - first)
+            waiting.size += end - begin + 37 * (last - first)
             if waiting.size >= self._block_bytes:
                 yield self._block(group)
         # A part keeps its whole batch in memory, so batches are what is counted.
@@ -144,6 +148,7 @@ class Grouper:
                 *(part.positions.data for part in waiting.parts),
                 *(part.sequences.data for part in waiting.parts),
                 *(part.data for part in ends),
+                *(part.seconds.data for part in waiting.parts),
                 *(part.nulls.data for part in waiting.parts),
                 *(part.data.data for part in waiting.parts),
             ),

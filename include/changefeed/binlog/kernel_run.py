@@ -106,6 +106,7 @@ class KernelRun(ABC):
             sequences=output.sequences,
             groups=output.groups,
             ends=output.ends,
+            seconds=output.seconds,
             nulls=output.nulls,
         )
 
@@ -152,9 +153,7 @@ class KernelRun(ABC):
             self._flushed_to = int(output.positions[count - 1])
         state[layout.MESSAGES] = 0
         state[layout.OUT] = 0
-        yield from self._grouper.add(
-            count, output.data, output.positions, output.sequences, output.groups, output.ends, output.nulls
-        )
+        yield from self._grouper.add(count, output)
 
     def _take_back(self, begin: int) -> list[tuple[tuple[str, int], Message]] | None:
         """The messages from position ``begin`` on, with topic and partition, which are not handed over then.

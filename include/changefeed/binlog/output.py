@@ -1,4 +1,4 @@
-"""Where the kernel writes finished messages: bytes, and the positions, groups and ends of each."""
+"""Where the kernel writes finished messages: bytes, and for each its position, group, ends and time."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ class Output:
         self.sequences: Words = np.empty(_MESSAGES, np.int64)
         self.groups: Words = np.empty(_MESSAGES, np.int64)
         self.ends: Ends = np.empty(4 * _MESSAGES, np.uint32)
+        self.seconds: Ends = np.empty(_MESSAGES, np.uint32)
         self.nulls: Bytes = np.empty(_MESSAGES, np.uint8)
 
     def taken_back(self, count: int, begin: int) -> tuple[int, list[tuple[int, Message]]]:
@@ -30,6 +31,7 @@ class Output:
             self.positions[:count].data,
             self.sequences[:count].data,
             self.ends[: 4 * count].data,
+            self.seconds[:count].data,
             self.nulls[:count].data,
             self.data.data,
         )

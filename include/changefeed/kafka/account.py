@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from zlib import crc32
 
-from confluent_kafka import KafkaError, Message
-
+from changefeed.batches.batch import Batch
 from changefeed.errors import AccountingError
 from changefeed.kafka.progress import Progress
 from changefeed.kafka.topics import TopicLimits
+from changefeed.kafka.transactions import Delivery
 from changefeed.origin import precedes
 
 
@@ -19,7 +19,7 @@ class Receipt:
 
     ``messages`` and ``value_bytes`` were published by it, dead letters not among them; ``already_there`` messages
     were dropped, as the commit log had them. Offsets are of the first and last message published, None where
-    nothing was. ``seconds`` is wall time spent on its blocks. ``window`` has the totals over all attempts at the
+    nothing was. ``seconds`` is wall time spent on its batches. ``window`` has the totals over all attempts at the
     window.
     """
 
@@ -54,7 +54,7 @@ class Account:
         self.first_offset: int | None = None
         self.last_offset: int | None = None
         self.seconds = 0.0
-        self.refusal: KafkaError | None = None
+        self._sent: list[tuple[Delivery, int]] = []
 
     def _of_window(self, before: Progress | None) -> Progress | None:
         """What earlier attempts gave of this window; what is of earlier windows is complete, or was sought over."""
@@ -76,7 +76,7 @@ class Account:
         return f"{self._origin}:{self._position}"
 
     def begin_of_rest(self, origin: str, positions: memoryview, sequences: memoryview) -> int:
-        """How many of a block's messages the commit log already has; they are its first messages."""
+        """How many of a batch's messages the commit log already has; they are its first messages."""
         return 0 if self._before is None else self._before.begin_of_rest(origin, positions, sequences)
 
     def pass_by(self, positions: memoryview, sequences: memoryview) -> None:
@@ -106,23 +106,24 @@ class Account:
                 "again; or seek the pipeline to where this window began, which publishes its messages again."
             )
 
-    def move_over(self, origin: str, first: tuple[int, int], last: tuple[int, int]) -> None:
-        """The next messages go from ``first`` to ``last``, (position, sequence) both.
-
-        Raises AccountingError when the first is not after what was before.
-        """
-        position, sequence = first
-        if self._origin and origin != self._origin:
-            forward = self._is_before(origin)
+    def move_over(self, batch: Batch) -> None:
+        """The next messages are those of ``batch``. Raises AccountingError when they are not after those before."""
+        position, sequence = batch.positions[0], batch.sequences[0]
+        if self._origin and batch.origin != self._origin:
+            forward = self._is_before(batch.origin)
         else:
             forward = (self._position, self._sequence) < (position, sequence)
         if not forward:
             raise AccountingError(
-                f"blocks for partition {self.partition} of {self.topic!r} are out of order: {origin}:{position} after "
-                f"{self._where}. Nothing of the open transaction is visible. This is a fault of changefeed: report it."
+                f"batches for partition {self.partition} of {self.topic!r} are out of order: {batch.origin}:{position} "
+                f"after {self._where}. Nothing of the open transaction is visible. This is a fault of changefeed: "
+                "report it."
             )
-        self._origin = origin
-        self._position, self._sequence = last
+        self._origin, self._position, self._sequence = batch.origin, batch.positions[-1], batch.sequences[-1]
+        self.pass_by(batch.positions, batch.sequences)
+        goes_on = batch.gtid_messages == batch.messages and batch.gtid.decode("ascii", "replace") == self.gtid
+        self.gtid_messages = batch.gtid_messages + (self.gtid_messages if goes_on else 0)
+        self.gtid = batch.gtid.decode("ascii", "replace")
 
     def _is_before(self, origin: str) -> bool:
         try:
@@ -130,31 +131,22 @@ class Account:
         except ValueError:  # the two have no order
             return False
 
-    def count_transaction(self, gtid: str, messages: int, *, alone: bool) -> None:
-        """The last ``messages`` are of transaction ``gtid``; ``alone`` where nothing else was queued with them."""
-        self.gtid_messages = messages + (self.gtid_messages if alone and gtid == self.gtid else 0)
-        self.gtid = gtid
+    def count(self, batch: Batch, delivery: Delivery) -> None:
+        """``batch`` was sent; what becomes of it ``delivery`` says."""
+        self.messages += batch.messages
+        self.value_bytes += batch.value_bytes
+        self._sent.append((delivery, batch.messages))
 
-    def count(self, messages: int, value_bytes: int) -> None:
-        """Add what was queued."""
-        self.messages += messages
-        self.value_bytes += value_bytes
-
-    def delivered(self, error: KafkaError | None, record: Message) -> None:
-        """Delivery report of the first or last record of a block."""
-        if error is not None:
-            self.refusal = self.refusal or error
-            return
-        offset = record.offset()
-        if offset is not None:
-            if self.first_offset is None:
-                self.first_offset = offset
-            self.last_offset = offset
-
-    def letter_delivered(self, error: KafkaError | None, _record: Message) -> None:
-        """Delivery report of a record in the dead-letter topic."""
-        if error is not None:
-            self.refusal = self.refusal or error
+    def take_deliveries(self) -> None:
+        """Take the offsets of all that was sent. Raises what a batch was refused with."""
+        for delivery, messages in self._sent:
+            if delivery.error is not None:
+                raise delivery.error
+            if delivery.offset is not None:
+                if self.first_offset is None:
+                    self.first_offset = delivery.offset
+                self.last_offset = delivery.offset + messages - 1
+        self._sent = []
 
     def progress(self) -> Progress:
         """The record for the commit log, with the window's totals over all attempts."""

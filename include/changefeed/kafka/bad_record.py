@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-ID_HEADER = "changefeed.id"
-GTID_HEADER = "changefeed.gtid"
-
 # A batch of one record: 61 bytes of batch header, at most 21 of the record's own lengths (DefaultRecordBatch and
 # DefaultRecord in Kafka's sources), and the names and lengths of the two headers.
 OVERHEAD_BYTES = 61 + 21 + 64

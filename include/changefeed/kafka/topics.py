@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import Any
 
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
+from changefeed.batches.encoder import BatchLimits
 from changefeed.errors import TopicError
 from changefeed.kafka.connection import KafkaConnection
 
@@ -31,6 +33,10 @@ _SECONDS_A_PARTITION = 0.1
 
 _NO_TOPIC_ID = str(uuid.UUID(int=0))
 DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
+_OLDEST = ("message.timestamp.before.max.ms", "message.timestamp.difference.max.ms")
+"""What says how old a record may be that is taken: the latter until Kafka 3.6."""
+_LIMITING = ["max.message.bytes", "cleanup.policy", "retention.ms", *_OLDEST]
+_FOR_EVER_MS = 1 << 60
 
 
 @dataclass(frozen=True)
@@ -47,13 +53,20 @@ class TopicLimits:
     """What a topic takes: partitions 0 to ``partitions`` - 1, and record batches up to ``max_message_bytes``.
 
     ``table`` names the table whose changes go there, for error messages. ``topic_id`` is Kafka's own (KIP-516), '' of
-    a broker before 2.8.
+    a broker before 2.8. ``keeps_ms`` is how old a record may be that is to stay, or be taken at all; None for any age.
     """
 
     partitions: int
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
     table: str = ""
     topic_id: str = ""
+    keeps_ms: int | None = None
+
+    def for_batches(self) -> BatchLimits:
+        """What of it concerns those who make batches for the topic, now."""
+        if self.keeps_ms is None:
+            return BatchLimits(self.max_message_bytes)
+        return BatchLimits(self.max_message_bytes, int(time.time() - self.keeps_ms / 1000))
 
 
 def legal_name(name: str) -> str:
@@ -286,13 +299,28 @@ def topic_limits(
                     f"topic {name!r} is not in the cluster at {connection.bootstrap!r}: it was removed after the run "
                     "had made sure of it. Nothing of an open transaction is visible; the next run makes it again."
                 )
-        asked = [ConfigResource(ConfigResourceType.TOPIC, name, ["max.message.bytes"]) for name in wanted]
+        asked = [ConfigResource(ConfigResourceType.TOPIC, name, _LIMITING) for name in wanted]
         answer: dict[str, dict[str, Any]] = dict(admin.describe_configs(asked, config_filter="all")).get("topic", {})
     limits = {}
     for name in wanted:
-        config = answer.get(name, {}).get("max.message.bytes")
-        size = int(config["value"]) if config else DEFAULT_MAX_MESSAGE_BYTES
+        configs = {option: str(config["value"]) for option, config in answer.get(name, {}).items()}
         topic = described[name]
-        topic_id = str(topic.get("topic_id") or "").replace(_NO_TOPIC_ID, "")
-        limits[name] = TopicLimits(len(topic["partitions"]), size, (tables or {}).get(name, ""), topic_id)
+        limits[name] = TopicLimits(
+            len(topic["partitions"]),
+            int(configs.get("max.message.bytes", DEFAULT_MAX_MESSAGE_BYTES)),
+            (tables or {}).get(name, ""),
+            str(topic.get("topic_id") or "").replace(_NO_TOPIC_ID, ""),
+            _keeps_ms(configs),
+        )
     return limits
+
+
+def _keeps_ms(configs: Mapping[str, str]) -> int | None:
+    """`TopicLimits.keeps_ms` of a topic with these configs.
+
+    Half of its retention: consumers are to have time for records that are old when they arrive.
+    """
+    bounds = [int(configs[option]) for option in _OLDEST if option in configs]
+    if "delete" in configs.get("cleanup.policy", ""):
+        bounds.append(int(configs.get("retention.ms", -1)) // 2)
+    return min((bound for bound in bounds if 0 <= bound < _FOR_EVER_MS), default=None)

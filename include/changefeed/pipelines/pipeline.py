@@ -81,6 +81,10 @@ class KafkaSettings(Section):
     transaction_timeout_seconds: Positive = int(PublishSettings.transaction_timeout_seconds)
     """The broker aborts a transaction whose producer stands still for so long; it allows 15 minutes by default."""
     compression: Literal["lz4", "zstd", "snappy", "gzip", "none"] = "lz4"
+    compression_level: int | None = None
+    """The codec's, as Kafka's `compression.lz4.level` and its like; null is the codec's own default."""
+    timestamps: Literal["event", "publish"] = "event"
+    """What records have as their time: when the row was changed, or when it was published."""
     on_bad_record: Literal["fail", "dead_letter"] = "fail"
     lease_seconds: Positive = 15
     """A run that gave no sign of life for so long counts as dead, and the next one takes over."""
@@ -93,6 +97,8 @@ class KafkaSettings(Section):
             transaction_seconds=self.transaction_seconds,
             transaction_timeout_seconds=self.transaction_timeout_seconds,
             compression=self.compression,
+            compression_level=self.compression_level,
+            timestamps=self.timestamps,
         )
 
     @model_validator(mode="after")
@@ -102,6 +108,14 @@ class KafkaSettings(Section):
                 f"transaction_seconds, {self.transaction_seconds}, must be less than transaction_timeout_seconds, "
                 f"{self.transaction_timeout_seconds}: the broker aborts a transaction that is open for longer"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _has_the_level(self) -> KafkaSettings:
+        try:
+            _ = self.publishing
+        except SettingsError as error:
+            raise ValueError(str(error)) from None
         return self
 
 

@@ -1,4 +1,4 @@
-"""The decode stage: slices -> blocks, on any worker."""
+"""The decode stage: slices -> finished batches, on any worker."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 import pyarrow as pa
 
 from changefeed import fault_point
+from changefeed.batches.encoder import BatchEncoder
 from changefeed.block import Block
 from changefeed.errors import ChangefeedError
 from changefeed.spark import frame
@@ -16,12 +17,17 @@ from changefeed.spark.job import IngestJob
 from changefeed.window import Slice
 
 
+def encoder_of(job: IngestJob) -> BatchEncoder:
+    """What makes batches for the topics of ``job``, as its pipeline says."""
+    return BatchEncoder(job.pipeline.kafka.publishing, lambda topic: job.topics.of(topic).for_batches())
+
+
 def decode_batches(
     job: IngestJob, batches: Iterable[pa.RecordBatch], count: Callable[[int], None]
 ) -> Iterator[pa.RecordBatch]:
-    """`mapInArrow` of the decode stage: a row a block, then the slice's sizes and its report, or its error.
+    """`mapInArrow` of the decode stage: a row a batch, then the slice's sizes and its report, or its error.
 
-    ``count`` gets the number of messages of each block.
+    ``count`` gets the number of messages of each batch.
     """
     gc.freeze()  # all that was imported: Spark's worker has the collector look at it after each task
     return frame.decoded_batches(_rows(job, frame.slices_of(batches), count))
@@ -31,14 +37,17 @@ def _rows(job: IngestJob, slices: Iterable[Slice], count: Callable[[int], None])
     from changefeed.spark.readers import reader_of  # only workers read, and only they load the kernels
 
     reader = reader_of(job)
+    encoder = encoder_of(job)
     for piece in slices:
-        decoded = Decoded()
+        decoded, number = Decoded(), 0
         try:
             for item in reader.read(piece):
                 fault_point.reached("in_decode")
                 if isinstance(item, Block):
-                    count(item.message_count)
-                    yield frame.block_row(item, decoded.add_block(item))
+                    for batch in encoder.batches(item, number=number):
+                        count(batch.messages)
+                        yield frame.batch_row(batch, decoded.add_batch(batch))
+                        number = batch.number + 1
                 else:
                     yield frame.text_row("sizes", decoded.text(), piece.number)
                     yield frame.text_row("report", frame.report_text(item), piece.number)

@@ -1,4 +1,4 @@
-"""The decode stage of a window of many slices: jobs whose blocks Spark keeps until they are published."""
+"""The decode stage of a window of many slices: jobs whose batches Spark keeps until they are published."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ from changefeed.spark.slices import slice_frame
 from changefeed.window import Slice
 
 Results = list[tuple[str, str]]
+
+_KEPT = StorageLevel(useDisk=True, useMemory=True, useOffHeap=False, deserialized=True)
+"""As they are while there is room in the JVM's memory, and only then on disk: the shuffle writes them there anyhow."""
 
 _JOBS_AT_ONCE = 32
 """Spark starts the tasks of the earliest first."""
@@ -69,7 +72,7 @@ class Decoding:
         part = (
             slice_frame(self._spark, slices, job.server_ids.tasks(len(slices)))
             .mapInArrow(decode, frame.DECODED_SCHEMA)
-            .localCheckpoint(eager=False, storageLevel=StorageLevel.DISK_ONLY)
+            .localCheckpoint(eager=False, storageLevel=_KEPT)
         )
         if self._threads is None:
             # In two jobs at once tasks of the same number would name the same server_id.
@@ -80,15 +83,15 @@ class Decoding:
     def _run(self, part: DataFrame, slices: int, shown: Tasks) -> Results:
         tag_jobs(self._spark, self._tag)
         shown.expect(slices)
-        rows = part.where("kind <> 'block'").select("kind", "text").collect()
+        rows = part.where("kind <> 'batch'").select("kind", "text").collect()
         return [(row.kind, row.text) for row in rows]
 
     def results(self) -> Iterator[tuple[str, str]]:
-        """Kind and text of the rows that are no blocks, of each job as it ends; raises what Spark raises."""
+        """Kind and text of the rows that are no batches, of each job as it ends; raises what Spark raises."""
         for job in as_completed(self._jobs):
             yield from job.result()
 
     @property
-    def blocks(self) -> DataFrame:
-        """The blocks of all slices that were added, when they are decoded."""
-        return reduce(lambda some, more: some.union(more), self._parts).where("kind = 'block'")
+    def batches(self) -> DataFrame:
+        """The finished batches of all slices that were added, when they are decoded."""
+        return reduce(lambda some, more: some.union(more), self._parts).where("kind = 'batch'")

@@ -1,7 +1,7 @@
 """What the publish stage must get: counts that are known before the first message of a window is published.
 
-Progress moves over whatever was published, so nothing may be published behind a hole. Blocks can be missing where Spark
-lost some and made them again from a source that had changed or was away meanwhile.
+Progress moves over whatever was published, so nothing may be published behind a hole. Batches can be missing where
+Spark lost some and made them again from a source that had changed or was away meanwhile.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from changefeed.block import Block
+from changefeed.batches.batch import Batch
 from changefeed.errors import SparkFailedError
 from changefeed.kafka.progress import TopicPartition
 
@@ -21,16 +21,16 @@ SliceCounts = Mapping[TopicPartition, Sequence[tuple[int, int]]]
 
 @dataclass
 class Decoded:
-    """What slices were decoded into, by topic-partition: messages and bytes of the blocks, and messages by slice."""
+    """What slices were decoded into, by topic-partition: messages and bytes of the batches, and messages by slice."""
 
     messages: dict[TopicPartition, int] = field(default_factory=dict)
     size_bytes: dict[TopicPartition, int] = field(default_factory=dict)
     _slices: dict[TopicPartition, dict[int, int]] = field(default_factory=dict)
 
-    def add_block(self, block: Block) -> int:
-        """Count a block; return how many messages its slice had for its topic-partition before it."""
-        before = self._slices.get((block.topic, block.partition), {}).get(block.slice, 0)
-        self._add(block.slice, block.topic, block.partition, block.message_count, len(block.payload))
+    def add_batch(self, batch: Batch) -> int:
+        """Count a batch; return how many messages its slice had for its topic-partition before it."""
+        before = self._slices.get((batch.topic, batch.partition), {}).get(batch.slice, 0)
+        self._add(batch.slice, batch.topic, batch.partition, batch.messages, len(batch.records))
         return before
 
     def _add(self, slice_number: int, topic: str, partition: int, messages: int, size_bytes: int) -> None:
@@ -42,7 +42,7 @@ class Decoded:
 
     @property
     def by_slice(self) -> dict[TopicPartition, list[tuple[int, int]]]:
-        """The counts that `WholeBlocks` checks."""
+        """The counts that `WholeBatches` checks."""
         return {partition: sorted(slices.items()) for partition, slices in self._slices.items()}
 
     def text(self) -> str:
@@ -61,31 +61,31 @@ class Decoded:
             self._add(*values)
 
 
-class WholeBlocks:
-    """Lets blocks pass while none is missing before them; ``counts`` are those of all that must come."""
+class WholeBatches:
+    """Lets batches pass while none is missing before them; ``counts`` are those of all that must come."""
 
     def __init__(self, counts: SliceCounts) -> None:
         self._left = {partition: list(reversed(slices)) for partition, slices in counts.items()}
         self._given = dict.fromkeys(counts, 0)
 
-    def passed(self, blocks: Iterable[tuple[Block, int]]) -> Iterator[Block]:
-        """``blocks``, each with how many messages of its slice and topic-partition stand before it, in order.
+    def passed(self, batches: Iterable[tuple[Batch, int]]) -> Iterator[Batch]:
+        """``batches``, each with how many messages of its slice and topic-partition stand before it, in order.
 
-        Raises SparkFailedError at the first block behind a missing one, and at the end where any are missing.
+        Raises SparkFailedError at the first batch behind a missing one, and at the end where any are missing.
         """
-        for block, before in blocks:
-            self._take(block, before)
-            yield block
+        for batch, before in batches:
+            self._take(batch, before)
+            yield batch
         for partition, slices in self._left.items():
             if slices:
                 raise self._missing(partition, slices[-1][0])
 
-    def _take(self, block: Block, before: int) -> None:
-        partition = (block.topic, block.partition)
+    def _take(self, batch: Batch, before: int) -> None:
+        partition = (batch.topic, batch.partition)
         slices = self._left.get(partition)
-        if not slices or slices[-1][0] != block.slice or self._given[partition] != before:
-            raise self._missing(partition, slices[-1][0] if slices else block.slice)
-        self._given[partition] += block.message_count
+        if not slices or slices[-1][0] != batch.slice or self._given[partition] != before:
+            raise self._missing(partition, slices[-1][0] if slices else batch.slice)
+        self._given[partition] += batch.messages
         if self._given[partition] == slices[-1][1]:
             slices.pop()
             self._given[partition] = 0
@@ -95,5 +95,5 @@ class WholeBlocks:
         return SparkFailedError(
             f"slice {slice_number} was decoded into {wanted} messages for partition {partition[1]} of "
             f"{partition[0]!r}, and {self._given.get(partition, 0)} of them were brought to be published: Spark lost "
-            "decoded blocks, or made them again otherwise. Nothing behind them was published; run again."
+            "decoded batches, or made them again otherwise. Nothing behind them was published; run again."
         )

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Final
 
-import lz4.block
 import orjson
 import pyarrow as pa
 
-from changefeed.block import Block
+from changefeed.batches.batch import Batch
 from changefeed.errors import ChangefeedError
 from changefeed.reader import SliceReport, Statement
 from changefeed.transaction_event import TransactionEvent
@@ -19,12 +18,12 @@ from changefeed.window import Slice
 SLICE_SCHEMA = "number long, file string, start long, end long, gtid string"
 
 DECODED_SCHEMA = (
-    "kind string, topic string, partition int, origin string, slice long, block long, before long, payload binary, "
+    "kind string, topic string, partition int, origin string, slice long, number long, before long, payload binary, "
     "text string"
 )
-"""One row a block (kind `block`; ``before`` is how many messages of its slice and topic-partition stand before it), and
-of each slice a row with its report and one with the messages and bytes of its topic-partitions (kinds `report`,
-`sizes`), or its error (`error`)."""
+"""One row a finished batch (kind `batch`; ``before`` is how many messages of its slice and topic-partition stand before
+it), and of each slice a row with its report and one with the messages and bytes of its topic-partitions (kinds
+`report`, `sizes`), or its error (`error`)."""
 
 PUBLISHED_SCHEMA = "kind string, text string"
 """One row a receipt, report, sizes or error (kinds `receipt`, `report`, `sizes`, `error`), as JSON."""
@@ -39,7 +38,7 @@ _DECODED = pa.schema(
         ("partition", pa.int32()),
         ("origin", pa.string()),
         ("slice", pa.int64()),
-        ("block", pa.int64()),
+        ("number", pa.int64()),
         ("before", pa.int64()),
         ("payload", pa.binary()),
         ("text", pa.string()),
@@ -54,8 +53,6 @@ _PAYLOAD: Final = 7
 """Its index in a row."""
 _BATCH_ROWS = 16
 _BATCH_BYTES = 2 << 20
-_ACCELERATION = 4
-"""Of lz4: a third faster than its default, and 5 % larger."""
 
 _PUBLISHED = pa.schema([("kind", pa.string()), ("text", pa.string())])
 
@@ -72,14 +69,14 @@ def slices_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Slice]:
             yield Slice(row["number"], row["file"], row["start"], row["end"], row["gtid"])
 
 
-def block_row(block: Block, before: int) -> DecodedRow:
-    """A block. Its payload is compressed: Spark copies it several times on its way to publishing."""
-    payload = lz4.block.compress(block.payload, mode="fast", acceleration=_ACCELERATION)
-    return "block", block.topic, block.partition, block.origin, block.slice, block.number, before, payload, None
+def batch_row(batch: Batch, before: int) -> DecodedRow:
+    """A finished batch, before which its slice has ``before`` messages for its topic-partition."""
+    where = (batch.topic, batch.partition, batch.origin, batch.slice, batch.number)
+    return "batch", *where, before, batch.payload(), None
 
 
 def text_row(kind: str, text: str, slice_number: int) -> DecodedRow:
-    """A report, sizes or an error beside the blocks."""
+    """A report, sizes or an error beside the batches."""
     return kind, None, None, None, slice_number, None, None, None, text
 
 
@@ -107,13 +104,12 @@ def published_batch(kind: str, text: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([kind]), pa.array([text])], schema=_PUBLISHED)
 
 
-def blocks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Block, int]]:
-    """The blocks of rows that `block_row` made, in their order, each with the number of messages before it."""
-    for batch in batches:
-        for row in batch.to_pylist():
-            payload = lz4.block.decompress(row["payload"])
-            block = Block(row["topic"], row["partition"], row["origin"], row["slice"], row["block"], payload)
-            yield block, row["before"]
+def finished_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Batch, int]]:
+    """What `batch_row` made rows of, in order: each batch, and the number of messages before it."""
+    for rows in batches:
+        for row in rows.to_pylist():
+            batch = Batch.of(row["topic"], row["partition"], row["origin"], row["slice"], row["number"], row["payload"])
+            yield batch, row["before"]
 
 
 def report_text(report: SliceReport) -> str:

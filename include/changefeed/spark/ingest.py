@@ -243,7 +243,7 @@ def _one_slice(spark: SparkSession, job: IngestJob, slices: Sequence[Slice]) -> 
 def _many_slices(
     spark: SparkSession, job: IngestJob, cuttings: Iterable[Cutting], tasks: int
 ) -> tuple[Sequence[Slice], _Outcome]:
-    """Decode all, as it is cut, then shuffle blocks so that one task writes a topic-partition, and publish."""
+    """Decode all, as it is cut, then shuffle batches so that one task writes a topic-partition, and publish."""
     outcome, messages = _Outcome(), MessageCount(spark)
     spark.conf.set("spark.sql.shuffle.partitions", tasks)  # its default, 200, is for other jobs
     for name, rows in BATCH_CONF.items():
@@ -262,7 +262,7 @@ def _many_slices(
         if packed:
             published = MessageCount(spark)
             with shown(spark, "publish", len(set(packed.values())), published):
-                _take(outcome, _publish(spark, job, decoding.blocks, packed, outcome.decoded.by_slice, published))
+                _take(outcome, _publish(spark, job, decoding.batches, packed, outcome.decoded.by_slice, published))
     return job.slices, outcome
 
 
@@ -280,7 +280,7 @@ def pack(sizes: dict[tuple[str, int], int], tasks: int) -> dict[tuple[str, int],
 def _publish(
     spark: SparkSession,
     job: IngestJob,
-    blocks: DataFrame,
+    batches: DataFrame,
     packed: dict[tuple[str, int], int],
     expected: SliceCounts,
     messages: MessageCount,
@@ -293,11 +293,11 @@ def _publish(
     rows = [(topic, partition, task) for (topic, partition), task in packed.items()]
     assigned = F.broadcast(spark.createDataFrame(rows, "topic string, partition int, task int"))
     shuffled = (
-        blocks.join(assigned, ["topic", "partition"])
+        batches.join(assigned, ["topic", "partition"])
         .repartitionById(len(set(packed.values())), F.col("task"))
-        .sortWithinPartitions("topic", "partition", "slice", "block")
+        .sortWithinPartitions("topic", "partition", "slice", "number")
     )
-    columns = ("topic", "partition", "origin", "slice", "block", "before", "payload")
+    columns = ("topic", "partition", "origin", "slice", "number", "before", "payload")
     for row in shuffled.select(*columns).mapInArrow(publish, frame.PUBLISHED_SCHEMA).collect():
         yield row.kind, row.text
 

@@ -1,4 +1,4 @@
-"""The publish stage: blocks sorted by topic, partition and binlog order -> Kafka, on any worker."""
+"""The publish stage: batches sorted by topic, partition and binlog order -> Kafka, on any worker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from changefeed import fault_point
-from changefeed.block_filter import BlockFilter, FilterChain
+from changefeed.batches.filter_chain import FilterChain
+from changefeed.block_filter import BlockFilter
 from changefeed.errors import ChangefeedError, FencedError
 from changefeed.failover import PublishedFilter
 from changefeed.kafka.account import Receipt
@@ -19,8 +20,8 @@ from changefeed.kafka.topics import TopicLimits, commit_log_topic, dead_letter_t
 from changefeed.manifest import TopicPartitionReceipt
 from changefeed.runs.unfinished import check_given
 from changefeed.spark import frame
-from changefeed.spark.decode import decode_batches
-from changefeed.spark.expected import Decoded, SliceCounts, WholeBlocks
+from changefeed.spark.decode import decode_batches, encoder_of
+from changefeed.spark.expected import Decoded, SliceCounts, WholeBatches
 from changefeed.spark.job import IngestJob
 from changefeed.spark.spool import Spool
 
@@ -44,7 +45,7 @@ def publisher(job: IngestJob, task: int, limits: Mapping[str, TopicLimits]) -> P
 
 
 def filters_of(job: IngestJob) -> list[BlockFilter]:
-    """What leaves messages out of the window's blocks, in the order in which they are asked.
+    """What leaves messages out of the window's batches, in the order in which they are asked.
 
     Failover's is the last: it counts messages as the publisher does, which sees what the others leave.
     """
@@ -67,12 +68,12 @@ def publish_batches(
     message that is missing. Raises FencedError where a copy of this task took over: a row would be the task's result,
     and Spark would end the copy; as it is, the copy's counts.
     """
-    chain = FilterChain(filters_of(job))
-    whole = WholeBlocks(expected)
+    chain = FilterChain(filters_of(job), encoder_of(job))
+    whole = WholeBatches(expected)
     try:
         job.topics.make_sure({topic for topic, _ in expected})
         with publisher(job, task, job.topics.known) as open_publisher:
-            receipts = open_publisher.publish(chain.rest(whole.passed(frame.blocks_of(batches))))
+            receipts = open_publisher.publish(chain.rest(whole.passed(frame.finished_batches(batches))))
     except ChangefeedError as error:
         if isinstance(error, FencedError) and job.copies and _is_latest(job):
             raise
@@ -113,11 +114,11 @@ def decode_and_publish_batches(job: IngestJob, batches: Iterable[pa.RecordBatch]
 
 
 def _without_results(batches: Iterable[pa.RecordBatch], results: list[tuple[str, str]]) -> Iterator[pa.RecordBatch]:
-    """The blocks among decoded rows; reports, sizes and errors go to ``results``."""
+    """The finished batches among decoded rows; reports, sizes and errors go to ``results``."""
     for batch in batches:
-        is_block = pc.equal(batch["kind"], "block")
-        results += [(row["kind"], row["text"]) for row in batch.filter(pc.invert(is_block)).to_pylist()]
-        yield batch.filter(is_block)
+        is_batch = pc.equal(batch["kind"], "batch")
+        results += [(row["kind"], row["text"]) for row in batch.filter(pc.invert(is_batch)).to_pylist()]
+        yield batch.filter(is_batch)
 
 
 def _receipt_batches(receipts: Iterable[Receipt], chain: FilterChain) -> Iterator[pa.RecordBatch]:

@@ -35,6 +35,7 @@ class KernelReader:
             job.format(),
             job.window.server_uuid,
             columns=job.pipeline.column_rules,
+            block_bytes=job.pipeline.kafka.publishing.batch_bytes,
         )
         self._changes = StatementChanges(job)
 

@@ -133,6 +133,7 @@ class StatementFollower:
                 event_id.encode(),
                 statement.gtid.encode(),
                 self._format.statement_header(statement),
+                statement.ts_seconds,
             )
             payload = pack([message])
             self._blocks.append(Block(topic, partition, self._piece.file, self._piece.number, 0, payload))

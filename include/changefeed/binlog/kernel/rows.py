@@ -301,6 +301,7 @@ def put_message(
     work.ends[4 * number + 1] = value_end
     work.ends[4 * number + 2] = id_end
     work.ends[4 * number + 3] = at
+    work.seconds[number] = seconds
     work.nulls[number] = null
     state[layout.OUT] = at
     state[layout.MESSAGES] = number + 1

@@ -9,8 +9,8 @@ from changefeed.binlog.kernel.memory import Bytes, Ends, Words, copy
 
 
 @entry(
-    "void(int64, uint8[::1], int64[::1], int64[::1], int64[::1], uint32[::1], uint8[::1], int64[::1], int64[::1],"
-    " int64[::1], int64[::1], uint8[::1], int64[::1], int64[::1], uint32[::1], uint8[::1])"
+    "void(int64, uint8[::1], int64[::1], int64[::1], int64[::1], uint32[::1], uint32[::1], uint8[::1], int64[::1],"
+    " int64[::1], int64[::1], int64[::1], uint8[::1], int64[::1], int64[::1], uint32[::1], uint32[::1], uint8[::1])"
 )
 def scatter(
     count: int,
@@ -19,6 +19,7 @@ def scatter(
     sequences: Words,
     groups: Words,
     ends: Ends,
+    seconds: Ends,
     nulls: Bytes,
     firsts: Words,
     begins: Words,
@@ -28,6 +29,7 @@ def scatter(
     sorted_positions: Words,
     sorted_sequences: Words,
     sorted_ends: Ends,
+    sorted_seconds: Ends,
     sorted_nulls: Bytes,
 ) -> None:
     """Sort ``count`` messages by group, keeping their order within each.
@@ -57,6 +59,7 @@ def scatter(
         copy(sorted_data, at, data, begin, end - begin)
         sorted_positions[to] = positions[index]
         sorted_sequences[to] = sequences[index]
+        sorted_seconds[to] = seconds[index]
         sorted_nulls[to] = nulls[index]
         base = at - begins[group]
         for part in range(4):

@@ -53,6 +53,8 @@ class Workspace(NamedTuple):
     """For each message the number of its topic-partition."""
     ends: Ends
     """For each message the ends in ``out`` of key, value, event id and GTID."""
+    seconds: Ends
+    """For each message when its event was written, since 1970."""
     nulls: Bytes
     """For each message: bit 0 for a null key, bit 1 for a null value."""
 

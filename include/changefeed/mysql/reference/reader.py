@@ -228,6 +228,7 @@ class ReferenceReader:
                 message.value,
                 (row_id + (f"/{message.step:d}" if message.step else "")).encode(),
                 change.gtid.encode(),
+                seconds=change.ts_seconds,
             )
 
 

@@ -1,0 +1,1 @@
+"""Finished Kafka record batches: what decoding hands to publishing, through Spark."""

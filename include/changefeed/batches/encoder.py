@@ -1,0 +1,173 @@
+"""Blocks -> finished record batches."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import lz4.block
+import numpy as np
+
+from changefeed.batches.batch import Batch
+from changefeed.batches.compression import CODECS
+from changefeed.batches.record_batch import HEAD_BYTES, Record, Times, headers_of, record_batch, written
+from changefeed.binlog.kernel import records as kernel
+from changefeed.block import GTID_HEADER, HAS_HEADER, HEADER_SEPARATOR, ID_HEADER, Arrays, Block, messages_of
+from changefeed.publish_settings import PublishSettings
+
+_NAMES = [b"%c%b" % (2 * len(name), name.encode()) for name in (ID_HEADER, GTID_HEADER)]
+"""The headers' names, each behind its length as a zigzag varint of one byte."""
+_FULL = 0.9
+"""How full of what its topic takes a batch is made, where its size is a guess from that of the one before."""
+
+
+@dataclass(frozen=True)
+class BatchLimits:
+    """What a topic takes: batches of up to ``largest_bytes``, and records as old as ``oldest_seconds`` since 1970."""
+
+    largest_bytes: int
+    oldest_seconds: int = 0
+
+
+class BatchEncoder:
+    """Makes batches of blocks. One for a task, as it has buffers of its own.
+
+    ``limits_of`` is asked for the limits of each topic once. A batch fits its topic, unless it is one message that
+    alone does not. A record's timestamp is its event's time, where the settings say so and the topic takes it, and else
+    that of its encoding; no record is of the future.
+    """
+
+    def __init__(self, settings: PublishSettings, limits_of: Callable[[str], BatchLimits]) -> None:
+        self._settings, self._limits_of = settings, limits_of
+        self._codec = CODECS[settings.compression]
+        self._limits: dict[str, BatchLimits] = {}
+        self._shrinks: dict[str, float] = {}
+        self._out = np.empty(0, np.uint8)
+        self._names = np.frombuffer(bytearray(b"".join(_NAMES)), np.uint8)
+
+    def batches(self, block: Block, number: int = 0) -> Iterator[Batch]:
+        """The messages of ``block``, in batches that are numbered from ``number`` on."""
+        arrays = block.arrays()
+        sizes = _Sizes(arrays)
+        first, count = 0, len(arrays.positions)
+        while first < count:
+            last = self._last(block.topic, sizes, first, count)
+            batch = self._batch(block, arrays, sizes, first, last, number)
+            while len(batch.records) > self._limits[block.topic].largest_bytes and last - first > 1:
+                last = self._last(block.topic, sizes, first, (first + last) // 2)
+                batch = self._batch(block, arrays, sizes, first, last, number)
+            yield batch
+            first, number = last, number + 1
+
+    def _last(self, topic: str, sizes: _Sizes, first: int, count: int) -> int:
+        """How far the batch that begins with message ``first`` goes, by what those before it shrank to."""
+        if topic not in self._limits:
+            self._limits[topic] = self._limits_of(topic)
+        room = _FULL * self._limits[topic].largest_bytes / self._shrinks.get(topic, 0.01)
+        size_bytes = min(self._settings.batch_bytes, max(1, int(room)))
+        last = min(sizes.last_within(first, size_bytes), first + self._settings.transaction_rows, count)
+        return max(last, first + 1)
+
+    def _batch(self, block: Block, arrays: Arrays, sizes: _Sizes, first: int, last: int, number: int) -> Batch:
+        raw, times = self._records(block.topic, arrays, first, last)
+        codec, compressed = self._codec, self._codec.compress(raw, self._settings.compression_level)
+        if len(compressed) >= len(raw):
+            codec, compressed = CODECS["none"], bytes(raw)
+        records = record_batch(compressed, last - first, codec, times)
+        self._shrinks[block.topic] = len(records) / (len(raw) + HEAD_BYTES)
+        gtid, gtid_messages = _last_transaction(arrays, first, last)
+        coordinates = b"".join((arrays.positions[first:last], arrays.sequences[first:last]))
+        return Batch(
+            block.topic,
+            block.partition,
+            block.origin,
+            block.slice,
+            number,
+            last - first,
+            sizes.value_bytes(first, last),
+            sizes.largest(first, last),
+            gtid,
+            gtid_messages,
+            lz4.block.compress(coordinates),
+            records,
+        )
+
+    def _records(self, topic: str, arrays: Arrays, first: int, last: int) -> tuple[memoryview, Times]:
+        """The records, not compressed; valid until the next call."""
+        now_ms = int(time.time() * 1000)
+        earliest = max(1, self._limits[topic].oldest_seconds) if self._settings.timestamps == "event" else 1 << 40
+        times = np.array([earliest, now_ms // 1000, now_ms, 0, 0], np.int64)
+        if np.any(np.frombuffer(arrays.nulls[first:last], np.uint8) & HAS_HEADER):
+            return _written(arrays, first, last, times)
+        size = arrays.ends[4 * last - 1] - (arrays.ends[4 * first - 1] if first else 0)
+        room = size + (last - first) * kernel.RECORD_ROOM
+        if len(self._out) < room:
+            self._out = np.empty(room, np.uint8)
+        size = kernel.put_records(
+            first,
+            last,
+            np.frombuffer(arrays.ends, np.uint32),
+            np.frombuffer(arrays.seconds, np.uint32),
+            np.frombuffer(arrays.nulls, np.uint8),
+            np.frombuffer(arrays.data, np.uint8),
+            self._names,
+            times,
+            self._out,
+            len(_NAMES[0]),
+        )
+        return self._out[:size].data, Times(int(times[kernel.FIRST]), int(times[kernel.GREATEST]))
+
+
+class _Sizes:
+    """Where the messages of a block begin and end in its data."""
+
+    def __init__(self, arrays: Arrays) -> None:
+        ends = np.frombuffer(arrays.ends, np.uint32).astype(np.int64).reshape(-1, 4)
+        self._values = ends[:, 1] - ends[:, 0]
+        self._ends = ends[:, 3]
+        self._sizes = np.diff(self._ends, prepend=0)
+
+    def last_within(self, first: int, size_bytes: int) -> int:
+        """Behind the last message that ends within ``size_bytes`` from where message ``first`` begins."""
+        begin = int(self._ends[first - 1]) if first else 0
+        return int(np.searchsorted(self._ends, begin + size_bytes, side="right"))
+
+    def value_bytes(self, first: int, last: int) -> int:
+        """Of the values of messages ``first`` to ``last`` - 1."""
+        return int(self._values[first:last].sum())
+
+    def largest(self, first: int, last: int) -> int:
+        """Bytes of key, value and headers of the largest of those messages."""
+        return int(self._sizes[first:last].max())
+
+
+def _written(
+    arrays: Arrays, first: int, last: int, times: np.ndarray[tuple[int], np.dtype[np.int64]]
+) -> tuple[memoryview, Times]:
+    """As the kernel does it, for messages with headers of their own: those of statements, of which there are few."""
+    earliest, latest, instead = times[:3].tolist()
+    records = []
+    for number, message in enumerate(messages_of(arrays, first), first):
+        if number == last:
+            break
+        stamp = message.seconds * 1000 if earliest <= message.seconds <= latest else instead
+        records.append(Record(stamp, message.key, message.value, headers_of(message)))
+    stamps = [record.timestamp_ms for record in records]
+    return memoryview(written(records)), Times(stamps[0], max(stamps))
+
+
+def _last_transaction(arrays: Arrays, first: int, last: int) -> tuple[bytes, int]:
+    """GTID of the last message, and how many at the end have it.
+
+    A transaction's messages stand together, so where the last one's begin can be searched by halves.
+    """
+    ends, data = arrays.ends, arrays.data
+
+    def gtid(index: int) -> bytes:
+        return bytes(data[ends[4 * index + 2] : ends[4 * index + 3]])
+
+    its = gtid(last - 1)
+    begin = bisect_left(range(first, last), True, key=lambda index: gtid(index) == its)
+    return its.partition(HEADER_SEPARATOR)[0], last - first - begin

@@ -1,0 +1,26 @@
+"""Blocks as the finished batches that publishing gets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from changefeed.batches.batch import Batch
+from changefeed.batches.encoder import BatchEncoder, BatchLimits
+from changefeed.block import Block, Message
+from changefeed.publish_settings import PublishSettings
+
+
+def encoder(settings: PublishSettings | None = None, largest_bytes: int = 1_048_588) -> BatchEncoder:
+    return BatchEncoder(settings or PublishSettings(), lambda _topic: BatchLimits(largest_bytes))
+
+
+def finished(
+    blocks: Iterable[Block], settings: PublishSettings | None = None, largest_bytes: int = 1_048_588
+) -> list[Batch]:
+    """The batches of ``blocks``; a block's number is that of its first batch."""
+    made = encoder(settings, largest_bytes)
+    return [batch for block in blocks for batch in made.batches(block, block.number)]
+
+
+def messages_of(batches: Iterable[Batch]) -> list[Message]:
+    return [message for batch in batches for message in batch.block().messages()]
