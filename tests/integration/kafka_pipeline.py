@@ -1,4 +1,4 @@
-"""A pipeline's topics on a real broker, blocks to publish, and an independent reader of what arrived."""
+"""A pipeline's topics on a real broker, batches to publish, and an independent reader of what arrived."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import kafka
 
+from changefeed.batches.batch import Batch
 from changefeed.block import Block, Message, Step, pack, sequence_of
 from changefeed.kafka.commit_log import CommitLog
 from changefeed.kafka.connection import KafkaConnection
@@ -22,6 +23,7 @@ from changefeed.kafka.topics import (
     topic_limits,
 )
 from changefeed.publish_settings import PublishSettings
+from finished import finished
 
 SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
@@ -40,14 +42,14 @@ def message(row: int, *, file: str = "bin.000007", value: bytes = b"", gtid: str
     )
 
 
-def blocks_of(
-    topic: str, partition: int, rows: Sequence[int], *, per_block: int = 100, file: str = "bin.000007", gtid: str = ""
-) -> list[Block]:
-    """The rows of ``range`` as blocks in binlog order."""
-    return [
+def batches_of(
+    topic: str, partition: int, rows: Sequence[int], *, per_batch: int = 100, file: str = "bin.000007", gtid: str = ""
+) -> list[Batch]:
+    """The rows of ``range`` as finished batches in binlog order."""
+    return finished(
         Block(topic, partition, file, 0, number, pack(message(row, file=file, gtid=gtid) for row in part))
-        for number, part in enumerate(rows[at : at + per_block] for at in range(0, len(rows), per_block))
-    ]
+        for number, part in enumerate(rows[at : at + per_batch] for at in range(0, len(rows), per_batch))
+    )
 
 
 @dataclass

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 from confluent_kafka import Producer
-from integration.kafka_pipeline import Pipeline, blocks_of
+from integration.kafka_pipeline import Pipeline, batches_of
 
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.errors import BrokerUnavailableError, CheckpointError, TopicError
@@ -54,7 +54,7 @@ def test_progress_behind_an_open_transaction_is_waited_for_not_passed_over(pipel
     stranger = _stranger(pipeline)
     publisher = pipeline.publisher()
     publisher._transactions.take_over()  # without reading the log, which would wait
-    publisher.publish(blocks_of(pipeline.topic, 0, range(100)))
+    publisher.publish(batches_of(pipeline.topic, 0, range(100)))
     with pytest.raises(BrokerUnavailableError, match="stays open"):
         replace(pipeline.log, wait_seconds=1).read()
     timer = threading.Timer(1.0, stranger.abort_transaction)
@@ -76,7 +76,7 @@ def test_what_stands_before_an_open_transaction_can_be_had_without_waiting(pipel
 
 def test_a_log_that_ends_in_aborted_records_is_read_to_its_end(pipeline: Pipeline) -> None:
     with pipeline.publisher() as publisher:
-        publisher.publish(blocks_of(pipeline.topic, 0, range(100)))
+        publisher.publish(batches_of(pipeline.topic, 0, range(100)))
     for _ in range(3):
         _stranger(pipeline).abort_transaction()
     begun = time.monotonic()
@@ -136,12 +136,12 @@ def test_sealing_a_window_twice_is_harmless(pipeline: Pipeline) -> None:
 
 def test_dead_tables_are_forgotten(pipeline: Pipeline) -> None:
     with pipeline.publisher() as publisher:
-        publisher.publish(blocks_of(pipeline.topic, 0, range(10)) + blocks_of(pipeline.topic, 1, range(10)))
+        publisher.publish(batches_of(pipeline.topic, 0, range(10)) + batches_of(pipeline.topic, 1, range(10)))
     assert pipeline.log.forget(["another"]) == 0
     assert pipeline.log.forget([pipeline.topic]) == 2
     assert pipeline.log.read().progress == {}
     with pipeline.publisher() as publisher:
-        receipts = publisher.publish(blocks_of(pipeline.topic, 0, range(10)))
+        receipts = publisher.publish(batches_of(pipeline.topic, 0, range(10)))
     assert receipts[0].messages == 10
 
 

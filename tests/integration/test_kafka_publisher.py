@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from integration.kafka_pipeline import SERVER, Pipeline, blocks_of, committed, ids, ids_of, message
+from integration.kafka_pipeline import SERVER, Pipeline, batches_of, committed, ids, ids_of, message
 
 from changefeed.block import Block, Message, Step, pack, sequence_of
 from changefeed.errors import AccountingError, BadRecordError, FencedError, TopicError
@@ -37,9 +37,9 @@ def _seen(pipeline: Pipeline, isolation: str = "read_committed") -> list[str]:
 
 
 def test_order_within_a_topic_partition_is_that_of_the_blocks(pipeline: Pipeline) -> None:
-    blocks = blocks_of(pipeline.topic, 0, range(1000)) + blocks_of(pipeline.topic, 1, range(1000, 1500))
+    batches = batches_of(pipeline.topic, 0, range(1000)) + batches_of(pipeline.topic, 1, range(1000, 1500))
     with pipeline.publisher(settings=PublishSettings(transaction_rows=333, compression="zstd")) as publisher:
-        receipts = publisher.publish(blocks)
+        receipts = publisher.publish(batches)
     records = committed(pipeline.connection.bootstrap, pipeline.topic)
     assert ids(records) == ids_of(range(1500))
     assert [record.partition for record in records] == [0] * 1000 + [1] * 500
@@ -59,18 +59,18 @@ def test_nulls_empty_values_and_gtids_arrive_as_they_were(pipeline: Pipeline) ->
         Message(9, sequence_of(0, Step.CHANGE), None, None, b"id-3", b""),
     ]
     with pipeline.publisher() as publisher:
-        publisher.publish([Block(pipeline.topic, 0, "bin.000007", 0, 0, pack(messages))])
+        publisher.publish(finished([Block(pipeline.topic, 0, "bin.000007", 0, 0, pack(messages))]))
     records = committed(pipeline.connection.bootstrap, pipeline.topic)
     assert [(record.key, record.value) for record in records] == [(each.key, each.value) for each in messages]
     assert [dict(record.headers).get("changefeed.gtid", b"") for record in records] == [each.gtid for each in messages]
 
 
 def test_a_second_publish_of_the_same_blocks_adds_nothing(pipeline: Pipeline) -> None:
-    blocks = blocks_of(pipeline.topic, 0, range(500), gtid="u:1")
+    batches = batches_of(pipeline.topic, 0, range(500), gtid="u:1")
     with pipeline.publisher() as publisher:
-        (first,) = publisher.publish(blocks)
+        (first,) = publisher.publish(batches)
     with pipeline.publisher() as publisher:
-        (second,) = publisher.publish(blocks)
+        (second,) = publisher.publish(batches)
     assert (second.messages, second.already_there, second.transactions) == (0, 500, 0)
     assert second.window == first.window
     assert first.window is not None
@@ -80,9 +80,9 @@ def test_a_second_publish_of_the_same_blocks_adds_nothing(pipeline: Pipeline) ->
 
 def test_messages_after_progress_only(pipeline: Pipeline) -> None:
     with pipeline.publisher() as publisher:
-        publisher.publish(blocks_of(pipeline.topic, 0, range(155)))
+        publisher.publish(batches_of(pipeline.topic, 0, range(155)))
     with pipeline.publisher() as publisher:
-        (receipt,) = publisher.publish(blocks_of(pipeline.topic, 0, range(400)))
+        (receipt,) = publisher.publish(batches_of(pipeline.topic, 0, range(400)))
     assert (receipt.already_there, receipt.messages) == (155, 245)
     assert _seen(pipeline) == ids_of(range(400))
 
@@ -92,11 +92,11 @@ def test_messages_are_not_taken_for_given_only_because_they_stand_before_progres
     pipeline: Pipeline, begin: int
 ) -> None:
     with pipeline.publisher() as publisher:
-        publisher.publish(blocks_of(pipeline.topic, 0, range(155)))
+        publisher.publish(batches_of(pipeline.topic, 0, range(155)))
     with pytest.raises(AccountingError, match="was given 155 messages of window 1"), pipeline.publisher() as publisher:
-        publisher.publish(blocks_of(pipeline.topic, 0, range(begin, 400)))
+        publisher.publish(batches_of(pipeline.topic, 0, range(begin, 400)))
     with pytest.raises(AccountingError, match="up to there 50 were decoded now"), pipeline.publisher() as publisher:
-        publisher.publish(blocks_of(pipeline.topic, 0, range(50)))
+        publisher.publish(batches_of(pipeline.topic, 0, range(50)))
     assert _seen(pipeline) == ids_of(range(155))
 
 
@@ -104,11 +104,11 @@ def test_as_many_messages_as_were_given_are_not_taken_for_those_that_were_given(
     """A key's other columns send as many messages to a partition, by chance, and others."""
     given, others = range(0, 200, 2), [1, *range(2, 200, 2)]
     with pipeline.publisher() as publisher:
-        publisher.publish(blocks_of(pipeline.topic, 0, given))
+        publisher.publish(batches_of(pipeline.topic, 0, given))
     with pytest.raises(AccountingError, match="there 100 others were decoded now"), pipeline.publisher() as publisher:
-        publisher.publish(blocks_of(pipeline.topic, 0, [*others, 300]))
+        publisher.publish(batches_of(pipeline.topic, 0, [*others, 300]))
     with pipeline.publisher() as publisher:
-        (receipt,) = publisher.publish(blocks_of(pipeline.topic, 0, [*given, 300], per_block=7))
+        (receipt,) = publisher.publish(batches_of(pipeline.topic, 0, [*given, 300], per_batch=7))
     assert (receipt.already_there, receipt.messages) == (100, 1)
     assert _seen(pipeline) == ids_of([*given, 300])
 
@@ -116,38 +116,38 @@ def test_as_many_messages_as_were_given_are_not_taken_for_those_that_were_given(
 def test_progress_of_an_earlier_window_is_not_asked(pipeline: Pipeline) -> None:
     """After a seek back whose progress was not forgotten, the new window's messages are new."""
     with pipeline.publisher() as publisher:
-        publisher.publish(blocks_of(pipeline.topic, 0, range(100)))
+        publisher.publish(batches_of(pipeline.topic, 0, range(100)))
     with pipeline.publisher(window=3) as publisher:
-        (receipt,) = publisher.publish(blocks_of(pipeline.topic, 0, range(50)))
+        (receipt,) = publisher.publish(batches_of(pipeline.topic, 0, range(50)))
     assert (receipt.already_there, receipt.messages) == (0, 50)
 
 
 def test_a_later_binlog_file_comes_after_by_its_number(pipeline: Pipeline) -> None:
     with pipeline.publisher() as publisher:
-        publisher.publish(blocks_of(pipeline.topic, 0, range(100, 120), file="bin.999999"))
+        publisher.publish(batches_of(pipeline.topic, 0, range(100, 120), file="bin.999999"))
     with pipeline.publisher(window=2) as publisher:
-        (receipt,) = publisher.publish(blocks_of(pipeline.topic, 0, range(10), file="bin.1000000"))
+        (receipt,) = publisher.publish(batches_of(pipeline.topic, 0, range(10), file="bin.1000000"))
     assert receipt.messages == 10
     assert _seen(pipeline) == ids_of(range(100, 120), "bin.999999") + ids_of(range(10), "bin.1000000")
 
 
 def test_chunks_of_a_snapshot_are_each_published_once_beside_the_binlog(pipeline: Pipeline) -> None:
     def chunk(number: int) -> list[Block]:
-        return blocks_of(pipeline.topic, 0, range(150), file=f"shop.orders#{number}")
+        return batches_of(pipeline.topic, 0, range(150), file=f"shop.orders#{number}")
 
     def snapshot() -> Publisher:
         connection, limits = pipeline.connection, pipeline.limits
         return Publisher(connection, f"{pipeline.name}.s", 0, 1, pipeline.log_topic, limits, pipeline.settings)
 
     with pipeline.publisher() as publisher:
-        publisher.publish(blocks_of(pipeline.topic, 0, range(10)))
+        publisher.publish(batches_of(pipeline.topic, 0, range(10)))
     with snapshot() as publisher:
         publisher.publish(chunk(9) + chunk(10))
     with snapshot() as publisher:
         (receipt,) = publisher.publish(chunk(9) + chunk(10) + chunk(11))
     assert (receipt.already_there, receipt.messages) == (300, 150)
     with pipeline.publisher() as publisher:
-        (receipt,) = publisher.publish(blocks_of(pipeline.topic, 0, range(20)))
+        (receipt,) = publisher.publish(batches_of(pipeline.topic, 0, range(20)))
     assert (receipt.already_there, receipt.messages) == (10, 10)
     chunks = [each for number in (9, 10, 11) for each in ids_of(range(150), f"shop.orders#{number}")]
     assert _seen(pipeline) == ids_of(range(10)) + chunks + ids_of(range(10, 20))
@@ -155,9 +155,9 @@ def test_chunks_of_a_snapshot_are_each_published_once_beside_the_binlog(pipeline
 
 def test_accounts_of_a_window_add_up_over_its_attempts(pipeline: Pipeline) -> None:
     with pipeline.publisher(window=7) as publisher:
-        publisher.publish(blocks_of(pipeline.topic, 0, range(150)))
+        publisher.publish(batches_of(pipeline.topic, 0, range(150)))
     with pipeline.publisher(window=7) as publisher:
-        (receipt,) = publisher.publish(blocks_of(pipeline.topic, 0, range(400)))
+        (receipt,) = publisher.publish(batches_of(pipeline.topic, 0, range(400)))
     records = committed(pipeline.connection.bootstrap, pipeline.topic)
     progress = pipeline.log.read().progress[pipeline.topic, 0]
     assert receipt.window == progress
@@ -167,8 +167,8 @@ def test_accounts_of_a_window_add_up_over_its_attempts(pipeline: Pipeline) -> No
 
 
 def test_an_aborted_transaction_is_invisible_and_repeated_whole(pipeline: Pipeline) -> None:
-    def breaking() -> Iterator[Block]:
-        yield from blocks_of(pipeline.topic, 0, range(300))
+    def breaking() -> Iterator[Batch]:
+        yield from batches_of(pipeline.topic, 0, range(300))
         raise OSError("the decoder broke")
 
     settings = PublishSettings(transaction_rows=200, compression="zstd")
@@ -176,7 +176,7 @@ def test_an_aborted_transaction_is_invisible_and_repeated_whole(pipeline: Pipeli
         publisher.publish(breaking())
     assert _seen(pipeline) == ids_of(range(200))
     with pipeline.publisher(settings=settings) as publisher:
-        (receipt,) = publisher.publish(blocks_of(pipeline.topic, 0, range(300)))
+        (receipt,) = publisher.publish(batches_of(pipeline.topic, 0, range(300)))
     assert (receipt.already_there, receipt.messages) == (200, 100)
     assert _seen(pipeline) == ids_of(range(300))
 
@@ -199,7 +199,7 @@ def test_a_zombie_is_fenced(pipeline: Pipeline) -> None:
     def zombie() -> None:
         try:
             with pipeline.publisher(on_stage=stand) as publisher:
-                publisher.publish(blocks_of(pipeline.topic, 0, range(300)))
+                publisher.publish(batches_of(pipeline.topic, 0, range(300)))
         except BaseException as error:
             caught.append(error)
 
@@ -208,7 +208,7 @@ def test_a_zombie_is_fenced(pipeline: Pipeline) -> None:
     assert zombie_stands.wait(60)
     attempt = pipeline.fence()
     with pipeline.publisher(attempt=attempt) as publisher:
-        (receipt,) = publisher.publish(blocks_of(pipeline.topic, 0, range(300)))
+        (receipt,) = publisher.publish(batches_of(pipeline.topic, 0, range(300)))
     go_on.set()
     thread.join(60)
     assert receipt.messages == 300
@@ -220,7 +220,7 @@ def test_a_task_of_an_older_attempt_that_begins_late_publishes_nothing(pipeline:
     older = pipeline.fence()
     newer = pipeline.fence()
     with pytest.raises(FencedError, match=newer), pipeline.publisher(task=5, attempt=older) as publisher:
-        publisher.publish(blocks_of(pipeline.topic, 0, range(10)))
+        publisher.publish(batches_of(pipeline.topic, 0, range(10)))
     assert _seen(pipeline, "read_uncommitted") == []
 
 
@@ -229,7 +229,7 @@ def test_fencing_reaches_ids_of_a_wider_attempt(pipeline: Pipeline) -> None:
     with pipeline.publisher(task=7) as zombie:
         pipeline.fence(tasks=1)
         with pytest.raises(FencedError):
-            zombie.publish(blocks_of(pipeline.topic, 0, range(10)))
+            zombie.publish(batches_of(pipeline.topic, 0, range(10)))
     assert _seen(pipeline) == []
 
 
@@ -237,7 +237,7 @@ def test_fencing_one_pipeline_leaves_another_alone(pipeline: Pipeline, kafka_bro
     other = Pipeline(KafkaConnection(kafka_broker.bootstrap), f"{pipeline.name}.1")
     with other.publisher() as publisher:
         pipeline.fence(tasks=2)
-        publisher.publish(blocks_of(other.topic, 0, range(10)))
+        publisher.publish(batches_of(other.topic, 0, range(10)))
     assert _seen(other) == ids_of(range(10))
     assert transactional_id("a.1", 0) != transactional_id("a", 10)
 
@@ -246,7 +246,7 @@ def test_oversized_record_names_table_key_and_coordinates(kafka_broker: KafkaBro
     pipeline = Pipeline(KafkaConnection(kafka_broker.bootstrap), unique_name, configs={"max.message.bytes": "3000"})
     block = Block(pipeline.topic, 0, "bin.000007", 0, 0, pack([message(1), message(2, value=b"x" * 4000), message(3)]))
     with pytest.raises(BadRecordError) as refused, pipeline.publisher() as publisher:
-        publisher.publish([block])
+        publisher.publish(finished([block]))
     said = str(refused.value)
     for words in ("'shop.orders'", '{"id":2}', f"{SERVER}/bin.000007:4/2", "3000", pipeline.topic, "dead_letter"):
         assert words in said
@@ -260,7 +260,7 @@ def test_many_records_that_fit_never_make_a_batch_that_does_not(kafka_broker: Ka
     small = [message(row) for row in range(200, 3000)]
     blocks = [Block(pipeline.topic, 0, "bin.000007", 0, at, pack(part)) for at, part in enumerate((messages, small))]
     with pipeline.publisher(settings=PublishSettings(compression="none")) as publisher:
-        publisher.publish(blocks)
+        publisher.publish(finished(blocks))
     assert _seen(pipeline) == ids_of(range(3000))
 
 
@@ -272,7 +272,7 @@ def test_a_bad_record_goes_to_the_dead_letters_in_the_same_transaction(
     block = Block(pipeline.topic, 0, "bin.000007", 0, 0, pack(rows))
     for expected in (2, 0):  # the second time nothing is left to do
         with pipeline.publisher(dead_letter=pipeline.dead_letters) as publisher:
-            (receipt,) = publisher.publish([block])
+            (receipt,) = publisher.publish(finished([block]))
         assert (receipt.messages, receipt.dead_letters, receipt.already_there) == (expected, expected, 4 - 2 * expected)
     assert receipt.window is not None
     assert (receipt.window.messages, receipt.window.dead_letters) == (2, 2)
@@ -290,20 +290,20 @@ def test_a_bad_record_goes_to_the_dead_letters_in_the_same_transaction(
 def test_a_topic_or_partition_that_the_run_did_not_make_sure_of_is_refused(pipeline: Pipeline) -> None:
     with pipeline.publisher() as publisher:
         with pytest.raises(TopicError, match="no\\.such"):
-            publisher.publish(blocks_of("no.such", 0, range(10)))
+            publisher.publish(batches_of("no.such", 0, range(10)))
         with pytest.raises(TopicError, match="partition 2 of"):
-            publisher.publish(blocks_of(pipeline.topic, 2, range(10)))
+            publisher.publish(batches_of(pipeline.topic, 2, range(10)))
 
 
 def test_a_topic_that_was_made_again_with_fewer_partitions_is_told(pipeline: Pipeline) -> None:
     limits = {**pipeline.limits, pipeline.topic: TopicLimits(5)}
     with pytest.raises(TopicError, match="fewer partitions"), pipeline.publisher(limits=limits) as publisher:
-        publisher.publish(blocks_of(pipeline.topic, 4, range(10)))
+        publisher.publish(batches_of(pipeline.topic, 4, range(10)))
     assert _seen(pipeline) == []
 
 
 def test_blocks_out_of_order_are_refused_and_nothing_is_visible(pipeline: Pipeline) -> None:
-    first, second = blocks_of(pipeline.topic, 0, range(200))
+    first, second = batches_of(pipeline.topic, 0, range(200))
     with pytest.raises(AccountingError, match="out of order"), pipeline.publisher() as publisher:
         publisher.publish([second, first])
     assert _seen(pipeline) == []
@@ -313,7 +313,7 @@ def test_a_queue_that_is_full_is_waited_for(pipeline: Pipeline) -> None:
     settings = PublishSettings(queue_bytes=1 << 20, compression="none")
     rows = [message(row, value=b"x" * 5000) for row in range(2000)]
     with pipeline.publisher(settings=settings) as publisher:
-        publisher.publish([Block(pipeline.topic, 0, "bin.000007", 0, 0, pack(rows))])
+        publisher.publish(finished([Block(pipeline.topic, 0, "bin.000007", 0, 0, pack(rows))], settings))
     assert _seen(pipeline) == ids_of(range(2000))
 
 
@@ -325,16 +325,16 @@ def test_records_larger_than_the_queue_are_published(kafka_broker: KafkaBroker, 
     rows = [message(row, value=b"x" * (3 << 20 if row % 3 == 0 else 10)) for row in range(9)]
     blocks = [Block(pipeline.topic, 0, "bin.000007", 0, number, pack([row])) for number, row in enumerate(rows)]
     with pipeline.publisher(settings=settings) as publisher:
-        publisher.publish(blocks)
+        publisher.publish(finished(blocks))
     assert _seen(pipeline) == ids_of(range(9))
 
 
 def test_the_garbage_collector_is_off_while_publishing_and_on_again(pipeline: Pipeline) -> None:
     states = []
 
-    def watched() -> Iterator[Block]:
+    def watched() -> Iterator[Batch]:
         states.append(gc.isenabled())
-        yield from blocks_of(pipeline.topic, 0, range(10))
+        yield from batches_of(pipeline.topic, 0, range(10))
 
     with pipeline.publisher() as publisher:
         publisher.publish(watched())
@@ -347,7 +347,7 @@ _KILLED = """
     sys.path[:0] = ["include", "tests"]
     from changefeed.kafka.connection import KafkaConnection
     from changefeed.publish_settings import PublishSettings
-    from integration.kafka_pipeline import Pipeline, blocks_of
+    from integration.kafka_pipeline import Pipeline, batches_of
 
     bootstrap, name, stage, times = sys.argv[1:]
     left = int(times)
@@ -362,7 +362,7 @@ _KILLED = """
     pipeline = Pipeline(KafkaConnection(bootstrap), name)
     settings = PublishSettings(transaction_rows=250, compression="zstd")
     with pipeline.publisher(settings=settings, on_stage=kill) as publisher:
-        publisher.publish(blocks_of(pipeline.topic, 0, range(600)) + blocks_of(pipeline.topic, 1, range(600, 900)))
+        publisher.publish(batches_of(pipeline.topic, 0, range(600)) + batches_of(pipeline.topic, 1, range(600, 900)))
 """
 
 
@@ -385,9 +385,9 @@ def test_killed_at_a_stage_and_published_again_gives_each_message_once(
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     attempt = pipeline.fence()
     assert len(_seen(pipeline)) == visible
-    blocks = blocks_of(pipeline.topic, 0, range(600)) + blocks_of(pipeline.topic, 1, range(600, 900))
+    batches = batches_of(pipeline.topic, 0, range(600)) + batches_of(pipeline.topic, 1, range(600, 900))
     with pipeline.publisher(attempt=attempt) as publisher:
-        receipts = publisher.publish(blocks)
+        receipts = publisher.publish(batches)
     assert sum(receipt.already_there for receipt in receipts) == visible
     assert _seen(pipeline) == ids_of(range(900))
 
@@ -397,7 +397,7 @@ def test_two_tasks_publish_at_once_into_one_commit_log(pipeline: Pipeline) -> No
     attempt = pipeline.fence(tasks=2)
 
     def task(number: int, publisher: Publisher) -> None:
-        publisher.publish(blocks_of(pipeline.topic, number, range(number * 1000, number * 1000 + 1000)))
+        publisher.publish(batches_of(pipeline.topic, number, range(number * 1000, number * 1000 + 1000)))
 
     with (
         pipeline.publisher(task=0, settings=settings, attempt=attempt) as one,
@@ -418,10 +418,10 @@ def test_two_tasks_publish_at_once_into_one_commit_log(pipeline: Pipeline) -> No
 def test_backfill_has_progress_of_its_own(pipeline: Pipeline) -> None:
     ensure_topics(pipeline.connection, {pipeline.topic: TopicSettings(2)})
     with pipeline.publisher() as publisher:
-        publisher.publish(blocks_of(pipeline.topic, 0, range(10)))
+        publisher.publish(batches_of(pipeline.topic, 0, range(10)))
     backfill = Publisher(
         pipeline.connection, f"{pipeline.name}/backfill", 0, 1, pipeline.log_topic, pipeline.limits, pipeline.settings
     )
     with backfill:
-        (receipt,) = backfill.publish(blocks_of(pipeline.topic, 0, range(10)))
+        (receipt,) = backfill.publish(batches_of(pipeline.topic, 0, range(10)))
     assert (receipt.messages, receipt.already_there) == (10, 0)

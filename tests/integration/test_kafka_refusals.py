@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from integration.kafka_pipeline import Pipeline, blocks_of, committed, message
+from integration.kafka_pipeline import Pipeline, batches_of, committed, message
 from kafka.admin import (
     ACL,
     ACLOperation,
@@ -61,7 +61,7 @@ def test_a_topic_that_may_not_be_written_is_told(guarded_broker: KafkaBroker, un
     pipeline = Pipeline(KafkaConnection(guarded_broker.bootstrap), unique_name, settings=_SETTINGS)
     _deny(pipeline.connection, ResourceType.TOPIC, pipeline.topic, ACLOperation.WRITE)
     with pytest.raises(TopicError, match="does not allow") as told, pipeline.publisher() as publisher:
-        publisher.publish(blocks_of(pipeline.topic, 0, range(10)))
+        publisher.publish(batches_of(pipeline.topic, 0, range(10)))
     assert pipeline.topic in str(told.value)
 
 
@@ -95,12 +95,12 @@ def pipeline(kafka_broker: KafkaBroker, unique_name: str) -> Pipeline:
 
 
 def test_a_topic_removed_in_mid_run_is_told_in_bounded_time(pipeline: Pipeline) -> None:
-    def removing() -> Iterator[Block]:
-        yield from blocks_of(pipeline.topic, 0, range(100))
+    def removing() -> Iterator[Batch]:
+        yield from batches_of(pipeline.topic, 0, range(100))
         with pipeline.connection.admin() as admin:
             admin.delete_topics([pipeline.topic])
         time.sleep(1)
-        yield from blocks_of(pipeline.topic, 0, range(100, 200))
+        yield from batches_of(pipeline.topic, 0, range(100, 200))
 
     begun = time.monotonic()
     with pytest.raises(TopicError, match="removed") as told, pipeline.publisher() as publisher:
@@ -117,7 +117,7 @@ def test_a_record_that_only_the_broker_finds_too_large_is_told_with_its_coordina
     rows = [message(1), message(2, value=b"x" * 4000), message(3)]
     blocks = [Block(pipeline.topic, 0, "bin.000007", 0, 0, pack(rows))]
     with pytest.raises(BadRecordError) as told, pipeline.publisher() as publisher:
-        publisher.publish(blocks)
+        publisher.publish(finished(blocks))
     assert pipeline.topic in str(told.value)
     assert "bin.000007:4" in str(told.value)
     assert committed(pipeline.connection.bootstrap, pipeline.topic) == []
@@ -126,7 +126,7 @@ def test_a_record_that_only_the_broker_finds_too_large_is_told_with_its_coordina
 def test_a_partition_that_is_gone_is_told(pipeline: Pipeline) -> None:
     limits = {pipeline.topic: TopicLimits(9)}
     with pytest.raises(TopicError, match="partition 8"), pipeline.publisher(limits=limits) as publisher:
-        publisher.publish(blocks_of(pipeline.topic, 8, range(10)))
+        publisher.publish(batches_of(pipeline.topic, 8, range(10)))
 
 
 def test_a_record_refused_in_the_middle_of_a_transaction_ends_the_run_for_good(pipeline: Pipeline) -> None:
@@ -137,7 +137,7 @@ def test_a_record_refused_in_the_middle_of_a_transaction_ends_the_run_for_good(p
     rows = [message(row, value=b"x" * 4000 if row == 500 else b"") for row in range(1000)]
     blocks = [Block(pipeline.topic, 0, "bin.000007", 0, 0, pack(rows))]
     with pytest.raises(BadRecordError) as told, pipeline.publisher(settings=settings) as publisher:
-        publisher.publish(blocks)
+        publisher.publish(finished(blocks))
     assert pipeline.topic in str(told.value)
     assert committed(pipeline.connection.bootstrap, pipeline.topic) == []
 
@@ -153,9 +153,9 @@ def test_brokers_too_old_to_list_transactions_are_fenced_by_the_ids_of_this_run(
     with pipeline.publisher(attempt=pipeline.fence()) as publisher:
         attempt = pipeline.fence()
         with pytest.raises(FencedError):
-            publisher.publish(blocks_of(pipeline.topic, 0, range(10)))
+            publisher.publish(batches_of(pipeline.topic, 0, range(10)))
     with pipeline.publisher(attempt=attempt) as publisher:
-        assert publisher.publish(blocks_of(pipeline.topic, 0, range(10)))[0].messages == 10
+        assert publisher.publish(batches_of(pipeline.topic, 0, range(10)))[0].messages == 10
 
 
 def test_what_a_broker_is_too_old_for_is_told_as_such(kafka_broker: KafkaBroker) -> None:
