@@ -40,6 +40,7 @@ ROOM_OF = {
     "snappy": {"batches": "home: record batches"},
     "pyarrow": {"spark": "home: the batches between Spark and Python"},
     "confluent_kafka": {"kafka": "home"},
+    "google_crc32c": {"kafka": "home: the checksum of record batches"},
     "kafka": {"kafka": "home", "devstack": "shows and verifies what is in the topics, independently of the package"},
     "pymysql": {"mysql": "home", "devstack": "starts the servers and waits until they answer"},
     "pymysqlreplication": {"mysql": "home: the reference reader"},

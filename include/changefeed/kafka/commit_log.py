@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, Message
-
-from changefeed.errors import ChangefeedError, TopicError
+from changefeed.errors import BadRecordError, TopicError
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.log_record import (
     KINDS,
@@ -29,8 +27,11 @@ from changefeed.kafka.log_record import (
 )
 from changefeed.kafka.partition_reader import partition_reader
 from changefeed.kafka.progress import Progress, TopicPartition
+from changefeed.kafka.record_writer import RecordWriter
 from changefeed.kafka.topics import partition_counts
+from changefeed.kafka.transactions import Transactions
 from changefeed.manifest import Manifest
+from changefeed.publish_settings import PublishSettings
 from changefeed.seek import SeekRecord
 from changefeed.window import Window
 
@@ -39,9 +40,6 @@ _log = logging.getLogger(__name__)
 Kind = TypeVar("Kind", bound=LogRecord)
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value", covariant=True)
-
-_LARGEST_REQUEST = 100_000_000
-"""Kafka's brokers take no larger one by default (socket.request.max.bytes)."""
 
 KEPT_SEALS, KEPT_SEAL_BYTES = 100, 8 << 20
 """How many seals the log keeps, and how much of it they may take together."""
@@ -305,51 +303,32 @@ class CommitLog:
         """Write ``records``; with a ``transactional_id`` all of them or none."""
         if not records:
             return
-        largest_bytes = max(len(value or b"") for value in records.values())
-        milliseconds = int(self.connection.timeout_seconds * 1000)
-        extra: dict[str, str | int] = {}
-        if transactional_id:
-            extra = {"transactional_id": transactional_id, "transaction_timeout_ms": milliseconds}
-        # Not idempotent without: that costs half a second at the first record, and the same record twice is no harm.
-        producer = self.connection.producer(
-            acks="all",
-            max_in_flight_requests_per_connection=1,
-            message_timeout_ms=milliseconds,
-            linger_ms=0,
-            message_max_bytes=_LARGEST_REQUEST,  # what is too large, the topic says
-            **extra,
-        )
-        failed: list[KafkaError] = []
-
-        def delivered(error: KafkaError | None, _record: Message) -> None:
-            if error is not None:
-                failed.append(error)
-
         try:
             if transactional_id:
-                producer.init_transactions(self.connection.timeout_seconds)
-                producer.begin_transaction()
-            for key, value in records.items():
-                producer.produce(self.topic, value=value, key=key, partition=0, on_delivery=delivered)
-            left = producer.flush(self.connection.timeout_seconds + 1)
-            if transactional_id and not failed and not left:
-                producer.commit_transaction(self.connection.timeout_seconds)
-        except KafkaException as error:
-            raise self._refused(error.args[0], largest_bytes, wanted) from error
-        finally:
-            producer.purge()
-        if failed or left:
-            said = failed[0] if failed else KafkaError(KafkaError._MSG_TIMED_OUT)
-            raise self._refused(said, largest_bytes, wanted)
-
-    def _refused(self, error: KafkaError, largest_bytes: int, wanted: str) -> ChangefeedError:
-        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
-            return TopicError(
+                self._write_all_or_none(records, self._wanted(wanted), transactional_id)
+                return
+            with RecordWriter(self.connection, self.topic) as writer:
+                writer.write(records, self._wanted(wanted))
+        except BadRecordError as error:
+            largest_bytes = max(len(value or b"") for value in records.values())
+            raise TopicError(
                 f"{self._wanted(wanted)}: the record has {largest_bytes:,} bytes, compressed, and the topic takes "
                 f"fewer. Set max.message.bytes of {self.topic!r} to {2 * largest_bytes} or more, with "
                 "kafka-configs.sh, and run again: what is published already is not published twice."
-            )
-        return self.connection.refused(KafkaException(error), self._wanted(wanted))
+            ) from error
+
+    def _write_all_or_none(self, records: Mapping[bytes, bytes | None], wanted: str, transactional_id: str) -> None:
+        seconds = self.connection.timeout_seconds
+        settings = PublishSettings(transaction_seconds=seconds / 2, transaction_timeout_seconds=seconds)
+        transactions = Transactions(self.connection, transactional_id, settings, [self.topic])
+        try:
+            transactions.take_over()
+            transactions.open()
+            for key, value in records.items():
+                transactions.send(self.topic, 0, value, key, [])
+            transactions.commit(wanted)
+        finally:
+            transactions.close()
 
     def _wanted(self, wanted: str) -> str:
         return f"{wanted} of {self.identity!r} in commit log {self.topic!r}"

@@ -10,16 +10,15 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 
-from confluent_kafka import KafkaException
+import kafka.errors
+from kafka.admin import KafkaAdminClient
 
-from changefeed.errors import TopicError
+from changefeed.kafka.client_internals import take_over
 from changefeed.kafka.commit_log import CommitLog
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.log_record import AttemptRecord
-
-_AT_ONCE = 16
+from changefeed.kafka.refusal import refused_to_write
 
 
 def transactional_id(identity: str, task: int) -> str:
@@ -36,28 +35,22 @@ def fence(connection: KafkaConnection, identity: str, tasks: int, commit_log_top
     """
     attempt = attempt or uuid.uuid4().hex
     CommitLog(connection, commit_log_topic, identity).keep(AttemptRecord(attempt))
-    ids = {transactional_id(identity, task) for task in range(tasks)} | set(_used(connection, identity))
-    with ThreadPoolExecutor(min(_AT_ONCE, max(1, len(ids)))) as pool:
-        for _ in pool.map(lambda name: _take_over(connection, name), sorted(ids)):
-            pass
+    with connection.admin() as admin:
+        ids = {transactional_id(identity, task) for task in range(tasks)} | set(_used(admin, identity))
+        try:
+            take_over(admin, sorted(ids), connection.timeout_seconds)
+        except kafka.errors.KafkaError as error:
+            wanted = f"to take over the transactional ids of {identity!r}"
+            raise refused_to_write(error, connection.bootstrap, wanted) from error
     return attempt
 
 
-def _used(connection: KafkaConnection, identity: str) -> Iterable[str]:
+def _used(admin: KafkaAdminClient, identity: str) -> Iterable[str]:
     ours = re.compile(re.escape(transactional_id(identity, 0)[:-1]) + r"\d+")
     try:
-        with connection.admin() as admin:
-            for listings in admin.list_transactions().values():
-                for listing in listings:
-                    if ours.fullmatch(listing.transactional_id):
-                        yield listing.transactional_id
-    except TopicError:
+        for listings in admin.list_transactions().values():
+            for listing in listings:
+                if ours.fullmatch(listing.transactional_id):
+                    yield listing.transactional_id
+    except (kafka.errors.AuthorizationError, kafka.errors.UnsupportedVersionError):
         return  # the ACL Describe on the transactional ids is missing, or the brokers are older than the request
-
-
-def _take_over(connection: KafkaConnection, name: str) -> None:
-    producer = connection.producer(transactional_id=name)
-    try:
-        producer.init_transactions(connection.timeout_seconds)
-    except KafkaException as error:
-        raise connection.refused(error, f"to take over transactional id {name!r}") from error

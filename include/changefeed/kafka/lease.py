@@ -23,12 +23,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
-
 from changefeed.errors import ChangefeedError, PipelineBusyError
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.log_record import ClaimRecord, LogEntry
 from changefeed.kafka.partition_reader import KafkaRecord, partition_reader
+from changefeed.kafka.record_writer import RecordWriter
 
 _log = logging.getLogger(__name__)
 
@@ -64,19 +63,14 @@ class Lease:
         self._first = -1
         self._first_ms: int | None = None
         self._done = threading.Event()
-        self._producer: Producer | None = None
+        self._writer: RecordWriter | None = None
         self._beat = threading.Thread(target=self._repeat, name=f"lease-{identity}", daemon=True)
 
     def __enter__(self) -> Self:
-        self._producer = self._connection.producer(
-            acks="all",
-            max_in_flight_requests_per_connection=1,
-            message_timeout_ms=int(self._connection.timeout_seconds * 1000),
-            linger_ms=0,
-        )
-        self._first = self._write(self.attempt, ClaimRecord(self.attempt, None, self._who))
-        self._beat.start()
+        self._writer = RecordWriter(self._connection, self._topic)
         try:
+            self._first = self._write(self.attempt, ClaimRecord(self.attempt, None, self._who))
+            self._beat.start()
             self._wait_for_others()
         except BaseException:
             self._give_back()
@@ -90,11 +84,16 @@ class Lease:
 
     def _give_back(self) -> None:
         self._done.set()
-        self._beat.join()
+        if self._beat.ident is not None:  # it was started
+            self._beat.join()
         try:
-            self._write(self.attempt, None)
+            if self._first >= 0:
+                self._write(self.attempt, None)
         except ChangefeedError as error:
             _log.warning("the claim of this run was not given back, the next run waits %g s: %s", self._seconds, error)
+        finally:
+            if self._writer is not None:
+                self._writer.close()
 
     def _repeat(self) -> None:
         while not self._done.wait(self._seconds / BEATS):
@@ -154,20 +153,6 @@ class Lease:
 
     def _write(self, attempt: str, claim: ClaimRecord | None) -> int:
         """Write a claim, or give it back; return its offset."""
-        assert self._producer is not None
-        reports: list[tuple[KafkaError | None, int]] = []
-
-        def delivered(error: KafkaError | None, record: Message) -> None:
-            reports.append((error, record.offset() or 0))
-
+        assert self._writer is not None
         key, value = ClaimRecord.key_of(self._identity, attempt), claim.value() if claim else None
-        wanted = f"to claim {self._identity!r} in commit log {self._topic!r}"
-        try:
-            self._producer.produce(self._topic, value=value, key=key, partition=0, on_delivery=delivered)
-            self._producer.flush(self._connection.timeout_seconds + 1)
-        except KafkaException as error:
-            raise self._connection.refused(error, wanted) from error
-        failed, offset = reports[0] if reports else (KafkaError(KafkaError._MSG_TIMED_OUT), 0)
-        if failed is not None:
-            raise self._connection.refused(KafkaException(failed), wanted)
-        return offset
+        return self._writer.write({key: value}, f"to claim {self._identity!r} in commit log {self._topic!r}")

@@ -1,12 +1,11 @@
 """Kafka's ways to say no, in changefeed's words.
 
-Error codes: https://kafka.apache.org/protocol#protocol_error_codes, librdkafka's own are negative.
+Error codes: https://kafka.apache.org/protocol#protocol_error_codes, each a class of kafka.errors.
 """
 
 from __future__ import annotations
 
-import kafka.errors
-from confluent_kafka import KafkaError
+from kafka import errors
 
 from changefeed.errors import (
     BadRecordError,
@@ -17,29 +16,28 @@ from changefeed.errors import (
     TopicError,
 )
 
-_FENCED = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
-_NO_SUCH_TOPIC = {KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART}
-_NOT_ALLOWED = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    KafkaError.POLICY_VIOLATION,
-}
-_NOT_LET_IN = {
-    KafkaError._AUTHENTICATION,
-    KafkaError.SASL_AUTHENTICATION_FAILED,
-    KafkaError.UNSUPPORTED_SASL_MECHANISM,
-    KafkaError._SSL,
-}
-_NO_TRANSACTIONS = {KafkaError._UNSUPPORTED_FEATURE, KafkaError.UNSUPPORTED_VERSION}
-BAD_RECORD = {
-    KafkaError.MSG_SIZE_TOO_LARGE,
-    KafkaError.INVALID_MSG,
-    KafkaError.INVALID_MSG_SIZE,
-    KafkaError.INVALID_RECORD,
-    KafkaError.RECORD_LIST_TOO_LARGE,
-    KafkaError.INVALID_TIMESTAMP,
-}
+_FENCED = (
+    errors.ProducerFencedError,
+    errors.InvalidProducerEpochError,
+    errors.InvalidTxnStateError,  # the brokers ended the transaction
+    errors.TransactionCoordinatorFencedError,
+)
+_NO_SUCH_TOPIC = (errors.UnknownTopicOrPartitionError, errors.UnknownTopicIdError, errors.InconsistentTopicIdError)
+_NOT_ALLOWED = (errors.AuthorizationError, errors.PolicyViolationError)
+_NOT_LET_IN = (
+    errors.SaslAuthenticationFailedError,
+    errors.UnsupportedSaslMechanismError,
+    errors.IllegalSaslStateError,
+)
+_TOO_OLD = (errors.UnsupportedVersionError, errors.UnsupportedForMessageFormatError)
+_BAD_RECORD = (
+    errors.MessageSizeTooLargeError,
+    errors.RecordListTooLargeError,
+    errors.InvalidRecordError,
+    errors.CorruptRecordError,
+    errors.InvalidTimestampError,
+    errors.UnsupportedCompressionTypeError,
+)
 
 
 def unavailable(bootstrap: str, seconds: float, said: str) -> BrokerUnavailableError:
@@ -51,54 +49,56 @@ def unavailable(bootstrap: str, seconds: float, said: str) -> BrokerUnavailableE
     )
 
 
-def refused_by_kafka_python(error: kafka.errors.KafkaError, bootstrap: str, seconds: float) -> ChangefeedError:
-    """What an error of kafka-python means to a run."""
-    if isinstance(error, kafka.errors.AuthorizationError | kafka.errors.PolicyViolationError):
+def refused(error: errors.KafkaError, bootstrap: str, seconds: float) -> ChangefeedError:
+    """What an error of kafka-python means to a run that asked a cluster for something."""
+    if isinstance(error, _NOT_ALLOWED):
         return TopicError(
             f"Kafka at {bootstrap!r} does not allow it: {error}. Give the principal that changefeed logs in with "
             "Describe, DescribeConfigs, Create, Read and Write on its topics, and Write on its transactional ids."
         )
-    if "uthentication" in f"{type(error).__name__} {error}" or "SSL" in str(error):
+    if _is_login(error):
         return SettingsError(f"Kafka at {bootstrap!r} refuses the login: {error}. Check the options sasl.* and ssl.*.")
-    if isinstance(error, kafka.errors.UnsupportedVersionError):
+    if isinstance(error, _TOO_OLD):
         return TopicError(
             f"Kafka at {bootstrap!r} is too old for this: {error}. changefeed needs Kafka 2.5 or newer; look with "
             "kafka-broker-api-versions.sh whether each broker is."
         )
-    if isinstance(error, kafka.errors.UnknownTopicOrPartitionError):
+    if isinstance(error, _NO_SUCH_TOPIC):
         return TopicError(f"Kafka at {bootstrap!r} has no such topic or partition: {error}. Was it removed?")
     return unavailable(bootstrap, seconds, str(error))
 
 
-def refused_by_librdkafka(error: KafkaError, bootstrap: str, wanted: str) -> ChangefeedError:
-    """What an error of librdkafka means to a run that tried ``wanted``."""
-    code, said = error.code(), f"{error.name()}: {error.str()}"
-    if code in _FENCED:
+def refused_to_write(error: Exception, bootstrap: str, wanted: str) -> ChangefeedError:
+    """What an error of kafka-python means to a run that tried ``wanted``, which is to write or to begin to."""
+    while len(error.args) == 1 and isinstance(error.args[0], errors.KafkaError):
+        error = error.args[0]  # kafka-python hands some on in a bare KafkaError
+    said = f"{type(error).__name__}: {error}"
+    if isinstance(error, _FENCED):
         return FencedError(
             f"{wanted}: another producer took over the transactional id, or the transaction outlived its timeout "
             f"({said}). A newer attempt of this pipeline is at work, or this one stood still for too long; what it had "
             "not committed is aborted, and the next attempt publishes it."
         )
-    if code in _NO_SUCH_TOPIC:
+    if isinstance(error, _NO_SUCH_TOPIC):
         return TopicError(
             f"{wanted}: Kafka at {bootstrap!r} has no such topic or partition ({said}). It was removed, or made "
             "again with fewer partitions, while the run was under way. Nothing of the open transaction is visible; "
             "the next run makes the topic again."
         )
-    if code in _NOT_ALLOWED:
+    if isinstance(error, _NOT_ALLOWED):
         return TopicError(
             f"{wanted}: Kafka at {bootstrap!r} does not allow it ({said}). Give the principal that changefeed logs "
             "in with Write and Describe on its topics, and on transactional ids that begin with 'changefeed.'."
         )
-    if code in _NOT_LET_IN:
+    if _is_login(error):
         return SettingsError(
             f"{wanted}: Kafka at {bootstrap!r} refuses the login ({said}). Check the options sasl.* and ssl.*."
         )
-    if code in _NO_TRANSACTIONS:
+    if isinstance(error, _TOO_OLD):
         return TopicError(
             f"{wanted}: the broker at {bootstrap!r} has no transactions ({said}). changefeed needs Kafka 2.5 or newer."
         )
-    if code in BAD_RECORD:
+    if isinstance(error, _BAD_RECORD):
         return BadRecordError(
             f"{wanted}: Kafka at {bootstrap!r} refused a batch of records ({said}). Raise max.message.bytes of the "
             "topic, or set on_bad_record: dead_letter."
@@ -108,3 +108,7 @@ def refused_by_librdkafka(error: KafkaError, bootstrap: str, wanted: str) -> Cha
         "run publishes it. If it stays so: is every broker up, and can the cluster hold __transaction_state "
         "(transaction.state.log.replication.factor, at most the number of brokers)?"
     )
+
+
+def _is_login(error: Exception) -> bool:
+    return isinstance(error, _NOT_LET_IN) or "uthentication" in f"{type(error).__name__} {error}" or "SSL" in str(error)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from confluent_kafka import KafkaError, KafkaException, Message
 
-from changefeed.errors import CheckpointError, TopicError
+from changefeed.errors import BadRecordError, CheckpointError, TopicError
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.partition_reader import partition_reader
+from changefeed.kafka.record_writer import RecordWriter
 from changefeed.kafka.topics import TopicSettings, legal_name, partition_counts
 
 
@@ -68,24 +68,12 @@ class SchemaLog:
 
     def save(self, history: Mapping[str, Any]) -> None:
         """Replace the history. Raises BrokerUnavailableError, or TopicError for one larger than the topic takes."""
-        producer = self.connection.producer(
-            acks="all", message_max_bytes=32 << 20, compression_codec="zstd", message_timeout_ms=30_000
-        )
-        failed: list[KafkaError] = []
-
-        def delivered(error: KafkaError | None, _record: Message) -> None:
-            if error is not None:
-                failed.append(error)
-
+        wanted = f"to save the schema history of {self.identity!r} in {self.topic!r}"
         try:
-            producer.produce(self.topic, orjson.dumps(dict(history)), self._key, 0, delivered)
-            left = producer.flush(31)
-        except KafkaException as error:
-            raise self.connection.refused(error, f"to save the schema history in {self.topic!r}") from error
-        if failed or left:
-            raise TopicError(
-                f"the schema history was not taken by topic {self.topic!r}: {failed[0] if failed else 'time-out'}"
-            )
+            with RecordWriter(self.connection, self.topic, compression="zstd") as writer:
+                writer.write({self._key: orjson.dumps(dict(history))}, wanted)
+        except BadRecordError as error:
+            raise TopicError(f"the schema history was not taken by topic {self.topic!r}: {error}") from error
 
     @property
     def _key(self) -> bytes:

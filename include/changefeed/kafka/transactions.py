@@ -1,153 +1,192 @@
-"""One task's Kafka transactions, one after the other.
-
-What librdkafka asks of its callers: https://github.com/confluentinc/librdkafka/blob/master/INTRODUCTION.md
-(Transactional producer): on an abortable error abort, on a retriable one call again, on a fatal one stop.
-"""
+"""One task's Kafka transactions, one after the other."""
 
 from __future__ import annotations
 
 import logging
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+import kafka.errors
 
 from changefeed.errors import ChangefeedError
+from changefeed.kafka.client_internals import Done, FinishedRecords, InnerProducer
 from changefeed.kafka.connection import KafkaConnection
-from changefeed.kafka.topics import TopicLimits
+from changefeed.kafka.refusal import refused_to_write
 from changefeed.publish_settings import PublishSettings
 
 _log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 2.0
-_LARGEST_MESSAGE_BYTES = 1_000_000_000
-"""What librdkafka sends at most."""
+_SILENCE_MS = 30_000
+"""How long a broker may be silent before its connection is dropped and the request sent again."""
+_RETRY_MS = 20
+_RECONNECT_MS = 1000
+_CLOSE_SECONDS = 1.0
 
-Delivered = Callable[[KafkaError | None, Message], None]
-Headers = list[tuple[str, bytes]]
+
+@dataclass(slots=True)
+class Delivery:
+    """What became of a batch or a record; both are None until Kafka has taken or refused it.
+
+    ``offset`` is that of its first record.
+    """
+
+    wanted: str
+    offset: int | None = None
+    error: ChangefeedError | None = None
 
 
 class Transactions:
-    """A transactional producer. Any error leaves it unusable: `close` it and let the task run again."""
+    """A transactional producer under the transactional id ``name``; nothing is connected before `take_over`.
+
+    ``topics`` are those that it will write to, the commit log among them. Any error leaves it unusable: `close`
+    it and let the task run again. All that write raise FencedError, TopicError, BadRecordError, SettingsError, or
+    BrokerUnavailableError when nothing is heard of Kafka for the transaction's timeout.
+    """
 
     def __init__(
-        self,
-        connection: KafkaConnection,
-        name: str,
-        settings: PublishSettings,
-        limits: Sequence[TopicLimits],
+        self, connection: KafkaConnection, name: str, settings: PublishSettings, topics: Iterable[str]
     ) -> None:
-        self._connection, self.name = connection, name
-        sizes = [limit.max_message_bytes for limit in limits] or [settings.batch_bytes]
-        largest_bytes = min(_LARGEST_MESSAGE_BYTES, max(1_000_000, *sizes) + 100_000)
-        # librdkafka takes no record that is larger than its queue, not even into an empty one. Where topics take such
-        # records, the queue is as large as they are, and `make_room` keeps it as small as it was.
-        self._queue_bytes, self._queued_bytes = settings.queue_bytes, 0
-        self._takes_larger = largest_bytes > settings.queue_bytes
-        milliseconds = int(settings.transaction_timeout_seconds * 1000)
+        self._connection, self.name, self._topics = connection, name, list(topics)
+        self._queue_bytes = settings.queue_bytes
         self._patience_seconds = settings.transaction_timeout_seconds
-        self.producer: Producer = connection.producer(
-            transactional_id=name,
-            transaction_timeout_ms=milliseconds,
-            message_timeout_ms=milliseconds,  # librdkafka allows no more than the transaction's
-            compression_type=settings.compression,
-            linger_ms=settings.linger_ms,
-            queue_buffering_max_messages=2_000_000,
-            queue_buffering_max_kbytes=max(1, (max(settings.queue_bytes, largest_bytes) >> 10) + 1),
-            batch_num_messages=100_000,
-            # A topic's max.message.bytes is for a whole batch: one that is too large would be refused although
-            # each record fits.
-            batch_size=max(1, min(settings.batch_bytes, *sizes)),
-            # Not librdkafka decides what is too large, but the publisher, by the topic's own limit.
-            message_max_bytes=largest_bytes,
-        )
+        self._inner: InnerProducer | None = None
+        self._changed = threading.Condition()
+        self._under_way, self._under_way_bytes = 0, 0
+        self._error: ChangefeedError | None = None
         self.is_open = False
-        self.opened_at = 0.0
+        self._opened_at = 0.0
+
+    def _settings(self) -> dict[str, Any]:
+        theirs = self._connection.kafka_python()
+        silence_ms = int(self._connection.options.get("socket.timeout.ms", _SILENCE_MS))
+        milliseconds = int(self._patience_seconds * 1000)
+        return {
+            "retry_backoff_ms": _RETRY_MS,
+            "reconnect_backoff_max_ms": _RECONNECT_MS,
+            **theirs,
+            "transactional_id": self.name,
+            "transaction_timeout_ms": milliseconds,
+            "delivery_timeout_ms": milliseconds,
+            "request_timeout_ms": min(max(silence_ms, theirs["request_timeout_ms"]), milliseconds),
+            "max_block_ms": theirs["request_timeout_ms"],
+            "allow_auto_create_topics": False,
+        }
 
     def take_over(self) -> None:
         """Fence earlier producers of the same name and abort what they left open. Once, before anything else."""
-        self._do(
-            lambda seconds: self.producer.init_transactions(seconds), "to take over", self._connection.timeout_seconds
-        )
+        with self._connection.kafka_python_errors():
+            self._inner = InnerProducer(self._settings(), self._topics)
+        self._do(self._inner.take_over, "to take over")
 
     def open(self) -> None:
         """Begin a transaction if none is open."""
         if not self.is_open:
-            self._do(lambda _: self.producer.begin_transaction(), "to begin a transaction", 0)
-            self.is_open, self.opened_at = True, time.monotonic()
+            self._do(self._producer.begin, "to begin a transaction")
+            self.is_open, self._opened_at = True, time.monotonic()
 
     @property
     def age_seconds(self) -> float:
         """How long the open transaction has been open; 0 without one."""
-        return time.monotonic() - self.opened_at if self.is_open else 0.0
+        return time.monotonic() - self._opened_at if self.is_open else 0.0
 
-    def produce(
+    def send_batch(
+        self, topic: str, partition: int, batch: bytes | bytearray, messages: int, what: str = ""
+    ) -> Delivery:
+        """Queue a finished record batch (magic 2) of ``messages`` records, waiting while the queue is full.
+
+        Producer id, epoch, base sequence, transactional bit and CRC-32C are filled in when it is sent; until
+        then ``batch`` must not be changed. ``what`` names it in error messages. Raises ValueError for bytes that are
+        no such batch.
+        """
+        delivery = self._delivery(topic, partition, what)
+        records = FinishedRecords(batch, messages)
+        self._make_room(len(batch), delivery.wanted)
+        done = self._under_way_of(delivery, len(batch))
+        self._do(lambda: self._producer.send_batch(topic, partition, records, done), delivery.wanted)
+        return delivery
+
+    def send(
         self,
         topic: str,
+        partition: int,
         value: bytes | None,
         key: bytes | None,
-        partition: int,
-        headers: Headers,
-        delivered: Delivered | None,
-    ) -> None:
-        """Queue one record, waiting while the queue is full."""
-        produce: Any = self.producer.produce
-        while True:
-            try:
-                # By position: this is called for each record, and names would cost a third more.
-                produce(topic, value, key, partition, delivered, None, 0, headers)
-                return
-            except BufferError:
-                self.serve(0.05)
-            except KafkaException as error:
-                raise self.refused(error, f"to publish to partition {partition} of {topic!r}") from error
+        headers: list[tuple[str, bytes]],
+        what: str = "",
+    ) -> Delivery:
+        """Queue one record, at least one of key and value not None, waiting while the queue is full."""
+        delivery = self._delivery(topic, partition, what)
+        size_bytes = len(value or b"") + len(key or b"")
+        self._make_room(size_bytes, delivery.wanted)
+        done = self._under_way_of(delivery, size_bytes)
+        self._do(lambda: self._producer.send(topic, partition, value, key, headers, done), delivery.wanted)
+        return delivery
 
-    def make_room(self, size_bytes: int) -> None:
-        """Wait until ``size_bytes`` more may be queued, of one record or of many, beside what is on its way."""
-        if not self._takes_larger:
-            return  # librdkafka counts by itself
-        if self._queued_bytes and self._queued_bytes + size_bytes > self._queue_bytes:
-            while len(self.producer):
-                self.serve(0.05)
-            self._queued_bytes = 0
-        self._queued_bytes += size_bytes
+    def _delivery(self, topic: str, partition: int, what: str) -> Delivery:
+        return Delivery(f"to publish to {what or f'partition {partition} of {topic!r}'}")
 
-    def serve(self, seconds: float = 0.0) -> None:
-        """Take the delivery reports that are there, or come within ``seconds``."""
-        self._served(lambda: self.producer.poll(seconds))
+    def _under_way_of(self, delivery: Delivery, size_bytes: int) -> Done:
+        """Count it as under way, until what is returned is called."""
+        with self._changed:
+            self._under_way += 1
+            self._under_way_bytes += size_bytes
+
+        def done(first: int | None, refusal: Exception | None) -> None:  # in the sender's thread
+            error = None if refusal is None else self._refusal(refusal, delivery.wanted)
+            with self._changed:
+                self._under_way -= 1
+                self._under_way_bytes -= size_bytes
+                delivery.offset, delivery.error = first, error
+                self._error = self._error or error
+                self._changed.notify_all()
+
+        return done
+
+    def _make_room(self, size_bytes: int, wanted: str) -> None:
+        self._wait(
+            lambda: not self._under_way or self._under_way_bytes + size_bytes <= self._queue_bytes,
+            self._patience_seconds,
+            wanted,
+        )
 
     def flush(self, while_waiting: Callable[[], None]) -> None:
-        """Wait until each record was delivered or refused, and its report taken.
+        """Wait until Kafka has taken each record of the transaction; raise when it refuses one.
 
-        ``while_waiting`` is called every few seconds and should raise when waiting is of no use: librdkafka waits for
-        a topic that was removed as it does for a broker that is away, and for the abort of a broken transaction.
+        ``while_waiting`` is called every few seconds and should raise when waiting is of no use: kafka-python waits for
+        a topic that was removed as it does for a broker that is away.
         """
         deadline = time.monotonic() + self._patience_seconds
-        while self._served(lambda: self.producer.flush(_LOOK_SECONDS)):
+        while not self._ready(lambda: not self._under_way, _LOOK_SECONDS):
             while_waiting()
             if time.monotonic() > deadline:
-                raise self.refused(KafkaException(KafkaError(KafkaError._MSG_TIMED_OUT)), "to flush")
+                raise self._refusal(kafka.errors.KafkaTimeoutError("time-out"), "to flush")
 
-    def _served(self, call: Callable[[], int]) -> int:
-        try:
-            return call()
-        except KafkaException as error:
-            raise self.refused(error, "to publish") from error
-        except SystemError as error:
-            # confluent-kafka raises a fatal error (we are fenced) while it serves, and goes on to the next delivery
-            # report with it; Python then complains of the report's callback.
-            if isinstance(error.__cause__, KafkaException):
-                raise self.refused(error.__cause__, "to publish") from error.__cause__
-            raise
+    def _wait(self, ready: Callable[[], bool], seconds: float, wanted: str) -> None:
+        if not self._ready(ready, seconds):
+            raise self._refusal(kafka.errors.KafkaTimeoutError("time-out"), wanted)
+
+    def _ready(self, ready: Callable[[], bool], seconds: float) -> bool:
+        """Whether it is ``ready``, now or within ``seconds``; raises where Kafka has refused something."""
+        with self._changed:
+            is_ready = self._changed.wait_for(lambda: self._error is not None or ready(), seconds)
+        if self._error is not None:
+            raise self._error
+        return is_ready
 
     def commit(self, what: str) -> None:
         """Make the open transaction visible; ``what`` it holds, for the error message.
 
-        After an error it is unknown whether it is visible: the commit log says.
+        Waits for what is on its way, and commits nothing of which Kafka has refused a part. After an error it is
+        unknown whether it is visible: the commit log says.
         """
         wanted = f"to commit {what}"
-        self._do(lambda seconds: self.producer.commit_transaction(seconds), wanted, self._patience_seconds)
+        deadline = time.monotonic() + self._patience_seconds
+        self._wait(lambda: not self._under_way, self._patience_seconds, wanted)
+        self._do(lambda: self._producer.commit(max(0.1, deadline - time.monotonic())), wanted)
         self.is_open = False
 
     def abort(self) -> None:
@@ -156,33 +195,34 @@ class Transactions:
             return
         self.is_open = False
         try:
-            self.producer.purge()
-            self.producer.abort_transaction(self._connection.timeout_seconds)
-        except KafkaException as error:
-            _log.warning("transaction of %r was left to time out: %s", self.name, error.args[0].str())
+            self._producer.abort(self._connection.timeout_seconds)
+        except kafka.errors.KafkaError as error:
+            _log.warning("transaction of %r was left to time out: %s", self.name, error)
 
-    def refused(self, error: KafkaException, wanted: str) -> ChangefeedError:
-        """Our error for librdkafka's ``error``, when ``wanted`` was tried."""
-        if error.args[0].code() == KafkaError._STATE and self.is_open:
-            error = self._cause() or error
-        return self._connection.refused(error, f"{wanted} (transactional id {self.name!r})")
-
-    def _cause(self) -> KafkaException | None:
-        """What broke the transaction: once it is broken nothing can be queued, and only the commit says why."""
-        try:
-            self.producer.commit_transaction(self._connection.timeout_seconds)
-        except KafkaException as cause:
-            return cause
-        return None  # cannot be: a broken transaction is not committed
-
-    def _do(self, call: Callable[[float], None], wanted: str, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        while True:
+    def close(self) -> None:
+        """Abort what is open, and end the connections. Never raises."""
+        self.abort()
+        if self._inner is not None:
+            inner, self._inner = self._inner, None
             try:
-                call(max(0.1, deadline - time.monotonic()))
-                return
-            except KafkaException as error:
-                said: KafkaError = error.args[0]
-                if said.retriable() and not said.txn_requires_abort() and time.monotonic() < deadline:
-                    continue
-                raise self.refused(error, wanted) from error
+                inner.close(_CLOSE_SECONDS)
+            except kafka.errors.KafkaError as error:
+                _log.debug("the producer %r did not close in order: %s", self.name, error)
+
+    @property
+    def _producer(self) -> InnerProducer:
+        assert self._inner is not None, "take_over comes first"
+        return self._inner
+
+    def _do(self, call: Callable[[], Any], wanted: str) -> Any:
+        try:
+            return call()
+        except kafka.errors.KafkaError as error:
+            self._error = self._error or self._refusal(error, wanted)
+            raise self._error from error
+
+    def _refusal(self, error: Exception, wanted: str) -> ChangefeedError:
+        """Our error for kafka-python's ``error``, or for the one that broke the transaction before it."""
+        cause = (self._inner and self._inner.error) or error
+        bootstrap = self._connection.bootstrap
+        return refused_to_write(cause, bootstrap, f"{wanted} (transactional id {self.name!r})")

@@ -1,0 +1,336 @@
+"""The insides of kafka-python that finished record batches and fencing go through: all of them, in this file.
+
+kafka-python's producer builds record batches from single records; no public call takes a batch that is finished. So one
+is put into its accumulator, as if it had been built there, and its sender, transaction manager, retries, fencing,
+TLS and SASL do the rest. What is taken for granted of version 3.0.12, which pyproject.toml pins exactly, stands at each
+definition; tests/contract/test_client_internals.py fails when another version moves it.
+
+Where its transactions are weaker than the Java client's, they are made strict here:
+
+- A sequence number that is in doubt would have the producer's epoch bumped behind the caller's back, which aborts the
+  open transaction, and of brokers before 2.7 takes the transactional id back from a newer producer. Here it is fatal.
+- A batch that is not delivered in time fails without a word to the transaction, which could be committed without it.
+  `Transactions` commits none of which a batch failed.
+- `commit_transaction`, `abort_transaction` and `close` wait without a bound; here they are given one.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+import google_crc32c
+import kafka
+import kafka.errors
+from kafka.admin import KafkaAdminClient
+from kafka.producer.producer_batch import ProducerBatch
+from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
+from kafka.protocol.producer import InitProducerIdRequest
+
+HEADER_BYTES = 61
+"""Of a record batch (magic 2): https://kafka.apache.org/documentation/#recordbatch"""
+
+LARGEST_REQUEST_BYTES = 16 << 20
+"""Of batches that are sent together; a larger one goes alone. Brokers take 100 MB (socket.request.max.bytes)."""
+SMALL_RECORD_BYTES = 64 << 10
+"""Of the records that kafka-python makes batches of, and of those batches."""
+
+Done = Callable[[int | None, Exception | None], None]
+"""Called once with the offset of the first record, or with the error."""
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_CRC_AT, _CHECKSUMMED_AT = 17, 21
+_TRANSACTIONAL = 0x10
+_NONE = -1
+
+_METADATA_BACKOFF_MS = 20
+_LOOK_AGAIN_SECONDS = 0.02
+_AT_ONCE = 5
+"""Requests on a connection: kafka-python refuses more than max_in_flight_requests_per_connection."""
+
+
+class FinishedRecords:
+    """A finished record batch in place of kafka-python's MemoryRecordsBuilder, with the methods that are called of it.
+
+    The producer's id, epoch and first sequence number, the transactional bit and the CRC-32C are filled in when it is
+    sent for the first time, and never again: a batch that is sent again must be the same to the byte, as the
+    broker knows it by them. Raises ValueError for bytes that are not one batch of ``messages`` records.
+    """
+
+    def __init__(self, batch: bytes | bytearray, messages: int) -> None:
+        if len(batch) < HEADER_BYTES:
+            raise ValueError(f"{len(batch)} bytes are no record batch")
+        _, length, _, magic, _, _, last, *_, count = _HEADER.unpack_from(batch)
+        if (length, magic, last + 1, count) != (len(batch) - 12, 2, messages, messages):
+            raise ValueError(
+                f"a record batch of {messages} messages and {len(batch)} bytes says that it is of magic {magic} and "
+                f"has {count} messages, the last at {last}, and {length} bytes after its length"
+            )
+        self._batch = batch
+        self._messages = messages
+        self._closed = False
+        self.producer_id = self.producer_epoch = self.base_sequence = _NONE
+
+    def set_producer_state(
+        self, producer_id: int, producer_epoch: int, base_sequence: int, in_transaction: bool
+    ) -> None:
+        """Called once, before `close`, when the batch's turn has come."""
+        if self._closed:
+            raise kafka.errors.IllegalStateError("a batch that was sent may not get another sequence number")
+        self.producer_id, self.producer_epoch, self.base_sequence = producer_id, producer_epoch, base_sequence
+        fields = _HEADER.unpack_from(self._batch)
+        attributes = fields[5] | _TRANSACTIONAL if in_transaction else fields[5] & ~_TRANSACTIONAL
+        producer = (producer_id, producer_epoch, base_sequence)
+        head = _HEADER.pack(*fields[:5], attributes, *fields[6:9], *producer, fields[12])
+        records = bytes(memoryview(self._batch)[HEADER_BYTES:])
+        checksum = google_crc32c.extend(google_crc32c.value(head[_CHECKSUMMED_AT:]), records)
+        self._batch = b"".join([head[:_CRC_AT], checksum.to_bytes(4, "big"), head[_CHECKSUMMED_AT:], records])
+
+    def close(self) -> None:
+        """Called each time the batch is sent, and when it is given up."""
+        self._closed = True
+
+    def buffer(self) -> bytes | bytearray:
+        """The bytes that are sent."""
+        return self._batch
+
+    def size_in_bytes(self) -> int:
+        """How much of a request it takes."""
+        return len(self._batch)
+
+    def next_offset(self) -> int:
+        """By how much sequence numbers move on."""
+        return self._messages
+
+    def is_full(self) -> bool:
+        """It takes no further record."""
+        return True
+
+    def append(self, *_record: object) -> None:
+        """None says that a record goes into a batch of its own."""
+
+
+class _FinishedBatch(ProducerBatch):  # type: ignore[misc]
+    """A batch of the accumulator that is never split: kafka-python splits one that is too large and has more records
+    than one, and its halves would be built anew, message by message, and behind the back of who waits for this one."""
+
+    @property
+    def record_count(self) -> int:
+        """Read where it is decided about splitting, and for statistics; sequence numbers go by `next_offset`."""
+        return 1
+
+
+class InnerProducer:
+    """A transactional `kafka.KafkaProducer`, and what `Transactions` needs of its insides.
+
+    All raise kafka-python's errors.
+    """
+
+    def __init__(self, settings: dict[str, Any], topics: Collection[str]) -> None:
+        self._producer = kafka.KafkaProducer(
+            **settings,
+            metrics_enabled=False,
+            max_in_flight_requests_per_connection=5,  # Kafka keeps the order of no more with idempotence
+            max_request_size=LARGEST_REQUEST_BYTES,
+            batch_size=SMALL_RECORD_BYTES,
+        )
+        _ask_for(self._producer, topics)
+        self._sender, self._accumulator = self._producer._sender, self._producer._accumulator
+        self._manager = self._producer._transaction_manager
+        self._manager._supports_epoch_bump = lambda: False
+
+    @property
+    def error(self) -> Exception | None:
+        """What broke the transaction or the producer."""
+        error: Exception | None = self._manager.last_error if self._manager.has_error() else None
+        return error
+
+    def take_over(self) -> None:
+        """Fence earlier producers; gives up after max_block_ms."""
+        self._producer.init_transactions()
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        self._producer.begin_transaction()
+
+    def send_batch(self, topic: str, partition: int, records: FinishedRecords, done: Done) -> None:
+        """Queue a finished batch behind what is queued for its partition, in the open transaction.
+
+        A partition has one batch under way at a time, as kafka-python's idempotence has it (guarantee_message_order),
+        so sequence numbers are given out in the order of this queue. ``done`` is called in the sender's thread.
+        """
+        to = kafka.TopicPartition(topic, partition)
+        self._sender.add_topic(topic)
+        self._manager.maybe_add_partition_to_transaction(to)  # not drained before the coordinator has taken it
+        batch = _FinishedBatch(to, records)
+        with self._accumulator._tp_lock(to):
+            self._accumulator._batches[to].append(batch)
+            self._accumulator._incomplete.add(batch)
+        self._sender.wakeup()
+
+        def answered(result: tuple[int, int, Callable[[int], Exception] | None]) -> None:
+            first, _timestamp, errors = result
+            done(None, errors(0)) if errors else done(first, None)
+
+        batch.produce_future.add_callback(answered)
+
+    def send(
+        self,
+        topic: str,
+        partition: int,
+        value: bytes | None,
+        key: bytes | None,
+        headers: list[tuple[str, bytes]],
+        done: Done,
+    ) -> None:
+        """Queue one record; small ones are collected in batches by kafka-python, which takes no record that is all null
+        and spends a second of plain Python on the checksum of 6 MB."""
+        if (key is None and value is None) or len(key or b"") + len(value or b"") > SMALL_RECORD_BYTES:
+            self.send_batch(topic, partition, FinishedRecords(_batch_of(key, value, headers), 1), done)
+            return
+        try:
+            future = self._producer.send(topic, value, key, headers, partition)
+        except ValueError as error:  # a partition that it has not
+            raise kafka.errors.UnknownTopicOrPartitionError(str(error)) from error
+        future.add_callback(lambda record: done(record.offset, None)).add_errback(lambda error: done(None, error))
+
+    def commit(self, seconds: float) -> None:
+        """Commit; all that was queued must be delivered. Raises KafkaTimeoutError when ``seconds`` are over."""
+        self._complete(self._manager.begin_commit, seconds)
+
+    def abort(self, seconds: float) -> None:
+        """Drop what was not sent yet, and abort. Raises KafkaTimeoutError when ``seconds`` are over."""
+        self._complete(self._manager.begin_abort, seconds)
+
+    def _complete(self, begin: Callable[[], Any], seconds: float) -> None:
+        result = begin()
+        self._sender.wakeup()
+        if not result.wait(timeout_ms=seconds * 1000):
+            raise kafka.errors.KafkaTimeoutError(f"the coordinator did not answer within {seconds:g} seconds")
+
+    def close(self, seconds: float) -> None:
+        """End the sender's thread, or leave it to end by itself after ``seconds``; what is queued is dropped."""
+        end(self._producer, seconds)
+
+
+def plain_producer(settings: dict[str, Any], topic: str) -> kafka.KafkaProducer:
+    """A producer that soon knows ``topic``. Raises kafka-python's errors."""
+    producer = kafka.KafkaProducer(**settings, metrics_enabled=False)
+    _ask_for(producer, [topic])
+    return producer
+
+
+def end(producer: kafka.KafkaProducer, seconds: float) -> None:
+    """End the sender's thread, or leave it to end by itself after ``seconds``; what is queued is dropped.
+
+    `close` waits for what is queued, and leaves all open when it gives that up.
+    """
+    producer._sender.force_close()
+    producer._sender.join(seconds)
+    producer._accumulator.abort_incomplete_batches()
+    producer.close(timeout=0)
+
+
+def _ask_for(producer: kafka.KafkaProducer, topics: Collection[str]) -> None:
+    """Have the metadata of ``topics`` asked for in one request, at once: a tenth of a second for each otherwise.
+
+    And so that the brokers make none of them, which kafka-python lets them do whatever its option says.
+    """
+    cluster = producer._metadata
+    cluster.config |= {"allow_auto_create_topics": False, "retry_backoff_ms": _METADATA_BACKOFF_MS}
+    cluster.set_topics(topics)
+
+
+def _batch_of(key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]]) -> bytes:
+    """A finished batch of one record, as of now."""
+    parts = [b"\0", _varint(0), _varint(0), _field(key), _field(value), _varint(len(headers))]
+    for name, content in headers:
+        parts += _field(name.encode()), _field(content)
+    length = sum(map(len, parts))
+    records = b"".join([_varint(length), *parts])
+    now = int(time.time() * 1000)
+    head = _HEADER.pack(0, len(records) + HEADER_BYTES - 12, 0, 2, 0, 0, 0, now, now, _NONE, _NONE, _NONE, 1)
+    return head + records
+
+
+def _field(content: bytes | None) -> bytes:
+    return _varint(_NONE) if content is None else _varint(len(content)) + content
+
+
+def _varint(number: int) -> bytes:
+    rest = number << 1 ^ number >> 63
+    encoded = bytearray()
+    while rest > 0x7F:
+        encoded.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    encoded.append(rest)
+    return bytes(encoded)
+
+
+def take_over(admin: KafkaAdminClient, names: Iterable[str], seconds: float) -> None:
+    """Fence all producers with the transactional ids ``names``, and abort what they left open.
+
+    What `init_transactions` does, for many at once over one connection: a producer for each would be a
+    thread and two connections. Raises kafka-python's errors; KafkaTimeoutError when ``seconds`` are over.
+    """
+    admin._manager.run(_take_over, admin._manager, list(names), time.monotonic() + seconds)
+
+
+async def _take_over(manager: Any, names: list[str], deadline: float) -> None:
+    while names:
+        ready, again = await _coordinators(manager, names)
+        for part in (ready[at : at + _AT_ONCE] for at in range(0, len(ready), _AT_ONCE)):
+            sent = [(name, manager.send(_init_producer_id(name), node_id=node)) for name, node in part]
+            for name, future in sent:
+                try:
+                    _raise_for((await future).error_code, name)
+                except kafka.errors.RetriableError as error:
+                    again[name] = error
+        names = list(again)
+        if names:
+            if time.monotonic() > deadline:
+                raise kafka.errors.KafkaTimeoutError(str(again[names[0]])) from again[names[0]]
+            await manager._net.sleep(_LOOK_AGAIN_SECONDS)
+
+
+async def _coordinators(manager: Any, names: list[str]) -> tuple[list[tuple[str, int]], dict[str, Exception]]:
+    """Transactional ids with the coordinators that they have, and the others with what is said of them."""
+    known: list[tuple[str, int]] = []
+    others: dict[str, Exception] = {}
+    try:
+        if manager.broker_version_data.api_version(FindCoordinatorRequest) >= 4:  # Kafka 3.0
+            answer = await manager.send(_find(coordinator_keys=names, min_version=4))
+            answers = [(coordinator.key, coordinator) for coordinator in answer.coordinators]
+        else:
+            answers = [(name, await manager.send(_find(key=name, max_version=3))) for name in names]
+    except kafka.errors.RetriableError as error:
+        return [], dict.fromkeys(names, error)
+    for name, coordinator in answers:
+        try:
+            _raise_for(coordinator.error_code, name)
+        except kafka.errors.RetriableError as error:
+            others[name] = error
+        else:
+            known.append((name, coordinator.node_id))
+    return known, others
+
+
+def _raise_for(code: int, name: str) -> None:
+    if code:
+        raise kafka.errors.for_code(code)(f"transactional id {name!r}")
+
+
+def _find(**keys: Any) -> Any:
+    return FindCoordinatorRequest(key_type=CoordinatorType.TRANSACTION.value, **keys)
+
+
+def _init_producer_id(name: str) -> Any:
+    return InitProducerIdRequest(
+        transactional_id=name,
+        transaction_timeout_ms=60_000,
+        producer_id=_NONE,
+        producer_epoch=_NONE,
+        max_version=4,
+    )

@@ -1,0 +1,275 @@
+"""Options of a Kafka connection: named as librdkafka's, as people have them, and followed by kafka-python.
+
+librdkafka's: https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import socket
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from changefeed.connection import shown_option
+from changefeed.errors import SettingsError, did_you_mean
+
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
+_BOOLEANS = {"true": True, "false": False}
+
+_SECURITY = {
+    "security.protocol",
+    "sasl.mechanism",
+    "sasl.mechanisms",
+    "sasl.username",
+    "sasl.password",
+    "sasl.kerberos.service.name",
+    "ssl.ca.location",
+    "ssl.ca.pem",
+    "ssl.certificate.location",
+    "ssl.key.location",
+    "ssl.key.password",
+    "ssl.crl.location",
+    "ssl.cipher.suites",
+    "ssl.endpoint.identification.algorithm",
+    "enable.ssl.certificate.verification",
+}
+_TEXTS = {"client.id": "client_id"}
+_NUMBERS = {
+    "reconnect.backoff.ms": "reconnect_backoff_ms",
+    "reconnect.backoff.max.ms": "reconnect_backoff_max_ms",
+    "retry.backoff.ms": "retry_backoff_ms",
+    "connections.max.idle.ms": "connections_max_idle_ms",
+    "metadata.max.age.ms": "metadata_max_age_ms",
+    "socket.timeout.ms": "request_timeout_ms",
+}
+_SOCKET_NUMBERS = {
+    "socket.send.buffer.bytes": (socket.SOL_SOCKET, socket.SO_SNDBUF),
+    "socket.receive.buffer.bytes": (socket.SOL_SOCKET, socket.SO_RCVBUF),
+}
+_SOCKET_SWITCHES = ("socket.keepalive.enable", "socket.nagle.disable")
+
+_FOLLOWED = sorted({*_SECURITY, *_TEXTS, *_NUMBERS, *_SOCKET_NUMBERS, *_SOCKET_SWITCHES, "client.rack"})
+_WITHOUT_EFFECT = frozenset(
+    {
+        "api.version.fallback.ms",
+        "api.version.request",
+        "api.version.request.timeout.ms",
+        "batch.num.messages",
+        "batch.size",
+        "broker.address.family",
+        "broker.address.ttl",
+        "broker.version.fallback",
+        "check.crcs",
+        "client.dns.lookup",
+        "compression.level",
+        "debug",
+        "delivery.report.only.error",
+        "delivery.timeout.ms",
+        "enable.gapless.guarantee",
+        "enable.metrics.push",
+        "enable.random.seed",
+        "enable.sparse.connections",
+        "fetch.error.backoff.ms",
+        "fetch.max.bytes",
+        "fetch.message.max.bytes",
+        "fetch.min.bytes",
+        "fetch.queue.backoff.ms",
+        "fetch.wait.max.ms",
+        "linger.ms",
+        "log.connection.close",
+        "log.queue",
+        "log.thread.name",
+        "log_level",
+        "max.in.flight",
+        "max.in.flight.requests.per.connection",
+        "max.partition.fetch.bytes",
+        "message.copy.max.bytes",
+        "message.max.bytes",
+        "message.send.max.retries",
+        "message.timeout.ms",
+        "metadata.recovery.rebootstrap.trigger.ms",
+        "metadata.recovery.strategy",
+        "metadata.request.timeout.ms",
+        "queue.buffering.backpressure.threshold",
+        "queue.buffering.max.kbytes",
+        "queue.buffering.max.messages",
+        "queue.buffering.max.ms",
+        "queued.max.messages.kbytes",
+        "queued.min.messages",
+        "queuing.strategy",
+        "receive.message.max.bytes",
+        "reconnect.backoff.jitter.ms",
+        "request.timeout.ms",
+        "retries",
+        "retry.backoff.max.ms",
+        "socket.blocking.max.ms",
+        "socket.connection.setup.timeout.ms",
+        "socket.max.fails",
+        "statistics.interval.ms",
+        "sticky.partitioning.linger.ms",
+        "topic.metadata.propagation.max.ms",
+        "topic.metadata.refresh.fast.cnt",
+        "topic.metadata.refresh.fast.interval.ms",
+        "topic.metadata.refresh.interval.ms",
+        "topic.metadata.refresh.sparse",
+    }
+)
+"""Tuning of librdkafka. Leaving it out changes neither who is spoken to nor what is published."""
+
+_SECRET_WORDS = ("password", "secret", "pem", "token", "jaas", "oauthbearer")
+
+
+def is_secret(option: str) -> bool:
+    """Whether the value may not be shown."""
+    return any(word in option for word in _SECRET_WORDS)
+
+
+def without_effect(options: Mapping[str, str]) -> list[str]:
+    """Those that are taken and change nothing."""
+    return sorted(_WITHOUT_EFFECT & options.keys())
+
+
+def client_settings(options: Mapping[str, str]) -> dict[str, Any]:
+    """``options`` as keyword arguments of each of kafka-python's clients. Files of keys and certificates are read.
+
+    Raises SettingsError for an option or a value that cannot be followed; its message has no secret.
+    """
+    for name in options:
+        if name not in _FOLLOWED and name not in _WITHOUT_EFFECT:
+            raise _unknown(name)
+    settings: dict[str, Any] = {ours: options[name] for name, ours in _TEXTS.items() if name in options}
+    settings |= {ours: _number(options, name) for name, ours in _NUMBERS.items() if name in options}
+    settings["socket_options"] = _socket_options(options)
+    return settings | _security(options)
+
+
+def _unknown(name: str) -> SettingsError:
+    known = [*_FOLLOWED, *_WITHOUT_EFFECT]
+    if name.startswith(("sasl.", "ssl.", "enable.sasl.", "https.")) and not did_you_mean(name, _FOLLOWED):
+        return SettingsError(
+            f"option {name!r} of the Kafka connection cannot be followed: changefeed's client, kafka-python, has "
+            f"nothing like it, and who is let in rests on it. Of security there are: {', '.join(sorted(_SECURITY))}"
+        )
+    return SettingsError(
+        f"there is no option {shown_option(name)} of the Kafka connection{did_you_mean(name, known)}. They are named "
+        f"as librdkafka's; those that change something are: {', '.join(_FOLLOWED)}"
+    )
+
+
+def _wrong(options: Mapping[str, str], name: str, wanted: str) -> SettingsError:
+    shown = "" if is_secret(name) else f" is {options[name]!r}"
+    return SettingsError(f"option {name!r} of the Kafka connection{shown}: wanted {wanted}")
+
+
+def _number(options: Mapping[str, str], name: str) -> int:
+    if not options[name].isdecimal():
+        raise _wrong(options, name, "a whole number")
+    return int(options[name])
+
+
+def _switch(options: Mapping[str, str], name: str, default: bool) -> bool:
+    value = options.get(name, str(default)).lower()
+    if value not in _BOOLEANS:
+        raise _wrong(options, name, "true or false")
+    return _BOOLEANS[value]
+
+
+def _one_of(options: Mapping[str, str], name: str, known: tuple[str, ...]) -> str:
+    if options[name].upper() not in known:
+        raise _wrong(options, name, f"one of {', '.join(known)}{did_you_mean(options[name].upper(), known)}")
+    return options[name].upper()
+
+
+def _socket_options(options: Mapping[str, str]) -> list[tuple[int, int, int]]:
+    chosen = [(*where, _number(options, name)) for name, where in _SOCKET_NUMBERS.items() if name in options]
+    if _switch(options, "socket.nagle.disable", default=True):
+        chosen.append((socket.IPPROTO_TCP, socket.TCP_NODELAY, 1))
+    if _switch(options, "socket.keepalive.enable", default=True):
+        chosen.append((socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1))
+    return chosen
+
+
+def _security(options: Mapping[str, str]) -> dict[str, Any]:
+    protocol = _one_of(options, "security.protocol", _PROTOCOLS) if "security.protocol" in options else "PLAINTEXT"
+    settings: dict[str, Any] = {"security_protocol": protocol}
+    if protocol.startswith("SASL_"):
+        settings |= _login(options)
+    if protocol.endswith("SSL"):
+        settings["ssl_context"] = _tls(options)
+    return settings
+
+
+def _login(options: Mapping[str, str]) -> dict[str, Any]:
+    name = "sasl.mechanisms" if "sasl.mechanisms" in options else "sasl.mechanism"
+    if name not in options:
+        raise SettingsError(
+            f"option 'security.protocol' of the Kafka connection wants a login, and 'sasl.mechanism' is missing: one "
+            f"of {', '.join(_MECHANISMS)}"
+        )
+    mechanism = _one_of(options, name, _MECHANISMS)
+    if mechanism == "GSSAPI":
+        if importlib.util.find_spec("gssapi") is None:
+            raise SettingsError(
+                f"option {name!r} of the Kafka connection is 'GSSAPI', and the package gssapi, which it needs, is not "
+                "installed beside changefeed"
+            )
+        return {
+            "sasl_mechanism": mechanism,
+            "sasl_kerberos_service_name": options.get("sasl.kerberos.service.name", "kafka"),
+        }
+    missing = [each for each in ("sasl.username", "sasl.password") if each not in options]
+    if missing:
+        raise SettingsError(f"options {missing} of the Kafka connection are missing: {mechanism} logs in with them")
+    return {
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": options["sasl.username"],
+        "sasl_plain_password": options["sasl.password"],
+    }
+
+
+def _tls(options: Mapping[str, str]) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    verified = _switch(options, "enable.ssl.certificate.verification", default=True)
+    named = options.get("ssl.endpoint.identification.algorithm", "https")
+    if named not in ("https", "none"):
+        raise _wrong(options, "ssl.endpoint.identification.algorithm", "https or none")
+    context.check_hostname = verified and named == "https"
+    context.verify_mode = ssl.CERT_REQUIRED if verified else ssl.CERT_NONE
+    _load_authorities(context, options)
+    if "ssl.certificate.location" in options:
+        names = "ssl.certificate.location, ssl.key.location and ssl.key.password"
+        # Without a password Python would ask for one on the terminal.
+        key, password = options.get("ssl.key.location"), options.get("ssl.key.password", "")
+        _load(names, lambda: context.load_cert_chain(options["ssl.certificate.location"], key, password))
+    if "ssl.crl.location" in options:
+        _load("ssl.crl.location", lambda: context.load_verify_locations(options["ssl.crl.location"]))
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+    if "ssl.cipher.suites" in options:
+        _load("ssl.cipher.suites", lambda: context.set_ciphers(options["ssl.cipher.suites"]))
+    return context
+
+
+def _load_authorities(context: ssl.SSLContext, options: Mapping[str, str]) -> None:
+    location = options.get("ssl.ca.location", "probe")
+    if "ssl.ca.pem" in options:
+        _load("ssl.ca.pem", lambda: context.load_verify_locations(cadata=options["ssl.ca.pem"]))
+    elif location == "probe":
+        context.load_default_certs()
+    elif Path(location).is_dir():
+        context.load_verify_locations(capath=location)
+    else:
+        _load("ssl.ca.location", lambda: context.load_verify_locations(location))
+
+
+def _load(options: str, load: Any) -> None:
+    try:
+        load()
+    except (OSError, ValueError) as error:  # an ssl.SSLError is an OSError; none has the password in it
+        raise SettingsError(
+            f"{options} of the Kafka connection cannot be used: {error}. Are the files where this process runs, in "
+            "PEM, and is the password right?"
+        ) from None
