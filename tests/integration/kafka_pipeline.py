@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import kafka
+from finished import finished
 
 from changefeed.batches.batch import Batch
 from changefeed.block import Block, Message, Step, pack, sequence_of
@@ -23,7 +24,6 @@ from changefeed.kafka.topics import (
     topic_limits,
 )
 from changefeed.publish_settings import PublishSettings
-from finished import finished
 
 SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 

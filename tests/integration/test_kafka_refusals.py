@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from finished import finished
 from integration.kafka_pipeline import Pipeline, batches_of, committed, message
 from kafka.admin import (
     ACL,
@@ -20,6 +21,7 @@ from kafka.admin import (
 )
 from kafka.errors import IncompatibleBrokerVersion
 
+from changefeed.batches.batch import Batch
 from changefeed.block import Block, pack
 from changefeed.errors import BadRecordError, FencedError, TopicError
 from changefeed.kafka.connection import KafkaConnection
@@ -115,9 +117,9 @@ def test_a_record_that_only_the_broker_finds_too_large_is_told_with_its_coordina
         resource = ConfigResource(ConfigResourceType.TOPIC, pipeline.topic, {"max.message.bytes": "2000"})
         admin.alter_configs([resource])
     rows = [message(1), message(2, value=b"x" * 4000), message(3)]
-    blocks = [Block(pipeline.topic, 0, "bin.000007", 0, 0, pack(rows))]
+    batches = finished([Block(pipeline.topic, 0, "bin.000007", 0, 0, pack(rows))], PublishSettings(compression="none"))
     with pytest.raises(BadRecordError) as told, pipeline.publisher() as publisher:
-        publisher.publish(finished(blocks))
+        publisher.publish(batches)
     assert pipeline.topic in str(told.value)
     assert "bin.000007:4" in str(told.value)
     assert committed(pipeline.connection.bootstrap, pipeline.topic) == []
@@ -135,9 +137,9 @@ def test_a_record_refused_in_the_middle_of_a_transaction_ends_the_run_for_good(p
         admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, pipeline.topic, {"max.message.bytes": "2000"})])
     settings = PublishSettings(transaction_rows=10_000, compression="none", batch_bytes=1000)
     rows = [message(row, value=b"x" * 4000 if row == 500 else b"") for row in range(1000)]
-    blocks = [Block(pipeline.topic, 0, "bin.000007", 0, 0, pack(rows))]
+    batches = finished([Block(pipeline.topic, 0, "bin.000007", 0, 0, pack(rows))], settings)
     with pytest.raises(BadRecordError) as told, pipeline.publisher(settings=settings) as publisher:
-        publisher.publish(finished(blocks))
+        publisher.publish(batches)
     assert pipeline.topic in str(told.value)
     assert committed(pipeline.connection.bootstrap, pipeline.topic) == []
 

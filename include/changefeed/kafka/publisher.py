@@ -221,7 +221,8 @@ class Publisher:
             if partition >= limits[topic].partitions:
                 raise TopicError(
                     f"topic {topic!r} has {limits[topic].partitions} partitions now, and partition {partition} was "
-                    "being published to: it was removed and made again. Nothing of the open transaction is visible."
+                    "being published to: it was removed, and made again with fewer. Nothing of the open transaction is "
+                    "visible."
                 )
 
     def _close(self) -> None:

@@ -6,6 +6,7 @@ https://mariadb.com/kb/en/com_binlog_dump/
 
 from __future__ import annotations
 
+import select
 import struct
 from collections.abc import Iterator
 from typing import Any
@@ -96,8 +97,7 @@ class DumpStream:
         left = -1
         dropped = 0
         while left != 0:
-            room = splitter.room()
-            count = raw._rfile.readinto1(room)
+            count = _read_what_is_there(raw, splitter.room())
             if not count:
                 raise SourceUnavailableError(f"the server closed the connection while binlog {self._file!r} was read")
             events = splitter.feed(count)
@@ -147,3 +147,19 @@ class DumpStream:
                 "(`archive`), then seek behind it."
             )
         return SourceError(f"{where} was asked for, and the server refused with error {code}: {words}")
+
+
+def _read_what_is_there(raw: Any, room: memoryview) -> int:
+    """Wait for bytes, and read those that are there; 0 at the end of the connection.
+
+    Each round through the kernel costs as much as decoding some kilobytes, and TLS hands out 16 at a time.
+    """
+    count = int(raw._rfile.readinto1(room))
+    look = select.poll()
+    look.register(raw._sock, select.POLLIN)
+    while 0 < count < len(room) and look.poll(0):
+        more = int(raw._rfile.readinto1(room[count:]))
+        if not more:
+            break  # the next read says so once more
+        count += more
+    return count

@@ -6,13 +6,17 @@ import json
 from array import array
 
 import pytest
+from finished import finished
 from hypothesis import given
 from hypothesis import strategies as st
 
+from changefeed.batches.batch import Batch
+from changefeed.block import Block, Message, pack
 from changefeed.errors import AccountingError, CheckpointError
 from changefeed.kafka.account import Account
 from changefeed.kafka.progress import Progress
 from changefeed.kafka.topics import TopicLimits
+from changefeed.kafka.transactions import Delivery
 
 LIMITS = TopicLimits(1)
 _numbers = st.integers(min_value=0, max_value=2**63)
@@ -20,6 +24,13 @@ _numbers = st.integers(min_value=0, max_value=2**63)
 
 def _view(values: list[int]) -> memoryview:
     return memoryview(array("Q", values))
+
+
+def _batch(origin: str, *where: tuple[int, int]) -> Batch:
+    """Messages at (position, sequence) each."""
+    messages = [Message(position, sequence, b"k", b"0123456789", b"id", b"") for position, sequence in where]
+    (batch,) = finished([Block("shop.orders", 0, origin, 0, 0, pack(messages))])
+    return batch
 
 
 def _progress(origin: str, position: int, sequence: int) -> Progress:
@@ -61,13 +72,13 @@ def test_progress_of_a_later_version_can_be_read() -> None:
     assert Progress.from_json({**_progress("bin.000001", 4, 0).to_json(), "new": 1}) == _progress("bin.000001", 4, 0)
 
 
-def test_blocks_out_of_order_are_refused() -> None:
+def test_batches_out_of_order_are_refused() -> None:
     account = Account("shop.orders", 0, LIMITS, 1, "", None)
-    account.move_over("bin.000002", (100, 0), (200, 4))
+    account.move_over(_batch("bin.000002", (100, 0), (200, 4)))
     for file, first in (("bin.000002", (200, 4)), ("bin.000002", (50, 0)), ("bin.000001", (900, 0))):
         with pytest.raises(AccountingError, match="out of order"):
-            account.move_over(file, first, first)
-    account.move_over("bin.000002", (200, 8), (200, 8))
+            account.move_over(_batch(file, first))
+    account.move_over(_batch("bin.000002", (200, 8)))
 
 
 def test_a_window_that_another_server_began_is_not_ended_by_guess() -> None:
@@ -82,8 +93,9 @@ def test_totals_go_on_within_a_window_and_begin_anew_with_the_next() -> None:
     before = Progress("bin.000007", 4, 0, window=3, messages=10, value_bytes=100, first_offset=5, last_offset=14)
     for window, messages, first in ((3, 12, 5), (4, 2, None)):
         account = Account("shop.orders", 0, LIMITS, window, "", before)
-        account.move_over("bin.000007", (9, 0), (10, 0))
-        account.count(2, 20)
+        batch = _batch("bin.000007", (9, 0), (10, 0))
+        account.move_over(batch)
+        account.count(batch, Delivery("to publish"))
         assert (account.progress().messages, account.progress().first_offset) == (messages, first)
 
 
@@ -100,9 +112,9 @@ def test_a_chunk_and_a_binlog_file_have_no_order(given: str, follows: str) -> No
     with pytest.raises(CheckpointError, match="have no order"):
         _progress(given, 4, 0).begin_of_rest(follows, _view([4]), _view([0]))
     account = Account("shop.orders", 0, LIMITS, 1, "", None)
-    account.move_over(given, (4, 0), (4, 0))
+    account.move_over(_batch(given, (4, 0)))
     with pytest.raises(AccountingError, match="out of order"):
-        account.move_over(follows, (9, 0), (9, 0))
+        account.move_over(_batch(follows, (9, 0)))
 
 
 def test_a_record_of_a_file_is_stored_as_it_always_was() -> None:
