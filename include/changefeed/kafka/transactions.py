@@ -24,6 +24,7 @@ _SILENCE_MS = 30_000
 """How long a broker may be silent before its connection is dropped and the request sent again."""
 _RETRY_MS = 20
 _RECONNECT_MS = 1000
+_ABORT_SECONDS = 3.0
 _CLOSE_SECONDS = 1.0
 
 
@@ -194,10 +195,14 @@ class Transactions:
         if not self.is_open:
             return
         self.is_open = False
+        before = self._error
         try:
-            self._producer.abort(self._connection.timeout_seconds)
+            self._producer.abort(_ABORT_SECONDS)
         except kafka.errors.KafkaError as error:
+            self._error = self._error or self._refusal(error, "to abort")
             _log.warning("transaction of %r was left to time out: %s", self.name, error)
+        else:
+            self._error = before  # and not that what was still queued is dropped
 
     def close(self) -> None:
         """Abort what is open, and end the connections. Never raises."""
