@@ -104,6 +104,10 @@ class FinishedRecords:
         """By how much sequence numbers move on."""
         return self._messages
 
+    def compression_rate(self) -> float:
+        """For statistics, which are off."""
+        return 1.0
+
     def is_full(self) -> bool:
         """It takes no further record."""
         return True

@@ -1,0 +1,123 @@
+"""What `kafka/client_internals.py` takes for granted of kafka-python's insides: fails when another version moves it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import kafka
+import kafka.errors
+import pytest
+from integration.kafka_wire import record_batch, rows_of
+from kafka.cluster import ClusterMetadata
+from kafka.net.manager import KafkaConnectionManager
+from kafka.producer import producer_batch, record_accumulator, sender
+from kafka.producer.producer_batch import ProducerBatch
+from kafka.producer.record_accumulator import IncompleteProducerBatches, RecordAccumulator
+from kafka.producer.sender import Sender
+from kafka.producer.transaction_manager import TransactionalRequestResult, TransactionManager
+
+from changefeed.kafka.client_internals import FinishedRecords, InnerProducer
+from changefeed.kafka.connection import KafkaConnection
+from changefeed.kafka.topics import TopicSettings, ensure_topics
+from devstack.kafka import KafkaBroker
+
+READ = "read kafka-python's producer/ again, and then kafka/client_internals.py, before its version is raised"
+
+
+def test_the_version_is_the_one_that_was_read() -> None:
+    assert kafka.__version__ == "3.0.12", READ
+
+
+@pytest.mark.parametrize(
+    ("what", "parameters"),
+    [
+        (ProducerBatch.__init__, "self tp records now"),
+        (ProducerBatch.has_sequence.fget, "self"),
+        (RecordAccumulator._tp_lock, "self tp"),
+        (RecordAccumulator.abort_incomplete_batches, "self"),
+        (RecordAccumulator.split_and_reenqueue, "self batch now"),
+        (IncompleteProducerBatches.add, "self batch"),
+        (Sender.add_topic, "self topic"),
+        (Sender.wakeup, "self"),
+        (Sender.force_close, "self"),
+        (Sender._can_split, "self batch error"),
+        (TransactionManager._supports_epoch_bump, "self"),
+        (TransactionManager.has_error, "self"),
+        (TransactionManager.last_error.fget, "self"),
+        (TransactionManager.maybe_add_partition_to_transaction, "self topic_partition"),
+        (TransactionManager.begin_commit, "self"),
+        (TransactionManager.begin_abort, "self"),
+        (TransactionalRequestResult.wait, "self timeout_ms"),
+        (ClusterMetadata.set_topics, "self topics"),
+        (KafkaConnectionManager.run, "self coro args"),
+        (KafkaConnectionManager.send, "self request node_id request_timeout_ms"),
+        (kafka.KafkaProducer.close, "self timeout null_logger"),
+    ],
+)
+def test_what_is_called_takes_what_it_took(what: Callable[..., Any], parameters: str) -> None:
+    assert list(inspect.signature(what).parameters) == parameters.split(), READ
+
+
+def test_of_a_batchs_records_nothing_is_asked_but_what_finished_records_have() -> None:
+    modules = (sender, record_accumulator, producer_batch)
+    asked = {name for module in modules for name in re.findall(r"\brecords\.(\w+)", inspect.getsource(module))}
+    assert asked == {name for name in vars(FinishedRecords(*record_batch([1]))) if name[0] != "_"} | {
+        name for name in vars(FinishedRecords) if name[0] != "_"
+    }, READ
+
+
+def test_a_batch_is_split_where_it_has_more_records_than_one() -> None:
+    assert "batch.record_count > 1" in inspect.getsource(Sender._can_split), READ
+
+
+@pytest.fixture
+def inner(kafka_broker: KafkaBroker, unique_name: str) -> InnerProducer:
+    connection = KafkaConnection(kafka_broker.bootstrap)
+    ensure_topics(connection, {unique_name: TopicSettings(2, 1)})
+    settings = {**connection.kafka_python(), "transactional_id": unique_name}
+    return InnerProducer(settings, [unique_name])
+
+
+def test_a_sequence_number_in_doubt_is_fatal(inner: InnerProducer) -> None:
+    manager = inner._manager
+    for error in (
+        kafka.errors.OutOfOrderSequenceNumberError,
+        kafka.errors.UnknownProducerIdError,
+        kafka.errors.InvalidProducerEpochError,
+    ):
+        assert manager.classify_batch_error(error, None) == TransactionManager.ERROR_CLASS_FATAL, READ
+    inner.close(5)
+
+
+def test_one_batch_of_a_partition_is_under_way_at_a_time(inner: InnerProducer) -> None:
+    assert inner._sender.config["guarantee_message_order"] is True, READ
+    inner.close(5)
+
+
+def test_finished_batches_pass_by_its_sender(inner: InnerProducer, kafka_broker: KafkaBroker, unique_name: str) -> None:
+    inner.take_over()
+    answers: list[tuple[int | None, Exception | None]] = []
+    all_there = threading.Event()
+
+    def done(first: int | None, error: Exception | None) -> None:
+        answers.append((first, error))
+        if len(answers) == 3:
+            all_there.set()
+
+    for turn in range(2):
+        inner.begin()
+        answers.clear()
+        all_there.clear()
+        for at in range(3):
+            first = 100 * turn + 10 * at
+            inner.send_batch(unique_name, 1, FinishedRecords(*record_batch(range(first, first + 10))), done)
+        assert all_there.wait(20), f"kafka-python's sender takes no batches out of its accumulator: {READ}"
+        assert [error for _, error in answers] == [None] * 3, READ
+        inner.commit(10)
+    inner.close(5)
+    expected = [100 * turn + row for turn in range(2) for row in range(30)]
+    assert rows_of(kafka_broker.bootstrap, unique_name)[1] == expected
