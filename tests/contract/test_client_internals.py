@@ -14,6 +14,7 @@ import pytest
 from integration.kafka_wire import record_batch, rows_of
 from kafka.cluster import ClusterMetadata
 from kafka.net.manager import KafkaConnectionManager
+from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.producer import producer_batch, record_accumulator, sender
 from kafka.producer.producer_batch import ProducerBatch
 from kafka.producer.record_accumulator import IncompleteProducerBatches, RecordAccumulator
@@ -55,6 +56,11 @@ def test_the_version_is_the_one_that_was_read() -> None:
         (ClusterMetadata.set_topics, "self topics"),
         (KafkaConnectionManager.run, "self coro args"),
         (KafkaConnectionManager.send, "self request node_id request_timeout_ms"),
+        (KafkaConnectionManager._build_transport, "self node timeout_at"),
+        (KafkaConnectionManager._connect, "self node conn reset_backoff_on_connect timeout_at"),
+        (KafkaTCPTransport._sock_recv, "self"),
+        (KafkaSSLTransport._sock_recv, "self"),
+        (KafkaTCPTransport.write, "self data"),
         (kafka.KafkaProducer.close, "self timeout null_logger"),
     ],
 )

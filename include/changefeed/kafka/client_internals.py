@@ -12,6 +12,7 @@ Where its transactions are weaker than the Java client's, they are made strict h
 - A batch that is not delivered in time fails without a word to the transaction, which could be committed without it.
   `Transactions` commits none of which a batch failed.
 - `commit_transaction`, `abort_transaction` and `close` wait without a bound; here they are given one.
+- `MendedClient` has what is mended of its network.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import google_crc32c
 import kafka
 import kafka.errors
 from kafka.admin import KafkaAdminClient
+from kafka.net.compat import KafkaNetClient
 from kafka.producer.producer_batch import ProducerBatch
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 from kafka.protocol.producer import InitProducerIdRequest
@@ -40,6 +42,13 @@ SMALL_RECORD_BYTES = 64 << 10
 Done = Callable[[int | None, Exception | None], None]
 """Called once with the offset of the first record, or with the error."""
 
+NOT_LET_IN = (
+    kafka.errors.SaslAuthenticationFailedError,
+    kafka.errors.UnsupportedSaslMechanismError,
+    kafka.errors.IllegalSaslStateError,
+)
+"""A login refused."""
+
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _CRC_AT, _CHECKSUMMED_AT = 17, 21
 _TRANSACTIONAL = 0x10
@@ -49,6 +58,41 @@ _METADATA_BACKOFF_MS = 20
 _LOOK_AGAIN_SECONDS = 0.02
 _AT_ONCE = 5
 """Requests on a connection: kafka-python refuses more than max_in_flight_requests_per_connection."""
+
+
+class MendedClient(KafkaNetClient):  # type: ignore[misc]
+    """The network of a client (its option ``kafka_client``), with three faults of kafka-python's mended.
+
+    - What arrives together with the end of a connection is read before it ends: a broker that refuses a login says so
+      and hangs up.
+    - A refused login or certificate is an error at the next attempt, and not tried until the time is over.
+    - What TLS cannot send at once is not copied for each 16 kB that it can.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        manager = self._manager
+        build, connect = manager._build_transport, manager._connect
+
+        async def build_mended(node: Any, timeout_at: float | None = None) -> Any:
+            transport = await build(node, timeout_at=timeout_at)
+            receive, write = transport._sock_recv, transport.write
+
+            def receive_before_the_end() -> tuple[bytes, Exception | None]:
+                data, error = receive()
+                return (data, None) if data else (data, error)
+
+            transport._sock_recv = receive_before_the_end
+            transport.write = lambda data: write(memoryview(data))
+            return transport
+
+        async def connect_noting(node: Any, connection: Any, **options: Any) -> None:
+            await connect(node, connection, **options)
+            error = connection.init_future.exception
+            if isinstance(error, NOT_LET_IN) or "certificate verify failed" in str(error):
+                manager._auth_failures[node.node_id] = error
+
+        manager._build_transport, manager._connect = build_mended, connect_noting
 
 
 class FinishedRecords:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,8 +16,9 @@ from kafka import KafkaConsumer
 from kafka.admin import KafkaAdminClient
 
 from changefeed.errors import BrokerUnavailableError, ChangefeedError, SettingsError
+from changefeed.kafka.client_internals import MendedClient
 from changefeed.kafka.options import client_settings, is_secret, without_effect
-from changefeed.kafka.refusal import refused, unavailable
+from changefeed.kafka.refusal import refused, unavailable, untrusted
 
 _log = logging.getLogger(__name__)
 
@@ -81,6 +83,7 @@ class KafkaConnection:
             "bootstrap_servers": [part.strip() for part in self.bootstrap.split(",")],
             "bootstrap_timeout_ms": milliseconds,
             "request_timeout_ms": milliseconds,
+            "kafka_client": MendedClient,
         }
 
     @contextmanager
@@ -124,13 +127,21 @@ class KafkaConnection:
             raise ours from error
 
     def _looked_at(self) -> str:
-        """What a plain connection to each broker meets: the client says only for how long it waited."""
+        """What a plain connection to each broker meets: the client says only for how long it waited.
+
+        Raises SettingsError where TLS is not agreed on.
+        """
+        context: ssl.SSLContext | None = client_settings(self.options).get("ssl_context")
         seen = []
         for address in self.bootstrap.split(","):
             parts = urlsplit(f"//{address.strip()}")
             try:
-                socket.create_connection((parts.hostname or "", parts.port or _PORT), timeout=2).close()
+                with socket.create_connection((parts.hostname or "", parts.port or _PORT), timeout=2) as plain:
+                    if context is not None:
+                        context.wrap_socket(plain, server_hostname=parts.hostname).close()
                 seen.append(f"{address} is open: is it a broker, and is security.protocol right?")
+            except ssl.SSLError as error:
+                raise untrusted(address, str(error)) from error
             except (OSError, ValueError) as error:
                 seen.append(f"{address}: {error}")
         return ", ".join(seen)

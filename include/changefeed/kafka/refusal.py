@@ -15,6 +15,7 @@ from changefeed.errors import (
     SettingsError,
     TopicError,
 )
+from changefeed.kafka.client_internals import NOT_LET_IN
 
 _FENCED = (
     errors.ProducerFencedError,
@@ -24,11 +25,6 @@ _FENCED = (
 )
 _NO_SUCH_TOPIC = (errors.UnknownTopicOrPartitionError, errors.UnknownTopicIdError, errors.InconsistentTopicIdError)
 _NOT_ALLOWED = (errors.AuthorizationError, errors.PolicyViolationError)
-_NOT_LET_IN = (
-    errors.SaslAuthenticationFailedError,
-    errors.UnsupportedSaslMechanismError,
-    errors.IllegalSaslStateError,
-)
 _TOO_OLD = (errors.UnsupportedVersionError, errors.UnsupportedForMessageFormatError)
 _BAD_RECORD = (
     errors.MessageSizeTooLargeError,
@@ -46,6 +42,15 @@ def unavailable(bootstrap: str, seconds: float, said: str) -> BrokerUnavailableE
         f"Kafka at {bootstrap!r} did not answer within {seconds:g} seconds ({said}). Nothing was published and the "
         "checkpoint stays where it is. Check the address, that a broker runs there, and that its advertised listener "
         "can be reached from here; the next run goes on from the same position."
+    )
+
+
+def untrusted(address: str, said: str) -> SettingsError:
+    """The error of a broker that TLS is not agreed on with; ``said`` is what Python's ssl says of it."""
+    return SettingsError(
+        f"Kafka at {address!r} and this machine do not agree on TLS: {said}. Check the options security.protocol, "
+        "ssl.ca.location, ssl.endpoint.identification.algorithm and ssl.cipher.suites of the Kafka connection, and "
+        "that it is the port of the broker's TLS listener."
     )
 
 
@@ -111,4 +116,4 @@ def refused_to_write(error: Exception, bootstrap: str, wanted: str) -> Changefee
 
 
 def _is_login(error: Exception) -> bool:
-    return isinstance(error, _NOT_LET_IN) or "uthentication" in f"{type(error).__name__} {error}" or "SSL" in str(error)
+    return isinstance(error, NOT_LET_IN) or "uthentication" in f"{type(error).__name__} {error}" or "SSL" in str(error)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from changefeed.errors import BrokerUnavailableError, SettingsError
+from changefeed.kafka.client_internals import MendedClient
 from changefeed.kafka.commit_log import CommitLog
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.fencing import fence
@@ -41,6 +42,7 @@ def test_options_reach_the_client_under_its_own_names() -> None:
     assert (context.check_hostname, context.verify_mode) == (False, ssl.CERT_REQUIRED)
     assert dict(_SECURE)["socket.keepalive.enable"] == "true"
     assert len(settings.pop("socket_options")) == 2
+    assert settings.pop("kafka_client") is MendedClient
     assert settings == {
         "bootstrap_servers": ["one:9092", "two:9092"],
         "security_protocol": "SASL_SSL",
