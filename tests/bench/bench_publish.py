@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 import uuid
+from typing import Any
 from collections.abc import Callable
 from pathlib import Path
 
@@ -94,18 +95,18 @@ def publish(connection: KafkaConnection, blocks: list[Block], compression: str) 
 
 
 def plain(connection: KafkaConnection, blocks: list[Block], compression: str) -> Callable[[], None]:
-    """The same loop over blocks with the same options of librdkafka but transactions."""
-    producer = Producer(
-        connection.librdkafka(
-            enable_idempotence=True,
-            compression_type=compression,
-            linger_ms=20,
-            batch_size=1_000_000,
-            batch_num_messages=100_000,
-            queue_buffering_max_messages=2_000_000,
-            queue_buffering_max_kbytes=64 << 10,
-        )
-    )
+    """A loop over blocks with librdkafka, message by message."""
+    options: dict[str, Any] = {
+        "bootstrap.servers": connection.bootstrap,
+        "enable.idempotence": True,
+        "compression.type": compression,
+        "linger.ms": 20,
+        "batch.size": 1_000_000,
+        "batch.num.messages": 100_000,
+        "queue.buffering.max.messages": 2_000_000,
+        "queue.buffering.max.kbytes": 64 << 10,
+    }
+    producer = Producer(options)
     producer.list_topics(blocks[0].topic, timeout=10)
 
     def run() -> None:

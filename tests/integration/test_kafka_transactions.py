@@ -13,7 +13,8 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 from changefeed.errors import BadRecordError, BrokerUnavailableError, FencedError, TopicError
 from changefeed.kafka.connection import KafkaConnection
-from changefeed.kafka.topics import TopicSettings, ensure_topics
+from changefeed.kafka.fencing import fence, transactional_id
+from changefeed.kafka.topics import TopicSettings, commit_log_settings, ensure_topics
 from changefeed.kafka.transactions import Transactions
 from changefeed.publish_settings import PublishSettings
 from devstack.kafka import KafkaBroker
@@ -141,6 +142,22 @@ def test_a_partition_that_is_new_to_the_transaction_of_a_fenced_producer_is_refu
         _send_to(transactions, topic, [2], lambda: None)
     newer.close()
     assert rows_of(connection.bootstrap, topic) == {0: [], 1: [], 2: []}
+
+
+def test_fencing_stops_all_earlier_producers_however_many(connection: KafkaConnection, topic: str) -> None:
+    log = f"{topic}.log"
+    ensure_topics(connection, {log: commit_log_settings(1)})
+    earlier = [Transactions(connection, transactional_id(topic, task), _SETTINGS, [topic]) for task in (0, 17, 50)]
+    for each in earlier:
+        each.take_over()
+        _send(each, topic, 0, range(10))
+        each.flush(_never)
+    fence(connection, topic, 40, log)  # the cluster knows of number 50
+    for each in earlier:
+        with pytest.raises(FencedError):
+            each.commit("what is old")
+        each.close()
+    assert rows_of(connection.bootstrap, topic)[0] == []
 
 
 def test_a_batch_that_is_too_large_for_its_topic_is_refused_whole(

@@ -47,7 +47,7 @@ class _Quiet(logging.Handler):
 
 
 _theirs = logging.getLogger("kafka")
-_theirs.addHandler(_Quiet())
+_theirs.addHandler(_Quiet(logging.INFO))  # at DEBUG it tells each request, whole
 _theirs.propagate = False
 
 
