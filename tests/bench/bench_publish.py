@@ -21,9 +21,9 @@ import sys
 import tempfile
 import time
 import uuid
-from typing import Any
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "include"))
 

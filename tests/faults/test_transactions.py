@@ -89,6 +89,7 @@ class Task:
         self.connection, self.topic, self.transactions, self.batches = connection, topic, transactions, batches
         self.errors: list[RetryableError] = []
         self.committed = 0
+        self.undisturbed = threading.Lock()
 
     def _first_row(self, transaction: int) -> int:
         return transaction * self.batches * _BATCH
@@ -113,7 +114,8 @@ class Task:
         ours = Transactions(self.connection, f"changefeed.{self.topic}.0", _SETTINGS, [self.topic, done])
         try:
             ours.take_over()
-            self.committed = 1 + max(rows_of(self.connection.bootstrap, done)[0], default=-1)
+            with self.undisturbed:
+                self.committed = 1 + max(rows_of(self.connection.bootstrap, done)[0], default=-1)
             while self.committed < self.transactions:
                 ours.open()
                 first = self._first_row(self.committed)
@@ -137,7 +139,8 @@ def _disturbed(task: Task, disturb: Callable[[], None], times: int) -> None:
         for _ in range(times):
             if over.wait(chance.uniform(0.05, 0.5)):
                 return
-            disturb()
+            with task.undisturbed:
+                disturb()
 
     thread = threading.Thread(target=again)
     thread.start()

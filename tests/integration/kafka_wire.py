@@ -79,6 +79,7 @@ def rows_of(bootstrap: str, topic: str, isolation: str = "read_committed") -> di
             "check.crcs": True,
             "enable.partition.eof": True,
             "enable.auto.commit": False,
+            "log_level": 0,
             "fetch.message.max.bytes": 100 << 20,
         }
     )

@@ -48,6 +48,8 @@ NOT_LET_IN = (
     kafka.errors.IllegalSaslStateError,
 )
 """A login refused."""
+UNTRUSTED = "certificate verify failed"
+"""What is said of a broker whose certificate is not trusted."""
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _CRC_AT, _CHECKSUMMED_AT = 17, 21
@@ -89,7 +91,7 @@ class MendedClient(KafkaNetClient):  # type: ignore[misc]
         async def connect_noting(node: Any, connection: Any, **options: Any) -> None:
             await connect(node, connection, **options)
             error = connection.init_future.exception
-            if isinstance(error, NOT_LET_IN) or "certificate verify failed" in str(error):
+            if isinstance(error, NOT_LET_IN) or UNTRUSTED in str(error):
                 manager._auth_failures[node.node_id] = error
 
         manager._build_transport, manager._connect = build_mended, connect_noting

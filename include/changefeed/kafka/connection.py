@@ -16,7 +16,7 @@ from kafka import KafkaConsumer
 from kafka.admin import KafkaAdminClient
 
 from changefeed.errors import BrokerUnavailableError, ChangefeedError, SettingsError
-from changefeed.kafka.client_internals import MendedClient
+from changefeed.kafka.client_internals import UNTRUSTED, MendedClient
 from changefeed.kafka.options import client_settings, is_secret, without_effect
 from changefeed.kafka.refusal import refused, unavailable, untrusted
 
@@ -121,6 +121,8 @@ class KafkaConnection:
         except ChangefeedError:
             raise
         except kafka.errors.KafkaError as error:
+            if UNTRUSTED in str(error):
+                raise untrusted(self.bootstrap, str(error)) from error
             ours = refused(error, self.bootstrap, self.timeout_seconds)
             if isinstance(ours, BrokerUnavailableError):
                 ours = unavailable(self.bootstrap, self.timeout_seconds, f"{error}; {self._looked_at()}")
