@@ -13,6 +13,7 @@ import kafka.errors
 import pytest
 from integration.kafka_wire import record_batch, rows_of
 from kafka.cluster import ClusterMetadata
+from kafka.net.connection import KafkaConnection as NetworkConnection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.producer import producer_batch, record_accumulator, sender
@@ -58,6 +59,8 @@ def test_the_version_is_the_one_that_was_read() -> None:
         (KafkaConnectionManager.send, "self request node_id request_timeout_ms"),
         (KafkaConnectionManager._build_transport, "self node timeout_at"),
         (KafkaConnectionManager._connect, "self node conn reset_backoff_on_connect timeout_at"),
+        (NetworkConnection._request_timed_out, "self future sent_at timeout_at"),
+        (NetworkConnection.close, "self error"),
         (KafkaTCPTransport._sock_recv, "self"),
         (KafkaSSLTransport._sock_recv, "self"),
         (KafkaTCPTransport.write, "self data"),

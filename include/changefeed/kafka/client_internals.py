@@ -63,11 +63,13 @@ _AT_ONCE = 5
 
 
 class MendedClient(KafkaNetClient):  # type: ignore[misc]
-    """The network of a client (its option ``kafka_client``), with three faults of kafka-python's mended.
+    """The network of a client (its option ``kafka_client``), with faults of kafka-python's mended.
 
     - What arrives together with the end of a connection is read before it ends: a broker that refuses a login says so
       and hangs up.
     - A refused login or certificate is an error at the next attempt, and not tried until the time is over.
+    - A request that a silent broker does not answer is asked again over another connection, as those are that a
+      connection is lost under: one of a transaction would be the end of the producer.
     - What TLS cannot send at once is not copied for each 16 kB that it can.
     """
 
@@ -89,6 +91,12 @@ class MendedClient(KafkaNetClient):  # type: ignore[misc]
             return transport
 
         async def connect_noting(node: Any, connection: Any, **options: Any) -> None:
+            def give_up(future: Any, sent_at: float, timeout_at: float) -> None:
+                if not connection.closed and not future.is_done:
+                    silence = f"no answer within {timeout_at - sent_at:g} seconds"
+                    connection.close(kafka.errors.KafkaConnectionError(silence))
+
+            connection._request_timed_out = give_up
             await connect(node, connection, **options)
             error = connection.init_future.exception
             if isinstance(error, NOT_LET_IN) or UNTRUSTED in str(error):
