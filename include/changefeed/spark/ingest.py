@@ -280,7 +280,7 @@ def pack(sizes: dict[tuple[str, int], int], tasks: int) -> dict[tuple[str, int],
 def _publish(
     spark: SparkSession,
     job: IngestJob,
-    batches: DataFrame,
+    decoded: DataFrame,
     packed: dict[tuple[str, int], int],
     expected: SliceCounts,
     messages: MessageCount,
@@ -293,7 +293,7 @@ def _publish(
     rows = [(topic, partition, task) for (topic, partition), task in packed.items()]
     assigned = F.broadcast(spark.createDataFrame(rows, "topic string, partition int, task int"))
     shuffled = (
-        batches.join(assigned, ["topic", "partition"])
+        decoded.join(assigned, ["topic", "partition"])
         .repartitionById(len(set(packed.values())), F.col("task"))
         .sortWithinPartitions("topic", "partition", "slice", "number")
     )
