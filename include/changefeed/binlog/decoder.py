@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from changefeed.binlog.groups import Arena
-from changefeed.binlog.output import Output
+from changefeed.binlog.buffers import Buffers
 from changefeed.binlog.prepared_rows import PreparedRows
 from changefeed.binlog.programs.programs import Programs
 from changefeed.binlog.slice_decoder import SliceDecoder
@@ -49,7 +48,7 @@ class KernelDecoder:
         self.on_statement = on_statement
         self.prepared_rows: PreparedRows | None = None
         self._server_uuid, self._block_bytes = server_uuid, block_bytes
-        self._output, self._arena = Output(), Arena()
+        self._buffers = Buffers()
 
     def decode(self, chunks: Iterable[bytes | bytearray | memoryview], piece: Slice) -> Iterator[Block | SliceReport]:
         """Yield the blocks of ``piece``, and last its SliceReport.
@@ -70,8 +69,7 @@ class KernelDecoder:
         return SliceDecoder(
             piece,
             self.programs,
-            self._output,
-            self._arena,
+            self._buffers,
             self._server_uuid,
             block_bytes=self._block_bytes,
             on_statement=self.on_statement,

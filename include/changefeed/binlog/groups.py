@@ -40,8 +40,7 @@ class _Waiting:
 
 
 class Arena:
-    """Memory for the bytes of batches that wait. It is kept for the next batches, because fresh pages from the system
-    cost a quarter of all decoding. Lent to one Grouper at a time."""
+    """Memory for the bytes of messages that wait. Lent to one Grouper at a time."""
 
     def __init__(self) -> None:
         self._data: Bytes = np.empty(PENDING_BYTES + _ARENA_MARGIN, np.uint8)  # touched only as far as it is used

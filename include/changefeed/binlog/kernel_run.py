@@ -8,16 +8,16 @@ from collections.abc import Iterator
 import numpy as np
 
 from changefeed.binlog.accounts import Accounts
+from changefeed.binlog.buffers import Buffers
 from changefeed.binlog.event_texts import EventTexts
 from changefeed.binlog.events.framing import HEADER_SIZE, DamagedEvent, name_of
 from changefeed.binlog.events.input import Input
-from changefeed.binlog.groups import Arena, Grouper
+from changefeed.binlog.groups import Grouper
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.faults import NO_TABLE_MAP, TEXTS
 from changefeed.binlog.kernel.table_index import TableIndex
 from changefeed.binlog.kernel.walk import walk
 from changefeed.binlog.kernel.workspace import Workspace
-from changefeed.binlog.output import Output
 from changefeed.binlog.programs.programs import Programs
 from changefeed.block import Block, Message
 from changefeed.errors import BinlogFormatError, ChangefeedError
@@ -29,15 +29,14 @@ class KernelRun(ABC):
     """What a slice of a binlog and a chunk of a table's rows have in common on their way through the kernel.
 
     ``origin`` is what the blocks' positions count in, ``number`` the slice's or chunk's. ``file`` and ``position``
-    are the coordinates of the first event, as the messages have them. `Output` and `Arena` are lent by the decoder,
-    which gives them to one run at a time.
+    are the coordinates of the first event, as the messages have them. The decoder gives ``buffers``
+    to one run at a time.
     """
 
     def __init__(
         self,
         programs: Programs,
-        output: Output,
-        arena: Arena,
+        buffers: Buffers,
         server_uuid: str,
         *,
         origin: str,
@@ -51,8 +50,9 @@ class KernelRun(ABC):
         self.state[layout.GENERATION] = 1
         self.state[layout.READS] = int(programs.snapshot != NO_SNAPSHOT)
         self.origin, self._number = origin, number
-        self._programs, self._output = programs, output
-        self._grouper = Grouper(programs.topics, arena, origin, number, block_bytes)
+        self._programs = programs
+        self._buffers, self._output = buffers, buffers.output
+        self._grouper = Grouper(programs.topics, buffers.arena, origin, number, block_bytes)
         self._scratch = np.zeros(layout.SCRATCH_WORDS, np.int64)
         self._bytes_scratch = np.zeros(2048, np.uint8)
         self._index = TableIndex(self.state)

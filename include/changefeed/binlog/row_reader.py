@@ -9,16 +9,15 @@ from typing import Protocol
 
 import numpy as np
 
+from changefeed.binlog.buffers import Buffers
 from changefeed.binlog.decoder import BLOCK_BYTES
 from changefeed.binlog.events.framing import HEADER, EventType
 from changefeed.binlog.events.gtids import Gtid
 from changefeed.binlog.events.input import Input
-from changefeed.binlog.groups import Arena
 from changefeed.binlog.kernel import layout, result_rows
 from changefeed.binlog.kernel.faults import TEXTS
 from changefeed.binlog.kernel.memory import Words
 from changefeed.binlog.kernel_run import KernelRun
-from changefeed.binlog.output import Output
 from changefeed.binlog.programs.programs import Programs
 from changefeed.binlog.programs.result_columns import ResultColumn, turned_columns
 from changefeed.block import Block
@@ -84,7 +83,7 @@ class RowReader:
         self._schema: TableSchema | None = None
         self.programs = Programs(router, lambda _database, _table: self._schema, format, columns, snapshot)
         self._server_uuid, self._block_bytes = server_uuid, block_bytes
-        self._output, self._arena = Output(), Arena()
+        self._buffers = Buffers()
         self._packets, self._event = Input(), Input(_EVENT_BYTES)
 
     def read(self, schema: TableSchema, rows: Rows, chunk: Chunk, as_of: AsOf) -> Iterator[Block | SliceReport]:
@@ -99,8 +98,7 @@ class RowReader:
         table = self.programs.of(table_map, repr((schema, columns)).encode(), is_mariadb=False)
         run = _ChunkRun(
             self.programs,
-            self._output,
-            self._arena,
+            self._buffers,
             self._server_uuid,
             origin=str(chunk),
             number=chunk.number,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from changefeed.binlog.buffers import Buffers
 from changefeed.binlog.events import payload, rewrite
 from changefeed.binlog.events.framing import (
     ARTIFICIAL_FLAG,
@@ -20,14 +21,12 @@ from changefeed.binlog.events.gtids import Gtid, gtid_of, read_tagged
 from changefeed.binlog.events.input import Input
 from changefeed.binlog.events.query_event import Query, TransactionStep, prepared_xid, savepoint_of, xid_of
 from changefeed.binlog.events.table_map import TableMap
-from changefeed.binlog.groups import Arena
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.compiled import python_of
 from changefeed.binlog.kernel.faults import NO_TABLE_MAP, TEXTS
 from changefeed.binlog.kernel.transactions import end_transaction as kernel_end_transaction
 from changefeed.binlog.kernel.walk import advance as kernel_advance
 from changefeed.binlog.kernel_run import KernelRun
-from changefeed.binlog.output import Output
 from changefeed.binlog.prepared_rows import PreparedRows
 from changefeed.binlog.programs.programs import Programs
 from changefeed.binlog.unsettled import Unsettled
@@ -54,8 +53,7 @@ class SliceDecoder(KernelRun):
         self,
         piece: Slice,
         programs: Programs,
-        output: Output,
-        arena: Arena,
+        buffers: Buffers,
         server_uuid: str,
         *,
         block_bytes: int,
@@ -64,8 +62,7 @@ class SliceDecoder(KernelRun):
     ) -> None:
         super().__init__(
             programs,
-            output,
-            arena,
+            buffers,
             server_uuid,
             origin=piece.file,
             number=piece.number,
