@@ -178,7 +178,7 @@ def test_kafkas_options_are_told_without_secrets() -> None:
     secrets = ("sasl.password", "ssl.key.password", "ssl.key.pem", "sasl.oauthbearer.client.secret")
     connection = KafkaConnection("127.0.0.1:1", {**dict.fromkeys(secrets, SECRET), "security.protocol": "ssl"}, 0.5)
     assert_hidden(f"{connection!r} {connection}")
-    assert_hidden(everything_told(connection.producer))
+    assert_hidden(everything_told(connection.check_options))
     assert_hidden(everything_told(connection.kafka_python))
 
 

@@ -31,6 +31,9 @@ from kafka.producer.producer_batch import ProducerBatch
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 from kafka.protocol.producer import InitProducerIdRequest
 
+from changefeed.batches.compression import CODECS
+from changefeed.batches.record_batch import Record, Times, record_batch, written
+
 HEADER_BYTES = 61
 """Of a record batch (magic 2): https://kafka.apache.org/documentation/#recordbatch"""
 
@@ -303,28 +306,8 @@ def _ask_for(producer: kafka.KafkaProducer, topics: Collection[str]) -> None:
 
 def _batch_of(key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]]) -> bytes:
     """A finished batch of one record, as of now."""
-    parts = [b"\0", _varint(0), _varint(0), _field(key), _field(value), _varint(len(headers))]
-    for name, content in headers:
-        parts += _field(name.encode()), _field(content)
-    length = sum(map(len, parts))
-    records = b"".join([_varint(length), *parts])
-    now = int(time.time() * 1000)
-    head = _HEADER.pack(0, len(records) + HEADER_BYTES - 12, 0, 2, 0, 0, 0, now, now, _NONE, _NONE, _NONE, 1)
-    return head + records
-
-
-def _field(content: bytes | None) -> bytes:
-    return _varint(_NONE) if content is None else _varint(len(content)) + content
-
-
-def _varint(number: int) -> bytes:
-    rest = number << 1 ^ number >> 63
-    encoded = bytearray()
-    while rest > 0x7F:
-        encoded.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    encoded.append(rest)
-    return bytes(encoded)
+    now_ms = int(time.time() * 1000)
+    return record_batch(written([Record(now_ms, key, value, headers)]), 1, CODECS["none"], Times(now_ms, now_ms))
 
 
 def take_over(admin: KafkaAdminClient, names: Iterable[str], seconds: float) -> None:
