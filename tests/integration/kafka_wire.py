@@ -63,9 +63,10 @@ class Wire:
 def record_batch(rows: Iterable[int], *, value: bytes = b"", codec: int = 0) -> tuple[bytes, int]:
     """A finished batch of a record a row, by kafka-python's builder, and how many records it has."""
     builder = DefaultRecordBatchBuilder(2, codec, 0, -1, -1, -1, 1 << 40)
+    now = int(time.time() * 1000)
     count = 0
     for count, row in enumerate(rows, 1):
-        builder.append(count - 1, 1_700_000_000_000, b"%d" % row, value or b"row %d" % row, [("id", b"%d" % row)])
+        builder.append(count - 1, now, b"%d" % row, value or b"row %d" % row, [("id", b"%d" % row)])
     return bytes(builder.build()), count
 
 

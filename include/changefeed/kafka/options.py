@@ -150,18 +150,18 @@ def _unknown(name: str) -> SettingsError:
     known = [*_FOLLOWED, *_WITHOUT_EFFECT]
     if name.startswith(("sasl.", "ssl.", "enable.sasl.", "https.")) and not did_you_mean(name, _FOLLOWED):
         return SettingsError(
-            f"option {name!r} of the Kafka connection cannot be followed: changefeed's client, kafka-python, has "
+            f"an option of the Kafka connection cannot be followed, {name!r}: changefeed's client, kafka-python, has "
             f"nothing like it, and who is let in rests on it. Of security there are: {', '.join(sorted(_SECURITY))}"
         )
     return SettingsError(
-        f"there is no option {shown_option(name)} of the Kafka connection{did_you_mean(name, known)}. They are named "
-        f"as librdkafka's; those that change something are: {', '.join(_FOLLOWED)}"
+        f"an option of the Kafka connection is not known, {shown_option(name)}{did_you_mean(name, known)}. They are "
+        f"named as librdkafka's; those that change something are: {', '.join(_FOLLOWED)}"
     )
 
 
 def _wrong(options: Mapping[str, str], name: str, wanted: str) -> SettingsError:
     shown = "" if is_secret(name) else f" is {options[name]!r}"
-    return SettingsError(f"option {name!r} of the Kafka connection{shown}: wanted {wanted}")
+    return SettingsError(f"an option of the Kafka connection is wrong: {name!r}{shown}, wanted {wanted}")
 
 
 def _number(options: Mapping[str, str], name: str) -> int:
@@ -206,15 +206,15 @@ def _login(options: Mapping[str, str]) -> dict[str, Any]:
     name = "sasl.mechanisms" if "sasl.mechanisms" in options else "sasl.mechanism"
     if name not in options:
         raise SettingsError(
-            f"option 'security.protocol' of the Kafka connection wants a login, and 'sasl.mechanism' is missing: one "
+            f"an option of the Kafka connection is missing, 'sasl.mechanism': 'security.protocol' wants a login. One "
             f"of {', '.join(_MECHANISMS)}"
         )
     mechanism = _one_of(options, name, _MECHANISMS)
     if mechanism == "GSSAPI":
         if importlib.util.find_spec("gssapi") is None:
             raise SettingsError(
-                f"option {name!r} of the Kafka connection is 'GSSAPI', and the package gssapi, which it needs, is not "
-                "installed beside changefeed"
+                f"an option of the Kafka connection is wrong: {name!r} is 'GSSAPI', and the package gssapi, which "
+                "it needs, is not installed beside changefeed"
             )
         return {
             "sasl_mechanism": mechanism,
@@ -222,7 +222,7 @@ def _login(options: Mapping[str, str]) -> dict[str, Any]:
         }
     missing = [each for each in ("sasl.username", "sasl.password") if each not in options]
     if missing:
-        raise SettingsError(f"options {missing} of the Kafka connection are missing: {mechanism} logs in with them")
+        raise SettingsError(f"options of the Kafka connection are missing: {mechanism} logs in with {missing}")
     return {
         "sasl_mechanism": mechanism,
         "sasl_plain_username": options["sasl.username"],
