@@ -39,7 +39,6 @@ ROOM_OF = {
     "lz4": {"batches": "home: record batches"},
     "snappy": {"batches": "home: record batches"},
     "pyarrow": {"spark": "home: the batches between Spark and Python"},
-    "confluent_kafka": {"kafka": "home"},
     "google_crc32c": {"kafka": "home: the checksum of record batches"},
     "kafka": {"kafka": "home", "devstack": "shows and verifies what is in the topics, independently of the package"},
     "pymysql": {"mysql": "home", "devstack": "starts the servers and waits until they answer"},

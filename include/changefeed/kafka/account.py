@@ -141,7 +141,7 @@ class Account:
         """Take the offsets of all that was sent. Raises what a batch was refused with."""
         for delivery, messages in self._sent:
             if delivery.error is not None:
-                raise type(delivery.error)(f"to publish to {self}: {delivery.error}")
+                raise delivery.error
             if delivery.offset is not None:
                 if self.first_offset is None:
                     self.first_offset = delivery.offset

@@ -154,8 +154,12 @@ class Publisher:
         if batch.largest_bytes > self._limits[batch.topic].max_message_bytes - OVERHEAD_BYTES:
             self._bad_record(batch, account)
         else:
-            delivery = self._transactions.send_batch(batch.topic, batch.partition, batch.records, batch.messages)
-            account.count(batch, delivery)
+            account.count(
+                batch,
+                self._transactions.send_batch(
+                    batch.topic, batch.partition, batch.records, batch.messages, what=str(account)
+                ),
+            )
         self._rows += batch.messages
 
     def _account(self, batch: Batch) -> Account:
