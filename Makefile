@@ -25,7 +25,7 @@ $(READY): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep -oE '^uv==[0-9.]+' requirements.lock)"
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --compile-bytecode --require-hashes -r requirements.lock
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --no-deps --editable .
-	$(BIN)/python -c "import changefeed.mysql.dump, changefeed.binlog.decoder, changefeed.binlog.row_reader, changefeed.binlog.search.scout"  # compiles the kernels, once
+	$(BIN)/python -m changefeed.binlog.kernel  # compiles them, once
 	-$(BIN)/python -m changefeed.spark.class_archive  # Spark starts in half the time with it; without Java there is none
 	touch $@
 
