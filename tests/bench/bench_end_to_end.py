@@ -40,7 +40,7 @@ import kafka
 from bench_decode import spread
 from debezium import Debezium
 from live_workloads import TABLES, Workload, live_server
-from process_use import Meter, forget_peaks, peaks
+from process_use import Meter, cpu_by_kind, forget_peaks, peaks
 from stages import stages
 from warm_ingest import Servers, WarmIngest, pipeline
 
@@ -84,12 +84,13 @@ class Figures:
 def changefeed(warm: WarmIngest, workload: Workload, mysql: MysqlServer, broker: KafkaBroker) -> Figures:
     """One pass of `ingest`."""
     forget_peaks(warm.pid)
-    meter = Meter(warm.pid, broker.pid, mysql.pid)
+    meter, before = Meter(warm.pid, broker.pid, mysql.pid), cpu_by_kind(warm.pid)
     seconds, manifest = warm.publish(workload)
-    used = meter.used()
-    phases = ", ".join(f"{phase} {spent:.2f}" for phase, spent in manifest.seconds.items())
+    used, after = meter.used(), cpu_by_kind(warm.pid)
+    spent = ", ".join(f"{who} {cpu - before.get(who, 0.0):.2f}" for who, cpu in sorted(after.items()))
+    phases = ", ".join(f"{phase} {value:.2f}" for phase, value in manifest.seconds.items())
     memory = ", ".join(f"{who} {size}" for who, size in sorted(peaks(warm.pid).items()))
-    note = f"whole {workload.rows / seconds:,.0f} rows/s; seconds: {phases}; most MB: {memory}"
+    note = f"whole {workload.rows / seconds:,.0f} rows/s; seconds: {phases}; CPU s: {spent}; most MB: {memory}"
     return Figures(workload.rows, manifest.seconds["ingest"], *used, note)
 
 

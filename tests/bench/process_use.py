@@ -14,6 +14,20 @@ def cpu_seconds(root: int) -> float:
     return sum(sum(map(int, fields[11:15])) for fields in _family(root).values()) / TICKS
 
 
+def cpu_by_kind(root: int) -> dict[str, float]:
+    """As `cpu_seconds`, of the driver, its JVM, and Spark's Python workers with what started them."""
+    found: dict[str, float] = {}
+    for pid, fields in _family(root).items():
+        with contextlib.suppress(OSError):
+            who = _kind(root, pid, Path(f"/proc/{pid}/comm").read_text().strip())
+            found[who] = found.get(who, 0.0) + sum(map(int, fields[11:15])) / TICKS
+    return found
+
+
+def _kind(root: int, pid: int, name: str) -> str:
+    return "driver" if pid == root else "JVM" if name == "java" else "worker"
+
+
 class Meter:
     """CPU seconds of several processes and their descendants, from when it was made."""
 
@@ -39,7 +53,7 @@ def peaks(root: int) -> dict[str, int]:
     for pid in _family(root):
         with contextlib.suppress(OSError, KeyError):  # it has ended
             status = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-            who = "driver" if pid == root else "JVM" if status["Name"] == "java" else "worker"
+            who = _kind(root, pid, status["Name"])
             found[who] = max(found.get(who, 0), int(status["VmHWM"].split()[0]) >> 10)
     return found
 
