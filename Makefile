@@ -13,7 +13,7 @@ export CHANGEFEED_KERNEL_CACHE ?= $(CURDIR)/$(VENV)/kernel-cache
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # each Spark worker, Airflow task and command would compile all its modules again
 
-.PHONY: help setup demo stop clean env lint test test-unit test-faults test-huge-file test-ranges bench-decode bench-select bench-publish bench-end-to-end bench-overhead bench-scale audit lock
+.PHONY: help setup demo stop clean env lint test test-unit test-faults test-huge-file test-ranges bench-decode bench-select bench-end-to-end bench-overhead bench-scale audit lock
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -75,9 +75,6 @@ bench-decode: $(READY) ## Decoding: rows/s against mysql-replication, one core; 
 
 bench-select: $(READY) ## Reading rows: messages of a SELECT's rows against mysqldump
 	$(BIN)/python tests/bench/bench_select.py $(ARGS)
-
-bench-publish: $(READY) ## Publishing: what transactions cost
-	$(BIN)/python tests/bench/bench_publish.py $(ARGS)
 
 bench-end-to-end: $(READY) ## A live server into Kafka: rows/s, CPU of client and broker, seconds by phase (ARGS="bulk --rounds 1": a part)
 	$(BIN)/python tests/bench/bench_end_to_end.py $(ARGS)

@@ -150,7 +150,7 @@ def measure(given: argparse.Namespace, part: str) -> None:
                 print(f"  {number or 'warm-up':<8}{name:10}{told}", flush=True)
                 if number:
                     turns[name].append(figures)
-        alone = ", ".join(f"{stage} {micros:.2f}" for stage, micros in stages(mysql, workload).items())
+        alone = ", ".join(f"{stage} {micros:.2f}" for stage, micros in stages(mysql, broker, workload).items())
     _table(turns)
     print(f"CPU µs/row of each stage by itself, in one process without Spark: {alone}\n", flush=True)
 

@@ -1,38 +1,81 @@
-"""What each stage of a row's way costs by itself: one process, one core, no Spark; CPU microseconds a row."""
+"""What each stage of a row's way costs by itself: one process, one core, no Spark; CPU microseconds a row.
+
+`publish` is a task's `Publisher`, transactions, progress and accounts on, with all of the workload's finished batches.
+"""
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from bench_decode import kernel_items
 from live_workloads import Workload
 
+from changefeed.batches.batch import Batch
+from changefeed.batches.encoder import BatchEncoder
 from changefeed.binlog.search.scout import scout
+from changefeed.block import Block
 from changefeed.connection import OF_A_RUN, MysqlConnection
 from changefeed.coordinates import FIRST_POSITION
+from changefeed.kafka.connection import KafkaConnection
+from changefeed.kafka.publisher import Publisher
+from changefeed.kafka.topics import (
+    TopicSettings,
+    commit_log_settings,
+    commit_log_topic,
+    ensure_topics,
+    topic_limits,
+)
 from changefeed.mysql.dump import DumpStream
 from changefeed.mysql.session import Session
+from changefeed.publish_settings import PublishSettings
 from changefeed.window import Slice
+from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
 
 SLICE_BYTES = 32 << 20
 
 
-def stages(mysql: MysqlServer, workload: Workload) -> dict[str, float]:
+def stages(mysql: MysqlServer, broker: KafkaBroker, workload: Workload) -> dict[str, float]:
     """By name, in the order of the way. Each is run twice, and the second run counts."""
-    decoded = kernel_items(mysql.data / workload.file)
-    return {
-        "dump": _micros(workload, lambda: _dump(mysql, workload)),
-        "scout": _micros(workload, lambda: _scout(mysql.data / workload.file)),
-        "decode": _micros(workload, lambda: deque(decoded(), maxlen=0)),
+    items = kernel_items(mysql.data / workload.file)
+    blocks = [item for item in items() if isinstance(item, Block)]
+    connection = KafkaConnection(broker.bootstrap)
+    topics = {block.topic for block in blocks}
+    partitions = 1 + max(block.partition for block in blocks)
+    ensure_topics(connection, dict.fromkeys(topics, TopicSettings(partitions, -1, {})))
+    limits = topic_limits(connection, topics)
+    encoder = BatchEncoder(PublishSettings(), lambda topic: limits[topic].for_batches())
+
+    def encoded() -> Iterator[Batch]:
+        for block in blocks:
+            yield from encoder.batches(block)
+
+    figures = {
+        "dump": _second(workload, lambda: _dump(mysql, workload)),
+        "scout": _second(workload, lambda: _scout(mysql.data / workload.file)),
+        "decode": _second(workload, lambda: deque(items(), maxlen=0)),
+        "encode and compress": _second(workload, lambda: deque(encoded(), maxlen=0)),
     }
+    batches = sorted(encoded(), key=lambda batch: (batch.topic, batch.partition))
+    for number in range(2):
+        name = f"stages-{workload.name}-{number}"
+        log = commit_log_topic(name)
+        ensure_topics(connection, {log: commit_log_settings()})
+        with Publisher(connection, name, 0, 1, log, limits) as publisher:
+            figures["publish"] = _once(workload, partial(publisher.publish, batches))
+    return figures
 
 
-def _micros(workload: Workload, run: Callable[[], object]) -> float:
+def _second(workload: Workload, run: Callable[[], object]) -> float:
     run()
+    return _once(workload, run)
+
+
+def _once(workload: Workload, run: Callable[[], object]) -> float:
     began = time.process_time()
     run()
     return (time.process_time() - began) / workload.rows * 1e6
