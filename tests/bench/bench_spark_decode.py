@@ -35,10 +35,11 @@ def decode_once(folder: Path, master: str) -> dict[str, float]:
     from changefeed.endpoints.endpoints import Endpoints
     from changefeed.pipelines.pipeline import KafkaSettings, Pipeline, SourceSettings, SparkSettings
     from changefeed.spark import frame
+    from changefeed.spark.cutting import cut
     from changefeed.spark.decode import decode_batches
     from changefeed.spark.job import IngestJob
     from changefeed.spark.session import local_session
-    from changefeed.spark.slices import cut, slice_frame
+    from changefeed.spark.slices import over_slices
     from changefeed.window import Window, whole_file_slices
 
     files = ArchivedBinlogs(Archive(str(folder))).files()
@@ -60,9 +61,14 @@ def decode_once(folder: Path, master: str) -> dict[str, float]:
         identity="bench",
         archive=Archive(str(folder)),
     )
-    slices = cut(spark, job, list(whole_file_slices(job.window, files)), SLICE_BYTES).slices
-    decoded = slice_frame(spark, job, slices).mapInArrow(
-        lambda batches: decode_batches(job, batches, lambda _: None), frame.DECODED_SCHEMA
+    cuttings = cut(spark, job, list(whole_file_slices(job.window, files)), SLICE_BYTES)
+    slices = [piece for cutting in cuttings for piece in cutting.slices]
+    decoded = over_slices(
+        spark,
+        slices,
+        len(slices),
+        lambda of_task: decode_batches(job, of_task, lambda _: None),
+        frame.DECODED_SCHEMA,
     )
     seconds = 0.0
     for _ in range(2):

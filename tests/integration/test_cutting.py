@@ -125,8 +125,8 @@ def test_a_slice_that_stops_the_run_leaves_no_thread_and_no_reader(
 
 @pytest.mark.timeout(120)
 def test_an_error_ends_the_jobs_beside_it(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    def endless(_job: object, batches: Iterable[pa.RecordBatch], _count: object) -> Iterator[pa.RecordBatch]:
-        for piece in frame.slices_of(batches):
+    def endless(_job: object, slices: Iterable[Slice], _count: object) -> Iterator[pa.RecordBatch]:
+        for piece in slices:
             while piece.number:
                 time.sleep(0.1)
             yield from frame.decoded_batches([frame.text_row("error", "{}", piece.number)])

@@ -22,15 +22,13 @@ def encoder_of(job: IngestJob) -> BatchEncoder:
     return BatchEncoder(job.pipeline.kafka.publishing, lambda topic: job.topics.of(topic).for_batches())
 
 
-def decode_batches(
-    job: IngestJob, batches: Iterable[pa.RecordBatch], count: Callable[[int], None]
-) -> Iterator[pa.RecordBatch]:
-    """`mapInArrow` of the decode stage: a row a batch, then the slice's sizes and its report, or its error.
+def decode_batches(job: IngestJob, slices: Iterable[Slice], count: Callable[[int], None]) -> Iterator[pa.RecordBatch]:
+    """The decode stage: a row a batch, then the slice's sizes and its report, or its error.
 
     ``count`` gets the number of messages of each batch.
     """
     gc.freeze()  # all that was imported: Spark's worker has the collector look at it after each task
-    return frame.decoded_batches(_rows(job, frame.slices_of(batches), count))
+    return frame.decoded_batches(_rows(job, slices, count))
 
 
 def _rows(job: IngestJob, slices: Iterable[Slice], count: Callable[[int], None]) -> Iterator[frame.DecodedRow]:

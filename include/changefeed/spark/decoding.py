@@ -18,7 +18,7 @@ from changefeed.spark.decode import decode_batches
 from changefeed.spark.job import IngestJob
 from changefeed.spark.progress import MessageCount, Tasks
 from changefeed.spark.session import end_jobs, forget_checkpoint, tag_jobs
-from changefeed.spark.slices import slice_frame
+from changefeed.spark.slices import over_slices
 from changefeed.window import Slice
 
 Results = list[tuple[str, str]]
@@ -65,14 +65,13 @@ class Decoding:
         """Begin to decode ``slices``, the next ones of ``job``."""
         count = self._messages.add
 
-        def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return decode_batches(job, batches, count)
+        def decode(of_task: Iterable[Slice]) -> Iterator[pa.RecordBatch]:
+            return decode_batches(job, of_task, count)
 
         # Lazily, so that the first pass over them makes the checkpoint.
-        part = (
-            slice_frame(self._spark, slices, job.server_ids.tasks(len(slices)))
-            .mapInArrow(decode, frame.DECODED_SCHEMA)
-            .localCheckpoint(eager=False, storageLevel=_KEPT)
+        tasks = job.server_ids.tasks(len(slices))
+        part = over_slices(self._spark, slices, tasks, decode, frame.DECODED_SCHEMA).localCheckpoint(
+            eager=False, storageLevel=_KEPT
         )
         if self._threads is None:
             # In two jobs at once tasks of the same number would name the same server_id.

@@ -1,4 +1,4 @@
-"""The two Arrow tables between the stages of ingest: slices in, what decoding and publishing make of them out."""
+"""The two Arrow tables of ingest's stages: what decoding makes of slices, and what publishing makes of that."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ from changefeed.batches.batch import Batch
 from changefeed.errors import ChangefeedError
 from changefeed.reader import SliceReport, Statement
 from changefeed.transaction_event import TransactionEvent
-from changefeed.window import Slice
-
-SLICE_SCHEMA = "number long, file string, start long, end long, gtid string"
 
 DECODED_SCHEMA = (
     "kind string, topic string, partition int, origin string, slice long, number long, before long, payload binary, "
@@ -28,9 +25,6 @@ it), and of each slice a row with its report and one with the messages and bytes
 PUBLISHED_SCHEMA = "kind string, text string"
 """One row a receipt, report, sizes or error (kinds `receipt`, `report`, `sizes`, `error`), as JSON."""
 
-_SLICES = pa.schema(
-    [("number", pa.int64()), ("file", pa.string()), ("start", pa.int64()), ("end", pa.int64()), ("gtid", pa.string())]
-)
 _DECODED = pa.schema(
     [
         ("kind", pa.string()),
@@ -55,18 +49,6 @@ _BATCH_ROWS = 16
 _BATCH_BYTES = 2 << 20
 
 _PUBLISHED = pa.schema([("kind", pa.string()), ("text", pa.string())])
-
-
-def slice_batch(slices: Iterable[Slice]) -> pa.RecordBatch:
-    """A batch of SLICE_SCHEMA, for `slices_of`."""
-    return pa.RecordBatch.from_pylist([asdict(piece) for piece in slices], schema=_SLICES)
-
-
-def slices_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Slice]:
-    """The slices that batches of SLICE_SCHEMA hold."""
-    for batch in batches:
-        for row in batch.to_pylist():
-            yield Slice(row["number"], row["file"], row["start"], row["end"], row["gtid"])
 
 
 def batch_row(batch: Batch, before: int) -> DecodedRow:

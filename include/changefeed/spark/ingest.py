@@ -231,8 +231,8 @@ def _check_server(session: Session, window: Window) -> None:
 
 
 def _one_slice(spark: SparkSession, job: IngestJob, slices: Sequence[Slice]) -> _Outcome:
-    def decode_and_publish(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return decode_and_publish_batches(job, batches)
+    def decode_and_publish(of_task: Iterable[Slice]) -> Iterator[pa.RecordBatch]:
+        return decode_and_publish_batches(job, of_task)
 
     outcome = _Outcome()
     with shown(spark, "decode and publish", len(slices)):

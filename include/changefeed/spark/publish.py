@@ -24,6 +24,7 @@ from changefeed.spark.decode import decode_batches, encoder_of
 from changefeed.spark.expected import Decoded, SliceCounts, WholeBatches
 from changefeed.spark.job import IngestJob
 from changefeed.spark.spool import Spool
+from changefeed.window import Slice
 
 
 def publisher(job: IngestJob, task: int, limits: Mapping[str, TopicLimits]) -> Publisher:
@@ -88,15 +89,15 @@ def _is_latest(job: IngestJob) -> bool:
     return job.endpoints.commit_log(job.identity).read().attempt == job.attempt
 
 
-def decode_and_publish_batches(job: IngestJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """`mapInArrow` of a window of one slice: both stages in one task, without a shuffle.
+def decode_and_publish_batches(job: IngestJob, slices: Iterable[Slice]) -> Iterator[pa.RecordBatch]:
+    """Of a window of one slice: both stages in one task, without a shuffle.
 
     All is decoded before anything is published, as with many slices: what a transaction became is known at its end.
     """
     decoded = Decoded()
     with Spool() as spool:
         results: list[tuple[str, str]] = []
-        spool.write(_without_results(decode_batches(job, batches, lambda _messages: None), results))
+        spool.write(_without_results(decode_batches(job, slices, lambda _messages: None), results))
         for kind, text in results:
             yield frame.published_batch(kind, text)
             if kind == "sizes":

@@ -17,7 +17,7 @@ from changefeed.reader import Statement
 from changefeed.spark import frame
 from changefeed.spark.failures import named_failures
 from changefeed.spark.progress import shown
-from changefeed.spark.slices import slice_frame
+from changefeed.spark.slices import over_slices
 from changefeed.window import Slice, Window
 
 _NO_CUTS = 1 << 62
@@ -32,8 +32,8 @@ def scouted(
 ) -> list[Scouting]:
     """What the scout says of each of ``pieces``. Raises what it raises, and ``dump``, which is called in the tasks."""
 
-    def scout_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for piece in frame.slices_of(batches):
+    def scout_files(files: Iterable[Slice]) -> Iterator[pa.RecordBatch]:
+        for piece in files:
             try:
                 scouting = scout(dump(piece), piece, slice_bytes)
             except ChangefeedError as error:
@@ -42,7 +42,7 @@ def scouted(
                 yield frame.published_batch("scouting", orjson.dumps([piece.number, scouting]).decode())
 
     with shown(spark, "scout", len(pieces)):
-        rows = slice_frame(spark, pieces, most_tasks).mapInArrow(scout_files, frame.PUBLISHED_SCHEMA).collect()
+        rows = over_slices(spark, pieces, most_tasks, scout_files, frame.PUBLISHED_SCHEMA).collect()
     scoutings: dict[int, Scouting] = {}
     for row in rows:
         if row.kind == "error":

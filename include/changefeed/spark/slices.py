@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
-from changefeed.spark import frame
-from changefeed.spark.connect import is_connect
 from changefeed.window import Slice
 
+SliceStage = Callable[[Sequence[Slice]], Iterator[pa.RecordBatch]]
+"""Slices of one task -> batches of rows."""
 
-def slice_frame(spark: SparkSession, slices: Sequence[Slice], most_tasks: int) -> DataFrame:
-    """One row a slice: a Spark partition, and so a task, for each, or ``most_tasks`` of them.
 
-    The largest slices come first, so that no core waits for a straggler.
+def over_slices(
+    spark: SparkSession, slices: Sequence[Slice], most_tasks: int, stage: SliceStage, schema: str
+) -> DataFrame:
+    """What ``stage`` makes of the slices: in a Spark partition, and so a task, for each, or in ``most_tasks``.
+
+    The largest slices come first, so that no core waits for a straggler. They travel with the stage: rows of a
+    DataFrame that Python made would come out of a second Python worker beside each task's own.
     """
     tasks = shared_out(slices, most_tasks)
-    rows = [
-        (task, piece.number, piece.file, piece.start, piece.end, piece.gtid)
-        for task, pieces in enumerate(tasks)
-        for piece in pieces
-    ]
-    if len(tasks) == len(rows) and not is_connect(spark):
-        alone = spark.sparkContext.parallelize([row[1:] for row in rows], max(1, len(rows)))
-        return spark.createDataFrame(alone, frame.SLICE_SCHEMA)
-    local = spark.createDataFrame(rows, f"task int, {frame.SLICE_SCHEMA}")
-    by_task = local.repartitionById(len(tasks), F.col("task")) if len(tasks) > 1 else local.coalesce(1)
-    return by_task.drop("task")
+
+    def of_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for task in batch["id"].to_pylist():
+                yield from stage(tasks[task])
+
+    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(of_task, schema)
 
 
 def shared_out(slices: Sequence[Slice], most: int) -> list[list[Slice]]:
