@@ -9,13 +9,16 @@ import sys
 import textwrap
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from finished import finished
 from integration.kafka_pipeline import SERVER, Pipeline, batches_of, committed, ids, ids_of, message
+from integration.kafka_wire import rows_of
 
 from changefeed.batches.batch import Batch
+from changefeed.batches.compression import CODECS
 from changefeed.block import Block, Message, Step, pack, sequence_of
 from changefeed.errors import AccountingError, BadRecordError, FencedError, TopicError
 from changefeed.kafka.connection import KafkaConnection
@@ -64,6 +67,16 @@ def test_nulls_empty_values_and_gtids_arrive_as_they_were(pipeline: Pipeline) ->
     records = committed(pipeline.connection.bootstrap, pipeline.topic)
     assert [(record.key, record.value) for record in records] == [(each.key, each.value) for each in messages]
     assert [dict(record.headers).get("changefeed.gtid", b"") for record in records] == [each.gtid for each in messages]
+
+
+@pytest.mark.parametrize("compression", sorted(CODECS))
+def test_the_broker_and_librdkafka_read_each_compression(pipeline: Pipeline, compression: str) -> None:
+    settings = PublishSettings(compression=compression)
+    rows = [replace(message(row, value=b"row %d " % row * 40), key=b"%d" % row) for row in range(3000)]
+    batches = finished([Block(pipeline.topic, 0, "bin.000007", 0, 0, pack(rows))], settings, largest_bytes=20_000)
+    with pipeline.publisher(settings=settings) as publisher:
+        publisher.publish(batches)
+    assert rows_of(pipeline.connection.bootstrap, pipeline.topic)[0] == list(range(3000))
 
 
 def test_a_second_publish_of_the_same_blocks_adds_nothing(pipeline: Pipeline) -> None:
