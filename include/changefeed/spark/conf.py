@@ -19,7 +19,7 @@ JOB_CONF = {
     "spark.shuffle.compress": "false",
     "spark.shuffle.spill.compress": "false",
 }
-"""A run is short and its log is Airflow's: a web page of its own would only open a port. The JVM moves blocks that
+"""A run is short and its log is Airflow's: a web page of its own would only open a port. The JVM moves batches that
 Python made: what its second compiler costs in a minute (3 CPU seconds) is more than it wins. Java's object streams
 remember each object until their next reset, by default the hundredth: finished batches on their way to disk and back
 would be 100 MB a task. Those are compressed already."""
