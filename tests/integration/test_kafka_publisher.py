@@ -19,6 +19,7 @@ from integration.kafka_wire import rows_of
 
 from changefeed.batches.batch import Batch
 from changefeed.batches.compression import CODECS
+from changefeed.batches.encoder import BatchEncoder
 from changefeed.block import Block, Message, Step, pack, sequence_of
 from changefeed.errors import AccountingError, BadRecordError, FencedError, TopicError
 from changefeed.kafka.connection import KafkaConnection
@@ -77,6 +78,21 @@ def test_the_broker_and_librdkafka_read_each_compression(pipeline: Pipeline, com
     with pipeline.publisher(settings=settings) as publisher:
         publisher.publish(batches)
     assert rows_of(pipeline.connection.bootstrap, pipeline.topic)[0] == list(range(3000))
+
+
+@pytest.mark.parametrize("compression", ["uncompressed", "gzip"])
+def test_a_topic_that_the_broker_compresses_anew_gets_batches_that_fit_then(
+    kafka_broker: KafkaBroker, unique_name: str, compression: str
+) -> None:
+    configs = {"compression.type": compression, "max.message.bytes": "100000"}
+    pipeline = Pipeline(KafkaConnection(kafka_broker.bootstrap), unique_name, configs=configs)
+    limits = pipeline.limits[pipeline.topic].for_batches()
+    rows = [message(row, value=b"row %d " % row * 100) for row in range(2000)]
+    block = Block(pipeline.topic, 0, "bin.000007", 0, 0, pack(rows))
+    batches = list(BatchEncoder(PublishSettings(compression="lz4"), lambda _topic: limits).batches(block))
+    with pipeline.publisher() as publisher:
+        publisher.publish(batches)
+    assert _seen(pipeline) == ids_of(range(2000))
 
 
 def test_a_second_publish_of_the_same_blocks_adds_nothing(pipeline: Pipeline) -> None:

@@ -129,6 +129,39 @@ def test_definitions_stand_between_the_rows_before_and_after_them_in_each_partit
     assert len(ids) == len(set(ids))
 
 
+def test_definitions_are_known_across_files_where_names_come_with_the_rows(
+    spark: SparkSession, mysql_server: MysqlServer, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path
+) -> None:
+    name = unique_name
+    pipeline = Pipeline(
+        name=name,
+        source=SourceSettings(connection="mysql"),
+        kafka=KafkaSettings(connection="kafka"),
+        tables=TableSettings(include=[f"{name}.*"]),
+        start="latest",
+        publish_ddl="inline",
+    )
+    runner = Runner(spark, mysql_server, kafka_broker, pipeline, tmp_path / "state.db")
+    mysql_server.execute(f"CREATE DATABASE `{name}`")
+    runner.window()
+    mysql_server.execute(
+        f"CREATE TABLE `{name}`.t (id INT PRIMARY KEY)",
+        "FLUSH BINARY LOGS",
+        f"ALTER TABLE `{name}`.t ADD a INT",
+        "FLUSH BINARY LOGS",
+        f"ALTER TABLE `{name}`.t ADD b INT",
+        f"INSERT INTO `{name}`.t VALUES (1, 2, 3)",
+    )
+    runner.window()
+    values = [record.value for record in runner.records(f"{name}.t") if record.partition == 0]
+    columns = [
+        [column["name"] for column in change["table"]["columns"]]
+        for value in values
+        for change in value.get("tableChanges", ())
+    ]
+    assert columns == [["id"], ["id", "a"], ["id", "a", "b"]]
+
+
 def test_a_statement_record_has_the_binlog_events_header(
     spark: SparkSession,
     stock_mysql_server: MysqlServer,

@@ -25,23 +25,27 @@ _FULL = 0.9
 
 @dataclass(frozen=True)
 class BatchLimits:
-    """What a topic takes: batches of up to ``largest_bytes``, and records as old as ``oldest_seconds`` since 1970."""
+    """What a topic takes: batches of up to ``largest_bytes``, and records as old as ``oldest_seconds`` since 1970.
+
+    ``compression`` is that which the broker gives to all of its batches; None where it leaves them as they come.
+    """
 
     largest_bytes: int
     oldest_seconds: int = 0
+    compression: str | None = None
 
 
 class BatchEncoder:
     """Makes batches of blocks. One for a task, as it has buffers of its own.
 
     ``limits_of`` is asked for the limits of each topic once. A batch fits its topic, unless it is one message that
-    alone does not. A record's timestamp is its event's time, where the settings say so and the topic takes it, and else
+    alone does not; where the broker gives all of the topic's batches a compression of its own, they have that already.
+    A record's timestamp is its event's time, where the settings say so and the topic takes it, and else
     that of its encoding; no record is of the future.
     """
 
     def __init__(self, settings: PublishSettings, limits_of: Callable[[str], BatchLimits]) -> None:
         self._settings, self._limits_of = settings, limits_of
-        self._codec = CODECS[settings.compression]
         self._limits: dict[str, BatchLimits] = {}
         self._shrinks: dict[str, float] = {}
         self._out = np.empty(0, np.uint8)
@@ -72,7 +76,10 @@ class BatchEncoder:
 
     def _batch(self, block: Block, arrays: Arrays, sizes: _Sizes, first: int, last: int, number: int) -> Batch:
         raw, times = self._records(block.topic, arrays, first, last)
-        codec, compressed = self._codec, self._codec.compress(raw, self._settings.compression_level)
+        compression = self._limits[block.topic].compression or self._settings.compression
+        level = self._settings.compression_level if compression == self._settings.compression else None
+        codec = CODECS[compression]
+        compressed = codec.compress(raw, level)
         if len(compressed) >= len(raw):
             codec, compressed = CODECS["none"], bytes(raw)
         records = record_batch(compressed, last - first, codec, times)

@@ -21,7 +21,12 @@ class Buffers:
         except IndexError:
             lent = Output(), Arena()
         self.output, self.arena = lent
-        weakref.finalize(self, _free.append, lent)
+        weakref.finalize(self, _take_back, *lent)
+
+
+def _take_back(output: Output, arena: Arena) -> None:
+    # One that has grown for a huge row would be filled by the small rows of all slices after it.
+    _free.append((Output() if output.has_grown else output, arena))
 
 
 _free: list[tuple[Output, Arena]] = []

@@ -37,6 +37,11 @@ class Output:
         )
         return first, list(zip(self.groups[first:count].tolist(), messages_of(arrays, first), strict=True))
 
+    @property
+    def has_grown(self) -> bool:
+        """Whether a row needed more room than there is at first."""
+        return len(self.data) > _BYTES
+
     def grow(self) -> None:
         """Make room for longer rows; what was written is lost. Raises OverflowError at 4 GB: ends have 32 bits."""
         if len(self.data) >= _MAX_BYTES:

@@ -35,7 +35,9 @@ _NO_TOPIC_ID = str(uuid.UUID(int=0))
 DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
 _OLDEST = ("message.timestamp.before.max.ms", "message.timestamp.difference.max.ms")
 """What says how old a record may be that is taken: the latter until Kafka 3.6."""
-_LIMITING = ["max.message.bytes", "cleanup.policy", "retention.ms", *_OLDEST]
+_LIMITING = ["max.message.bytes", "cleanup.policy", "retention.ms", "compression.type", *_OLDEST]
+_BROKERS_COMPRESSION = {"uncompressed": "none"} | {name: name for name in ("gzip", "snappy", "lz4", "zstd")}
+"""Of a topic's compression.type other than `producer`, the pipeline's name for it."""
 _FOR_EVER_MS = 1 << 60
 
 
@@ -54,6 +56,7 @@ class TopicLimits:
 
     ``table`` names the table whose changes go there, for error messages. ``topic_id`` is Kafka's own (KIP-516), '' of
     a broker before 2.8. ``keeps_ms`` is how old a record may be that is to stay, or be taken at all; None for any age.
+    ``compression`` is that which the broker gives to all batches of the topic; None where it leaves them as they come.
     """
 
     partitions: int
@@ -61,12 +64,12 @@ class TopicLimits:
     table: str = ""
     topic_id: str = ""
     keeps_ms: int | None = None
+    compression: str | None = None
 
     def for_batches(self) -> BatchLimits:
         """What of it concerns those who make batches for the topic, now."""
-        if self.keeps_ms is None:
-            return BatchLimits(self.max_message_bytes)
-        return BatchLimits(self.max_message_bytes, int(time.time() - self.keeps_ms / 1000))
+        oldest_seconds = 0 if self.keeps_ms is None else int(time.time() - self.keeps_ms / 1000)
+        return BatchLimits(self.max_message_bytes, oldest_seconds, self.compression)
 
 
 def legal_name(name: str) -> str:
@@ -311,6 +314,7 @@ def topic_limits(
             (tables or {}).get(name, ""),
             str(topic.get("topic_id") or "").replace(_NO_TOPIC_ID, ""),
             _keeps_ms(configs),
+            _BROKERS_COMPRESSION.get(configs.get("compression.type", "")),
         )
     return limits
 
@@ -318,9 +322,10 @@ def topic_limits(
 def _keeps_ms(configs: Mapping[str, str]) -> int | None:
     """`TopicLimits.keeps_ms` of a topic with these configs.
 
-    Half of its retention: consumers are to have time for records that are old when they arrive.
+    Half of its retention: consumers are to have time for records that are old when they arrive. And half of what it
+    takes: records get older on their way.
     """
     bounds = [int(configs[option]) for option in _OLDEST if option in configs]
     if "delete" in configs.get("cleanup.policy", ""):
-        bounds.append(int(configs.get("retention.ms", -1)) // 2)
-    return min((bound for bound in bounds if 0 <= bound < _FOR_EVER_MS), default=None)
+        bounds.append(int(configs.get("retention.ms", -1)))
+    return min((bound // 2 for bound in bounds if 0 <= bound < _FOR_EVER_MS), default=None)

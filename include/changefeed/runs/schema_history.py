@@ -68,7 +68,7 @@ def history_for(
             return kept
         if archived:
             return None
-        if source.names_come_along(session) and not _makes_records_of_tables(endpoints.pipeline):
+        if source.names_come_along(session) and not makes_records_of_tables(endpoints.pipeline):
             return _without_tables(session, window)
         return learned(session, window.server_uuid, window.start, at_once)
     except ChangefeedError as error:
@@ -78,7 +78,7 @@ def history_for(
         return None
 
 
-def _makes_records_of_tables(pipeline: Pipeline) -> bool:
+def makes_records_of_tables(pipeline: Pipeline) -> bool:
     """Whether any record but those of rows says what tables there are, or what columns they have."""
     return pipeline.publish_ddl != "off" or pipeline.statements == "publish"
 

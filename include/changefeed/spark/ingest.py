@@ -31,7 +31,7 @@ from changefeed.mysql.session import Session
 from changefeed.pipelines.message_rules import check_same_rules, message_rules
 from changefeed.reader import SliceReport
 from changefeed.runs.failover import marks_of
-from changefeed.runs.schema_history import history_for, keep_learned, save_history, with_tables
+from changefeed.runs.schema_history import history_for, keep_learned, makes_records_of_tables, save_history, with_tables
 from changefeed.runs.topics import table_topic_settings, table_topics, wanted_topics
 from changefeed.runs.unfinished import check_given, check_next, given_before, sealed_manifest
 from changefeed.runs.windows import commit_log_state
@@ -184,15 +184,19 @@ def _topics(
 def _publish_window(
     spark: SparkSession, job: IngestJob, files: Sequence[Slice], tasks: int, *, names_come_along: bool
 ) -> tuple[Sequence[Slice], _Outcome]:
-    """Cut, decode and publish. Slices of a source without FULL metadata need all statements before them, so all files
-    are scouted; where names come with the rows, only if rows without them turn up after all."""
+    """Cut, decode and publish.
+
+    Slices of a source without FULL metadata need all statements before them, so all files are scouted. So do slices
+    that make records of statements: what ALTER changes may be made in an earlier file. Otherwise files are scouted
+    only if rows without names turn up after all.
+    """
 
     def publish(*, scout_all: bool) -> tuple[Sequence[Slice], _Outcome]:
         with closing(cut(spark, job, files, job.pipeline.spark.slice_bytes, scout_all=scout_all)) as cuttings:
             return _decode_and_publish(spark, job, cuttings, tasks)
 
     try:
-        return publish(scout_all=len(files) > 1 and not names_come_along)
+        return publish(scout_all=len(files) > 1 and (not names_come_along or makes_records_of_tables(job.pipeline)))
     except UnscoutedError:
         _log.info("window %d has rows without column names: scouting its statements", job.window.number)
         if job.history is not None:
@@ -252,7 +256,8 @@ def _many_slices(
         with shown(spark, "decode", messages=messages) as shown_tasks:
             for cutting in cuttings:
                 job = _with_slices(job, cutting)
-                decoding.add(job, cutting.slices, shown_tasks)
+                if cutting.slices:  # the last one may only say that no more come
+                    decoding.add(job, cutting.slices, shown_tasks)
             _take(outcome, decoding.results())
         fault_point.reached("after_decode")
         check_given(job.window, job.given, outcome.decoded.messages)

@@ -124,6 +124,14 @@ def test_a_record_s_time_is_its_event_s_where_the_topic_takes_it(
         assert int(before * 1000) <= record.timestamp <= time.time() * 1000
 
 
+def test_a_topic_s_own_compression_goes_before_the_pipeline_s() -> None:
+    settings = PublishSettings(compression="lz4", compression_level=16)
+    encoder = BatchEncoder(settings, lambda _topic: BatchLimits(20_000, 0, "gzip"))
+    batches = list(encoder.batches(block(rows(3000))))
+    assert {batch.records[22] & 7 for batch in batches} == {CODECS["gzip"].number}
+    assert messages_of(batches) == rows(3000)
+
+
 def test_levels_that_a_codec_does_not_have_are_refused() -> None:
     with pytest.raises(SettingsError, match="compression_level is 23 and compression is 'zstd': wanted -64 to 22"):
         PublishSettings(compression="zstd", compression_level=23)
