@@ -11,15 +11,16 @@ from typing import Any
 
 import pymysql
 import pytest
+from finished import encoder, finished, messages_of
 from integration.rebuilt import rebuilt, selected
 from integration.test_slices import fresh_file
 
+from changefeed.batches.filter_chain import FilterChain
 from changefeed.binlog import prepared_rows
 from changefeed.binlog.decoder import KernelDecoder
 from changefeed.binlog.prepared_rows import PreparedBefore, PreparedRows
 from changefeed.binlog.search.scout import scout
 from changefeed.block import Block
-from changefeed.block_filter import FilterChain
 from changefeed.formats.debezium import DebeziumFormat
 from changefeed.reader import Route, SliceReport
 from changefeed.settlement import settle
@@ -49,8 +50,10 @@ class Decoded:
         self.settlement = settle(self.slices, reports)
         self.rows = reports[0].rows
         blocks.sort(key=lambda block: (block.topic, block.partition, block.slice, block.number))
-        chain = FilterChain(self.settlement.filters)
-        self.messages = [(block.topic, message) for block in chain.rest(blocks) for message in block.messages()]
+        chain = FilterChain(self.settlement.filters, encoder())
+        self.messages = [
+            (batch.topic, message) for batch in chain.rest(finished(blocks)) for message in messages_of([batch])
+        ]
         for topic in {topic for topic, _ in self.messages}:
             order = [(m.position, m.sequence) for t, m in self.messages if t == topic]
             assert order == sorted(set(order)), "progress counts on by position and sequence"
