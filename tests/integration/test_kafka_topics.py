@@ -112,3 +112,21 @@ def test_a_broker_that_is_there_answers_soon(connection: KafkaConnection) -> Non
     begun = time.monotonic()
     assert connection.broker_count() == 1
     assert time.monotonic() - begun < 5
+
+
+@pytest.mark.parametrize(
+    ("configs", "keeps_ms"),
+    [
+        ({"retention.ms": "7200000"}, 3_600_000),
+        ({"retention.ms": "7200000", "cleanup.policy": "compact"}, None),
+        ({"retention.ms": "-1"}, None),
+        ({"retention.ms": "-1", "message.timestamp.before.max.ms": "7200000"}, 3_600_000),
+        ({"retention.ms": "7200000", "message.timestamp.before.max.ms": "3600000"}, 1_800_000),
+    ],
+)
+def test_records_may_be_half_as_old_as_their_topic_keeps_or_takes(
+    kafka_broker: KafkaBroker, unique_name: str, configs: dict[str, str], keeps_ms: int | None
+) -> None:
+    connection = KafkaConnection(kafka_broker.bootstrap)
+    ensure_topics(connection, {unique_name: TopicSettings(1, 1, configs)})
+    assert topic_limits(connection, [unique_name])[unique_name].keeps_ms == keeps_ms
