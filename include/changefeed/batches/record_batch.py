@@ -14,8 +14,10 @@ from typing import NamedTuple
 from changefeed.batches.compression import Codec, Data, codec_of
 from changefeed.block import GTID_HEADER, ID_HEADER, Header, Message
 
-_HEAD = struct.Struct(">qiibIhiqqqhii")
-HEAD_BYTES = _HEAD.size
+HEAD = struct.Struct(">qiibIhiqqqhii")
+"""A batch before its records: base offset, length, leader epoch, magic, CRC, attributes, last offset's difference,
+first and greatest timestamp, producer's id and epoch, base sequence, number of records."""
+HEAD_BYTES = HEAD.size
 _BEFORE_LENGTH = 12
 """Bytes of a batch that its length does not count: base offset, and the length itself."""
 _MAGIC = 2
@@ -42,7 +44,7 @@ class Times:
 def record_batch(records: Data, count: int, codec: Codec, times: Times) -> bytes:
     """A batch of ``count`` compressed ``records``; producer, sequence and CRC are left to whoever sends it."""
     size = memoryview(records).nbytes
-    head = _HEAD.pack(
+    head = HEAD.pack(
         0,
         HEAD_BYTES - _BEFORE_LENGTH + size,
         _NO_LEADER_EPOCH,
@@ -63,7 +65,7 @@ def record_batch(records: Data, count: int, codec: Codec, times: Times) -> bytes
 def records_of(batch: Data) -> Iterator[Record]:
     """The records of a batch, in order."""
     view = memoryview(batch)
-    *_, attributes, _, first_ms, _, _, _, _, count = _HEAD.unpack_from(view)
+    *_, attributes, _, first_ms, _, _, _, _, count = HEAD.unpack_from(view)
     data = memoryview(codec_of(attributes).decompress(view[HEAD_BYTES:]))
     at = 0
     for _ in range(count):

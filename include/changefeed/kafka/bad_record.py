@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# A batch of one record: 61 bytes of batch header, at most 21 of the record's own lengths (DefaultRecordBatch and
+from changefeed.batches.record_batch import HEAD_BYTES
+
+# A batch of one record: the batch's header, at most 21 of the record's own lengths (DefaultRecordBatch and
 # DefaultRecord in Kafka's sources), and the names and lengths of the two headers.
-OVERHEAD_BYTES = 61 + 21 + 64
+OVERHEAD_BYTES = HEAD_BYTES + 21 + 64
 
 
 @dataclass(frozen=True)

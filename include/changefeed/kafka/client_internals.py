@@ -17,7 +17,6 @@ Where its transactions are weaker than the Java client's, they are made strict h
 
 from __future__ import annotations
 
-import struct
 import time
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
@@ -32,10 +31,7 @@ from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 from kafka.protocol.producer import InitProducerIdRequest
 
 from changefeed.batches.compression import CODECS
-from changefeed.batches.record_batch import Record, Times, record_batch, written
-
-HEADER_BYTES = 61
-"""Of a record batch (magic 2): https://kafka.apache.org/documentation/#recordbatch"""
+from changefeed.batches.record_batch import HEAD, HEAD_BYTES, Record, Times, record_batch, written
 
 LARGEST_REQUEST_BYTES = 16 << 20
 """Of batches that are sent together; a larger one goes alone. Brokers take 100 MB (socket.request.max.bytes)."""
@@ -54,7 +50,6 @@ NOT_LET_IN = (
 UNTRUSTED = "certificate verify failed"
 """What is said of a broker whose certificate is not trusted."""
 
-_HEADER = struct.Struct(">qiibIhiqqqhii")
 _CRC_AT, _CHECKSUMMED_AT = 17, 21
 _TRANSACTIONAL = 0x10
 _NONE = -1
@@ -117,9 +112,9 @@ class FinishedRecords:
     """
 
     def __init__(self, batch: bytes | bytearray, messages: int) -> None:
-        if len(batch) < HEADER_BYTES:
+        if len(batch) < HEAD_BYTES:
             raise ValueError(f"{len(batch)} bytes are no record batch")
-        _, length, _, magic, _, _, last, *_, count = _HEADER.unpack_from(batch)
+        _, length, _, magic, _, _, last, *_, count = HEAD.unpack_from(batch)
         if (length, magic, last + 1, count) != (len(batch) - 12, 2, messages, messages):
             raise ValueError(
                 f"a record batch of {messages} messages and {len(batch)} bytes says that it is of magic {magic} and "
@@ -137,11 +132,11 @@ class FinishedRecords:
         if self._closed:
             raise kafka.errors.IllegalStateError("a batch that was sent may not get another sequence number")
         self.producer_id, self.producer_epoch, self.base_sequence = producer_id, producer_epoch, base_sequence
-        fields = _HEADER.unpack_from(self._batch)
+        fields = HEAD.unpack_from(self._batch)
         attributes = fields[5] | _TRANSACTIONAL if in_transaction else fields[5] & ~_TRANSACTIONAL
         producer = (producer_id, producer_epoch, base_sequence)
-        head = _HEADER.pack(*fields[:5], attributes, *fields[6:9], *producer, fields[12])
-        records = bytes(memoryview(self._batch)[HEADER_BYTES:])
+        head = HEAD.pack(*fields[:5], attributes, *fields[6:9], *producer, fields[12])
+        records = bytes(memoryview(self._batch)[HEAD_BYTES:])
         checksum = google_crc32c.extend(google_crc32c.value(head[_CHECKSUMMED_AT:]), records)
         self._batch = b"".join([head[:_CRC_AT], checksum.to_bytes(4, "big"), head[_CHECKSUMMED_AT:], records])
 

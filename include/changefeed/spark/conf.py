@@ -33,7 +33,7 @@ SMALL_JOB_CONF = JOB_CONF | {
 BATCH_CONF = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": 8,
 }
-"""Spark counts a batch in rows, 10,000 of them, and holds it in memory; our rows are blocks of about a megabyte."""
+"""Spark counts a batch in rows, 10,000 of them, and holds it in memory; our rows are record batches, megabytes each."""
 
 ALWAYS = {"spark.speculation": "false"}
 """What no setting changes: a second copy of a publishing task takes over from the first, whose work is then thrown
