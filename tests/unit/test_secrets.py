@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from changefeed.airflow.connections import airflow_lookup
 from changefeed.airflow.ingest_operator import IngestOperator
 from changefeed.airflow.params import backfill_params
 from changefeed.archive.archive import Archive
@@ -18,6 +19,7 @@ from changefeed.connection import MysqlConnection, kafka_parts
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import ChangefeedError, SettingsError
 from changefeed.kafka.connection import KafkaConnection
+from changefeed.pipelines.column_rules import Sha256
 from changefeed.pipelines.file import load_pipelines, read_pipeline
 from changefeed.pipelines.secrets import public_yaml
 from changefeed.spark.connect import connect_session
@@ -37,7 +39,8 @@ MASKED = f"""\
 # the old salt was {SECRET}
 columns:
   mask:
-    shop.customers.email: {{sha256: '{SECRET}'}}
+    shop.customers.email: {{sha256: {{environment: MASK_SALT}}}}
+    shop.customers.phone: {{hmac_sha256: {{connection: mask_key}}}}
     shop.customers.name: {{text: hidden}}
 spark:
   connect: sc://127.0.0.1:1/;token={SECRET}
@@ -78,6 +81,10 @@ def assert_hidden(text: str) -> None:
         "columns: {mask: {a.b.c: {sha256: [S]}}}",
         "columns: {mask: {a.b.c: {sha256: {x: S}}}}",
         "columns: {mask: {a.b.c: {sha256: S}}}",  # a number
+        "columns: {mask: {a.b.c: {hmac_sha256: 'S'}}}",
+        "columns: {mask: {a.b.c: {text_from: 'S'}}}",
+        "columns: {mask: {a.b.c: {sha256: {environment: '-S'}}}}",
+        "columns: {mask: {a.b.c: {sha256: {connection: S}}}}",  # a number
         "columns: {mask: {a.b.c: {sha256: 'S', text: x}}}",
         "columns: {mask: {a.b.c: {sha256: 'S', tekst: x}}}",
         "columns: {mask: {a.b.c: {text: [S]}}}",
@@ -132,21 +139,28 @@ def test_a_pipelines_mistakes_are_told_without_secrets(tmp_path: Path, text: str
     assert_hidden(" ".join(map(str, errors.values())))
 
 
-def test_a_pipelines_secrets_are_in_none_of_its_forms_and_reach_workers(tmp_path: Path) -> None:
+def test_a_pipelines_secrets_are_in_none_of_its_forms_and_reach_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "shop.yaml"
+    monkeypatch.setenv("MASK_SALT", SECRET)
     path.write_text(GOOD + MASKED)
     pipeline = read_pipeline(path)
     endpoints = Endpoints(pipeline, lambda name: f"{name.partition('_')[0]}://u:{SECRET}@h:1/")
-    for value in (pipeline, pipeline.columns, pipeline.spark, pipeline.alerts, pipeline.column_rules, endpoints):
+    for value in (pipeline, pipeline.columns, pipeline.spark, pipeline.alerts, endpoints.column_rules, endpoints):
         assert_hidden(f"{value!r} {value}")
     assert_hidden(pipeline.columns.model_dump_json())
-    sent = pickle.loads(pickle.dumps(pipeline)).column_rules
-    assert sent == pipeline.column_rules
-    assert sent.rules[0].treatment.salt == SECRET
+    sent = pickle.dumps(Endpoints(pipeline, endpoints.lookup))
+    monkeypatch.delenv("MASK_SALT")
+    rules = pickle.loads(sent).column_rules
+    assert rules == endpoints.column_rules
+    assert (rules.rules[0].treatment.salt, rules.rules[1].treatment.key) == (SECRET, SECRET)
 
 
 def test_who_may_only_look_reads_a_pipelines_yaml_without_secrets() -> None:
-    shown = public_yaml(GOOD + MASKED)
+    shown = public_yaml(
+        GOOD + MASKED.replace("{environment: MASK_SALT}", f"'{SECRET}'")
+    )  # as it once could stand there
     assert_hidden(shown)
     values = yaml.safe_load(shown)
     assert values["columns"]["mask"]["shop.customers.name"] == {"text": "hidden"}
@@ -222,7 +236,9 @@ def test_a_jobs_command_line_has_no_secrets_and_its_environment_only_its_own(
     (tmp_path / "shop.yaml").write_text(GOOD + MASKED.partition("spark:")[0])
     monkeypatch.setenv("CHANGEFEED_PIPELINES", str(tmp_path))
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", "spark://local[2]")
-    for name in ("mysql_shop", "kafka_shop", "other"):
+    for variable in ("MASK_SALT", "OTHER_SALT"):
+        monkeypatch.setenv(variable, SECRET)
+    for name in ("mysql_shop", "kafka_shop", "mask_key", "other"):
         monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", f"{name.partition('_')[0]}://u:{SECRET}@h:1")
     operator = IngestOperator(task_id="ingest", pipeline="shop")
     operator._conf_file = (tmp_path / "conf").open("w")
@@ -230,4 +246,14 @@ def test_a_jobs_command_line_has_no_secrets_and_its_environment_only_its_own(
     operator._conf_file.close()
     assert_hidden(f"{hook._build_spark_submit_command('job.py')} {operator!r} {vars(operator)}")
     given = {name for name, value in hook._environment.items() if SECRET in value}
-    assert given == {"AIRFLOW_CONN_MYSQL_SHOP", "AIRFLOW_CONN_KAFKA_SHOP"}
+    connections = {f"AIRFLOW_CONN_{name}" for name in ("MYSQL_SHOP", "KAFKA_SHOP", "MASK_KEY")}
+    assert given == connections | {"MASK_SALT"}
+
+
+def test_a_salt_of_airflows_needs_no_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "shop.yaml"
+    path.write_text(GOOD + "columns: {mask: {a.b.c: {sha256: {connection: salt}}}}\n")
+    monkeypatch.setenv("AIRFLOW_CONN_SALT", '{"conn_type": "generic", "password": "a/b@c"}')
+    treatment = read_pipeline(path).column_rules(airflow_lookup).rules[0].treatment
+    assert isinstance(treatment, Sha256)
+    assert treatment.salt == "a/b@c"

@@ -96,17 +96,21 @@ def _uri_of(connection: Any) -> str:
     login = f"{quote(connection.login or '', safe='')}:{quote(connection.password or '', safe='')}@"
     address = f"{connection.host or ''}:{connection.port}" if connection.port else (connection.host or "")
     query = f"?{urlencode(extra)}" if extra else ""
-    user = login if connection.login else ""
+    user = login if connection.login or connection.password else ""
     return f"{connection.conn_type}://{user}{address}/{connection.schema or ''}{query}"
 
 
 def job_environment(pipeline: Pipeline) -> dict[str, str]:
-    """What the Spark job may see: the paths it needs and its own two connections, nothing else of Airflow's.
+    """What the Spark job may see: the paths it needs, its own two connections and the secrets of its masks, nothing
+    else of Airflow's.
 
     Airflow's environment holds all connections and the secret that signs its tokens.
     """
+    secrets = [where for _, where in pipeline.columns.secrets]
+    names = {*_PASSED_ON, *(where.environment for where in secrets)}
     passed = {
-        name: value for name, value in os.environ.items() if name in _PASSED_ON or name.startswith(_PASSED_ON_PREFIXES)
+        name: value for name, value in os.environ.items() if name in names or name.startswith(_PASSED_ON_PREFIXES)
     }
-    wanted = (pipeline.source.connection, pipeline.kafka.connection)
+    of_masks = (where.connection for where in secrets if where.connection is not None)
+    wanted = dict.fromkeys((pipeline.source.connection, pipeline.kafka.connection, *of_masks))
     return passed | {variable_of(connection_id): airflow_lookup(connection_id) for connection_id in wanted}

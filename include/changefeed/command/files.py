@@ -112,7 +112,7 @@ def _explained_source(pipeline_name: str, table: str) -> str | None:
     for file in reversed(files):
         dump = DumpStream(endpoints.session(), file=file.name, start=4, end=file.size_bytes)
         piece = Slice(0, file.name, 4, file.size_bytes)
-        program = _explained(table, dump, piece, pipeline.message_format(0), pipeline.column_rules)
+        program = _explained(table, dump, piece, pipeline.message_format(0), endpoints.column_rules)
         if program is not None:
             return program
     return None

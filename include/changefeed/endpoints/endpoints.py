@@ -18,6 +18,7 @@ from changefeed.kafka.topics import commit_log_topic
 from changefeed.mysql.server_ids import ServerIds
 from changefeed.mysql.session import Session
 from changefeed.mysql.source import session_on
+from changefeed.pipelines.column_rules import ColumnRules
 from changefeed.pipelines.pipeline import Pipeline
 
 
@@ -28,8 +29,8 @@ class Endpoints:
     A connection is looked up when it is first needed, so what reads only MySQL does not miss a Kafka connection.
     ``lookup`` raises SettingsError for a connection that does not exist.
 
-    Pickled for a Spark worker, which can look nothing up, it takes both connections along, passwords included: it
-    travels on Spark's own channels only. No password shows in its repr.
+    Pickled for a Spark worker, which can look nothing up, it takes both connections along, passwords included, and the
+    secrets of masks: it travels on Spark's own channels only. None of them shows in its repr.
     """
 
     pipeline: Pipeline
@@ -49,6 +50,11 @@ class Endpoints:
         uri = self.lookup(self.pipeline.kafka.connection)
         with _named(self.pipeline.kafka.connection):
             return KafkaConnection(*kafka_parts(uri), timeout_seconds=self.patience.connect_seconds)
+
+    @cached_property
+    def column_rules(self) -> ColumnRules:
+        """What the pipeline leaves out and masks, with the secrets of its masks."""
+        return self.pipeline.column_rules(self.lookup)
 
     def session(self) -> Session:
         """A new connection to the source, for queries; the caller closes it. Raises as `Session` does."""
@@ -80,7 +86,13 @@ class Endpoints:
         return Lease(self.kafka, topic, identity or self.pipeline.name, self.pipeline.kafka.lease_seconds)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"pipeline": self.pipeline, "lookup": _no_lookup, "mysql": self.mysql, "kafka": self.kafka}
+        return {
+            "pipeline": self.pipeline,
+            "lookup": _no_lookup,
+            "mysql": self.mysql,
+            "kafka": self.kafka,
+            "column_rules": self.column_rules,
+        }
 
 
 @contextmanager

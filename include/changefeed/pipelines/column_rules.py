@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import fnmatch
 import re
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from changefeed.errors import SettingsError
+from changefeed.pipelines.name_pattern import regex_of
 from changefeed.table_schema import TableSchema
 
 
@@ -37,13 +37,23 @@ class Sha256:
     salt: str = field(repr=False)
 
 
-Treatment = Excluded | Constant | FirstCharacters | Sha256
+@dataclass(frozen=True)
+class HmacSha256:
+    """The HMAC-SHA256 (RFC 2104) of the value's text under ``key``, in hexadecimal: the same for the same value."""
+
+    key: str = field(repr=False)
+
+
+Treatment = Excluded | Constant | FirstCharacters | Sha256 | HmacSha256
 """What happens to a column's values. NULL stays null under each mask."""
 
 
 @dataclass(frozen=True)
 class ColumnRule:
-    """``pattern`` is of DATABASE.TABLE.COLUMN, ``setting`` the key of the YAML that it stands under."""
+    """``pattern`` is of DATABASE.TABLE.COLUMN, ``setting`` the key of the YAML that it stands under.
+
+    See `name_pattern` for what it may be.
+    """
 
     pattern: str
     treatment: Treatment
@@ -51,11 +61,11 @@ class ColumnRule:
 
     def covers(self, database: str, table: str, column: str) -> bool:
         """Whether the column matches, in whatever case: column names have none in MySQL."""
-        return self._matcher.match(f"{database}.{table}.{column}".lower()) is not None
+        return self._matcher.match(f"{database}.{table}.{column}") is not None
 
     @cached_property
     def _matcher(self) -> re.Pattern[str]:
-        return re.compile(fnmatch.translate(self.pattern.lower()))
+        return re.compile(regex_of(self.pattern), re.IGNORECASE)
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,46 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from typing import Annotated, Any, TypeVar
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from changefeed.pipelines.column_rules import Constant, FirstCharacters, Sha256, Treatment
-from changefeed.pipelines.section import Section
+from changefeed.connection import ConnectionLookup, password_of
+from changefeed.errors import SettingsError
+from changefeed.pipelines.column_rules import Constant, FirstCharacters, HmacSha256, Sha256, Treatment
+from changefeed.pipelines.name_pattern import is_expression, regex_of
+from changefeed.pipelines.section import ConnectionId, Section
 
 Patterns = TypeVar("Patterns", list[str], dict[str, Any])
+
+
+class SecretSettings(Section):
+    """Where a text stands that is not written in the YAML: exactly one of these."""
+
+    connection: ConnectionId | None = None
+    """Connection id: the text is the connection's password."""
+    environment: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,249}$")] | None = None
+    """Name of an environment variable of the job."""
+
+    @model_validator(mode="after")
+    def _is_one(self) -> SecretSettings:
+        if (self.connection is None) == (self.environment is None):
+            raise ValueError("wanted one of connection (its password is taken), environment (a variable's name)")
+        return self
+
+    def read(self, lookup: ConnectionLookup) -> str:
+        """The text; raises SettingsError where the connection or the variable does not have one."""
+        if self.connection is not None:
+            return password_of(lookup(self.connection), self.connection)
+        name = self.environment or ""
+        if text := os.environ.get(name):
+            return text
+        raise SettingsError(
+            f"environment variable {name!r}, which a mask takes its text from, is not set: set it where the job "
+            "begins, on Airflow's workers or in the shell, or name a connection instead"
+        )
 
 
 class MaskSettings(Section):
@@ -17,25 +49,48 @@ class MaskSettings(Section):
 
     text: str | None = None
     """This text; or `text: null`."""
+    text_from: SecretSettings | None = Field(default=None, repr=False)
+    """A text that the YAML does not show."""
     characters: Annotated[int, Field(ge=0)] | None = None
     """The first so many characters of a text column."""
-    sha256: SecretStr | None = Field(default=None, repr=False)
-    """The SHA-256 of this salt and the value's text, in hexadecimal."""
+    sha256: SecretSettings | None = Field(default=None, repr=False)
+    """The SHA-256 of a salt and the value's text, in hexadecimal."""
+    hmac_sha256: SecretSettings | None = Field(default=None, repr=False)
+    """The HMAC-SHA256 of the value's text under a key, in hexadecimal."""
+
+    @field_validator("text_from", "sha256", "hmac_sha256", mode="before")
+    @classmethod
+    def _stands_elsewhere(cls, value: Any) -> Any:
+        if value is None or isinstance(value, dict | SecretSettings):
+            return value
+        raise ValueError(
+            "a secret may not stand in this file, where it is read, copied and kept under version control: keep it as "
+            "the password of a connection, or in an environment variable, and write {connection: ITS_ID} or "
+            "{environment: ITS_NAME} here. With the same salt, digests stay what they were"
+        )
 
     @model_validator(mode="after")
     def _is_one(self) -> MaskSettings:
-        if len(self.model_fields_set) != 1 or (
-            self.treatment == Constant(None) and "text" not in self.model_fields_set
-        ):
-            raise ValueError("wanted one of text (or text: null), characters, sha256 (its salt)")
+        given = {name for name in self.model_fields_set if name == "text" or getattr(self, name) is not None}
+        if len(given) != 1 or given != self.model_fields_set:
+            raise ValueError("wanted one of text (or text: null), text_from, characters, sha256, hmac_sha256")
         return self
 
     @property
-    def treatment(self) -> Treatment:
-        """The mask as a value."""
+    def secret(self) -> tuple[str, SecretSettings] | None:
+        """The key that names a secret, and where that stands; None for a mask that needs none."""
+        keys = ("text_from", "sha256", "hmac_sha256")
+        return next(((key, where) for key in keys if (where := getattr(self, key)) is not None), None)
+
+    def treatment(self, lookup: ConnectionLookup) -> Treatment:
+        """The mask as a value, with its secret; raises SettingsError where that cannot be had."""
         if self.characters is not None:
             return FirstCharacters(self.characters)
-        return Constant(self.text) if self.sha256 is None else Sha256(self.sha256.get_secret_value())
+        if self.sha256 is not None:
+            return Sha256(self.sha256.read(lookup))
+        if self.hmac_sha256 is not None:
+            return HmacSha256(self.hmac_sha256.read(lookup))
+        return Constant(self.text_from.read(lookup) if self.text_from is not None else self.text)
 
 
 class ColumnSettings(Section):
@@ -50,6 +105,13 @@ class ColumnSettings(Section):
     @classmethod
     def _name_a_column(cls, patterns: Patterns) -> Patterns:
         for pattern in patterns:
-            if pattern.count(".") < 2:
+            if is_expression(pattern):
+                regex_of(pattern)
+            elif pattern.count(".") < 2:
                 raise ValueError(f"{pattern!r} names no column: wanted DATABASE.TABLE.COLUMN, as in shop.*.email")
         return patterns
+
+    @property
+    def secrets(self) -> Iterator[tuple[str, SecretSettings]]:
+        """Where the secrets of all masks stand, each with the key of the mask that it is for."""
+        return (mask.secret for mask in self.mask.values() if mask.secret is not None)

@@ -7,8 +7,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import SecretStr
-
 from changefeed.errors import SettingsError
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.window import Window
@@ -32,16 +30,24 @@ _SHAPE_NO_MESSAGE = {
     "spark",
 }
 """All other settings count, those that are added some day too."""
+_HIDDEN = "**********"
+"""What stands for a secret in the digests: stored windows were begun with it."""
 
 
 def message_rules(pipeline: Pipeline) -> dict[str, str]:
     """A digest of each setting that decides which messages a window becomes and where they go.
 
-    Secrets are left out: a weak salt could be guessed by its digest, and salts decide no message's key. So are the
-    numbers of partitions: Kafka says them, and progress keeps them.
+    Secrets are left out, and where they stand: a weak salt could be guessed by its digest, and salts decide no
+    message's key. So are the numbers of partitions: Kafka says them, and progress keeps them.
     """
     values: dict[str, Any] = pipeline.model_dump(mode="python", exclude=_SHAPE_NO_MESSAGE)
     values["topics"] = {"template": pipeline.topics.template}
+    for mask in values["columns"]["mask"].values():
+        for key in ("text_from", "hmac_sha256", "sha256"):
+            if mask[key] is not None:
+                mask[key] = _HIDDEN
+            elif key != "sha256":
+                del mask[key]  # as windows were begun before there were such masks
     return {name: _digest(value) for name, value in values.items()}
 
 
@@ -62,10 +68,4 @@ def check_same_rules(window: Window, begun: Mapping[str, str], now: Mapping[str,
 
 
 def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True, default=_plain).encode()).hexdigest()[:16]
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, SecretStr):
-        return str(value)
-    raise TypeError(f"{type(value).__name__} cannot be made JSON")
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from croniter import CroniterError, croniter
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
+from changefeed.connection import ConnectionLookup
 from changefeed.errors import SettingsError
 from changefeed.formats.format import Format, FormatSettings
 from changefeed.formats.registry import DEFAULT_FORMAT, check_name, format_of
@@ -310,10 +311,19 @@ class Pipeline(Section):
         return self
 
     @property
-    def column_rules(self) -> ColumnRules:
-        """`columns` as rules: those that leave a column out come before those that mask it."""
+    def hides_columns(self) -> bool:
+        """Whether any column is left out or masked, so that nothing may show what a statement's text has of it."""
+        return bool(self.columns.exclude or self.columns.mask)
+
+    def column_rules(self, lookup: ConnectionLookup) -> ColumnRules:
+        """`columns` as rules: those that leave a column out come before those that mask it.
+
+        Raises SettingsError for a secret of a mask that its connection or environment variable does not have.
+        """
         left_out = [ColumnRule(pattern, Excluded(), "columns.exclude") for pattern in self.columns.exclude]
-        masked = [ColumnRule(pattern, mask.treatment, "columns.mask") for pattern, mask in self.columns.mask.items()]
+        masked = [
+            ColumnRule(pattern, mask.treatment(lookup), "columns.mask") for pattern, mask in self.columns.mask.items()
+        ]
         return ColumnRules((*left_out, *masked), self._file or f"pipeline {self.name!r}")
 
     def message_format(self, frozen_at_ms: int) -> Format:

@@ -93,6 +93,7 @@ def check_rest_settings(
     edit."""
     _check_connections(new, old, others, site, may_edit)
     _check_server_ids(new, old, others)
+    _check_masks(new, old)
     _check_spark(new.spark, old.spark if old else SparkSettings(), site)
     for notifier in added_notifiers(new, old):
         site.check_notifier(notifier.notifier)
@@ -140,6 +141,19 @@ def _check_server_ids(new: Pipeline, old: Pipeline | None, others: Mapping[str, 
             raise SettingsError(
                 f"source.server_ids {new.source.server_ids} overlap those of pipeline {name!r} of the same source, "
                 f"{other.source.server_ids}: each would end the other's readers. Write another range, or none."
+            )
+
+
+def _check_masks(new: Pipeline, old: Pipeline | None) -> None:
+    """Which connection's password or which variable a mask takes: as a text, it would be published."""
+    known = set(old.columns.secrets) if old else set()
+    for key, where in new.columns.secrets:
+        if (key, where) not in known:
+            name = where.connection if where.connection is not None else where.environment
+            raise SettingsError(
+                f"`{key}` of a mask may not name {name!r} over REST: what a connection or a variable of the workers "
+                "holds could be published so. Such a mask comes from the pipeline's file; `text` and `characters` may "
+                "be set."
             )
 
 

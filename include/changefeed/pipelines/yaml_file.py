@@ -115,4 +115,6 @@ def _keys_at(model: Any, location: Location) -> list[str]:
     for part in location:
         inside = get_args(model)  # of a list or a mapping; the part is then an index or a key of its own
         model = inside[-1] if inside else model.model_fields[str(part)].annotation
+        if type(None) in (either := get_args(model)):
+            model = next(kind for kind in either if kind is not type(None))
     return list(model.model_fields)

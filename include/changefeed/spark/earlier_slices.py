@@ -71,7 +71,7 @@ class EarlierSlices:
     def _decoder(self, router: Router) -> KernelDecoder:
         job = self._job
         return KernelDecoder(
-            router, self._schemas, job.format(), job.window.server_uuid, columns=job.pipeline.column_rules
+            router, self._schemas, job.format(), job.window.server_uuid, columns=job.endpoints.column_rules
         )
 
     def _backwards(self) -> Iterator[Slice]:

@@ -34,7 +34,7 @@ class KernelReader:
             lambda _database, _table: None,
             job.format(),
             job.window.server_uuid,
-            columns=job.pipeline.column_rules,
+            columns=job.endpoints.column_rules,
             block_bytes=job.pipeline.kafka.publishing.batch_bytes,
         )
         self._changes = StatementChanges(job)

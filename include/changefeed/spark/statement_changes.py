@@ -43,7 +43,7 @@ class StatementChanges:
 
     def refusal(self, statement: Statement, why: str) -> SourceError:
         """The error of ``statement``, which stops the run because of ``why``."""
-        hidden = self._job.pipeline.column_rules.rules  # its text has the values that they hide
+        hidden = self._job.pipeline.hides_columns  # its text has the values that they hide
         text = "with a text that is not shown, as the pipeline hides columns" if hidden else repr(statement.sql[:120])
         return SourceError(
             f"a change in statement format at {statement.file}:{statement.position} (GTID {statement.gtid!r}, database "

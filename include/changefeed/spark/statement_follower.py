@@ -93,7 +93,7 @@ class StatementFollower:
             statement,
             [(name.database, name.table) for name in read.tables],
             # A statement's text has the values that column rules hide.
-            hide_sql=bool(self._job.pipeline.column_rules.rules),
+            hide_sql=self._job.pipeline.hides_columns,
         )
         for name in touched:
             self._to_table(statement, name, value)

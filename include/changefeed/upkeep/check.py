@@ -46,7 +46,7 @@ def _source(endpoints: Endpoints, session: Session) -> Iterator[Finding]:
     topics = table_topics(pipeline, session)
     yield f"{len(topics)} tables: {', '.join(f'{database}.{table}' for database, table in topics) or 'none yet'}"
     yield from _patterns(pipeline, [f"{database}.{table}" for database, table in table_names(session)])
-    yield from _column_rules(pipeline, session)
+    yield from _column_rules(endpoints, session)
 
 
 def _patterns(pipeline: Pipeline, tables: Collection[str]) -> Iterator[Finding]:
@@ -60,9 +60,9 @@ def _patterns(pipeline: Pipeline, tables: Collection[str]) -> Iterator[Finding]:
             )
 
 
-def _column_rules(pipeline: Pipeline, session: Session) -> Iterator[Finding]:
+def _column_rules(endpoints: Endpoints, session: Session) -> Iterator[Finding]:
     """What the pipeline's column rules do to the tables that are there now."""
-    rules = pipeline.column_rules
+    pipeline, rules = endpoints.pipeline, endpoints.column_rules
     if not rules.rules:
         return
     tables = [schema for name in captured_tables(pipeline, session) if (schema := table_schema(session, *name))]

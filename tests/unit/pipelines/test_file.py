@@ -75,7 +75,16 @@ def test_the_folder_is_the_one_that_the_environment_names(tmp_path: Path, monkey
         ("columns:\n  exclude: [shop.email]\n", ["shop.yaml, line 7", "'shop.email' names no column"]),
         ("columns:\n  mask: {a.b: {text: x}}\n", ["shop.yaml, line 7", "'a.b' names no column"]),
         ("columns:\n  mask:\n    a.b.c: {}\n", ["shop.yaml, line 8", "wanted one of text"]),
-        ("columns:\n  mask:\n    a.b.c: {text: x, sha256: y}\n", ["shop.yaml, line 8", "wanted one of text"]),
+        (
+            "columns:\n  mask:\n    a.b.c: {text: x, sha256: {connection: y}}\n",
+            ["shop.yaml, line 8", "wanted one of text"],
+        ),
+        ("columns:\n  mask:\n    a.b.c: {sha256: y}\n", ["shop.yaml, line 8", "{connection: ITS_ID}"]),
+        ("columns:\n  mask:\n    a.b.c: {sha256: {}}\n", ["shop.yaml, line 8", "wanted one of connection"]),
+        (
+            "columns:\n  exclude: ['/a.b(.c/']\n",
+            ["shop.yaml, line 7", "'/a.b(.c/' is no regular expression: missing )"],
+        ),
         ("columns:\n  mask:\n    a.b.c: {sha256: null}\n", ["shop.yaml, line 8", "wanted one of text"]),
         ("columns:\n  mask:\n    a.b.c: {characters: -1}\n", ["shop.yaml, line 8", "greater than or equal to 0"]),
         ("columns:\n  mask:\n    a.b.c:\n      tekst: x\n", ["shop.yaml, line 9", "did you mean 'text'"]),

@@ -105,7 +105,7 @@ _PIECES = [
     *("0x", "1:1:1", ".inf", ".nan", "2020-99-99", "~", "\\0", "\\ud800", "\u2028", "%YAML 9.9\n", "1e999", "\x01"),
 ]
 _WHOLE = """\
-columns: {exclude: ["a.b.c"], mask: {"a.b.d": {sha256: salt}, "a.b.e": {characters: 3}}}
+columns: {exclude: ["a.b.c"], mask: {"a.b.d": {sha256: {connection: salt}}, "a.b.e": {characters: 3}}}
 alerts: {headroom_hours: 12, lag_bytes: 5, notify: [{notifier: a.b, arguments: {x: 1, y: [a, b]}}]}
 spark: {conf: {a: b}, connect: "sc://h"}
 """

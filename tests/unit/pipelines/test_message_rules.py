@@ -27,7 +27,7 @@ def rules(**settings: Any) -> dict[str, str]:
         {"values": {"temporal": "epoch"}},
         {"tables": {"include": ["shop.*"]}},
         {"columns": {"exclude": ["shop.*.email"]}},
-        {"columns": {"mask": {"shop.*.email": {"sha256": "salt"}}}},
+        {"columns": {"mask": {"shop.*.email": {"sha256": {"connection": "salt"}}}}},
         {"tombstones": False},
         {"topics": {"template": "{table}"}},
         {"publish_ddl": "off"},
@@ -53,9 +53,18 @@ def test_other_settings_may_change_in_mid_window(changed: dict[str, Any]) -> Non
     assert rules(**changed) == rules()
 
 
-def test_a_salt_is_not_in_the_rules_that_the_commit_log_keeps() -> None:
-    first, second = ({"columns": {"mask": {"shop.*.email": {"sha256": salt}}}} for salt in ("a", "b"))
+def test_where_a_salt_stands_is_not_in_the_rules_that_the_commit_log_keeps() -> None:
+    first, second = (
+        {"columns": {"mask": {"shop.*.email": {"sha256": salt}}}}
+        for salt in ({"connection": "a"}, {"environment": "B"})
+    )
     assert rules(**first) == rules(**second)
+
+
+def test_a_window_that_was_begun_when_salts_stood_in_the_yaml_may_be_finished() -> None:
+    masks = {"a.b.c": {"sha256": {"connection": "salt"}}, "a.b.d": {"text": "x"}, "a.b.e": {"characters": 3}}
+    assert rules(columns={"mask": masks})["columns"] == "c26fbe16ea0584cd"
+    assert rules()["columns"] == "e22b66616da8a306"
 
 
 def test_rules_of_another_version_are_left_to_the_counts() -> None:

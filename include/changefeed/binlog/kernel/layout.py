@@ -73,7 +73,9 @@ CONSTANT = OTHERS + 7
 MASK_FIRST = 1
 """Number of characters that are kept."""
 MASK_SHA256 = 2
-"""Place and size of the salt."""
+"""Address and size of what is hashed before the text: the salt."""
+MASK_HMAC_SHA256 = 3
+"""As MASK_SHA256, of the key's inner block; then the address of its outer block."""
 
 # --- ops of row changes, by which a table's value programs and a counter's counts are numbered
 CREATE, UPDATE, DELETE, READ = 0, 1, 2, 3

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.compiled import inline
+from changefeed.binlog.kernel.encoding import put_hex
 from changefeed.binlog.kernel.faults import FULL
 from changefeed.binlog.kernel.memory import Bytes, Words, copy, put8, u8
-from changefeed.binlog.kernel.sha256 import PADDING, put_sha256
+from changefeed.binlog.kernel.sha256 import BLOCK, DIGEST, PADDING, put_sha256
 
+_HASHING = 2 * DIGEST + 2 + BLOCK + DIGEST + PADDING
+"""Room for the digits, for the shortest that is hashed, and for its padding."""
 _QUOTE, _BACKSLASH, _U = 34, 92, 117
 
 
@@ -18,14 +21,18 @@ def put_masked(
     """Replace the value ``out[begin:end]`` by what the mask at ``words[mask]`` makes of it; the new end, or FULL."""
     if words[mask] == layout.MASK_FIRST:
         return _cut(out, begin, end, words[mask + 1])
-    salt_size = words[mask + 2]
-    if end + salt_size + (end - begin) + PADDING + 128 > room:
+    head_size = words[mask + 2]
+    if end + head_size + (end - begin) + _HASHING > room:
         return FULL
-    message = end + 66  # behind the digest, which may be longer than the value
-    copy(out, message, literals, words[mask + 1], salt_size)
-    message_end = _put_unquoted(out, message + salt_size, begin, end)
+    message = end + 2 * DIGEST + 2  # behind the digits, which may be more than the value
+    copy(out, message, literals, words[mask + 1], head_size)
+    message_end = _put_unquoted(out, message + head_size, begin, end)
+    if words[mask] == layout.MASK_HMAC_SHA256:
+        message_end = put_sha256(out, message + BLOCK, message, message_end, scratch)
+        copy(out, message, literals, words[mask + 3], BLOCK)
+    message_end = put_sha256(out, message, message, message_end, scratch)
     put8(out, begin, _QUOTE)
-    at = put_sha256(out, begin + 1, message, message_end, scratch)
+    at = put_hex(out, begin + 1, out, message, message_end)
     put8(out, at, _QUOTE)
     return at + 1
 

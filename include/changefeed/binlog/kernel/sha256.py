@@ -8,11 +8,12 @@ import numpy as np
 
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.compiled import inline
-from changefeed.binlog.kernel.encoding import put_hex
 from changefeed.binlog.kernel.memory import Bytes, Words, big_endian, put8
 
 PADDING = 72
 """Bytes behind the message that are written over, at most."""
+BLOCK, DIGEST = 64, 32
+"""Bytes of a block that is hashed at a time, and of a digest."""
 
 _MASK = 0xFFFFFFFF
 _PRIMES = [number for number in range(2, 312) if all(number % by for by in range(2, math.isqrt(number) + 1))]
@@ -37,7 +38,10 @@ def _rotated(word: int, count: int) -> int:
 
 @inline
 def put_sha256(out: Bytes, at: int, message: int, end: int, scratch: Words) -> int:
-    """Write the digest of ``out[message:end]`` at ``at`` as 64 hex digits; spoils PADDING bytes behind ``end``."""
+    """Write the digest of ``out[message:end]`` at ``at``, DIGEST bytes; spoils PADDING bytes behind ``end``.
+
+    ``at`` may be within the message.
+    """
     bits = (end - message) * 8
     put8(out, end, 0x80)
     end += 1
@@ -64,8 +68,8 @@ def put_sha256(out: Bytes, at: int, message: int, end: int, scratch: Words) -> i
         message += 64
     for index in range(8):
         for shift in range(24, -8, -8):
-            put8(out, message, scratch[state + index] >> shift & 255)
-            at = put_hex(out, at, out, message, message + 1)
+            put8(out, at, scratch[state + index] >> shift & 255)
+            at += 1
     return at
 
 

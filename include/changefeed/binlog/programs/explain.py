@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.programs.programs import Programs
 from changefeed.column_types import WIRE_TYPES
-from changefeed.pipelines.column_rules import Constant, Excluded, FirstCharacters, Sha256, Treatment
+from changefeed.pipelines.column_rules import Constant, Excluded, FirstCharacters, HmacSha256, Sha256, Treatment
 
 _KINDS = {  # the constants of `layout` that are kinds: a group, and a number within it
     value: name.lower()
@@ -66,6 +66,8 @@ def _treatment(treatment: Treatment | None) -> str:
             return f", masked: its first {count} characters"
         case Sha256():
             return ", masked: its salted SHA-256"
+        case HmacSha256():
+            return ", masked: its keyed HMAC-SHA256"
 
 
 def _program(programs: Programs, program: int) -> Iterator[str]:

@@ -6,14 +6,16 @@ steps of the kernel: `kernel.masks`.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 
 from changefeed.binlog.kernel import layout
+from changefeed.binlog.kernel.sha256 import BLOCK
 from changefeed.binlog.programs.codecs import BoundColumn, Spec
 from changefeed.binlog.programs.program_memory import ProgramMemory
 from changefeed.errors import SettingsError
 from changefeed.formats.notation import Notation
-from changefeed.pipelines.column_rules import Constant, Excluded, FirstCharacters, Sha256, Treatment
+from changefeed.pipelines.column_rules import Constant, Excluded, FirstCharacters, HmacSha256, Sha256, Treatment
 
 _TEXTS = frozenset({layout.UTF8, layout.CODE_TABLE, layout.UTF16, layout.UTF32, layout.ENUM, layout.SET})
 
@@ -39,11 +41,21 @@ def masked(
             if spec.kind not in _TEXTS:
                 raise SettingsError(
                     f"{where}.{column.name} is no text, so columns.mask cannot keep its first {count} characters: mask "
-                    "it with `text` or `sha256`, or leave it out"
+                    "it with `text` or a hash, or leave it out"
                 )
-            return spec, memory.place_words([layout.MASK_FIRST, count, 0])
+            return spec, memory.place_words([layout.MASK_FIRST, count, 0, 0])
         case Sha256(salt):
             data = salt.encode()
-            return spec, memory.place_words([layout.MASK_SHA256, memory.place_bytes(data), len(data)])
+            return spec, memory.place_words([layout.MASK_SHA256, memory.place_bytes(data), len(data), 0])
+        case HmacSha256(key):
+            inner, outer = _key_blocks(key.encode())
+            places = memory.place_bytes(inner), len(inner), memory.place_bytes(outer)
+            return spec, memory.place_words([layout.MASK_HMAC_SHA256, *places])
         case Excluded() | None:
             return spec, -1
+
+
+def _key_blocks(key: bytes) -> tuple[bytes, bytes]:
+    """What HMAC hashes before the text, and before that digest: the key in a block, under two paddings (RFC 2104)."""
+    block = (hashlib.sha256(key).digest() if len(key) > BLOCK else key).ljust(BLOCK, b"\0")
+    return bytes(byte ^ 0x36 for byte in block), bytes(byte ^ 0x5C for byte in block)
