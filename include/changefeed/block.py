@@ -8,9 +8,12 @@ little-endian and aligned, so that whoever reads its arrays need not copy them:
     u64 sequences[count]       row within the event << 2 | step
     u32 ends[count][4]         where key, value, event id and GTID end in data; each begins where the last ended
     u32 seconds[count]         when the source wrote the event, since 1970; 0 where that is not known
-    u8  nulls[count]           1: no key (null), 2: no value (tombstone), 4: the GTID part ends in a header:
-                               behind a separator its name, behind another its value
+    u8  nulls[count]           1: no key (null), 2: no value (tombstone), 4: the GTID's part has more headers
     u8  data[]
+
+Where there are more headers, the GTID's part is: u8 size of the GTID, u8 number of headers, the GTID, then the headers
+as Kafka's records have them: a varint with the length of the name, the name, a varint with the length of the value, the
+value. Messages without them have the GTID alone, and pay nothing.
 
 `row` counts the rows of a binlog event from 0 (those of a compressed transaction together, as they share a position),
 or those of a chunk.
@@ -25,13 +28,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
+from changefeed.varint import part, written_part
+
 _COUNT = struct.Struct("<Q")
 
 NULL_KEY = 1
 NULL_VALUE = 2
-HAS_HEADER = 4
-HEADER_SEPARATOR = b"\x1f"
-"""Behind the GTID of a message that has a header; rows have none, so that they pay nothing for it."""
+HAS_HEADERS = 4
+MAX_HEADERS = 61
+"""How many a message may have besides event id and GTID, so that their number is one byte of a Kafka record."""
 
 Header = tuple[str, bytes]
 """A Kafka record header: its name and its value."""
@@ -61,18 +66,15 @@ class Message:
     value: bytes | None
     event_id: bytes
     gtid: bytes
-    header: Header | None = None
-    """One more record header, which a format gives to records of statements."""
+    headers: tuple[Header, ...] = ()
+    """The record headers that it has besides event id and GTID."""
     seconds: int = 0
     """When the source wrote the event, since 1970; 0 where that is not known."""
 
     @property
     def size_bytes(self) -> int:
         """Of key, value and headers."""
-        header = (
-            0 if self.header is None else 2 * len(HEADER_SEPARATOR) + len(self.header[0].encode()) + len(self.header[1])
-        )
-        return len(self.key or b"") + len(self.value or b"") + len(self.event_id) + len(self.gtid) + header
+        return sum(map(len, (self.key or b"", self.value or b"", self.event_id, _last_part(self))))
 
 
 @dataclass(frozen=True)
@@ -152,16 +154,12 @@ def pack(messages: Iterable[Message]) -> bytearray:
         positions.append(message.position)
         sequences.append(message.sequence)
         seconds.append(message.seconds)
-        last = message.gtid
-        if message.header is not None:
-            name, value = message.header
-            last = HEADER_SEPARATOR.join((last, name.encode(), value))
-        for part in (message.key, message.value, message.event_id, last):
-            if part:
-                data += part
+        for piece in (message.key, message.value, message.event_id, _last_part(message)):
+            if piece:
+                data += piece
             ends.append(len(data))
         null = (NULL_KEY if message.key is None else 0) | (NULL_VALUE if message.value is None else 0)
-        nulls.append(null | (HAS_HEADER if message.header is not None else 0))
+        nulls.append(null | (HAS_HEADERS if message.headers else 0))
     return join_arrays(len(nulls), (positions, sequences, ends, seconds, nulls, data))
 
 
@@ -177,9 +175,8 @@ def messages_of(arrays: Arrays, first: int = 0) -> Iterator[Message]:
     for index in range(first, len(arrays.positions)):
         position, sequence = arrays.positions[index], arrays.sequences[index]
         key_end, value_end, id_end, gtid_end = ends[4 * index : 4 * index + 4]
-        gtid, header = bytes(data[id_end:gtid_end]), None
-        if nulls[index] & HAS_HEADER:
-            gtid, header = split_header(gtid)
+        last = data[id_end:gtid_end]
+        gtid = gtid_of(last, nulls[index])
         yield Message(
             position,
             sequence,
@@ -187,13 +184,29 @@ def messages_of(arrays: Arrays, first: int = 0) -> Iterator[Message]:
             None if nulls[index] & NULL_VALUE else bytes(data[key_end:value_end]),
             bytes(data[value_end:id_end]),
             gtid,
-            header,
+            tuple(_headers(last)) if nulls[index] & HAS_HEADERS else (),
             arrays.seconds[index],
         )
         begin = gtid_end
 
 
-def split_header(text: bytes) -> tuple[bytes, Header]:
-    """The GTID part of a message with HAS_HEADER: its GTID, and its header."""
-    gtid, name, value = text.split(HEADER_SEPARATOR, 2)
-    return gtid, (name.decode(), value)
+def gtid_of(last: memoryview, null: int) -> bytes:
+    """The GTID out of the last part of a message, behind its event id; ``null`` is the message's of `nulls`."""
+    return bytes(last[2 : 2 + last[0]] if null & HAS_HEADERS else last)
+
+
+def _last_part(message: Message) -> bytes:
+    if not message.headers:
+        return message.gtid
+    if len(message.headers) > MAX_HEADERS:
+        raise ValueError(f"a message has {len(message.headers)} headers: wanted at most {MAX_HEADERS}")
+    headers = [written_part(name.encode()) + written_part(value) for name, value in message.headers]
+    return b"".join((bytes((len(message.gtid), len(headers))), message.gtid, *headers))
+
+
+def _headers(last: memoryview) -> Iterator[Header]:
+    at = 2 + last[0]
+    for _ in range(last[1]):
+        name, at = part(last, at)
+        value, at = part(last, at)
+        yield (name or b"").decode(), value or b""

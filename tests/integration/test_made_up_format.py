@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from integration.binlog_of import binlog_of
 
-from changefeed.binlog.decoder import KernelDecoder
-from changefeed.block import Block, Message, Step
-from changefeed.coordinates import FIRST_POSITION
+from changefeed.block import Step
 from changefeed.formats import registry, render
 from changefeed.formats.format import Format, FormatSettings
 from changefeed.formats.notation import ColumnText
@@ -17,9 +16,7 @@ from changefeed.formats.render import Image, RowChange
 from changefeed.formats.style import Encoding, Kind, Style
 from changefeed.formats.template import ONE_MESSAGE_EACH, Messages, Op, Slot, Template
 from changefeed.pipelines.pipeline import KafkaSettings, Pipeline, SourceSettings
-from changefeed.reader import Route
 from changefeed.table_schema import Column, TableSchema
-from changefeed.window import Slice
 from devstack.mysql import MysqlServer
 
 TABLE = TableSchema(
@@ -76,8 +73,8 @@ class OddFormat:
     def statement(self, *_: object, hide_sql: bool) -> bytes:
         return b"\xc3" if hide_sql else b"\xc4"
 
-    def statement_header(self, *_: object) -> None:
-        return None
+    def statement_headers(self, *_: object) -> tuple[()]:
+        return ()
 
 
 @pytest.fixture
@@ -90,31 +87,13 @@ def odd(monkeypatch: pytest.MonkeyPatch) -> Format:
     return pipeline.message_format(1)
 
 
-def decoded(server: MysqlServer, database: str, format: Format, *statements: str) -> list[Message]:
-    """The messages of what ``statements`` do, in binlog order."""
-    with server.connect() as connection, connection.cursor() as cursor:
-        cursor.execute("SET sql_mode = '', time_zone = '+00:00', binlog_row_image = FULL")
-        cursor.execute(f"CREATE DATABASE {database}")
-        cursor.execute(f"USE {database}")
-        cursor.execute("FLUSH BINARY LOGS")
-        cursor.execute("SHOW BINARY LOG STATUS")
-        name = cursor.fetchone()[0]
-        for statement in statements:
-            cursor.execute(statement)
-        cursor.execute("FLUSH BINARY LOGS")
-    data = (server.data / name).read_bytes()
-    decoder = KernelDecoder(lambda _database, _table: Route("-", 1), lambda *_: None, format, "uuid")
-    blocks = decoder.decode([data[FIRST_POSITION:]], Slice(0, name, FIRST_POSITION, len(data)))
-    return [message for block in blocks if isinstance(block, Block) for message in block.messages()]
-
-
 def test_the_kernel_and_the_plain_rendering_write_a_format_that_is_no_text_alike(
     mysql_server: MysqlServer, unique_name: str, odd: Format
 ) -> None:
-    messages = decoded(
+    binlog = binlog_of(
         mysql_server,
         unique_name,
-        odd,
+        "SET sql_mode = '', time_zone = '+00:00', binlog_row_image = FULL",
         "CREATE TABLE t (id INT PRIMARY KEY, at DATETIME(3), seen TIMESTAMP(3) NULL, day DATE, amount DECIMAL(6,2))",
         "INSERT INTO t VALUES (7, '2026-01-31 12:00:00.250', '2026-01-31 12:00:00.250', '2026-01-31', 1.25)",
         "UPDATE t SET id = 8, at = '0000-00-00', seen = NULL",
@@ -122,6 +101,7 @@ def test_the_kernel_and_the_plain_rendering_write_a_format_that_is_no_text_alike
         "UPDATE t SET amount = -2.25",
         "DELETE FROM t",
     )
+    messages = binlog.messages(odd)
     first: Image = {
         "id": 7, "at": 1769860800250, "seen": "2026-01-31T12:00:00.250Z", "day": "2026-01-31", "amount": 1.25,
     }  # fmt: skip

@@ -60,8 +60,7 @@ class Batch:
             (_, event_id), *more = record.headers
             gtid = more.pop(0)[1] if more and more[0][0] == GTID_HEADER else b""
             seconds = record.timestamp_ms // 1000
-            header = more[0] if more else None
-            yield Message(position, sequence, record.key, record.value, event_id, gtid, header, seconds)
+            yield Message(position, sequence, record.key, record.value, event_id, gtid, tuple(more), seconds)
 
     def payload(self) -> bytes:
         """All that is not a column of the rows that Spark moves, as one binary value."""

@@ -12,9 +12,9 @@ import numpy as np
 
 from changefeed.batches.batch import Batch
 from changefeed.batches.compression import CODECS
-from changefeed.batches.record_batch import HEAD_BYTES, Record, Times, headers_of, record_batch, written
+from changefeed.batches.record_batch import HEAD_BYTES, Times, record_batch
 from changefeed.binlog.kernel import records as kernel
-from changefeed.block import GTID_HEADER, HAS_HEADER, HEADER_SEPARATOR, ID_HEADER, Arrays, Block, messages_of
+from changefeed.block import GTID_HEADER, ID_HEADER, Arrays, Block, gtid_of
 from changefeed.publish_settings import PublishSettings
 
 _NAMES = [b"%c%b" % (2 * len(name), name.encode()) for name in (ID_HEADER, GTID_HEADER)]
@@ -106,8 +106,6 @@ class BatchEncoder:
         now_ms = int(time.time() * 1000)
         earliest = max(1, self._limits[topic].oldest_seconds) if self._settings.timestamps == "event" else 1 << 40
         times = np.array([earliest, now_ms // 1000, now_ms, 0, 0], np.int64)
-        if np.any(np.frombuffer(arrays.nulls[first:last], np.uint8) & HAS_HEADER):
-            return _written(arrays, first, last, times)
         size = arrays.ends[4 * last - 1] - (arrays.ends[4 * first - 1] if first else 0)
         room = size + (last - first) * kernel.RECORD_ROOM
         if len(self._out) < room:
@@ -150,31 +148,16 @@ class _Sizes:
         return int(self._sizes[first:last].max())
 
 
-def _written(
-    arrays: Arrays, first: int, last: int, times: np.ndarray[tuple[int], np.dtype[np.int64]]
-) -> tuple[memoryview, Times]:
-    """As the kernel does it, for messages with headers of their own: those of statements, of which there are few."""
-    earliest, latest, instead = times[:3].tolist()
-    records = []
-    for number, message in enumerate(messages_of(arrays, first), first):
-        if number == last:
-            break
-        stamp = message.seconds * 1000 if earliest <= message.seconds <= latest else instead
-        records.append(Record(stamp, message.key, message.value, headers_of(message)))
-    stamps = [record.timestamp_ms for record in records]
-    return memoryview(written(records)), Times(stamps[0], max(stamps))
-
-
 def _last_transaction(arrays: Arrays, first: int, last: int) -> tuple[bytes, int]:
     """GTID of the last message, and how many at the end have it.
 
     A transaction's messages stand together, so where the last one's begin can be searched by halves.
     """
-    ends, data = arrays.ends, arrays.data
+    ends, data, nulls = arrays.ends, arrays.data, arrays.nulls
 
     def gtid(index: int) -> bytes:
-        return bytes(data[ends[4 * index + 2] : ends[4 * index + 3]])
+        return gtid_of(data[ends[4 * index + 2] : ends[4 * index + 3]], nulls[index])
 
     its = gtid(last - 1)
     begin = bisect_left(range(first, last), True, key=lambda index: gtid(index) == its)
-    return its.partition(HEADER_SEPARATOR)[0], last - first - begin
+    return its, last - first - begin

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from changefeed.batches.compression import Codec, Data, codec_of
 from changefeed.block import GTID_HEADER, ID_HEADER, Header, Message
+from changefeed.varint import part, varint, written_part, written_varint
 
 HEAD = struct.Struct(">qiibIhiqqqhii")
 """A batch before its records: base offset, length, leader epoch, magic, CRC, attributes, last offset's difference,
@@ -69,21 +70,21 @@ def records_of(batch: Data) -> Iterator[Record]:
     data = memoryview(codec_of(attributes).decompress(view[HEAD_BYTES:]))
     at = 0
     for _ in range(count):
-        size, at = _varint(data, at)
+        size, at = varint(data, at)
         yield _read(data[at : at + size], first_ms)
         at += size
 
 
 def _read(data: memoryview, first_ms: int) -> Record:
-    delta, at = _varint(data, 1)
-    _, at = _varint(data, at)
-    key, at = _part(data, at)
-    value, at = _part(data, at)
-    count, at = _varint(data, at)
+    delta, at = varint(data, 1)
+    _, at = varint(data, at)
+    key, at = part(data, at)
+    value, at = part(data, at)
+    count, at = varint(data, at)
     headers = []
     for _ in range(count):
-        name, at = _part(data, at)
-        text, at = _part(data, at)
+        name, at = part(data, at)
+        text, at = part(data, at)
         headers.append(((name or b"").decode(), text or b""))
     return Record(first_ms + delta, key, value, headers)
 
@@ -96,15 +97,15 @@ def written(records: Sequence[Record]) -> bytes:
         body = b"".join(
             (
                 b"\0",
-                _as_varint(record.timestamp_ms - first_ms),
-                _as_varint(number),
-                _as_part(record.key),
-                _as_part(record.value),
-                _as_varint(len(record.headers)),
-                *(_as_part(name.encode()) + _as_part(value) for name, value in record.headers),
+                written_varint(record.timestamp_ms - first_ms),
+                written_varint(number),
+                written_part(record.key),
+                written_part(record.value),
+                written_varint(len(record.headers)),
+                *(written_part(name.encode()) + written_part(value) for name, value in record.headers),
             )
         )
-        out += _as_varint(len(body)) + body
+        out += written_varint(len(body)) + body
     return bytes(out)
 
 
@@ -113,35 +114,5 @@ def headers_of(message: Message) -> list[Header]:
     headers = [(ID_HEADER, message.event_id)]
     if message.gtid:
         headers.append((GTID_HEADER, message.gtid))
-    if message.header is not None:
-        headers.append(message.header)
+    headers += message.headers
     return headers
-
-
-def _as_part(data: bytes | None) -> bytes:
-    return _as_varint(-1) if data is None else _as_varint(len(data)) + data
-
-
-def _as_varint(value: int) -> bytes:
-    rest, out = value << 1 if value >= 0 else (-value << 1) - 1, bytearray()
-    while rest > 127:
-        out.append(rest & 127 | 128)
-        rest >>= 7
-    out.append(rest)
-    return bytes(out)
-
-
-def _part(data: memoryview, at: int) -> tuple[bytes | None, int]:
-    size, at = _varint(data, at)
-    return (None, at) if size < 0 else (bytes(data[at : at + size]), at + size)
-
-
-def _varint(data: memoryview, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value >> 1 ^ -(value & 1), at
-        shift += 7

@@ -42,6 +42,11 @@ _MAY_BE_INSIDE = frozenset(
     | (NO_CHANGE - {EventType.ROTATE})
 )
 
+_OF_OUTER = (
+    layout.AT, layout.FILLED, layout.LEFT, layout.INNER, layout.CHECKSUMS, layout.EVENT_TYPE, layout.EVENT_SIZE,
+)  # fmt: skip
+"""The words of the state that events inside of another have of their own."""
+
 advance = python_of(kernel_advance)
 end_transaction = python_of(kernel_end_transaction)
 
@@ -98,15 +103,20 @@ class SliceDecoder(KernelRun):
             raise self.error(f"{source.filled - source.at} bytes follow the end of what was to be read")
         yield from self.finish()
 
-    def run_inside(self, parts: Iterable[bytes], inner: int) -> Iterator[Block]:
-        """Run events instead of the event at hand: those of a compressed transaction, or the event rewritten.
+    def _run_inside(self, outer: Input, parts: Iterable[bytes], inner: int) -> Iterator[Block]:
+        """Run events instead of the event at hand in ``outer``: those of a compressed transaction, or the event
+        rewritten.
 
         They share its position, and go on with its row numbers. ``inner`` is 1 for the former, 2 for the latter.
         """
         state = self.state
-        kept = [int(state[word]) for word in (layout.AT, layout.FILLED, layout.LEFT, layout.INNER, layout.CHECKSUMS)]
-        if kept[3] == 0:
+        kept = {word: int(state[word]) for word in _OF_OUTER}
+        _, kind, _, size, _, _ = outer.header()
+        if kept[layout.INNER] == 0:
             state[layout.ROW] = 0
+            state[layout.EVENT_END] = state[layout.POSITION] + size
+        if kind != EventType.TRANSACTION_PAYLOAD and kept[layout.EVENT_TYPE] == 0:
+            state[layout.EVENT_TYPE], state[layout.EVENT_SIZE] = kind, size
         state[layout.INNER] = inner
         state[layout.CHECKSUMS] = 0
         state[layout.LEFT] = 1 << 62
@@ -119,9 +129,7 @@ class SliceDecoder(KernelRun):
                 yield from self.run(source)
         if source.filled > source.at:
             raise DamagedEvent(f"{source.filled - source.at} bytes of a broken event end a compressed event")
-        for word, value in zip(
-            (layout.AT, layout.FILLED, layout.LEFT, layout.INNER, layout.CHECKSUMS), kept, strict=True
-        ):
+        for word, value in kept.items():
             state[word] = value
 
     @property
@@ -213,7 +221,7 @@ class SliceDecoder(KernelRun):
                 yield from self._statement(source, kind)
             case EventType.TRANSACTION_PAYLOAD:
                 self._payload_end = int(self.state[layout.POSITION]) + size
-                yield from self.run_inside(payload.parts(self._event(source)[1]), 1)
+                yield from self._run_inside(source, payload.parts(self._event(source)[1]), 1)
             case EventType.GTID_TAGGED:
                 self._open_transaction()
                 gtid = read_tagged(self._event(source)[1])
@@ -254,7 +262,8 @@ class SliceDecoder(KernelRun):
         size, body = self._event(source)
         event = source.event(size)
         if kind in rewrite.COMPRESSED_TYPES:
-            yield from self.run_inside([rewrite.inflated(event, body, kind)], max(1, int(self.state[layout.INNER])))
+            plain, inner = rewrite.inflated(event, body, kind), max(1, int(self.state[layout.INNER]))
+            yield from self._run_inside(source, [plain], inner)
             return
         table = self._index.table(rewrite.table_id_of(body))
         if table is None:
@@ -262,7 +271,7 @@ class SliceDecoder(KernelRun):
         images = rewrite.Images(self._programs.memory.words, table, self._programs.types[table])
         partial = kind == EventType.PARTIAL_UPDATE_ROWS
         plain = images.whole(event, body) if partial else images.unpacked(event, body, kind)
-        yield from self.run_inside([plain], 2)
+        yield from self._run_inside(source, [plain], 2)
 
     def _statement(self, source: Input, kind: int) -> Iterator[Block]:
         _, body = self._event(source)

@@ -15,16 +15,12 @@ import orjson
 from changefeed import __version__
 from changefeed.block import Header
 from changefeed.formats.format import FormatSettings, TableChange
+from changefeed.formats.headers import binlog_header
 from changefeed.formats.notation import JSON, Notation
 from changefeed.formats.style import DEFAULT_STYLE, Style
 from changefeed.formats.template import DELETE_AND_CREATE, NO_SNAPSHOT, WITH_TOMBSTONES, Messages, Op, Slot, Template
 from changefeed.reader import Statement
 from changefeed.table_schema import TableSchema
-
-STATEMENT_HEADER = "mysql_binlog_headers"
-"""The name of the header that records of statements have."""
-QUERY_EVENT = 2
-"""The type of the binlog events that hold statements."""
 
 
 @dataclass(frozen=True)
@@ -117,18 +113,9 @@ class DebeziumFormat:
             }
         )
 
-    def statement_header(self, statement: Statement) -> Header:
+    def statement_headers(self, statement: Statement) -> Sequence[Header]:
         """The binlog event's own header as JSON."""
-        fields = {
-            "timestamp": statement.ts_seconds,
-            "event_type": QUERY_EVENT,
-            "server_id": statement.server_id,
-            "event_size": statement.size_bytes,
-            "log_file": statement.file,
-            "log_pos": statement.position + statement.size_bytes,
-            "flags": statement.flags,
-        }
-        return STATEMENT_HEADER, orjson.dumps(fields)
+        return [binlog_header(statement)]
 
     def _envelope(self, statement: Statement, tables: Sequence[tuple[str, str]], op: str) -> dict[str, object]:
         source = self._source(statement, tables)

@@ -81,6 +81,6 @@ class Format(RowFormat, Protocol):
         """
         ...
 
-    def statement_header(self, statement: Statement) -> Header | None:
-        """The record header that all records of ``statement`` get; None for no header."""
+    def statement_headers(self, statement: Statement) -> Sequence[Header]:
+        """The record headers that all records of ``statement`` get, besides event id and GTID."""
         ...

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import orjson
 
-from changefeed.block import Step
+from changefeed.block import Header, Step
 from changefeed.formats.format import RowFormat
 from changefeed.formats.template import ABSENT_IMAGE, NO_SNAPSHOT, Change, Op, Slot, Template
 from changefeed.table_schema import TableSchema
@@ -17,6 +17,16 @@ Image = Mapping[str, object]
 hold are not in it."""
 
 _CHANGES: Mapping[Op, Change] = {"c": Change.CREATE, "u": Change.UPDATE, "d": Change.DELETE, "r": Change.READ}
+
+
+@dataclass(frozen=True)
+class EventHeader:
+    """What the header of a change's binlog event says besides time and server_id; ``end`` is where the event ends."""
+
+    type: int = 0
+    size_bytes: int = 0
+    end: int = 0
+    flags: int = 0
 
 
 @dataclass(frozen=True)
@@ -35,6 +45,7 @@ class RowChange:
     query: str | None = None
     xid: str | None = None
     snapshot: str = NO_SNAPSHOT
+    event: EventHeader = EventHeader()
 
     @property
     def subject(self) -> Image | None:
@@ -44,11 +55,12 @@ class RowChange:
 
 @dataclass(frozen=True)
 class Rendered:
-    """A message of a row change; ``value`` is None for a tombstone."""
+    """A message of a row change; ``value`` is None for a tombstone, ``headers`` are those besides event id and GTID."""
 
     step: Step
     key: bytes | None
     value: bytes | None
+    headers: tuple[Header, ...] = ()
 
 
 def messages(format: RowFormat, table: TableSchema, change: RowChange) -> Iterator[Rendered]:
@@ -59,7 +71,9 @@ def messages(format: RowFormat, table: TableSchema, change: RowChange) -> Iterat
     for message in format.messages(table)[kind]:
         image = change.before if message.key == "before" else change.after
         filled = None if message.op is None else value(format, table, replace(change, op=message.op))
-        yield Rendered(message.step, _key(format, table, change, image), filled)
+        about = replace(change, op=message.op or "d")
+        headers = tuple((name, _filled(format, value, table, about, image)) for name, value in message.headers)
+        yield Rendered(message.step, _key(format, table, change, image), filled, headers)
 
 
 def key(format: RowFormat, table: TableSchema, change: RowChange) -> bytes | None:
@@ -98,6 +112,10 @@ def _filled(
                 return _row(format, table, everything, change.after or {})
             case Slot.KEY:
                 return _row(format, table, table.primary_key, key_image or {})
+            case Slot.KEY_BEFORE:
+                return _row(format, table, table.primary_key, change.before or {})
+            case Slot.KEY_AFTER:
+                return _row(format, table, table.primary_key, change.after or {})
         written = _scalar(part, change)
         return format.notation.absent(part) if written is None else written
 
@@ -129,6 +147,16 @@ def _scalar(slot: Slot, change: RowChange) -> bytes | None:
             return b"%d" % change.row
         case Slot.GTID:
             return orjson.dumps(change.gtid) if change.gtid else None
+        case Slot.GTID_TEXT:
+            return change.gtid.encode()
+        case Slot.EVENT_TYPE:
+            return b"%d" % change.event.type
+        case Slot.EVENT_SIZE:
+            return b"%d" % change.event.size_bytes
+        case Slot.EVENT_END:
+            return b"%d" % change.event.end
+        case Slot.EVENT_FLAGS:
+            return b"%d" % change.event.flags
         case Slot.SERVER_ID:
             return b"%d" % change.server_id
         case Slot.TS_SECONDS:

@@ -34,6 +34,9 @@ class Slot(StrEnum):
     """The after image as a row in the format's notation; absent for d."""
     KEY = "key"
     """The primary key's columns, in the key's order, as a row in the format's notation."""
+    KEY_BEFORE = "key_before"
+    """As KEY, of the before image, whichever image the message's key is of."""
+    KEY_AFTER = "key_after"
     FILE = "file"
     """Binlog file name, unquoted."""
     POSITION = "position"
@@ -42,10 +45,20 @@ class Slot(StrEnum):
     """Row number within the event, from 0."""
     GTID = "gtid"
     """GTID as a JSON string; absent where the transaction has none."""
+    GTID_TEXT = "gtid_text"
+    """GTID without quotes; empty where the transaction has none."""
     SERVER_ID = "server_id"
     """server_id of the event's origin."""
     TS_SECONDS = "ts_seconds"
     """Timestamp of the event in seconds since 1970: follow it by a literal `000` for milliseconds."""
+    EVENT_TYPE = "event_type"
+    """The number of the event's type, as the source wrote it: of rows it could not read plainly too."""
+    EVENT_SIZE = "event_size"
+    """The event's size in bytes, with header and checksum; inside of a compressed transaction, before compression."""
+    EVENT_END = "event_end"
+    """Behind the event in the file; inside of a compressed transaction, behind that."""
+    EVENT_FLAGS = "event_flags"
+    """The flags of the event's header."""
     QUERY = "query"
     """Text of the statement (ROWS_QUERY) as a JSON string; absent where the binlog does not hold it, and where column
     rules hide values that it may have."""
@@ -58,6 +71,9 @@ class Slot(StrEnum):
 
 Template = tuple[bytes | Slot, ...]
 """Literal bytes and slots, in order."""
+
+RowHeader = tuple[str, Template]
+"""A record header of a row message: its name, and what its value is."""
 
 ABSENT_IMAGE: Mapping[Op, Slot] = {"c": Slot.BEFORE, "r": Slot.BEFORE, "d": Slot.AFTER}
 """By op the image that its messages do not have."""
@@ -79,12 +95,14 @@ class RowMessage:
 
     ``op`` chooses the template of its value; None makes a tombstone: a key without a value. ``key`` is the image that
     its key is of. ``step`` tells it apart from the change's other messages, in its event id and in what the commit log
-    counts: a change's messages have different steps, in rising order.
+    counts: a change's messages have different steps, in rising order. ``headers`` are its record headers besides event
+    id and GTID; most messages have none.
     """
 
     step: Step
     op: Op | None
     key: Literal["before", "after"]
+    headers: tuple[RowHeader, ...] = ()
 
 
 Messages = Mapping[Change, tuple[RowMessage, ...]]

@@ -14,6 +14,7 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 from changefeed.connection import ConnectionLookup
 from changefeed.errors import SettingsError
 from changefeed.formats.format import Format, FormatSettings
+from changefeed.formats.headers import WithHeaders, check_headers
 from changefeed.formats.registry import DEFAULT_FORMAT, check_name, format_of
 from changefeed.formats.style import Encoding, Kind, Style
 from changefeed.pipelines.column_rules import ColumnRule, ColumnRules, Excluded
@@ -273,6 +274,8 @@ class Pipeline(Section):
     topics: TopicSettings = TopicSettings()
     format: str = DEFAULT_FORMAT
     """The wire format: a name of `formats.registry`."""
+    headers: list[str] = Field(default=[])
+    """Record headers that each message gets besides event id and GTID: names of `formats.headers`."""
     columns: ColumnSettings = ColumnSettings()
     values: ValueSettings = ValueSettings()
     tombstones: bool = True
@@ -328,7 +331,17 @@ class Pipeline(Section):
 
     def message_format(self, frozen_at_ms: int) -> Format:
         """The wire format of this pipeline's messages; ``frozen_at_ms`` is when their window was frozen."""
-        return format_of(self.format, FormatSettings(self.name, frozen_at_ms, self.values.style, self.tombstones))
+        format = format_of(self.format, FormatSettings(self.name, frozen_at_ms, self.values.style, self.tombstones))
+        return WithHeaders(format, tuple(self.headers)) if self.headers else format
+
+    @field_validator("headers")
+    @classmethod
+    def _are_headers(cls, names: list[str]) -> list[str]:
+        try:
+            check_headers(names)
+        except SettingsError as error:
+            raise ValueError(str(error)) from None
+        return names
 
     @field_validator("format")
     @classmethod

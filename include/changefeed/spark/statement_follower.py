@@ -132,7 +132,7 @@ class StatementFollower:
                 value,
                 event_id.encode(),
                 statement.gtid.encode(),
-                self._format.statement_header(statement),
+                tuple(self._format.statement_headers(statement)),
                 statement.ts_seconds,
             )
             payload = pack([message])

@@ -29,6 +29,7 @@ def rules(**settings: Any) -> dict[str, str]:
         {"columns": {"exclude": ["shop.*.email"]}},
         {"columns": {"mask": {"shop.*.email": {"sha256": {"connection": "salt"}}}}},
         {"tombstones": False},
+        {"headers": ["op"]},
         {"topics": {"template": "{table}"}},
         {"publish_ddl": "off"},
         {"statements": "skip"},

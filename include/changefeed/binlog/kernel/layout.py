@@ -86,8 +86,9 @@ KEY_CHANGE = 4
 """An update of the primary key; the other kinds of changes have the numbers of their ops."""
 CHANGES = 5
 
-# --- the messages that a kind of change becomes, MADE words: their number, then for each its step, op and key's image
-MADE = 10
+# --- the messages that a kind of change becomes, MADE words: their number, then for each its step, op, key's image, and
+# the address of its headers: their number and the program that writes them; -1 for none
+MADE = 13
 
 # --- a table's header
 TABLE_COLUMNS = 0
@@ -126,6 +127,14 @@ OP_SAME = 11
 """Begin of a stretch of ops that write the same for each row of an event. a: its number; b: the op behind its end."""
 OP_SAME_END = 12
 
+OP_PART = 13
+"""Begin of the ops of a part, whose length as a varint is to stand before it."""
+OP_PART_END = 14
+OP_GTID_TEXT = 15
+"""The GTID without quotes; nothing where there is none."""
+OP_EVENT_TYPE, OP_EVENT_SIZE, OP_EVENT_END, OP_EVENT_FLAGS = 16, 17, 18, 19
+"""Of the event as the source wrote it."""
+
 MAX_SAME = 32
 
 # --- the index of table maps, ENTRY words each, open addressing
@@ -149,7 +158,9 @@ LIMBS = STACK + 128 * 6
 SAME = LIMBS + 16
 SHA256 = SAME + 2 * MAX_SAME
 """The digest's state, then a block's schedule."""
-SCRATCH_WORDS = SHA256 + 8 + 64
+PART = SHA256 + 8 + 64
+"""Where the part at hand begins in the output."""
+SCRATCH_WORDS = PART + 1
 
 # --- texts, all in one byte array
 NAMES = 0
@@ -205,6 +216,10 @@ COMMITTED = 31
 """Position of the last commit boundary that was reached."""
 READS = 32
 """1: WRITE_ROWS events hold rows that a SELECT read, and their op is READ."""
+EVENT_TYPE, EVENT_SIZE = 33, 34
+"""Of the event that Python has rewritten, as the source wrote it; 0 for all others, whose header says it."""
+EVENT_END = 35
+"""Behind the event that holds the events at hand; those that no other holds end behind POSITION by their own size."""
 STATE_WORDS = 40
 
 # --- what the kernel returns, when it is no fault

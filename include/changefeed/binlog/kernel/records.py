@@ -10,47 +10,23 @@ import numpy as np
 
 from changefeed.binlog.kernel.compiled import entry, inline
 from changefeed.binlog.kernel.memory import Bytes, Ends, Words, copy, put8, u8
+from changefeed.binlog.kernel.varint import put_varint, size_of_varint
 
 RECORD_ROOM = 96
-"""Bytes that a record takes at most besides its key, value, event id and GTID."""
+"""Bytes that a record takes at most besides its key, value, event id, GTID and further headers."""
 
 EARLIEST, LATEST, INSTEAD, FIRST, GREATEST = range(5)
 """Words of ``times``: the seconds from and up to which an event's own time is a record's timestamp, and the timestamp
 of all others, in milliseconds; what `put_records` says: the first record's timestamp, and the greatest."""
 TIMES_WORDS = 5
 
-_NULL_KEY, _NULL_VALUE = 1, 2
-_ONE_HEADER, _TWO_HEADERS = 2, 4
-"""1 and 2, zigzag."""
-
-
-@inline
-def _size_of(value: int) -> int:
-    """Bytes of the varint of ``value``, which is not negative."""
-    size = 1
-    rest = value >> 6
-    while rest > 0:
-        rest >>= 7
-        size += 1
-    return size
-
-
-@inline
-def _put_varint(out: Bytes, at: int, value: int) -> int:
-    """Write ``value`` of either sign; returns where it ends."""
-    rest = (value << 1) ^ (value >> 63)
-    while rest > 127:
-        put8(out, at, (rest & 127) | 128)
-        rest >>= 7
-        at += 1
-    put8(out, at, rest)
-    return at + 1
+_NULL_KEY, _NULL_VALUE, _HAS_HEADERS = 1, 2, 4
 
 
 @inline
 def _put_part(out: Bytes, at: int, data: Bytes, begin: int, end: int) -> int:
     """Write a length and that many bytes of ``data``."""
-    at = _put_varint(out, at, end - begin)
+    at = put_varint(out, at, end - begin)
     copy(out, at, data, begin, end - begin)
     return at + end - begin
 
@@ -67,7 +43,7 @@ def _timestamp(seconds: Ends, index: int, times: Words) -> int:
 
 @inline
 def _size_of_delta(delta: int) -> int:
-    return _size_of(delta) if delta >= 0 else _size_of(-delta - 1)
+    return size_of_varint(delta) if delta >= 0 else size_of_varint(-delta - 1)
 
 
 @entry(
@@ -87,9 +63,9 @@ def put_records(
 ) -> int:
     """Write messages ``first`` to ``last`` - 1 to ``out``; returns how many bytes they take.
 
-    The arrays are a block's (`changefeed.block`); none of these messages has a header of its own. ``names`` are those
-    of the headers with the event id and with the GTID, each behind its length as a varint; the first takes
-    ``id_name_size`` bytes. ``out`` must have the messages' own bytes and RECORD_ROOM more for each.
+    The arrays are a block's (`changefeed.block`). ``names`` are those of the headers with the event id and with the
+    GTID, each behind its length as a varint; the first takes ``id_name_size`` bytes. ``out`` must have the messages'
+    own bytes and RECORD_ROOM more for each.
     """
     begin = 0
     if first > 0:
@@ -108,16 +84,25 @@ def put_records(
         timestamp = _timestamp(seconds, index, times)
         if timestamp > times[GREATEST]:
             times[GREATEST] = timestamp
-        body = 2 + _size_of_delta(timestamp - base) + _size_of(index - first) + end - begin
-        body += 1 if null & _NULL_KEY else _size_of(key_end - begin)
-        body += 1 if null & _NULL_VALUE else _size_of(value_end - key_end)
-        body += id_name_size + _size_of(id_end - value_end)
-        if end > id_end:
-            body += gtid_name_size + _size_of(end - id_end)
-        at = _put_varint(out, at, body)
+        gtid = id_end
+        gtid_end = end
+        headers = 1
+        if null & _HAS_HEADERS:
+            gtid = id_end + 2
+            gtid_end = gtid + u8(data, id_end)
+            headers += u8(data, id_end + 1)
+        if gtid_end > gtid:
+            headers += 1
+        body = 2 + _size_of_delta(timestamp - base) + size_of_varint(index - first) + end - begin + id_end - gtid
+        body += 1 if null & _NULL_KEY else size_of_varint(key_end - begin)
+        body += 1 if null & _NULL_VALUE else size_of_varint(value_end - key_end)
+        body += id_name_size + size_of_varint(id_end - value_end)
+        if gtid_end > gtid:
+            body += gtid_name_size + size_of_varint(gtid_end - gtid)
+        at = put_varint(out, at, body)
         put8(out, at, 0)  # attributes: none are defined
-        at = _put_varint(out, at + 1, timestamp - base)
-        at = _put_varint(out, at, index - first)
+        at = put_varint(out, at + 1, timestamp - base)
+        at = put_varint(out, at, index - first)
         if null & _NULL_KEY:
             put8(out, at, 1)  # -1, zigzag
             at += 1
@@ -128,11 +113,14 @@ def put_records(
             at += 1
         else:
             at = _put_part(out, at, data, key_end, value_end)
-        put8(out, at, _TWO_HEADERS if end > id_end else _ONE_HEADER)
+        put8(out, at, headers << 1)  # zigzag; they are less than 64
         copy(out, at + 1, names, 0, id_name_size)
         at = _put_part(out, at + 1 + id_name_size, data, value_end, id_end)
-        if end > id_end:
+        if gtid_end > gtid:
             copy(out, at, names, id_name_size, gtid_name_size)
-            at = _put_part(out, at + gtid_name_size, data, id_end, end)
+            at = _put_part(out, at + gtid_name_size, data, gtid, gtid_end)
+        if end > gtid_end:
+            copy(out, at, data, gtid_end, end - gtid_end)
+            at += end - gtid_end
         begin = end
     return at

@@ -7,12 +7,13 @@ from changefeed.binlog.kernel.compiled import inline
 from changefeed.binlog.kernel.crc32 import crc32
 from changefeed.binlog.kernel.faults import FULL, NULL_VALUE, ROW_BYTES, SHORT
 from changefeed.binlog.kernel.masks import put_masked
-from changefeed.binlog.kernel.memory import STEP, Bytes, Words, copy, copy_short, little_endian, put8, u8
+from changefeed.binlog.kernel.memory import STEP, Bytes, Words, copy, copy_short, little_endian, put8, u8, u16, u32
 from changefeed.binlog.kernel.murmur2 import partition_of
 from changefeed.binlog.kernel.null import put_null
 from changefeed.binlog.kernel.numbers import put_number
 from changefeed.binlog.kernel.span import length
 from changefeed.binlog.kernel.values import put_value
+from changefeed.binlog.kernel.varint import put_varint, size_of_varint
 from changefeed.binlog.kernel.workspace import Workspace
 
 _ROOM = 256
@@ -150,6 +151,39 @@ def _put_row(work: Workspace, at: int, image: int, columns: int, specs: int) -> 
 
 
 @inline
+def _put_length(out: Bytes, begin: int, end: int) -> int:
+    """Put the length of ``out[begin + 1:end]`` before it, where one byte was left for it; the new end, or FULL."""
+    size = end - begin - 1
+    shift = size_of_varint(size) - 1
+    if shift > 0:
+        if end + shift > length(out):
+            return FULL
+        for back in range(1, size + 1):
+            put8(out, end + shift - back, u8(out, end - back))
+    put_varint(out, begin, size)
+    return end + shift
+
+
+@inline
+def _put_event(out: Bytes, at: int, data: Bytes, state: Words, code: int) -> int:
+    """Write what ``code`` says of the event at hand, as the source wrote it."""
+    header = state[layout.AT]
+    if code == layout.OP_EVENT_FLAGS:
+        return put_number(out, at, u16(data, header + 17))
+    if code == layout.OP_EVENT_TYPE:
+        kind = state[layout.EVENT_TYPE]
+        return put_number(out, at, kind if kind > 0 else u8(data, header + 4))
+    if code == layout.OP_EVENT_END and state[layout.INNER] > 0:
+        return put_number(out, at, state[layout.EVENT_END])
+    size = state[layout.EVENT_SIZE]
+    if size == 0:
+        size = u32(data, header + 9)
+    if code == layout.OP_EVENT_END:
+        size += state[layout.POSITION]
+    return put_number(out, at, size)
+
+
+@inline
 def run_program(
     work: Workspace, at: int, program: int, key_image: int, table: int, server_id: int, seconds: int, row: int
 ) -> int:
@@ -229,6 +263,21 @@ def run_program(
                 else:
                     copy(out, at, work.texts, layout.XID_TEXT, size)
                 at += size
+        elif code == layout.OP_PART:
+            scratch[layout.PART] = at
+            at += 1
+        elif code == layout.OP_PART_END:
+            at = _put_length(out, scratch[layout.PART], at)
+            if at < 0:
+                return at
+        elif code == layout.OP_GTID_TEXT:
+            size = state[layout.GTID_SIZE]
+            if at + size > room:
+                return FULL
+            copy(out, at, work.texts, layout.GTID_TEXT, size)
+            at += size
+        elif code >= layout.OP_EVENT_TYPE:
+            at = _put_event(out, at, work.data, state, code)
     return at
 
 
@@ -239,18 +288,19 @@ def put_message(
     step: int,
     op: int,
     image: int,
+    headers: int,
     id_size: int,
     server_id: int,
     seconds: int,
     row: int,
 ) -> int:
-    """Write one message of a row: key, value, event id, GTID. 0, FULL or a fault.
+    """Write one message of a row: key, value, event id, GTID, headers. 0, FULL or a fault.
 
     A null key has no partition of its own: such messages are spread by the CRC-32 of their event id, the same at each
     retry (`changefeed.partition` is the same in plain Python).
 
     ``op`` chooses the value's program (`layout.CREATE` …, or NO_VALUE for a tombstone), ``image`` is the one that the
-    key is of.
+    key is of, ``headers`` is the address of the message's headers, or -1.
     """
     out, state, words, texts = work.out, work.state, work.words, work.texts
     number = state[layout.MESSAGES]
@@ -287,8 +337,17 @@ def put_message(
         put8(out, at + 1, 48 + step)
         at += 2
     id_end = at
-    copy_short(out, at, texts, layout.GTID_TEXT, gtid_size)
-    at += gtid_size
+    if headers >= 0:
+        put8(out, at, gtid_size)
+        put8(out, at + 1, words[headers])
+        copy_short(out, at + 2, texts, layout.GTID_TEXT, gtid_size)
+        at = run_program(work, at + 2 + gtid_size, headers + 1, image, table, server_id, seconds, row)
+        if at < 0:
+            return at
+        null |= 4
+    else:
+        copy_short(out, at, texts, layout.GTID_TEXT, gtid_size)
+        at += gtid_size
     partitions = words[table + layout.TABLE_PARTITIONS]
     if null & 1:
         partition = crc32(out, value_end, row_end) % partitions

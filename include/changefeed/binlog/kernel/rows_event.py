@@ -116,13 +116,14 @@ def put_rows(work: Workspace, at: int, body: int, end: int, kind: int) -> int:
             message = made + 1
             for _ in range(words[made]):
                 step, message_op, key_image = words[message], words[message + 1], words[message + 2]
-                fault = put_message(work, table, step, message_op, key_image, id_size, server_id, seconds, row)
+                headers = words[message + 3]
+                fault = put_message(work, table, step, message_op, key_image, headers, id_size, server_id, seconds, row)
                 if fault < 0:
                     state[layout.OUT] = out_before
                     state[layout.MESSAGES] = messages_before
                     state[layout.ROW_AT] = row_begin - body
                     return layout.ROOM if fault == FULL else fault
-                message += 3
+                message += 4
             work.counts[layout.OPS * counter + op] += 1
         else:
             state[layout.SKIPPED_ROWS] += 1

@@ -44,7 +44,7 @@ class Workspace(NamedTuple):
     runs: Words
     """GTIDs that were seen: `layout.RUN` words each."""
     out: Bytes
-    """Finished messages, each as key, value, event id and GTID."""
+    """Finished messages, each as key, value, event id and GTID, the last with further headers (`changefeed.block`)."""
     positions: Words
     """For each message the position of its event."""
     sequences: Words
@@ -56,7 +56,7 @@ class Workspace(NamedTuple):
     seconds: Ends
     """For each message when its event was written, since 1970."""
     nulls: Bytes
-    """For each message: bit 0 for a null key, bit 1 for a null value."""
+    """For each message: bit 0 for a null key, bit 1 for a null value, bit 2 for headers behind the GTID."""
 
 
 types: Any = numba_types  # hardly typed, as all of numba's inside

@@ -2,33 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.programs import codecs, masks
 from changefeed.binlog.programs.bound_table import BoundTable
 from changefeed.binlog.programs.program_memory import ProgramMemory
+from changefeed.block import MAX_HEADERS
 from changefeed.formats.format import RowFormat
 from changefeed.formats.notation import ColumnText
-from changefeed.formats.template import ABSENT_IMAGE, NO_SNAPSHOT, OPS, Change, Messages, Op, Slot, Template
+from changefeed.formats.template import ABSENT_IMAGE, NO_SNAPSHOT, OPS, Change, Messages, Op, RowHeader, Slot, Template
 from changefeed.pipelines.column_rules import ColumnRules, Constant, Excluded, Treatment
 from changefeed.reader import Route
+from changefeed.varint import written_part
 
 _SLOT_OPS = {
     Slot.FILE: layout.OP_FILE,
     Slot.POSITION: layout.OP_POSITION,
     Slot.ROW: layout.OP_ROW,
     Slot.GTID: layout.OP_GTID,
+    Slot.GTID_TEXT: layout.OP_GTID_TEXT,
     Slot.SERVER_ID: layout.OP_SERVER_ID,
     Slot.TS_SECONDS: layout.OP_TS,
     Slot.QUERY: layout.OP_QUERY,
     Slot.XID: layout.OP_XID,
+    Slot.EVENT_TYPE: layout.OP_EVENT_TYPE,
+    Slot.EVENT_SIZE: layout.OP_EVENT_SIZE,
+    Slot.EVENT_END: layout.OP_EVENT_END,
+    Slot.EVENT_FLAGS: layout.OP_EVENT_FLAGS,
 }
 _MAY_BE_ABSENT = frozenset({Slot.GTID, Slot.QUERY, Slot.XID})
 _CHANGES = (Change.CREATE, Change.UPDATE, Change.DELETE, Change.READ, Change.KEY_CHANGE)
 """In the kernel's numbering: `layout.CREATE` and those that follow it."""
+_WITH_BOTH_IMAGES = frozenset({Change.UPDATE, Change.KEY_CHANGE})
 _OF_ROW = frozenset({layout.OP_OBJECT, layout.OP_ROW})
+_Piece = bytes | Slot | int
+"""A piece of a template, or an op of the kernel's without parameters."""
+_Ops = list[tuple[int, int, int]]
 
 
 def _is_shown(treatment: Treatment | None, text: ColumnText) -> bool:
@@ -87,21 +98,27 @@ class ProgramBuilder:
             header[layout.TABLE_CAPTURED] = 1
             key_template = self._format.key(table.schema)
             if key_template is not None:
+                _check_own_key(key_template, "a key")
                 header[layout.TABLE_KEY] = self._program(key_template, "u", table, shown)
             for index, op in enumerate(OPS):
                 template = self._format.value(table.schema, op)
+                if op != "u":
+                    _check_own_key(template, f"the value of op {op}")
                 header[layout.TABLE_VALUES + index] = self._program(template, op, table, shown)
             header[layout.TABLE_GROUP] = group
             header[layout.TABLE_PARTITIONS] = route.partitions
-            header[layout.TABLE_MESSAGES] = self._messages(self._format.messages(table.schema))
+            header[layout.TABLE_MESSAGES] = self._messages(self._format.messages(table.schema), table, shown)
         return self._memory.place_words(header)
 
-    def _program(self, template: Template, op: Op, table: BoundTable, shown: Sequence[int]) -> int:
-        ops = self._marked(self._ops(template, op, table, shown))
-        return self._memory.place_words([len(ops), *(word for parts in ops for word in parts)])
+    def _program(self, template: Iterable[_Piece], op: Op, table: BoundTable, shown: Sequence[int]) -> int:
+        return self._memory.place_words(self._words(template, op, table, shown))
 
-    def _ops(self, template: Template, op: Op, table: BoundTable, shown: Sequence[int]) -> list[tuple[int, int, int]]:
-        ops: list[tuple[int, int, int]] = []
+    def _words(self, template: Iterable[_Piece], op: Op, table: BoundTable, shown: Sequence[int]) -> list[int]:
+        ops = self._marked(self._ops(template, op, table, shown))
+        return [len(ops), *(word for parts in ops for word in parts)]
+
+    def _ops(self, template: Iterable[_Piece], op: Op, table: BoundTable, shown: Sequence[int]) -> _Ops:
+        ops: _Ops = []
         literal = bytearray()
 
         def add(code: int, a: int, b: int) -> None:
@@ -118,9 +135,13 @@ class ProgramBuilder:
             Slot.BEFORE: (0, shown),
             Slot.AFTER: (1, shown),
             Slot.KEY: (2, table.schema.primary_key),
+            Slot.KEY_BEFORE: (0, table.schema.primary_key),
+            Slot.KEY_AFTER: (1, table.schema.primary_key),
         }
         for part in template:
-            if not isinstance(part, Slot):
+            if isinstance(part, int):
+                add(part, 0, 0)
+            elif not isinstance(part, Slot):
                 literal += part
             elif part in absent:
                 literal += notation.absent(part)
@@ -146,8 +167,9 @@ class ProgramBuilder:
     def _columns(self, numbers: Sequence[int]) -> int:
         return self._memory.place_words([len(numbers), len(self._format.notation.separator), *numbers])
 
-    def _messages(self, messages: Messages) -> int:
+    def _messages(self, messages: Messages, table: BoundTable, shown: Sequence[int]) -> int:
         words: list[int] = []
+        programs: dict[tuple[tuple[RowHeader, ...], Op], int] = {}
         for change in _CHANGES:
             made = [len(messages[change])]
             steps = [message.step for message in messages[change]]
@@ -157,18 +179,41 @@ class ProgramBuilder:
                 )
             for message in messages[change]:
                 op = layout.NO_VALUE if message.op is None else OPS.index(message.op)
-                made += (message.step, op, 0 if message.key == "before" else layout.IMAGE)
+                headers = -1
+                if message.headers:
+                    if change not in _WITH_BOTH_IMAGES:
+                        for _, value in message.headers:
+                            _check_own_key(value, f"a header of a {change}")
+                    about = (message.headers, message.op or "d")
+                    if about not in programs:
+                        programs[about] = self._headers(*about, table, shown)
+                    headers = programs[about]
+                made += (message.step, op, 0 if message.key == "before" else layout.IMAGE, headers)
             words += made + [0] * (layout.MADE - len(made))
         return self._memory.place_words(words)
 
-    def _marked(self, ops: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    def _headers(self, headers: Sequence[RowHeader], op: Op, table: BoundTable, shown: Sequence[int]) -> int:
+        """Put the number of the headers and the program that writes them into the memory; returns their address."""
+        if len(headers) > MAX_HEADERS:
+            raise ValueError(f"a message has {len(headers)} headers: wanted at most {MAX_HEADERS}")
+        pieces: list[_Piece] = []
+        for name, value in headers:
+            pieces.append(written_part(name.encode()))
+            if all(not isinstance(part, Slot) for part in value):
+                pieces.append(written_part(b"".join(part for part in value if not isinstance(part, Slot))))
+            else:
+                pieces += (layout.OP_PART, *value, layout.OP_PART_END)
+        return self._memory.place_words([len(headers), *self._words(pieces, op, table, shown)])
+
+    def _marked(self, ops: _Ops) -> _Ops:
         """Put marks around stretches of ops that write the same bytes for all rows of an event: the kernel runs them
         for the first row and copies their output for the others."""
-        marked: list[tuple[int, int, int]] = []
+        marked: _Ops = []
+        varying = _varying(ops)
         begin = 0
         while begin < len(ops):
             end = begin
-            while end < len(ops) and ops[end][0] not in _OF_ROW:
+            while end < len(ops) and end not in varying:
                 end += 1
             worth = any(op[0] != layout.OP_LITERAL for op in ops[begin:end])
             if worth and self._same < layout.MAX_SAME:
@@ -185,3 +230,26 @@ class ProgramBuilder:
                 end += 1
             begin = end
         return marked
+
+
+def _check_own_key(template: Template, what: str) -> None:
+    """Raises ValueError for a template that wants the key of an image that may not be there."""
+    if Slot.KEY_BEFORE in template or Slot.KEY_AFTER in template:
+        raise ValueError(f"{what} has {Slot.KEY_BEFORE} or {Slot.KEY_AFTER}: only updates have both images")
+
+
+def _varying(ops: _Ops) -> set[int]:
+    """The indexes of ops that write something else for each row; of a part with such an op, all of its ops, as what is
+    in it moves when its length is put before it."""
+    varying: set[int] = set()
+    begin: int | None = None
+    for index, (code, _, _) in enumerate(ops):
+        if code == layout.OP_PART:
+            begin = index
+        if code in _OF_ROW:
+            varying.add(index)
+        if code == layout.OP_PART_END and begin is not None:
+            if any(inside in varying for inside in range(begin, index)):
+                varying.update(range(begin, index + 1))
+            begin = None
+    return varying

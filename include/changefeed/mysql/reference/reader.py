@@ -201,6 +201,7 @@ class ReferenceReader:
             return
         op: Op = {"WriteRowsEvent": "c", "UpdateRowsEvent": "u", "DeleteRowsEvent": "d"}[type(event).__name__]  # type: ignore[assignment]
         counted = accounts.rows.setdefault(f"{table.schema.database}.{table.schema.table}", Counter())
+        header = render.EventHeader(raw.type, raw.size_bytes, accounts.position + raw.size_bytes, raw.flags)
         for number, row in enumerate(event.rows):
             counted[op] += 1
             try:
@@ -213,7 +214,7 @@ class ReferenceReader:
                 ) from error
             change = render.RowChange(
                 op, before, after, piece.file, accounts.position, number, self._gtid, raw.server_id, raw.ts_seconds,
-                self._query,
+                self._query, event=header,
             )  # fmt: skip
             for message in self._row_messages(change, table.schema):
                 yield table.route, message
@@ -228,7 +229,8 @@ class ReferenceReader:
                 message.value,
                 (row_id + (f"/{message.step:d}" if message.step else "")).encode(),
                 change.gtid.encode(),
-                seconds=change.ts_seconds,
+                message.headers,
+                change.ts_seconds,
             )
 
 

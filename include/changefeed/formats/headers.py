@@ -1,0 +1,140 @@
+"""Record headers by name: what a pipeline's `headers` gives to each of its messages, whatever their format.
+
+Event id and GTID are headers of every record, and not among these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import orjson
+
+from changefeed.block import Header
+from changefeed.errors import SettingsError, did_you_mean
+from changefeed.formats.format import Format, TableChange
+from changefeed.formats.notation import Notation
+from changefeed.formats.style import Style
+from changefeed.formats.template import Messages, Op, RowMessage, Slot, Template
+from changefeed.reader import Statement
+from changefeed.table_schema import TableSchema
+
+BINLOG_HEADER = "mysql_binlog_headers"
+"""The name of the header that has the binlog event's own header as JSON."""
+QUERY_EVENT = 2
+"""The type of the binlog events that hold statements."""
+
+_BINLOG_HEADER: Template = (
+    b'{"timestamp":',
+    Slot.TS_SECONDS,
+    b',"event_type":',
+    Slot.EVENT_TYPE,
+    b',"server_id":',
+    Slot.SERVER_ID,
+    b',"event_size":',
+    Slot.EVENT_SIZE,
+    b',"log_file":"',
+    Slot.FILE,
+    b'","log_pos":',
+    Slot.EVENT_END,
+    b',"flags":',
+    Slot.EVENT_FLAGS,
+    b"}",
+)
+
+HEADERS: Mapping[str, Callable[[TableSchema, RowMessage], Template]] = {
+    BINLOG_HEADER: lambda _table, _message: _BINLOG_HEADER,
+    "table": lambda table, _message: (f"{table.database}.{table.table}".encode(),),
+    "op": lambda _table, message: ((message.op or "d").encode(),),
+    "transaction_id": lambda _table, _message: (Slot.GTID_TEXT,),
+    "ts_ms": lambda _table, _message: (Slot.TS_SECONDS, b"000"),
+}
+"""What each header says of a row message: `table` is DATABASE.TABLE, `op` the message's c, u, d or r (a tombstone's is
+d), `transaction_id` the GTID, empty where the source has none, `ts_ms` when the source wrote the event."""
+
+
+def check_headers(names: Sequence[str]) -> None:
+    """Raises SettingsError for a name that no header has, or that is given twice."""
+    for name in names:
+        if name not in HEADERS:
+            raise SettingsError(
+                f"unknown header {name!r}{did_you_mean(name, HEADERS)}; valid headers: {', '.join(HEADERS)}"
+            )
+        if names.count(name) > 1:
+            raise SettingsError(f"header {name!r} is given {names.count(name)} times: wanted once")
+
+
+def binlog_header(statement: Statement) -> Header:
+    """The header of the binlog event that holds ``statement``."""
+    fields = {
+        "timestamp": statement.ts_seconds,
+        "event_type": QUERY_EVENT,
+        "server_id": statement.server_id,
+        "event_size": statement.size_bytes,
+        "log_file": statement.file,
+        "log_pos": statement.position + statement.size_bytes,
+        "flags": statement.flags,
+    }
+    return BINLOG_HEADER, orjson.dumps(fields)
+
+
+@dataclass(frozen=True)
+class WithHeaders:
+    """The messages of ``format``, each row message with the headers called ``names`` behind its own.
+
+    Rows that a SELECT read have no binlog event, and no `mysql_binlog_headers`.
+    """
+
+    format: Format
+    names: tuple[str, ...]
+
+    @property
+    def style(self) -> Style:
+        """That of ``format``."""
+        return self.format.style
+
+    @property
+    def notation(self) -> Notation:
+        """That of ``format``."""
+        return self.format.notation
+
+    def messages(self, table: TableSchema) -> Messages:
+        """Those of ``format``, with headers."""
+        return {
+            change: tuple(self._with_headers(table, message) for message in made)
+            for change, made in self.format.messages(table).items()
+        }
+
+    def _with_headers(self, table: TableSchema, message: RowMessage) -> RowMessage:
+        names = [name for name in self.names if message.op != "r" or name != BINLOG_HEADER]
+        return replace(message, headers=(*message.headers, *((name, HEADERS[name](table, message)) for name in names)))
+
+    def key(self, table: TableSchema) -> Template | None:
+        """That of ``format``."""
+        return self.format.key(table)
+
+    def value(self, table: TableSchema, op: Op) -> Template:
+        """That of ``format``."""
+        return self.format.value(table, op)
+
+    def schema_change(self, statement: Statement, kind: str, changes: Sequence[TableChange]) -> bytes:
+        """That of ``format``."""
+        return self.format.schema_change(statement, kind, changes)
+
+    def truncate(self, statement: Statement, database: str, table: str) -> bytes:
+        """That of ``format``."""
+        return self.format.truncate(statement, database, table)
+
+    def statement(self, statement: Statement, tables: Sequence[tuple[str, str]], *, hide_sql: bool) -> bytes:
+        """That of ``format``."""
+        return self.format.statement(statement, tables, hide_sql=hide_sql)
+
+    def statement_headers(self, statement: Statement) -> Sequence[Header]:
+        """Those of ``format``; of ``names`` those that a statement has, and its format has not given."""
+        given = list(self.format.statement_headers(statement))
+        known = {name for name, _ in given}
+        values = {
+            "transaction_id": statement.gtid.encode(),
+            "ts_ms": b"%d" % (statement.ts_seconds * 1000),
+        }
+        return [*given, *((name, values[name]) for name in self.names if name in values and name not in known)]

@@ -1,0 +1,63 @@
+"""A binlog file that holds what given statements did, and the messages that the kernel makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from changefeed.binlog.decoder import KernelDecoder
+from changefeed.block import Block, Message
+from changefeed.coordinates import FIRST_POSITION
+from changefeed.formats.format import RowFormat
+from changefeed.reader import Route
+from changefeed.window import Slice
+from devstack.mariadb import MariadbServer
+from devstack.sql_server import SqlServer
+
+SERVER_UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+
+
+@dataclass(frozen=True)
+class Binlog:
+    """One closed binlog file; rows of ``database`` are captured."""
+
+    name: str
+    data: bytes
+    database: str
+
+    @property
+    def piece(self) -> Slice:
+        return Slice(0, self.name, FIRST_POSITION, len(self.data))
+
+    def blocks(self, format: RowFormat, *, partitions: int = 1, **options: Any) -> Iterator[Block]:
+        """What the kernel makes of the file; a topic a table, called DATABASE.TABLE."""
+        decoder = KernelDecoder(
+            lambda database, table: Route(f"{database}.{table}", partitions) if database == self.database else None,
+            lambda *_: None,
+            format,
+            SERVER_UUID,
+            **options,
+        )
+        for item in decoder.decode([self.data[FIRST_POSITION:]], self.piece):
+            if isinstance(item, Block):
+                yield item
+
+    def messages(self, format: RowFormat, **options: Any) -> list[Message]:
+        """The messages of all tables, in binlog order."""
+        messages = [message for block in self.blocks(format, **options) for message in block.messages()]
+        return sorted(messages, key=lambda message: (message.position, message.sequence))
+
+
+def binlog_of(server: SqlServer, database: str, *statements: str) -> Binlog:
+    """Run ``statements`` in ``database``, which is made if need be, and in a binlog file of their own."""
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute(f"CREATE DATABASE IF NOT EXISTS {database}")
+        cursor.execute(f"USE {database}")
+        cursor.execute("FLUSH BINARY LOGS")
+        cursor.execute("SHOW MASTER STATUS" if isinstance(server, MariadbServer) else "SHOW BINARY LOG STATUS")
+        name = cursor.fetchone()[0]
+        for statement in statements:
+            cursor.execute(statement)
+        cursor.execute("FLUSH BINARY LOGS")
+    return Binlog(name, (server.data / name).read_bytes(), database)
