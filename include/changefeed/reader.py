@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from changefeed.block import Block
+from changefeed.message_key import PRIMARY_KEY, KeyRule
 from changefeed.table_schema import TableSchema
 from changefeed.transaction_event import TransactionEvent
 from changefeed.window import Slice
@@ -14,10 +15,12 @@ from changefeed.window import Slice
 
 @dataclass(frozen=True)
 class Route:
-    """Where a table's changes go: its topic and that topic's number of partitions."""
+    """Where a table's changes go: its topic and that topic's number of partitions. ``key`` says which of the table's
+    columns are their key."""
 
     topic: str
     partitions: int
+    key: KeyRule = PRIMARY_KEY
 
 
 Router = Callable[[str, str], Route | None]

@@ -160,7 +160,7 @@ def test_a_row_program_explains_itself(plain: tuple[str, bytes]) -> None:
     for _ in decoder.decode([data[4:]], Slice(0, "b.000001", 4, len(data))):
         pass
     told = explain(decoder.programs, f"{database}.t")
-    assert told.startswith(f"table {database}.t, 1 columns\nprimary key: id\n")
+    assert told.startswith(f"table {database}.t, 1 columns\nmessage key: id\n")
     assert "'id': LONG, 4 bytes -> signed(4, " in told
     assert [line for line in told.splitlines() if line.endswith(":")] == [
         "columns:",

@@ -16,6 +16,7 @@ from changefeed.command.app import app, endpoints_of
 from changefeed.errors import BinlogFormatError, SettingsError
 from changefeed.formats.format import FormatSettings, RowFormat
 from changefeed.formats.registry import DEFAULT_FORMAT, FORMATS, format_of
+from changefeed.message_key import PRIMARY_KEY, KeyRule
 from changefeed.pipelines.column_rules import ALL_SHOWN, ColumnRules
 from changefeed.pipelines.pipeline import TableSettings
 from changefeed.window import Slice
@@ -97,7 +98,7 @@ def _explained_file(path: Path, table: str) -> str | None:
     name = archive.files()[0].name
     piece = Slice(0, name, 4, size)
     format = format_of(DEFAULT_FORMAT, FormatSettings("explain", 0))
-    return _explained(table, archive.chunks(name, 4, size), piece, format, ALL_SHOWN)
+    return _explained(table, archive.chunks(name, 4, size), piece, format, ALL_SHOWN, PRIMARY_KEY)
 
 
 def _explained_source(pipeline_name: str, table: str) -> str | None:
@@ -109,10 +110,12 @@ def _explained_source(pipeline_name: str, table: str) -> str | None:
     endpoints = endpoints_of(pipeline)
     with endpoints.session() as session:
         files = source.binlog_files(session)
+    key = pipeline.key_rule(*table.split(".", 1))
     for file in reversed(files):
         dump = DumpStream(endpoints.session(), file=file.name, start=4, end=file.size_bytes)
         piece = Slice(0, file.name, 4, file.size_bytes)
-        program = _explained(table, dump, piece, pipeline.message_format(0), endpoints.column_rules)
+        format, columns = pipeline.message_format(0), endpoints.column_rules
+        program = _explained(table, dump, piece, format, columns, key)
         if program is not None:
             return program
     return None
@@ -124,13 +127,14 @@ def _explained(
     piece: Slice,
     format: RowFormat,
     columns: ColumnRules,
+    key: KeyRule,
 ) -> str | None:
     from changefeed.binlog.decoder import KernelDecoder
     from changefeed.binlog.programs.explain import explain as program_of
     from changefeed.reader import Route
 
     decoder = KernelDecoder(
-        lambda database, name: Route("-", 1) if f"{database}.{name}" == table else None,
+        lambda database, name: Route("-", 1, key) if f"{database}.{name}" == table else None,
         lambda _database, _table: None,
         format,
         "",

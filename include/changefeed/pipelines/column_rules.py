@@ -78,7 +78,7 @@ class ColumnRules:
     def of(self, table: TableSchema) -> dict[int, Treatment]:
         """The treatments of a table's columns, by position.
 
-        Raises SettingsError where a rule covers a column of the primary key: a record without its key, or with one
+        Raises SettingsError where a rule covers a column of the key: a record without its key, or with one
         that several rows share, would be lost in a compacted topic.
         """
         treatments: dict[int, Treatment] = {}
@@ -89,8 +89,9 @@ class ColumnRules:
             if position in table.primary_key:
                 raise SettingsError(
                     f"{self.file}: {rule.pattern!r} in {rule.setting} covers {table.database}.{table.table}."
-                    f"{column.name}, which belongs to the primary key: it may not be left out or masked, because it "
-                    "is the records' key. Write a pattern that does not match it, or leave the table out."
+                    f"{column.name}, which belongs to the primary key (or to what `keys` and `keyless` choose in its "
+                    "stead): it may not be left out or masked, because it is the records' key. Write a pattern that "
+                    "does not match it, or leave the table out."
                 )
             treatments[position] = rule.treatment
         return treatments

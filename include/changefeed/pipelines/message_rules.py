@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from changefeed.errors import SettingsError
@@ -48,15 +49,18 @@ def message_rules(pipeline: Pipeline) -> dict[str, str]:
                 mask[key] = _HIDDEN
             elif key != "sha256":
                 del mask[key]  # as windows were begun before there were such masks
+    values["keys"] = list(values["keys"].items())  # of which the first that takes a table counts
     return {name: _digest(value) for name, value in values.items()}
 
 
 def check_same_rules(window: Window, begun: Mapping[str, str], now: Mapping[str, str]) -> None:
     """Raises SettingsError where ``window``, of which a part is in Kafka, was ``begun`` by other rules than ``now``.
 
-    A rule that only one of them has is of another version of changefeed, and left to the counts.
+    A setting that ``begun`` does not have came with a later version of changefeed: the window was begun by its default.
+    One that ``now`` does not have, or a window without any rules, is left to the counts.
     """
-    changed = sorted(name for name in begun.keys() & now.keys() if begun[name] != now[name])
+    before = {**_defaults(), **begun} if begun else now
+    changed = sorted(name for name in now if name in before and before[name] != now[name])
     if changed:
         raise SettingsError(
             f"window {window.number} of pipeline {window.pipeline!r} ({window.start} to {window.head}) was published "
@@ -65,6 +69,12 @@ def check_same_rules(window: Window, begun: Mapping[str, str], now: Mapping[str,
             "settings back for one run, which finishes the window; or seek the pipeline to "
             f"{window.start}, which publishes the window's messages again as they are now."
         )
+
+
+@cache
+def _defaults() -> dict[str, str]:
+    plain = {"name": "defaults", "source": {"connection": "source"}, "kafka": {"connection": "kafka"}}
+    return message_rules(Pipeline.model_validate(plain))
 
 
 def _digest(value: Any) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import fnmatch
 import os
 import re
-from functools import lru_cache
 from typing import Annotated, Literal
 
 from croniter import CroniterError, croniter
@@ -17,18 +15,15 @@ from changefeed.formats.format import Format, FormatSettings
 from changefeed.formats.headers import WithHeaders, check_headers
 from changefeed.formats.registry import DEFAULT_FORMAT, check_name, format_of
 from changefeed.formats.style import Encoding, Kind, Style
+from changefeed.message_key import Keyless, KeyRule
 from changefeed.pipelines.column_rules import ColumnRule, ColumnRules, Excluded
 from changefeed.pipelines.column_settings import ColumnSettings
+from changefeed.pipelines.key_settings import KeySettings
 from changefeed.pipelines.section import ConnectionId, Name, Positive, Section
+from changefeed.pipelines.table_pattern import TablePattern, matches, matches_any
 from changefeed.publish_settings import PublishSettings
 
 _PRESETS = ("@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
-
-
-@lru_cache(maxsize=32)
-def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    """Compiled once for all tables: `fnmatch` keeps 256 patterns, and compiles those of a longer list each time."""
-    return re.compile("|".join(map(fnmatch.translate, patterns)) or "(?!)")
 
 
 def _is_cron(text: str) -> bool:
@@ -124,22 +119,15 @@ class KafkaSettings(Section):
 class TableSettings(Section):
     """Which tables are captured."""
 
-    include: list[str] = Field(default=["*.*"], min_length=1)
-    """Patterns of "database.table", with * and ? as in a shell."""
-    exclude: list[str] = Field(default=[])
-
-    @field_validator("include", "exclude")
-    @classmethod
-    def _have_a_dot(cls, patterns: list[str]) -> list[str]:
-        for pattern in patterns:
-            if "." not in pattern:
-                raise ValueError(f"{pattern!r} names no database: wanted DATABASE.TABLE, as in shop.* or *.orders")
-        return patterns
+    include: list[TablePattern] = Field(default=["*.*"], min_length=1)
+    """Patterns of "database.table", with * and ? as in a shell, or /regular expressions/."""
+    exclude: list[TablePattern] = Field(default=[])
 
     def matches(self, database: str, table: str) -> bool:
         """Whether the table is captured: a pattern of `include` takes it, and none of `exclude`."""
-        name = f"{database}.{table}"
-        return bool(_any_of(tuple(self.include)).match(name)) and not _any_of(tuple(self.exclude)).match(name)
+        return matches_any(tuple(self.include), database, table) and not matches_any(
+            tuple(self.exclude), database, table
+        )
 
 
 class ValueSettings(Section):
@@ -276,6 +264,10 @@ class Pipeline(Section):
     """The wire format: a name of `formats.registry`."""
     headers: list[str] = Field(default=[])
     """Record headers that each message gets besides event id and GTID: names of `formats.headers`."""
+    keys: KeySettings = Field(default={})
+    """By pattern of tables the columns that are the messages' key, before the primary key."""
+    keyless: Keyless = "none"
+    """What is the key of tables without a primary key that no pattern of `keys` takes."""
     columns: ColumnSettings = ColumnSettings()
     values: ValueSettings = ValueSettings()
     tombstones: bool = True
@@ -327,7 +319,23 @@ class Pipeline(Section):
         masked = [
             ColumnRule(pattern, mask.treatment(lookup), "columns.mask") for pattern, mask in self.columns.mask.items()
         ]
-        return ColumnRules((*left_out, *masked), self._file or f"pipeline {self.name!r}")
+        return ColumnRules((*left_out, *masked), self._shown_file)
+
+    @property
+    def _shown_file(self) -> str:
+        return self._file or f"pipeline {self.name!r}"
+
+    @property
+    def chooses_keys(self) -> bool:
+        """Whether keys may be other columns than the primary key's."""
+        return bool(self.keys) or self.keyless != "none"
+
+    def key_rule(self, database: str, table: str) -> KeyRule:
+        """How the key columns of a table's messages are found."""
+        for pattern, columns in self.keys.items():
+            if matches(pattern, database, table):
+                return KeyRule(tuple(columns), self.keyless, f"{self._shown_file}: {pattern!r} in keys")
+        return KeyRule(keyless=self.keyless)
 
     def message_format(self, frozen_at_ms: int) -> Format:
         """The wire format of this pipeline's messages; ``frozen_at_ms`` is when their window was frozen."""
@@ -370,4 +378,6 @@ class Pipeline(Section):
     def _reference_is_plain(self) -> Pipeline:
         if self.reader == "reference" and (self.columns != ColumnSettings() or self.values != ValueSettings()):
             raise ValueError("`reader: reference` knows neither `columns` nor `values`: leave them out, or the reader")
+        if self.reader == "reference" and self.chooses_keys:
+            raise ValueError("`reader: reference` knows neither `keys` nor `keyless`: leave them out, or the reader")
         return self

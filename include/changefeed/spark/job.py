@@ -82,7 +82,7 @@ class IngestJob:
         if not self.pipeline.tables.matches(database, table):
             return None
         topic = topic_of(self.pipeline, database, table)
-        return Route(topic, self.topics.of(topic).partitions)
+        return Route(topic, self.topics.of(topic).partitions, self.pipeline.key_rule(database, table))
 
     def format(self) -> Format:
         """The wire format of the window's messages."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
@@ -15,6 +14,7 @@ from changefeed.ddl.schemas import Schemas
 from changefeed.ddl.table import Table
 from changefeed.errors import SchemaError
 from changefeed.kafka.schema_log import schema_changes_topic
+from changefeed.pipelines.table_pattern import names_database
 from changefeed.reader import Statement
 from changefeed.spark.job import IngestJob
 from changefeed.spark.statement_changes import StatementChanges
@@ -147,8 +147,7 @@ class StatementFollower:
     def _captures_database(self, read: DdlStatement) -> bool:
         """Whether a statement about a database is about one that the pipeline's patterns name."""
         name = str(getattr(read.change, "name", ""))
-        patterns = (pattern.partition(".")[0] for pattern in self._job.pipeline.tables.include)
-        return bool(name) and any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+        return bool(name) and any(names_database(pattern, name) for pattern in self._job.pipeline.tables.include)
 
 
 def _columns(schemas: Schemas, name: TableName) -> TableSchema | None:

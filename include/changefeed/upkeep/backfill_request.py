@@ -14,12 +14,13 @@ from changefeed.errors import SettingsError
 from changefeed.gtid import GtidSet
 from changefeed.pipelines.pipeline import Pipeline, TableSettings
 from changefeed.pipelines.section import Section
+from changefeed.pipelines.table_pattern import TablePattern
 from changefeed.seek import seconds_of
 
 Short = Annotated[str, Field(max_length=1000)]
 """A name, coordinates or a time."""
 GtidText = Annotated[str, Field(max_length=1_000_000)]
-TablePatterns = Annotated[list[Short], Field(max_length=10_000)]
+TablePatterns = Annotated[list[Annotated[TablePattern, Field(max_length=1000)]], Field(max_length=10_000)]
 
 _SUFFIX = r"^(\.[a-zA-Z0-9._-]{1,60})?$"
 
@@ -86,9 +87,6 @@ class BackfillRequest(Section):
         times = [seconds_of(text) for text in filter(None, (self.from_time, self.to_time))]
         if len(times) == 2 and times[0] >= times[1]:
             raise ValueError(f"from_time {self.from_time} is not before to_time {self.to_time}")
-        for pattern in self.tables:
-            if "." not in pattern:
-                raise ValueError(f"{pattern!r} names no database: wanted DATABASE.TABLE, as in shop.* or *.orders")
         return self
 
     @property

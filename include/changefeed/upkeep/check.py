@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from fnmatch import fnmatchcase
+from dataclasses import replace
 
+from changefeed.ddl.table import Table
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import ChangefeedError, SettingsError, TopicError, did_you_mean
 from changefeed.kafka.topics import TopicSettings, missing_topics
 from changefeed.mysql import source
-from changefeed.mysql.catalog import table_names, table_schema
+from changefeed.mysql.catalog import table_names
 from changefeed.mysql.preflight import preflight
+from changefeed.mysql.server_schemas import current_schemas
 from changefeed.mysql.session import Session
 from changefeed.pipelines.pipeline import Pipeline
-from changefeed.runs.topics import captured_tables, table_topics, wanted_topics
+from changefeed.pipelines.table_pattern import matcher, matches
+from changefeed.runs.topics import table_topics, wanted_topics
+from changefeed.table_schema import TableSchema
 from changefeed.upkeep.neighbours import Neighbours
 
 Finding = str | ChangefeedError
@@ -46,13 +50,63 @@ def _source(endpoints: Endpoints, session: Session) -> Iterator[Finding]:
     topics = table_topics(pipeline, session)
     yield f"{len(topics)} tables: {', '.join(f'{database}.{table}' for database, table in topics) or 'none yet'}"
     yield from _patterns(pipeline, [f"{database}.{table}" for database, table in table_names(session)])
-    yield from _column_rules(endpoints, session)
+    tables = _captured_schemas(pipeline, session)
+    yield from _column_rules(endpoints, tables)
+    yield from _keys(pipeline, tables, server_names_keys=source.names_come_along(session))
+    if pipeline.chooses_keys and (row_image := session.variable("binlog_row_image")) != "FULL":
+        yield SettingsError(
+            f"pipeline {pipeline.name!r} chooses columns of keys by `keys` or `keyless`, and binlog_row_image is "
+            f"{row_image!r}, wanted 'FULL': rows are logged without them, and the first such row stops the run. SET "
+            "GLOBAL binlog_row_image = 'FULL' (open sessions keep theirs until they reconnect)"
+        )
+
+
+def _captured_schemas(pipeline: Pipeline, session: Session) -> list[TableSchema]:
+    """The captured tables, where there is something to say about their columns."""
+    known = current_schemas(session).tables.values()
+    return [
+        entry.schema
+        for entry in known
+        if isinstance(entry, Table) and pipeline.tables.matches(entry.schema.database, entry.schema.table)
+    ]
+
+
+def _keys(pipeline: Pipeline, tables: Collection[TableSchema], *, server_names_keys: bool) -> Iterator[Finding]:
+    """Which tables have no primary key, what is the key of their messages, and what is wrong with chosen columns."""
+    without, with_key = [], []
+    for table in tables:
+        name = f"{table.database}.{table.table}"
+        try:
+            rule = pipeline.key_rule(table.database, table.table)
+            if server_names_keys and rule.keyless == "none":
+                rule = replace(rule, keyless="unique")
+            key = ", ".join(table.columns[position].name for position in rule.keyed(table).primary_key)
+        except ChangefeedError as error:
+            yield error
+            continue
+        if not key:
+            without.append(name)
+        elif rule.columns or not table.primary_key:
+            with_key.append(f"{name} ({key})")
+    if with_key:
+        yield f"{len(with_key)} tables with a key other than their primary key: {'; '.join(with_key)}"
+    if without:
+        yield (
+            f"{len(without)} tables without a key: {', '.join(without)}; their records have a null key and are spread "
+            "over the partitions, so changes of one row may overtake each other: `keys` and `keyless` give them a key"
+        )
+    for pattern in pipeline.keys:
+        if not any(matches(pattern, table.database, table.table) for table in tables):
+            yield SettingsError(
+                f"{pattern!r} in keys of pipeline {pipeline.name!r} matches no table that it captures: what it was "
+                "meant for has another key. Correct the pattern, or leave it out."
+            )
 
 
 def _patterns(pipeline: Pipeline, tables: Collection[str]) -> Iterator[Finding]:
     """A run goes on without such a table, and takes it when it is there: only here it is wrong."""
     for pattern in pipeline.tables.include:
-        if not any(fnmatchcase(table, pattern) for table in tables):
+        if not any(matcher(pattern).match(table) for table in tables):
             yield SettingsError(
                 f"tables.include of pipeline {pipeline.name!r} has {pattern!r}, and no table of the source that its "
                 f"user may see matches it{did_you_mean(pattern, tables)}: nothing is published of it. Correct "
@@ -60,14 +114,14 @@ def _patterns(pipeline: Pipeline, tables: Collection[str]) -> Iterator[Finding]:
             )
 
 
-def _column_rules(endpoints: Endpoints, session: Session) -> Iterator[Finding]:
+def _column_rules(endpoints: Endpoints, tables: Collection[TableSchema]) -> Iterator[Finding]:
     """What the pipeline's column rules do to the tables that are there now."""
     pipeline, rules = endpoints.pipeline, endpoints.column_rules
     if not rules.rules:
         return
-    tables = [schema for name in captured_tables(pipeline, session) if (schema := table_schema(session, *name))]
+    keyed = [pipeline.key_rule(table.database, table.table).keyed(table) for table in tables]
     columns = {
-        f"{table.database}.{table.table}.{table.columns[index].name}" for table in tables for index in rules.of(table)
+        f"{table.database}.{table.table}.{table.columns[index].name}" for table in keyed for index in rules.of(table)
     }
     yield f"{len(columns)} columns left out or masked: {', '.join(sorted(columns)) or 'none'}"
     for rule in rules.rules:

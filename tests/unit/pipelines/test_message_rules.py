@@ -30,6 +30,8 @@ def rules(**settings: Any) -> dict[str, str]:
         {"columns": {"mask": {"shop.*.email": {"sha256": {"connection": "salt"}}}}},
         {"tombstones": False},
         {"headers": ["op"]},
+        {"keys": {"shop.orders": ["customer_id"]}},
+        {"keyless": "all"},
         {"topics": {"template": "{table}"}},
         {"publish_ddl": "off"},
         {"statements": "skip"},
@@ -71,3 +73,17 @@ def test_a_window_that_was_begun_when_salts_stood_in_the_yaml_may_be_finished() 
 def test_rules_of_another_version_are_left_to_the_counts() -> None:
     check_same_rules(WINDOW, {}, rules())
     check_same_rules(WINDOW, {**rules(), "later": "x"}, rules())
+    check_same_rules(WINDOW, {}, rules(keyless="all"))
+
+
+def test_a_window_of_an_earlier_version_was_begun_by_the_defaults_of_later_settings() -> None:
+    begun = {name: value for name, value in rules().items() if name != "keyless"}
+    check_same_rules(WINDOW, begun, rules())
+    with pytest.raises(SettingsError, match="`keyless`"):
+        check_same_rules(WINDOW, begun, rules(keyless="all"))
+
+
+def test_the_order_of_patterns_is_a_rule_where_the_first_counts() -> None:
+    one, other = {"shop.*": ["a"], "*.orders": ["b"]}, {"*.orders": ["b"], "shop.*": ["a"]}
+    with pytest.raises(SettingsError, match="`keys`"):
+        check_same_rules(WINDOW, rules(keys=one), rules(keys=other))

@@ -20,6 +20,7 @@ ROW_BYTES = -14
 PAST_END = -16
 VECTOR_WIDTH = -18
 RESULT_ROW = -20
+KEY_ABSENT = -22
 NULL_VALUE = -21
 """Not a fault: the value has no text in its column's encoding, and its column is written as if it were NULL."""
 
@@ -39,4 +40,7 @@ TEXTS = {
     PAST_END: "an event reaches past the end of what was to be read",
     VECTOR_WIDTH: "a VECTOR's bytes are no whole number of 4-byte floats",
     RESULT_ROW: "a row that the server sent does not have the columns that it announced",
+    KEY_ABSENT: "its rows were logged without a column of the key that the pipeline's `keys` or `keyless` chooses: "
+    "binlog_row_image was not FULL. SET GLOBAL binlog_row_image = 'FULL' (sessions keep theirs until they reconnect); "
+    "what was logged so already can be published only under the primary key, or without a key",
 }

@@ -107,7 +107,9 @@ TABLE_KEY_COLUMNS = 11
 TABLE_COUNTER = 12
 TABLE_REWRITE = 13
 """1: rows hold MariaDB COMPRESSED columns, and Python rewrites their events first."""
-TABLE = 14
+TABLE_KEY_CHOSEN = 14
+"""1: its key may be other columns than the primary key's, which each image has; so that images are looked at first."""
+TABLE = 15
 
 # --- ops of a program, OP words each; the program begins with its number of ops
 OP = 3

@@ -77,6 +77,16 @@ def read_image(
 
 
 @inline
+def holds_key(data: Bytes, present: int, words: Words, key_columns: int) -> bool:
+    """Whether the event's bitmap of columns at ``present`` has all columns of the key."""
+    for index in range(words[key_columns]):
+        column = words[key_columns + 1 + index]
+        if (u8(data, present + (column >> 3)) >> (column & 7)) & 1 == 0:
+            return False
+    return True
+
+
+@inline
 def complete_image(columns: int, scratch: Words) -> None:
     """Give the after image what it leaves out: a column that is only in the before image did not change."""
     for column in range(columns):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.compiled import inline
-from changefeed.binlog.kernel.faults import COLUMN_COUNT, FULL, NO_TABLE_MAP, ROW_BYTES
+from changefeed.binlog.kernel.faults import COLUMN_COUNT, FULL, KEY_ABSENT, NO_TABLE_MAP, ROW_BYTES
 from changefeed.binlog.kernel.memory import copy, little_endian, put8, u8, u16, u32
 from changefeed.binlog.kernel.numbers import put_number
-from changefeed.binlog.kernel.rows import complete_image, count_bits, key_changed, put_message, read_image
+from changefeed.binlog.kernel.rows import complete_image, count_bits, holds_key, key_changed, put_message, read_image
 from changefeed.binlog.kernel.table_index import find_entry
 from changefeed.binlog.kernel.workspace import Workspace
 
@@ -89,6 +89,9 @@ def put_rows(work: Workspace, at: int, body: int, end: int, kind: int) -> int:
     specs = words[table + layout.TABLE_SPECS]
     key_columns = words[table + layout.TABLE_KEY_COLUMNS]
     counter = words[table + layout.TABLE_COUNTER]
+    chosen = words[table + layout.TABLE_KEY_CHOSEN] == 1
+    if chosen and values != columns and not holds_key(data, present, words, key_columns):
+        return KEY_ABSENT
     while here < end:
         row_begin = here
         first_image = 0 if operation != 0 else layout.IMAGE

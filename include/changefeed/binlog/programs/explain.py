@@ -28,7 +28,7 @@ def _lines(programs: Programs, table: str) -> Iterator[str]:
     words = programs.memory.words
     yield f"table {table}, {len(bound.columns)} columns"
     key = ", ".join(bound.schema.columns[column].name for column in bound.schema.primary_key)
-    yield f"primary key: {key or 'none'}"
+    yield f"message key: {key or 'none'}"
     yield "columns:"
     specs = int(words[header + layout.TABLE_SPECS])
     captured = bool(words[header + layout.TABLE_CAPTURED])

@@ -13,6 +13,7 @@ from changefeed.block import MAX_HEADERS
 from changefeed.formats.format import RowFormat
 from changefeed.formats.notation import ColumnText
 from changefeed.formats.template import ABSENT_IMAGE, NO_SNAPSHOT, OPS, Change, Messages, Op, RowHeader, Slot, Template
+from changefeed.message_key import PRIMARY_KEY
 from changefeed.pipelines.column_rules import ColumnRules, Constant, Excluded, Treatment
 from changefeed.reader import Route
 from changefeed.varint import written_part
@@ -93,6 +94,7 @@ class ProgramBuilder:
         # Without keys a change of the primary key is an update like any other.
         key = list(table.schema.primary_key) if self._format.key(table.schema) is not None else []
         header[layout.TABLE_KEY_COLUMNS] = self._memory.place_words([len(key), *key])
+        header[layout.TABLE_KEY_CHOSEN] = int(route is not None and bool(key) and route.key != PRIMARY_KEY)
         if route is not None:
             self._same = 0
             header[layout.TABLE_CAPTURED] = 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 
 from changefeed.binlog.events import rewrite
 from changefeed.binlog.events.table_map import TableMap
@@ -41,7 +42,8 @@ class Programs:
     def of(self, table_map: TableMap, body: bytes, *, is_mariadb: bool) -> int:
         """Address of the header of the table whose TABLE_MAP has these bytes; its programs are built at the first call.
 
-        Raises SchemaError where the table's columns are not known, SettingsError for a column rule that it cannot have.
+        Raises SchemaError where the table's columns are not known, SettingsError for a column rule or a key that it
+        cannot have.
         """
         known = self._named if table_map.has_names else self._nameless
         table = known.get(body)
@@ -63,6 +65,8 @@ class Programs:
             with suppress(SchemaError):  # FULL metadata speaks for itself
                 schema = self.schema_lookup(database, name)
         table = bind(table_map, schema, is_mariadb=is_mariadb)
+        if route is not None:
+            table = replace(table, schema=route.key.keyed(table.schema, by_server=table_map.has_names))
         group = self.topics.group_of(route.topic, route.partitions) if route is not None else 0
         counter = self.counters.setdefault(f"{database}.{name}", len(self.counters))
         header = self._builder.table(table, route, group, counter, rewrite.is_needed(table_map))

@@ -1,0 +1,65 @@
+"""Which columns of a table are its messages' key: the primary key's, or those that a pipeline chose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from changefeed.errors import SchemaError, SettingsError, did_you_mean
+from changefeed.table_schema import TableSchema
+
+Keyless = Literal["none", "unique", "all"]
+"""What is the key of a table for which the binlog names no primary key: nothing; its first unique key (by name) over
+NOT NULL columns, or nothing where it has none; that unique key, or all of its columns.
+
+With FULL metadata a server names a unique key itself: the first over NOT NULL columns, as they were defined, passes for
+the primary key of a table that has none (`TABLE_SHARE::primary_key` in sql/table.cc).
+"""
+
+
+@dataclass(frozen=True)
+class KeyRule:
+    """How the key columns of one table are found. ``columns`` are their names, where somebody chose them; they count
+    before the primary key. ``setting`` says where, for messages."""
+
+    columns: tuple[str, ...] = ()
+    keyless: Keyless = "none"
+    setting: str = ""
+
+    def keyed(self, table: TableSchema, *, by_server: bool = False) -> TableSchema:
+        """``table`` with the columns of its messages' key in its primary key's stead; empty for messages without a key.
+
+        ``by_server`` says that its primary key is the one that the server names with FULL metadata. Raises
+        SettingsError for a chosen column that the table does not have, SchemaError where its unique keys decide and
+        are not known.
+        """
+        key = self._chosen(table) if self.columns else table.primary_key or self._instead(table, by_server)
+        return table if key == table.primary_key else replace(table, primary_key=key)
+
+    def _chosen(self, table: TableSchema) -> tuple[int, ...]:
+        positions = {column.name.lower(): position for position, column in enumerate(table.columns)}
+        for name in self.columns:
+            if name.lower() not in positions:
+                names = [column.name for column in table.columns]
+                raise SettingsError(
+                    f"{self.setting} chooses column {name!r} for the key of {table.database}.{table.table}, which has "
+                    f"no such column{did_you_mean(name, names)}: it has {', '.join(names)}. Nothing is published under "
+                    "another key in its stead. Name columns that the table has, or had where the binlog is read."
+                )
+        return tuple(positions[name.lower()] for name in self.columns)
+
+    def _instead(self, table: TableSchema, by_server: bool) -> tuple[int, ...]:
+        if self.keyless == "none":
+            return ()
+        if table.unique_keys is None and not by_server:
+            raise SchemaError(
+                f"{table.database}.{table.table} has no primary key, and with `keyless: {self.keyless}` its unique key "
+                "counts; which it has is not known. Learn the table again from the server with `changefeed schema "
+                f"PIPELINE --relearn {table.database}.{table.table}`, or choose its columns under `keys`."
+            )
+        unique = (key.columns for key in table.unique_keys or () if key.not_null)
+        return next(unique, tuple(range(len(table.columns))) if self.keyless == "all" else ())
+
+
+PRIMARY_KEY = KeyRule()
+"""The primary key, and no key for tables without one."""
