@@ -1,0 +1,142 @@
+"""What a column holds where a row does not name it, as the default of its Connect schema.
+
+Debezium's rules: an expression is no default; the current time is none for TIMESTAMP and 1970 for the rest, where the
+column must have a value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import date
+from decimal import Decimal
+
+from changefeed.formats import connect_schema
+from changefeed.formats.connect_schema import ConnectSchema, Type
+from changefeed.table_schema import Column, Default
+
+_EPOCH_TEXT = "1970-01-01T00:00:00Z"
+_MOMENT = re.compile(r"(\d{4})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?)?")
+_TIME = re.compile(r"(-?)(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
+_DAYS_BEFORE_1970 = date(1970, 1, 1).toordinal()
+_DAY_MICROS = 86_400_000_000
+_LARGEST = 2**63 - 1
+
+Value = int | float | str | bytes
+
+
+def with_default(schema: ConnectSchema, column: Column) -> ConnectSchema:
+    """The schema of ``column`` with its default; without one where it has none that is a constant."""
+    default = column.default
+    if default is None or default.text is None or column.generated:
+        return schema
+    value = _of_expression(schema, column, default) if default.is_sql else _READERS[schema.type](schema, default.text)
+    return replace(schema, default=value)
+
+
+def _of_expression(schema: ConnectSchema, column: Column, default: Default) -> Value | None:
+    if not str(default.text).startswith("CURRENT_TIMESTAMP"):
+        return None
+    if column.data_type == "timestamp":
+        return None if schema.optional else (_EPOCH_TEXT if schema.type is Type.STRING else 0)
+    return 0 if schema.type is Type.INT64 else None
+
+
+def _boolean(_schema: ConnectSchema, text: str) -> Value:
+    return _bits(text) != 0
+
+
+def _integer(schema: ConnectSchema, text: str) -> Value | None:
+    match schema.name:
+        case connect_schema.DATE:
+            return _days(text)
+        case connect_schema.MICRO_TIME:
+            return _time_micros(text)
+        case connect_schema.TIMESTAMP | connect_schema.MICRO_TIMESTAMP:
+            micros = _moment_micros(text)
+            if micros is None:
+                return None if schema.optional else 0
+            return micros // 1000 if schema.name == connect_schema.TIMESTAMP else micros
+    return min(int(Decimal(text)), _LARGEST)
+
+
+def _double(_schema: ConnectSchema, text: str) -> Value:
+    return float(text)
+
+
+def _string(schema: ConnectSchema, text: str) -> Value | None:
+    if schema.name != connect_schema.ZONED_TIMESTAMP:
+        return text
+    if _moment_micros(text) is None:
+        return None if schema.optional else _EPOCH_TEXT
+    return text.replace(" ", "T") + "Z"
+
+
+def _bytes(schema: ConnectSchema, text: str) -> Value:
+    parameters = dict(schema.parameters)
+    if schema.name == connect_schema.DECIMAL:
+        return unscaled(Decimal(text), int(parameters["scale"]))
+    if schema.name == connect_schema.BITS:
+        return _bits(text).to_bytes((int(parameters["length"]) + 7) // 8, "little")
+    return bytes.fromhex(text[2:]) if text.startswith("0x") else text.encode()
+
+
+def _nothing(_schema: ConnectSchema, _text: str) -> Value | None:
+    return None
+
+
+_READERS: dict[Type, Callable[[ConnectSchema, str], Value | None]] = {
+    Type.BOOLEAN: _boolean,
+    Type.INT16: _integer,
+    Type.INT32: _integer,
+    Type.INT64: _integer,
+    Type.FLOAT32: _double,
+    Type.FLOAT64: _double,
+    Type.STRING: _string,
+    Type.BYTES: _bytes,
+    Type.ARRAY: _nothing,
+    Type.STRUCT: _nothing,
+}
+
+
+def unscaled(number: Decimal, scale: int) -> bytes:
+    """Connect's Decimal: the number without its point, as the fewest bytes of its two's complement, big-endian."""
+    sign, digits, exponent = number.as_tuple()
+    power: int = 10 ** (int(exponent) + scale)
+    whole = int("".join(map(str, digits))) * (-power if sign else power)
+    return whole.to_bytes(((whole if whole >= 0 else ~whole).bit_length() + 8) // 8, "big", signed=True)
+
+
+def _bits(text: str) -> int:
+    return int(text[2:-1] or "0", 2) if text.startswith("b'") else int(text)
+
+
+def _days(text: str) -> int | None:
+    micros = _moment_micros(text)
+    return None if micros is None else micros // _DAY_MICROS
+
+
+def _moment_micros(text: str) -> int | None:
+    """Microseconds since 1970; None for a date that is none."""
+    match = _MOMENT.fullmatch(text)
+    if match is None:
+        return None
+    year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
+    try:
+        days = date(year, month, day).toordinal() - _DAYS_BEFORE_1970
+    except ValueError:
+        return None
+    return days * _DAY_MICROS + _clock_micros(hour, minute, second, match[7])
+
+
+def _time_micros(text: str) -> int | None:
+    match = _TIME.fullmatch(text)
+    if match is None:
+        return None
+    micros = _clock_micros(int(match[2]), int(match[3]), int(match[4]), match[5])
+    return -micros if match[1] else micros
+
+
+def _clock_micros(hour: int, minute: int, second: int, fraction: str | None) -> int:
+    return ((hour * 60 + minute) * 60 + second) * 1_000_000 + int((fraction or "").ljust(6, "0"))

@@ -1,0 +1,253 @@
+"""What Kafka Connect calls a schema, and the one that Debezium's MySQL connector gives to a table.
+
+One description for each way to spell it: beside each message as JSON, or as Avro in a registry.
+
+Sources: https://debezium.io/documentation/reference/stable/connectors/mysql.html#mysql-data-types,
+https://kafka.apache.org/43/javadoc/org/apache/kafka/connect/data/Schema.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from changefeed.formats.style import Encoding, Kind, Style
+from changefeed.table_schema import Column, TableSchema
+
+
+class Type(StrEnum):
+    """Connect's types, as its JSON spells them."""
+
+    BOOLEAN = "boolean"
+    INT16 = "int16"
+    INT32 = "int32"
+    INT64 = "int64"
+    FLOAT32 = "float"
+    FLOAT64 = "double"
+    STRING = "string"
+    BYTES = "bytes"
+    ARRAY = "array"
+    STRUCT = "struct"
+
+
+@dataclass(frozen=True)
+class ConnectSchema:
+    """A type with what is said of it. ``name`` and ``version`` are those of a logical type or a struct.
+
+    ``default`` is a number, a boolean, a text or bytes; None where there is none. ``items`` are those of an array,
+    ``fields`` those of a struct: pairs of a name and a schema.
+    """
+
+    type: Type
+    optional: bool = False
+    name: str | None = None
+    version: int | None = None
+    doc: str | None = None
+    parameters: tuple[tuple[str, str], ...] = ()
+    default: int | float | str | bytes | None = None
+    items: ConnectSchema | None = None
+    fields: tuple[tuple[str, ConnectSchema], ...] = ()
+
+
+DECIMAL = "org.apache.kafka.connect.data.Decimal"
+BITS = "io.debezium.data.Bits"
+ENUM = "io.debezium.data.Enum"
+ENUM_SET = "io.debezium.data.EnumSet"
+JSON = "io.debezium.data.Json"
+YEAR = "io.debezium.time.Year"
+DATE = "io.debezium.time.Date"
+MICRO_TIME = "io.debezium.time.MicroTime"
+TIMESTAMP = "io.debezium.time.Timestamp"
+MICRO_TIMESTAMP = "io.debezium.time.MicroTimestamp"
+ZONED_TIMESTAMP = "io.debezium.time.ZonedTimestamp"
+GEOMETRY = "io.debezium.data.geometry.Geometry"
+POINT = "io.debezium.data.geometry.Point"
+FLOAT_VECTOR = "io.debezium.data.FloatVector"
+
+_STRING = ConnectSchema(Type.STRING)
+_INT64 = ConnectSchema(Type.INT64)
+_MAYBE_STRING = ConnectSchema(Type.STRING, optional=True)
+_MAYBE_INT64 = ConnectSchema(Type.INT64, optional=True)
+
+_WIDER = {"tinyint": Type.INT16, "smallint": Type.INT32, "mediumint": Type.INT32, "int": Type.INT64}
+_SIGNED = {"tinyint": Type.INT16, "smallint": Type.INT16, "mediumint": Type.INT32, "int": Type.INT32}
+"""The types of integers, unsigned and signed, but for BIGINT."""
+
+_BLOBS = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
+_GEOMETRIES = frozenset(
+    {"geometry", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon"}
+    | {"geomcollection", "geometrycollection"}
+)
+
+
+def value_schema(column: Column, style: Style) -> ConnectSchema:
+    """The schema of a column's values, as they are written in ``style``; without a default."""
+    return replace(_type_of(column, style), optional=column.nullable is not False)
+
+
+def _type_of(column: Column, style: Style) -> ConnectSchema:
+    data_type = column.data_type
+    if data_type in _SIGNED:
+        return ConnectSchema((_WIDER if column.unsigned else _SIGNED)[data_type])
+    match data_type:
+        case "bigint":
+            text = column.unsigned and style[Kind.BIGINT_UNSIGNED] is Encoding.STRING
+            return _STRING if text else _INT64
+        case "decimal":
+            return _decimal(column, style)
+        case "float":
+            return ConnectSchema(Type.FLOAT64 if column.scale is not None else Type.FLOAT32)
+        case "double":
+            return ConnectSchema(Type.FLOAT64)
+        case "bit":
+            if (column.length or 1) == 1:
+                return ConnectSchema(Type.BOOLEAN)
+            return ConnectSchema(Type.BYTES, name=BITS, version=1, parameters=(("length", str(column.length)),))
+        case "enum" | "set":
+            return _labelled(column)
+        case "json":
+            return ConnectSchema(Type.STRING, name=JSON, version=1)
+        case "year":
+            return ConnectSchema(Type.INT32, name=YEAR, version=1)
+        case "date" | "time" | "datetime" | "timestamp":
+            return _temporal(column, style)
+        case "point":
+            return _POINT
+        case "vector":
+            return ConnectSchema(Type.ARRAY, name=FLOAT_VECTOR, version=1, items=ConnectSchema(Type.FLOAT32))
+    if data_type in _GEOMETRIES:
+        return _GEOMETRY
+    return ConnectSchema(Type.BYTES) if data_type in _BLOBS else _STRING
+
+
+def _decimal(column: Column, style: Style) -> ConnectSchema:
+    match style[Kind.DECIMAL]:
+        case Encoding.PRECISE:
+            digits = (("scale", str(column.scale or 0)), ("connect.decimal.precision", str(column.precision or 10)))
+            return ConnectSchema(Type.BYTES, name=DECIMAL, version=1, parameters=digits)
+        case Encoding.DOUBLE:
+            return ConnectSchema(Type.FLOAT64)
+    return _STRING
+
+
+def _labelled(column: Column) -> ConnectSchema:
+    allowed = ",".join(label.replace(",", "\\,") for label in column.labels)
+    name = ENUM if column.data_type == "enum" else ENUM_SET
+    return ConnectSchema(Type.STRING, name=name, version=1, parameters=(("allowed", allowed),))
+
+
+_KINDS = {"date": Kind.DATE, "time": Kind.TIME, "datetime": Kind.DATETIME, "timestamp": Kind.TIMESTAMP}
+
+
+def _temporal(column: Column, style: Style) -> ConnectSchema:
+    kind = _KINDS[column.data_type]
+    if style[kind] is Encoding.ISO:
+        zoned = kind is Kind.TIMESTAMP
+        return ConnectSchema(Type.STRING, name=ZONED_TIMESTAMP, version=1) if zoned else _STRING
+    match kind:
+        case Kind.DATE:
+            return ConnectSchema(Type.INT32, name=DATE, version=1)
+        case Kind.TIME:
+            return ConnectSchema(Type.INT64, name=MICRO_TIME, version=1)
+    millis = (column.datetime_precision or 0) <= 3
+    return ConnectSchema(Type.INT64, name=TIMESTAMP if millis else MICRO_TIMESTAMP, version=1)
+
+
+_SRID = ConnectSchema(Type.INT32, optional=True)
+_GEOMETRY = ConnectSchema(
+    Type.STRUCT,
+    name=GEOMETRY,
+    version=1,
+    doc="Geometry",
+    fields=(("wkb", ConnectSchema(Type.BYTES)), ("srid", _SRID)),
+)
+_POINT = ConnectSchema(
+    Type.STRUCT,
+    name=POINT,
+    version=1,
+    doc="Geometry (POINT)",
+    fields=(
+        ("x", ConnectSchema(Type.FLOAT64)),
+        ("y", ConnectSchema(Type.FLOAT64)),
+        ("wkb", ConnectSchema(Type.BYTES, optional=True)),
+        ("srid", _SRID),
+    ),
+)
+
+SNAPSHOTS = ("true", "first", "first_in_data_collection", "last_in_data_collection", "last", "false", "incremental")
+
+SOURCE = ConnectSchema(
+    Type.STRUCT,
+    name="io.debezium.connector.mysql.Source",
+    version=1,
+    fields=(
+        ("version", _STRING),
+        ("connector", _STRING),
+        ("name", _STRING),
+        ("ts_ms", _INT64),
+        (
+            "snapshot",
+            ConnectSchema(
+                Type.STRING,
+                optional=True,
+                name=ENUM,
+                version=1,
+                parameters=(("allowed", ",".join(SNAPSHOTS)),),
+                default="false",
+            ),
+        ),
+        ("db", _STRING),
+        ("sequence", _MAYBE_STRING),
+        ("ts_us", _MAYBE_INT64),
+        ("ts_ns", _MAYBE_INT64),
+        ("table", _MAYBE_STRING),
+        ("server_id", _INT64),
+        ("gtid", _MAYBE_STRING),
+        ("file", _STRING),
+        ("pos", _INT64),
+        ("row", ConnectSchema(Type.INT32)),
+        ("thread", _MAYBE_INT64),
+        ("query", _MAYBE_STRING),
+    ),
+)
+"""Where a change comes from."""
+
+TRANSACTION = ConnectSchema(
+    Type.STRUCT,
+    optional=True,
+    name="event.block",
+    version=1,
+    fields=(("id", _STRING), ("total_order", _INT64), ("data_collection_order", _INT64)),
+)
+"""Where in its transaction a change stands."""
+
+
+def row_schema(name: str, columns: Sequence[tuple[str, ConnectSchema]]) -> ConnectSchema:
+    """The struct of a row or a key, whose columns are named and described."""
+    return ConnectSchema(Type.STRUCT, name=name, fields=tuple(columns))
+
+
+def envelope(prefix: str, row: ConnectSchema) -> ConnectSchema:
+    """The envelope of a table's changes; ``prefix`` is `SERVER.DATABASE.TABLE`, ``row`` the struct of its rows."""
+    image = replace(row, optional=True)
+    return ConnectSchema(
+        Type.STRUCT,
+        name=f"{prefix}.Envelope",
+        version=2,
+        fields=(
+            ("before", image),
+            ("after", image),
+            ("source", SOURCE),
+            ("transaction", TRANSACTION),
+            ("op", _STRING),
+            ("ts_ms", _MAYBE_INT64),
+            ("ts_us", _MAYBE_INT64),
+            ("ts_ns", _MAYBE_INT64),
+        ),
+    )
+
+
+def prefix_of(server_name: str, table: TableSchema) -> str:
+    """What the names of a table's schemas begin with."""
+    return f"{server_name}.{table.database}.{table.table}"
