@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from integration.binlog_of import binlog_of
+from integration.binlog_of import SERVER_UUID, binlog_of
 
 from changefeed.block import Step
 from changefeed.formats import registry, render
@@ -35,7 +35,10 @@ class OddNotation:
 
     def column(self, column: Column) -> ColumnText:
         name = column.name.encode()
-        return ColumnText(b"\x01" + name + b"\x80", b"\x02" + name, b"\x03" + name)
+        return ColumnText(b"\x01" + name + b"\x80", b"\x02" + name, b"\x03" + name, b"!" if name > b"day" else b"")
+
+    def of(self, slot: Slot) -> OddNotation:
+        return self if slot is not Slot.CHANGED else OddNotation(opening=b"[", separator=b"|", closing=b"")
 
     def absent(self, slot: Slot) -> bytes:
         return b"(no " + slot.encode() + b")"
@@ -61,7 +64,7 @@ class OddFormat:
     def value(self, table: TableSchema, op: Op) -> Template:
         return (
             b"\x00\xc3" + op.encode() + table.table.encode(), Slot.BEFORE, b"\xff", Slot.AFTER, Slot.QUERY, b"\x00",
-            Slot.XID, Slot.SNAPSHOT, Slot.POSITION,
+            Slot.XID, Slot.SNAPSHOT, Slot.POSITION, Slot.CHANGED, Slot.SEPARATOR, Slot.EVENT_ID, b" ", Slot.TIME,
         )  # fmt: skip
 
     def schema_change(self, *_: object) -> bytes:
@@ -114,18 +117,23 @@ def test_the_kernel_and_the_plain_rendering_write_a_format_that_is_no_text_alike
     ]
     assert len(messages) == len(changes)
     for message, (op, before, after) in zip(messages, changes, strict=True):
-        change = RowChange(op, before, after, "-", message.position, 0, "", 1, 0)
+        change = RowChange(
+            op, before, after, binlog.name, message.position, 0, "", 1, message.seconds, server_uuid=SERVER_UUID
+        )
         (rendered,) = render.messages(odd, TABLE, change)
         assert (message.key, message.value) == (rendered.key, rendered.value)
         assert message.sequence == rendered.step == Step.CHANGE
-    assert messages[1].key == b"\xc0\xfe<\x01id\x808>", "of the after image"
-    assert messages[1].value == (
+    assert messages[1].key == b"\xc0\xfe<\x01id\x808!>", "of the after image"
+    assert messages[1].value is not None
+    assert messages[1].value.startswith(
         b"\x00\xc3ut"
-        b"\xfe<\x01id\x807\x00\xff\x01at\x801769860800250\x00\xff"
-        b'\x01seen\x80"2026-01-31T12:00:00.250Z"\x00\xff\x01day\x80"2026-01-31"\x00\xff\x01amount\x801.25>'
+        b"\xfe<\x01id\x807!\x00\xff\x01at\x801769860800250\x00\xff"
+        b'\x01seen\x80"2026-01-31T12:00:00.250Z"!\x00\xff\x01day\x80"2026-01-31"\x00\xff\x01amount\x801.25>'
         b"\xff"
-        b'\xfe<\x01id\x808\x00\xff\x02at\x00\xff\x02seen\x00\xff\x01day\x80"2026-01-31"\x00\xff\x01amount\x801.25>'
-        b"(no query)\x00(no xid)false%d" % messages[1].position
+        b'\xfe<\x01id\x808!\x00\xff\x02at\x00\xff\x02seen\x00\xff\x01day\x80"2026-01-31"\x00\xff\x01amount\x801.25>'
+        b"(no query)\x00(no xid)false%d"
+        b'[\x01id\x807!|\x01at\x801769860800250|\x01seen\x80"2026-01-31T12:00:00.250Z"!|\x03day|\x03amount\x00\xff%b '
+        % (messages[1].position, messages[1].event_id)
     )
 
 

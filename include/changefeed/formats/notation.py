@@ -22,6 +22,8 @@ class ColumnText:
     """Stands for a column that is NULL, name and all; empty leaves the column out."""
     missing: bytes = b""
     """Stands for a column that the row image does not hold (binlog_row_image=MINIMAL); empty leaves the column out."""
+    after: bytes = b""
+    """Stands behind a value."""
 
 
 class Notation(Protocol):
@@ -49,6 +51,13 @@ class Notation(Protocol):
         """What is written of ``column`` besides its value."""
         ...
 
+    def of(self, slot: Slot) -> Notation:
+        """The notation of the rows that fill ``slot``: for most formats this one, whatever the slot.
+
+        Notations that are equal have the same hash.
+        """
+        ...
+
     def absent(self, slot: Slot) -> bytes:
         """What fills ``slot`` where there is nothing to fill it: the before image of a create, a GTID where the server
         has none, a statement's text that is not in the binlog."""
@@ -71,6 +80,10 @@ class JsonNotation:
         """`"name":` before a value, `"name":null` for NULL."""
         name = json_string(column.name) + b":"
         return ColumnText(name, name + b"null")
+
+    def of(self, slot: Slot) -> Notation:  # noqa: ARG002 - all alike
+        """This one: all rows are alike."""
+        return self
 
     def absent(self, slot: Slot) -> bytes:  # noqa: ARG002 - all alike
         """JSON's null, for each slot."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 import orjson
 
 from changefeed.block import Header, Step
 from changefeed.formats.format import RowFormat
+from changefeed.formats.notation import Notation
 from changefeed.formats.template import ABSENT_IMAGE, NO_SNAPSHOT, Change, Op, Slot, Template
 from changefeed.table_schema import TableSchema
 
@@ -46,6 +48,8 @@ class RowChange:
     xid: str | None = None
     snapshot: str = NO_SNAPSHOT
     event: EventHeader = EventHeader()
+    server_uuid: str = ""
+    step: Step = Step.CHANGE
 
     @property
     def subject(self) -> Image | None:
@@ -70,8 +74,8 @@ def messages(format: RowFormat, table: TableSchema, change: RowChange) -> Iterat
         kind = Change.KEY_CHANGE
     for message in format.messages(table)[kind]:
         image = change.before if message.key == "before" else change.after
-        filled = None if message.op is None else value(format, table, replace(change, op=message.op))
-        about = replace(change, op=message.op or "d")
+        about = replace(change, op=message.op or "d", step=message.step)
+        filled = None if message.op is None else value(format, table, about)
         headers = tuple((name, _filled(format, value, table, about, image)) for name, value in message.headers)
         yield Rendered(message.step, _key(format, table, change, image), filled, headers)
 
@@ -101,29 +105,43 @@ def _filled(
     format: RowFormat, template: Template, table: TableSchema, change: RowChange, key_image: Image | None
 ) -> bytes:
     everything = range(len(table.columns))
+    before, after = change.before or {}, change.after or {}
+    has_columns = False
+
+    def row(slot: Slot, indexes: Iterable[int], image: Image) -> bytes:
+        nonlocal has_columns
+        notation = format.notation.of(slot)
+        columns = _columns(notation, table, indexes, image)
+        has_columns = bool(columns)
+        return notation.opening + columns + notation.closing
 
     def slot(part: Slot) -> bytes:
         match part:
             case Slot.BEFORE | Slot.AFTER if ABSENT_IMAGE.get(change.op) is part:
                 return format.notation.absent(part)
             case Slot.BEFORE:
-                return _row(format, table, everything, change.before or {})
+                return row(part, everything, before)
             case Slot.AFTER:
-                return _row(format, table, everything, change.after or {})
+                return row(part, everything, after)
             case Slot.KEY:
-                return _row(format, table, table.primary_key, key_image or {})
+                return row(part, table.primary_key, key_image or {})
             case Slot.KEY_BEFORE:
-                return _row(format, table, table.primary_key, change.before or {})
+                return row(part, table.primary_key, before)
             case Slot.KEY_AFTER:
-                return _row(format, table, table.primary_key, change.after or {})
+                return row(part, table.primary_key, after)
+            case Slot.CHANGED:
+                changed = {name: value for name, value in before.items() if name in after and after[name] != value}
+                is_there = change.op == "u" and changed
+                return row(part, everything, changed) if is_there else format.notation.absent(part)
+            case Slot.SEPARATOR:
+                return format.notation.separator if has_columns else b""
         written = _scalar(part, change)
         return format.notation.absent(part) if written is None else written
 
     return b"".join(slot(part) if isinstance(part, Slot) else part for part in template)
 
 
-def _row(format: RowFormat, table: TableSchema, indexes: Iterable[int], image: Image) -> bytes:
-    notation = format.notation
+def _columns(notation: Notation, table: TableSchema, indexes: Iterable[int], image: Image) -> bytes:
     written = []
     for column in (table.columns[index] for index in indexes):
         text = notation.column(column)
@@ -132,8 +150,8 @@ def _row(format: RowFormat, table: TableSchema, indexes: Iterable[int], image: I
         elif image[column.name] is None:
             written.append(text.null)
         else:
-            written.append(text.value + orjson.dumps(image[column.name]))
-    return notation.opening + notation.separator.join(filter(None, written)) + notation.closing
+            written.append(text.value + orjson.dumps(image[column.name]) + text.after)
+    return notation.separator.join(filter(None, written))
 
 
 def _scalar(slot: Slot, change: RowChange) -> bytes | None:
@@ -149,6 +167,11 @@ def _scalar(slot: Slot, change: RowChange) -> bytes | None:
             return orjson.dumps(change.gtid) if change.gtid else None
         case Slot.GTID_TEXT:
             return change.gtid.encode()
+        case Slot.EVENT_ID:
+            step = f"/{change.step:d}" if change.step else ""
+            return f"{change.server_uuid}/{change.file}:{change.position}/{change.row}{step}".encode()
+        case Slot.TIME:
+            return datetime.fromtimestamp(change.ts_seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ").encode()
         case Slot.EVENT_TYPE:
             return b"%d" % change.event.type
         case Slot.EVENT_SIZE:

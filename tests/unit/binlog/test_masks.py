@@ -39,7 +39,8 @@ def written(treatment: Treatment, text: str, room: int) -> bytes | None:
     value, out = orjson.dumps(text), np.zeros(room + 64, np.uint8)
     out[3 : 3 + len(value)] = np.frombuffer(value, np.uint8)
     scratch = np.zeros(layout.SCRATCH_WORDS, np.int64)
-    end = put(out, 3 + len(value), room, memory.words, mask, memory.bytes, scratch)
+    address = memory.place_words(mask)
+    end = put(out, 3 + len(value), room, memory.words, address, memory.bytes, scratch)
     assert not out[room:].any(), "nothing is written behind the room"
     return None if end == FULL else out[3:end].tobytes()
 

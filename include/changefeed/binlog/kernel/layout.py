@@ -11,8 +11,8 @@ SPEC_PREFIX = 1
 """Size in bytes of the length before each value; 0 for columns whose values have a fixed size."""
 SPEC_KIND = 2
 SPEC_A, SPEC_B, SPEC_C, SPEC_D = 3, 4, 5, 6
-SPEC_MASK = 7
-"""Where the column's mask stands; -1 for none."""
+SPEC_STEPS = 7
+"""Address of what is done behind a value: STEPS words; -1 for nothing."""
 SPEC_VALUE, SPEC_NULL, SPEC_MISSING = 8, 10, 12
 """Address and size of the literal before a value, of the one for NULL, and of the one for a column that the image does
 not hold. Each begins with the separator; a size of 0 for either of the last two leaves the column out."""
@@ -69,7 +69,10 @@ INET6 = OTHERS + 6
 CONSTANT = OTHERS + 7
 """A masked column: address and size of the literal that stands for each value."""
 
-# --- a mask: its kind and two parameters
+# --- behind a value, STEPS words: a mask's kind and its three parameters, address and size of the literal that ends it
+STEPS_LITERAL = 4
+STEPS = 6
+MASK_NONE = 0
 MASK_FIRST = 1
 """Number of characters that are kept."""
 MASK_SHA256 = 2
@@ -115,7 +118,8 @@ TABLE = 15
 OP = 3
 OP_LITERAL = 1
 OP_OBJECT = 2
-"""image (0 before, 1 after, 2 the key's), list of columns: count, size of the separator, columns."""
+"""image (0 before, 1 after, 2 the key's), list of columns: LIST words (their count, the size of the separator, the
+address of the columns' words), then the columns."""
 OP_FILE = 3
 OP_POSITION = 4
 OP_ROW = 5
@@ -136,6 +140,15 @@ OP_GTID_TEXT = 15
 """The GTID without quotes; nothing where there is none."""
 OP_EVENT_TYPE, OP_EVENT_SIZE, OP_EVENT_END, OP_EVENT_FLAGS = 16, 17, 18, 19
 """Of the event as the source wrote it."""
+OP_CHANGED = 20
+"""b: address and size of three literals, the row's opening, its closing, and what stands for a row without columns;
+then a list of columns as OP_OBJECT's."""
+OP_SEPARATOR = 21
+"""Address and size of the literal that is written where the last OP_OBJECT wrote a column."""
+OP_EVENT_ID = 22
+OP_TIME = 23
+
+LIST = 3
 
 MAX_SAME = 32
 
@@ -155,14 +168,18 @@ IMAGE = 2 * MAX_COLUMNS
 """Words of an image: the address of each column's value (or NULL or ABSENT), then the size of each."""
 NULL = -1
 ABSENT = -2
-STACK = 2 * IMAGE
+CHANGED_IMAGE = 2 * IMAGE
+"""The before image without the columns that did not change."""
+STACK = 3 * IMAGE
 LIMBS = STACK + 128 * 6
 SAME = LIMBS + 16
 SHA256 = SAME + 2 * MAX_SAME
 """The digest's state, then a block's schedule."""
 PART = SHA256 + 8 + 64
 """Where the part at hand begins in the output."""
-SCRATCH_WORDS = PART + 1
+OBJECT = PART + 1
+"""Where the last row begins in the output, behind what opens it."""
+SCRATCH_WORDS = OBJECT + 1
 
 # --- texts, all in one byte array
 NAMES = 0
@@ -222,6 +239,8 @@ EVENT_TYPE, EVENT_SIZE = 33, 34
 """Of the event that Python has rewritten, as the source wrote it; 0 for all others, whose header says it."""
 EVENT_END = 35
 """Behind the event that holds the events at hand; those that no other holds end behind POSITION by their own size."""
+ID_SIZE = 36
+"""Of the event ids of the rows at hand, up to the row."""
 STATE_WORDS = 40
 
 # --- what the kernel returns, when it is no fault

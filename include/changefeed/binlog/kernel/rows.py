@@ -1,17 +1,19 @@
-"""Row images of a rows event: the addresses of their values, and the messages that a table's programs write of them."""
+"""The messages of a row, as its table's programs write them of its images."""
 
 from __future__ import annotations
 
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.compiled import inline
 from changefeed.binlog.kernel.crc32 import crc32
-from changefeed.binlog.kernel.faults import FULL, NULL_VALUE, ROW_BYTES, SHORT
+from changefeed.binlog.kernel.faults import FULL, NULL_VALUE
+from changefeed.binlog.kernel.images import differs
 from changefeed.binlog.kernel.masks import put_masked
-from changefeed.binlog.kernel.memory import STEP, Bytes, Words, copy, copy_short, little_endian, put8, u8, u16, u32
+from changefeed.binlog.kernel.memory import STEP, Bytes, Words, copy, copy_short, put8, u8, u16, u32
 from changefeed.binlog.kernel.murmur2 import partition_of
 from changefeed.binlog.kernel.null import put_null
 from changefeed.binlog.kernel.numbers import put_number
 from changefeed.binlog.kernel.span import length
+from changefeed.binlog.kernel.temporal import put_timestamp
 from changefeed.binlog.kernel.values import put_value
 from changefeed.binlog.kernel.varint import put_varint, size_of_varint
 from changefeed.binlog.kernel.workspace import Workspace
@@ -20,110 +22,49 @@ _ROOM = 256
 
 
 @inline
-def count_bits(data: Bytes, at: int, bits: int) -> int:
-    """How many of the first ``bits`` bits are set."""
+def _put_changed(work: Workspace, at: int, literals: int, columns: int) -> int:
+    """Write what OP_CHANGED's words from ``literals`` on say: the before image's columns that changed, as a row."""
+    out, words, scratch = work.out, work.words, work.scratch
+    room = length(out)
     count = 0
-    for index in range(bits):
-        count += (u8(data, at + (index >> 3)) >> (index & 7)) & 1
-    return count
-
-
-@inline
-def read_image(
-    work: Workspace,
-    at: int,
-    end: int,
-    present: int,
-    all_present: bool,
-    columns: int,
-    values: int,
-    specs: int,
-    image: int,
-) -> int:
-    """Note the addresses of the values of the image at ``at``; returns its end, or a fault.
-
-    ``present`` is the address of the event's bitmap of columns, ``values`` the number of bits set in it. An image: a
-    bit for each present column (1: NULL), then the values of the others.
-    """
-    data, words, scratch = work.data, work.words, work.scratch
-    nulls = at
-    at += (values + 7) >> 3
-    if at > end:
-        return ROW_BYTES
-    bit = 0
-    spec = specs
-    for column in range(columns):
-        if not all_present and (u8(data, present + (column >> 3)) >> (column & 7)) & 1 == 0:
-            scratch[image + column] = layout.ABSENT
+    for index in range(words[columns]):
+        column = words[columns + layout.LIST + index]
+        if scratch[column] != layout.ABSENT and differs(work.data, scratch, column):
+            scratch[layout.CHANGED_IMAGE + column] = scratch[column]
+            scratch[layout.CHANGED_IMAGE + layout.MAX_COLUMNS + column] = scratch[layout.MAX_COLUMNS + column]
+            count += 1
         else:
-            if (u8(data, nulls + (bit >> 3)) >> (bit & 7)) & 1:
-                scratch[image + column] = layout.NULL
-            else:
-                prefix = words[spec + layout.SPEC_PREFIX]
-                size = words[spec + layout.SPEC_FIXED]
-                if prefix > 0:
-                    if at + prefix > end:
-                        return SHORT
-                    size = little_endian(data, at, prefix)
-                    at += prefix
-                if size > end - at:
-                    return SHORT
-                scratch[image + column] = at
-                scratch[image + layout.MAX_COLUMNS + column] = size
-                at += size
-            bit += 1
-        spec += layout.SPEC
-    return at
+            scratch[layout.CHANGED_IMAGE + column] = layout.ABSENT
+    if count == 0:
+        return _put_literal(out, at, room, words, literals + 4, work.literals)
+    at = _put_literal(out, at, room, words, literals, work.literals)
+    if at < 0:
+        return at
+    at = _put_row(work, at, layout.CHANGED_IMAGE, columns)
+    if at < 0:
+        return at
+    return _put_literal(out, at, room, words, literals + 2, work.literals)
 
 
 @inline
-def holds_key(data: Bytes, present: int, words: Words, key_columns: int) -> bool:
-    """Whether the event's bitmap of columns at ``present`` has all columns of the key."""
-    for index in range(words[key_columns]):
-        column = words[key_columns + 1 + index]
-        if (u8(data, present + (column >> 3)) >> (column & 7)) & 1 == 0:
-            return False
-    return True
+def _put_literal(out: Bytes, at: int, room: int, words: Words, pair: int, literals: Bytes) -> int:
+    """Write the literal whose address and size are at ``words[pair]``; the new end, or FULL."""
+    size = int(words[pair + 1])
+    if at + size + STEP > room:
+        return FULL
+    copy_short(out, at, literals, words[pair], size)
+    return at + size
 
 
 @inline
-def complete_image(columns: int, scratch: Words) -> None:
-    """Give the after image what it leaves out: a column that is only in the before image did not change."""
-    for column in range(columns):
-        if scratch[layout.IMAGE + column] == layout.ABSENT:
-            scratch[layout.IMAGE + column] = scratch[column]
-            scratch[layout.IMAGE + layout.MAX_COLUMNS + column] = scratch[layout.MAX_COLUMNS + column]
-
-
-@inline
-def key_changed(work: Workspace, key_columns: int) -> bool:
-    """Whether a column of the primary key has other bytes in the after image."""
-    data, words, scratch = work.data, work.words, work.scratch
-    for index in range(words[key_columns]):
-        column = words[key_columns + 1 + index]
-        before = scratch[column]
-        after = scratch[layout.IMAGE + column]
-        if before < 0 or after < 0:
-            if before != after and after != layout.ABSENT:
-                return True
-            continue
-        size = scratch[layout.MAX_COLUMNS + column]
-        if size != scratch[layout.IMAGE + layout.MAX_COLUMNS + column]:
-            return True
-        for byte in range(size):
-            if u8(data, before + byte) != u8(data, after + byte):
-                return True
-    return False
-
-
-@inline
-def _put_row(work: Workspace, at: int, image: int, columns: int, specs: int) -> int:
+def _put_row(work: Workspace, at: int, image: int, columns: int) -> int:
     """Write the columns of an image that are listed at ``words[columns]``, with separators between them."""
     out, words, scratch = work.out, work.words, work.scratch
     room = length(out)
     skip = words[columns + 1]  # no separator before the first that is written
+    specs = words[columns + 2]
     for index in range(words[columns]):
-        column = words[columns + 2 + index]
+        column = words[columns + layout.LIST + index]
         start = scratch[image + column]
         spec = specs + column * layout.SPEC
         if start >= 0:
@@ -133,12 +74,15 @@ def _put_row(work: Workspace, at: int, image: int, columns: int, specs: int) -> 
             copy_short(out, at, work.literals, words[spec + layout.SPEC_VALUE] + skip, size)
             value = at + size
             end = put_value(work, value, room, start, scratch[image + layout.MAX_COLUMNS + column], spec)
-            mask = words[spec + layout.SPEC_MASK]
-            if mask >= 0:
-                if end == NULL_VALUE:  # a mask is made of text
-                    end = put_null(out, value)
+            steps = words[spec + layout.SPEC_STEPS]
+            if steps >= 0:
+                if words[steps] != layout.MASK_NONE:
+                    if end == NULL_VALUE:  # a mask is made of text
+                        end = put_null(out, value)
+                    if end >= 0:
+                        end = put_masked(out, value, end, room, words, steps, work.literals, scratch)
                 if end >= 0:
-                    end = put_masked(out, value, end, room, words, mask, work.literals, scratch)
+                    end = _put_literal(out, end, room, words, steps + layout.STEPS_LITERAL, work.literals)
             if end >= 0:
                 at = end
                 skip = 0
@@ -194,13 +138,25 @@ def _put_event(out: Bytes, at: int, data: Bytes, state: Words, code: int) -> int
 
 
 @inline
+def _put_step(out: Bytes, at: int, step: int) -> int:
+    """End an event id behind its row: the step, past the first."""
+    if step == 0:
+        return at
+    put8(out, at, 47)
+    put8(out, at + 1, 48 + step)
+    return at + 2
+
+
+@inline
 def run_program(
-    work: Workspace, at: int, program: int, key_image: int, table: int, server_id: int, seconds: int, row: int
+    work: Workspace, at: int, program: int, key_image: int, server_id: int, seconds: int, sequence: int
 ) -> int:
-    """Write what the program at ``words[program]`` says of the row whose images are in ``scratch``."""
+    """Write what the program at ``words[program]`` says of the row whose images are in ``scratch``.
+
+    ``sequence`` is the message's: row << 2 | step.
+    """
     out, state, words, scratch = work.out, work.state, work.words, work.scratch
     room = length(out)
-    specs = words[table + layout.TABLE_SPECS]
     op = program + 1
     stop = op + words[program] * layout.OP
     while op < stop:
@@ -217,7 +173,8 @@ def run_program(
             at += b
         elif code == layout.OP_OBJECT:
             image = key_image if a == 2 else a * layout.IMAGE
-            at = _put_row(work, at, image, b, specs)
+            scratch[layout.OBJECT] = at
+            at = _put_row(work, at, image, b)
             if at < 0:
                 return at
         elif code == layout.OP_SAME:
@@ -233,7 +190,7 @@ def run_program(
         elif code == layout.OP_SAME_END:
             scratch[layout.SAME + 2 * a + 1] = at - scratch[layout.SAME + 2 * a]
         elif code == layout.OP_ROW:
-            at = put_number(out, at, row)
+            at = put_number(out, at, sequence >> 2)
         elif code == layout.OP_POSITION:
             at = put_number(out, at, state[layout.POSITION])
         elif code == layout.OP_FILE:
@@ -286,7 +243,25 @@ def run_program(
                 return FULL
             copy(out, at, work.texts, layout.GTID_TEXT, size)
             at += size
-        elif code >= layout.OP_EVENT_TYPE:
+        elif code == layout.OP_CHANGED:
+            at = _put_changed(work, at, b, b + 6)
+            if at < 0:
+                return at
+        elif code == layout.OP_SEPARATOR:
+            if at > scratch[layout.OBJECT]:
+                copy_short(out, at, work.literals, a, b)
+                at += b
+        elif code == layout.OP_EVENT_ID:
+            size = state[layout.ID_SIZE]
+            if at + size + _ROOM > room:
+                return FULL
+            copy_short(out, at, work.texts, layout.ID_TEXT, size)
+            at = _put_step(out, put_number(out, at + size, sequence >> 2), sequence & 3)
+        elif code == layout.OP_TIME:
+            at = put_timestamp(out, at, seconds, 0, 0, 84)
+            put8(out, at, 90)
+            at += 1
+        else:
             at = _put_event(out, at, work.data, state, code)
     return at
 
@@ -320,9 +295,10 @@ def put_message(
     begin = state[layout.OUT]
     at = begin
     null = 0
+    sequence = row << 2 | step
     program = words[table + layout.TABLE_KEY]
     if program >= 0:
-        at = run_program(work, at, program, image, table, server_id, seconds, row)
+        at = run_program(work, at, program, image, server_id, seconds, sequence)
         if at < 0:
             return at
     else:
@@ -330,7 +306,7 @@ def put_message(
     key_end = at
     if op < layout.OPS:
         program = words[table + layout.TABLE_VALUES + op]
-        at = run_program(work, at, program, image, table, server_id, seconds, row)
+        at = run_program(work, at, program, image, server_id, seconds, sequence)
         if at < 0:
             return at
     else:
@@ -342,16 +318,13 @@ def put_message(
     copy_short(out, at, texts, layout.ID_TEXT, id_size)
     at = put_number(out, at + id_size, row)
     row_end = at
-    if step > 0:
-        put8(out, at, 47)
-        put8(out, at + 1, 48 + step)
-        at += 2
+    at = _put_step(out, at, step)
     id_end = at
     if headers >= 0:
         put8(out, at, gtid_size)
         put8(out, at + 1, words[headers])
         copy_short(out, at + 2, texts, layout.GTID_TEXT, gtid_size)
-        at = run_program(work, at + 2 + gtid_size, headers + 1, image, table, server_id, seconds, row)
+        at = run_program(work, at + 2 + gtid_size, headers + 1, image, server_id, seconds, sequence)
         if at < 0:
             return at
         null |= 4
@@ -364,7 +337,7 @@ def put_message(
     else:
         partition = partition_of(out, begin, key_end, partitions)
     work.positions[number] = state[layout.POSITION]
-    work.sequences[number] = row << 2 | step
+    work.sequences[number] = sequence
     work.groups[number] = words[table + layout.TABLE_GROUP] + partition
     work.ends[4 * number] = key_end
     work.ends[4 * number + 1] = value_end

@@ -5,9 +5,10 @@ from __future__ import annotations
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.compiled import inline
 from changefeed.binlog.kernel.faults import COLUMN_COUNT, FULL, KEY_ABSENT, NO_TABLE_MAP, ROW_BYTES
+from changefeed.binlog.kernel.images import complete_image, count_bits, holds_key, key_changed, read_image
 from changefeed.binlog.kernel.memory import copy, little_endian, put8, u8, u16, u32
 from changefeed.binlog.kernel.numbers import put_number
-from changefeed.binlog.kernel.rows import complete_image, count_bits, holds_key, key_changed, put_message, read_image
+from changefeed.binlog.kernel.rows import put_message
 from changefeed.binlog.kernel.table_index import find_entry
 from changefeed.binlog.kernel.workspace import Workspace
 
@@ -77,6 +78,7 @@ def put_rows(work: Workspace, at: int, body: int, end: int, kind: int) -> int:
     id_end = put_number(texts, layout.ID_TEXT + id_size, state[layout.POSITION])
     put8(texts, id_end, 47)
     id_size = id_end + 1 - layout.ID_TEXT
+    state[layout.ID_SIZE] = id_size
     for same in range(layout.MAX_SAME):
         scratch[layout.SAME + 2 * same + 1] = -1
     if state[layout.ROW_AT] > 0:

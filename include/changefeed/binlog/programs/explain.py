@@ -79,7 +79,8 @@ def _program(programs: Programs, program: int) -> Iterator[str]:
             literal = programs.memory.bytes[a : a + b].tobytes()
             yield f"  {number:4} literal {literal.decode('utf-8', 'backslashreplace')!r}"
         elif code == layout.OP_OBJECT:
-            columns = [int(word) for word in words[b + 2 : b + 2 + int(words[b])]]
+            first = b + layout.LIST
+            columns = [int(word) for word in words[first : first + int(words[b])]]
             yield f"  {number:4} object of {_IMAGES[a]}, columns {columns}"
         elif code == layout.OP_SAME:
             yield f"  {number:4} same {a}: from the event's second row on, copy and go on at {b}"

@@ -20,6 +20,11 @@ from changefeed.pipelines.column_rules import Constant, Excluded, FirstCharacter
 _TEXTS = frozenset({layout.UTF8, layout.CODE_TABLE, layout.UTF16, layout.UTF32, layout.ENUM, layout.SET})
 
 
+Mask = tuple[int, int, int, int]
+"""A mask's kind and parameters, as `kernel.masks` reads them."""
+NO_MASK: Mask = (layout.MASK_NONE, 0, 0, 0)
+
+
 def masked(
     spec: Spec,
     column: BoundColumn,
@@ -27,8 +32,8 @@ def masked(
     memory: ProgramMemory,
     notation: Notation,
     where: str,
-) -> tuple[Spec, int]:
-    """The spec of a column under its treatment, and the address of its mask's words; -1 without a mask.
+) -> tuple[Spec, Mask]:
+    """The spec of a column under its treatment, and its mask.
 
     Raises SettingsError, which begins with ``where``, for a column that is no text and is to be cut.
     """
@@ -36,23 +41,22 @@ def masked(
         case Constant(text):
             literal = notation.text(text) if text is not None else b""  # null has no value: see `ProgramBuilder`
             place = memory.place_bytes(literal)
-            return replace(spec, kind=layout.CONSTANT, a=place, b=len(literal), c=0, d=0), -1
+            return replace(spec, kind=layout.CONSTANT, a=place, b=len(literal), c=0, d=0), NO_MASK
         case FirstCharacters(count):
             if spec.kind not in _TEXTS:
                 raise SettingsError(
                     f"{where}.{column.name} is no text, so columns.mask cannot keep its first {count} characters: mask "
                     "it with `text` or a hash, or leave it out"
                 )
-            return spec, memory.place_words([layout.MASK_FIRST, count, 0, 0])
+            return spec, (layout.MASK_FIRST, count, 0, 0)
         case Sha256(salt):
             data = salt.encode()
-            return spec, memory.place_words([layout.MASK_SHA256, memory.place_bytes(data), len(data), 0])
+            return spec, (layout.MASK_SHA256, memory.place_bytes(data), len(data), 0)
         case HmacSha256(key):
             inner, outer = _key_blocks(key.encode())
-            places = memory.place_bytes(inner), len(inner), memory.place_bytes(outer)
-            return spec, memory.place_words([layout.MASK_HMAC_SHA256, *places])
+            return spec, (layout.MASK_HMAC_SHA256, memory.place_bytes(inner), len(inner), memory.place_bytes(outer))
         case Excluded() | None:
-            return spec, -1
+            return spec, NO_MASK
 
 
 def _key_blocks(key: bytes) -> tuple[bytes, bytes]:

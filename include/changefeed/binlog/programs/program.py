@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from changefeed.binlog.kernel import layout
-from changefeed.binlog.programs import codecs, masks
 from changefeed.binlog.programs.bound_table import BoundTable
 from changefeed.binlog.programs.program_memory import ProgramMemory
+from changefeed.binlog.programs.specs import Specs
 from changefeed.block import MAX_HEADERS
 from changefeed.formats.format import RowFormat
-from changefeed.formats.notation import ColumnText
+from changefeed.formats.notation import Notation
 from changefeed.formats.template import ABSENT_IMAGE, NO_SNAPSHOT, OPS, Change, Messages, Op, RowHeader, Slot, Template
 from changefeed.message_key import PRIMARY_KEY
-from changefeed.pipelines.column_rules import ColumnRules, Constant, Excluded, Treatment
+from changefeed.pipelines.column_rules import ColumnRules
 from changefeed.reader import Route
 from changefeed.varint import written_part
 
@@ -28,23 +27,23 @@ _SLOT_OPS = {
     Slot.TS_SECONDS: layout.OP_TS,
     Slot.QUERY: layout.OP_QUERY,
     Slot.XID: layout.OP_XID,
+    Slot.EVENT_ID: layout.OP_EVENT_ID,
+    Slot.TIME: layout.OP_TIME,
     Slot.EVENT_TYPE: layout.OP_EVENT_TYPE,
     Slot.EVENT_SIZE: layout.OP_EVENT_SIZE,
     Slot.EVENT_END: layout.OP_EVENT_END,
     Slot.EVENT_FLAGS: layout.OP_EVENT_FLAGS,
 }
+_IMAGES = {Slot.BEFORE: 0, Slot.AFTER: 1, Slot.KEY: 2, Slot.KEY_BEFORE: 0, Slot.KEY_AFTER: 1}
+"""The images that rows are of, in the kernel's numbering."""
 _MAY_BE_ABSENT = frozenset({Slot.GTID, Slot.QUERY, Slot.XID})
 _CHANGES = (Change.CREATE, Change.UPDATE, Change.DELETE, Change.READ, Change.KEY_CHANGE)
 """In the kernel's numbering: `layout.CREATE` and those that follow it."""
 _WITH_BOTH_IMAGES = frozenset({Change.UPDATE, Change.KEY_CHANGE})
-_OF_ROW = frozenset({layout.OP_OBJECT, layout.OP_ROW})
+_OF_ROW = frozenset({layout.OP_OBJECT, layout.OP_CHANGED, layout.OP_SEPARATOR, layout.OP_ROW, layout.OP_EVENT_ID})
 _Piece = bytes | Slot | int
 """A piece of a template, or an op of the kernel's without parameters."""
 _Ops = list[tuple[int, int, int]]
-
-
-def _is_shown(treatment: Treatment | None, text: ColumnText) -> bool:
-    return treatment != Excluded() and (treatment != Constant(None) or bool(text.null))
 
 
 class ProgramBuilder:
@@ -69,25 +68,11 @@ class ProgramBuilder:
         order.
         """
         treatments = self._rules.of(table.schema) if route is not None else {}
-        notation = self._format.notation
-        texts = [notation.column(column) for column in table.schema.columns]
-        shown = [number for number in range(len(texts)) if _is_shown(treatments.get(number), texts[number])]
         where = f"{self._rules.file}: {table.schema.database}.{table.schema.table}"
-        specs: list[int] = []
-        for number, column in enumerate(table.columns):
-            plain = codecs.spec_of(column, self._format.style, self._memory)
-            treatment = treatments.get(number)
-            spec, mask = masks.masked(plain, column, treatment, self._memory, notation, where)
-            specs += (spec.fixed, spec.prefix, spec.kind, spec.a, spec.b, spec.c, spec.d, mask)
-            text = texts[number]
-            if treatment == Constant(None):
-                text = replace(text, value=text.null)
-            specs += self._literal(notation.separator + text.value)
-            for literal in (text.null, text.missing):
-                specs += self._literal(notation.separator + literal if literal else b"")
+        self._specs = Specs(self._memory, table, self._format.style, treatments, where)
         header = [0] * layout.TABLE
         header[layout.TABLE_COLUMNS] = len(table.columns)
-        header[layout.TABLE_SPECS] = self._memory.place_words(specs)
+        header[layout.TABLE_SPECS], _ = self._specs.of(self._format.notation)
         header[layout.TABLE_KEY] = -1
         header[layout.TABLE_COUNTER] = counter
         header[layout.TABLE_REWRITE] = int(rewrite)
@@ -101,25 +86,25 @@ class ProgramBuilder:
             key_template = self._format.key(table.schema)
             if key_template is not None:
                 _check_own_key(key_template, "a key")
-                header[layout.TABLE_KEY] = self._program(key_template, "u", table, shown)
+                header[layout.TABLE_KEY] = self._program(key_template, "u", table)
             for index, op in enumerate(OPS):
                 template = self._format.value(table.schema, op)
                 if op != "u":
                     _check_own_key(template, f"the value of op {op}")
-                header[layout.TABLE_VALUES + index] = self._program(template, op, table, shown)
+                header[layout.TABLE_VALUES + index] = self._program(template, op, table)
             header[layout.TABLE_GROUP] = group
             header[layout.TABLE_PARTITIONS] = route.partitions
-            header[layout.TABLE_MESSAGES] = self._messages(self._format.messages(table.schema), table, shown)
+            header[layout.TABLE_MESSAGES] = self._messages(self._format.messages(table.schema), table)
         return self._memory.place_words(header)
 
-    def _program(self, template: Iterable[_Piece], op: Op, table: BoundTable, shown: Sequence[int]) -> int:
-        return self._memory.place_words(self._words(template, op, table, shown))
+    def _program(self, template: Iterable[_Piece], op: Op, table: BoundTable) -> int:
+        return self._memory.place_words(self._words(template, op, table))
 
-    def _words(self, template: Iterable[_Piece], op: Op, table: BoundTable, shown: Sequence[int]) -> list[int]:
-        ops = self._marked(self._ops(template, op, table, shown))
+    def _words(self, template: Iterable[_Piece], op: Op, table: BoundTable) -> list[int]:
+        ops = self._marked(self._ops(template, op, table))
         return [len(ops), *(word for parts in ops for word in parts)]
 
-    def _ops(self, template: Iterable[_Piece], op: Op, table: BoundTable, shown: Sequence[int]) -> _Ops:
+    def _ops(self, template: Iterable[_Piece], op: Op, table: BoundTable) -> _Ops:
         ops: _Ops = []
         literal = bytearray()
 
@@ -133,13 +118,9 @@ class ProgramBuilder:
         absent = {ABSENT_IMAGE[op]} if op in ABSENT_IMAGE else set()
         if self._rules.rules:
             absent.add(Slot.QUERY)  # a statement's text has the values that rules hide
-        images = {
-            Slot.BEFORE: (0, shown),
-            Slot.AFTER: (1, shown),
-            Slot.KEY: (2, table.schema.primary_key),
-            Slot.KEY_BEFORE: (0, table.schema.primary_key),
-            Slot.KEY_AFTER: (1, table.schema.primary_key),
-        }
+        if op != "u":
+            absent.add(Slot.CHANGED)
+        key = table.schema.primary_key
         for part in template:
             if isinstance(part, int):
                 add(part, 0, 0)
@@ -149,11 +130,16 @@ class ProgramBuilder:
                 literal += notation.absent(part)
             elif part is Slot.SNAPSHOT:
                 literal += (self._snapshot if op == "r" else NO_SNAPSHOT).encode()
-            elif part in images:
-                image, columns = images[part]
-                literal += notation.opening
-                add(layout.OP_OBJECT, image, self._columns(columns))
-                literal += notation.closing
+            elif part is Slot.CHANGED:
+                add(layout.OP_CHANGED, 0, self._changed(notation))
+            elif part is Slot.SEPARATOR:
+                add(layout.OP_SEPARATOR, *self._literal(notation.separator))
+            elif part in _IMAGES:
+                of_slot = notation.of(part)
+                literal += of_slot.opening
+                columns = None if part in (Slot.BEFORE, Slot.AFTER) else key
+                add(layout.OP_OBJECT, _IMAGES[part], self._memory.place_words(self._list(of_slot, columns)))
+                literal += of_slot.closing
             elif part in _MAY_BE_ABSENT:
                 add(_SLOT_OPS[part], *self._literal(notation.absent(part)))
             else:
@@ -166,10 +152,19 @@ class ProgramBuilder:
         """Address and size of a literal."""
         return self._memory.place_bytes(data), len(data)
 
-    def _columns(self, numbers: Sequence[int]) -> int:
-        return self._memory.place_words([len(numbers), len(self._format.notation.separator), *numbers])
+    def _list(self, notation: Notation, columns: Sequence[int] | None = None) -> list[int]:
+        """The words of a list of columns, by default of all that are shown."""
+        specs, shown = self._specs.of(notation)
+        columns = shown if columns is None else columns
+        return [len(columns), len(notation.separator), specs, *columns]
 
-    def _messages(self, messages: Messages, table: BoundTable, shown: Sequence[int]) -> int:
+    def _changed(self, notation: Notation) -> int:
+        of_slot = notation.of(Slot.CHANGED)
+        literals = (of_slot.opening, of_slot.closing, notation.absent(Slot.CHANGED))
+        pairs = (word for literal in literals for word in self._literal(literal))
+        return self._memory.place_words([*pairs, *self._list(of_slot)])
+
+    def _messages(self, messages: Messages, table: BoundTable) -> int:
         words: list[int] = []
         programs: dict[tuple[tuple[RowHeader, ...], Op], int] = {}
         for change in _CHANGES:
@@ -188,13 +183,13 @@ class ProgramBuilder:
                             _check_own_key(value, f"a header of a {change}")
                     about = (message.headers, message.op or "d")
                     if about not in programs:
-                        programs[about] = self._headers(*about, table, shown)
+                        programs[about] = self._headers(*about, table)
                     headers = programs[about]
                 made += (message.step, op, 0 if message.key == "before" else layout.IMAGE, headers)
             words += made + [0] * (layout.MADE - len(made))
         return self._memory.place_words(words)
 
-    def _headers(self, headers: Sequence[RowHeader], op: Op, table: BoundTable, shown: Sequence[int]) -> int:
+    def _headers(self, headers: Sequence[RowHeader], op: Op, table: BoundTable) -> int:
         """Put the number of the headers and the program that writes them into the memory; returns their address."""
         if len(headers) > MAX_HEADERS:
             raise ValueError(f"a message has {len(headers)} headers: wanted at most {MAX_HEADERS}")
@@ -205,7 +200,7 @@ class ProgramBuilder:
                 pieces.append(written_part(b"".join(part for part in value if not isinstance(part, Slot))))
             else:
                 pieces += (layout.OP_PART, *value, layout.OP_PART_END)
-        return self._memory.place_words([len(headers), *self._words(pieces, op, table, shown)])
+        return self._memory.place_words([len(headers), *self._words(pieces, op, table)])
 
     def _marked(self, ops: _Ops) -> _Ops:
         """Put marks around stretches of ops that write the same bytes for all rows of an event: the kernel runs them

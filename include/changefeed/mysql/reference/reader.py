@@ -214,7 +214,7 @@ class ReferenceReader:
                 ) from error
             change = render.RowChange(
                 op, before, after, piece.file, accounts.position, number, self._gtid, raw.server_id, raw.ts_seconds,
-                self._query, event=header,
+                self._query, event=header, server_uuid=self._server_uuid,
             )  # fmt: skip
             for message in self._row_messages(change, table.schema):
                 yield table.route, message

@@ -1,0 +1,68 @@
+"""The columns of a table as words that the kernel reads: how a value is found in an image, and how it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from changefeed.binlog.programs import codecs, masks
+from changefeed.binlog.programs.bound_table import BoundTable
+from changefeed.binlog.programs.program_memory import ProgramMemory
+from changefeed.formats.notation import ColumnText, Notation
+from changefeed.formats.style import Style
+from changefeed.pipelines.column_rules import Constant, Excluded, Treatment
+
+
+class Specs:
+    """The words of one table's columns, in the memory once for each notation that its rows are written in.
+
+    ``treatments`` are by the column's number, ``where`` is what errors about them begin with.
+    """
+
+    def __init__(
+        self, memory: ProgramMemory, table: BoundTable, style: Style, treatments: Mapping[int, Treatment], where: str
+    ) -> None:
+        self._memory, self._table, self._style = memory, table, style
+        self._treatments, self._where = treatments, where
+        self._known: dict[Notation, tuple[int, list[int]]] = {}
+
+    def of(self, notation: Notation) -> tuple[int, list[int]]:
+        """The address of the words in ``notation``, and the numbers of the columns that are shown in it.
+
+        Raises SettingsError for a treatment that does not fit its column.
+        """
+        if notation not in self._known:
+            self._known[notation] = self._placed(notation)
+        return self._known[notation]
+
+    def _placed(self, notation: Notation) -> tuple[int, list[int]]:
+        words: list[int] = []
+        shown: list[int] = []
+        for number, column in enumerate(self._table.columns):
+            text = notation.column(self._table.schema.columns[number])
+            treatment = self._treatments.get(number)
+            if _is_shown(treatment, text):
+                shown.append(number)
+            plain = codecs.spec_of(column, self._style, self._memory)
+            spec, mask = masks.masked(plain, column, treatment, self._memory, notation, self._where)
+            words += (spec.fixed, spec.prefix, spec.kind, spec.a, spec.b, spec.c, spec.d)
+            if treatment == Constant(None):
+                text = replace(text, value=text.null, after=b"")
+            words.append(self._steps(mask, text.after))
+            words += self._literal(notation.separator + text.value)
+            for literal in (text.null, text.missing):
+                words += self._literal(notation.separator + literal if literal else b"")
+        return self._memory.place_words(words), shown
+
+    def _steps(self, mask: masks.Mask, after: bytes) -> int:
+        """The address of what is done behind a value: a mask, and the literal that ends it; -1 for neither."""
+        if mask == masks.NO_MASK and not after:
+            return -1
+        return self._memory.place_words([*mask, *self._literal(after)])
+
+    def _literal(self, data: bytes) -> tuple[int, int]:
+        return self._memory.place_bytes(data), len(data)
+
+
+def _is_shown(treatment: Treatment | None, text: ColumnText) -> bool:
+    return treatment != Excluded() and (treatment != Constant(None) or bool(text.null))
