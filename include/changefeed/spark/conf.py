@@ -17,6 +17,7 @@ JOB_CONF = {
     "spark.executor.extraJavaOptions": _FIRST_COMPILER,
     "spark.serializer.objectStreamReset": "1",
     "spark.shuffle.compress": "false",
+    "spark.shuffle.checksum.enabled": "false",
     "spark.shuffle.spill.compress": "false",
 }
 """A run is short and its log is Airflow's: a web page of its own would only open a port. The JVM moves batches that
@@ -31,9 +32,15 @@ SMALL_JOB_CONF = JOB_CONF | {
 """For a window of so few bytes: a JVM that starts sooner, and would be slower at long work."""
 
 BATCH_CONF = {
-    "spark.sql.execution.arrow.maxRecordsPerBatch": 8,
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "8",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
+    "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "false",
 }
-"""Spark counts a batch in rows, 10,000 of them, and holds it in memory; our rows are record batches, megabytes each."""
+"""Spark counts a batch in rows, 10,000 of them, and holds it in memory; our rows are record batches, megabytes each.
+It looks for better plans while a query runs, where ours has one. Its checksum of all bytes of all rows finds a stage
+that made other rows when it ran again; our batches are a checkpoint that is never made again, and are counted
+(`spark.expected`)."""
 
 ALWAYS = {"spark.speculation": "false"}
 """What no setting changes: a second copy of a publishing task takes over from the first, whose work is then thrown
