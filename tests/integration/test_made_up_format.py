@@ -32,6 +32,7 @@ class OddNotation:
     opening: bytes = b"\xfe<"
     separator: bytes = b"\x00\xff"
     closing: bytes = b">"
+    binary: None = None
 
     def column(self, column: Column) -> ColumnText:
         name = column.name.encode()
@@ -54,6 +55,7 @@ class OddFormat:
     settings: FormatSettings
     style: Style = STYLE
     notation: OddNotation = OddNotation()
+    needs_definitions: bool = False
 
     def key(self, table: TableSchema) -> Template | None:
         return (b"\xc0", Slot.KEY) if table.primary_key else None

@@ -8,18 +8,20 @@ from changefeed.binlog.events.framing import DamagedEvent
 from changefeed.binlog.events.gtids import TAGGED, Gtid
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.memory import Bytes, Words
-from changefeed.formats.notation import json_string
+from changefeed.formats.notation import Notation, slot_text
+from changefeed.formats.template import Slot
 
 
 class EventTexts:
     """One slice's texts; their sizes stand in the kernel's ``state``."""
 
-    def __init__(self, state: Words) -> None:
+    def __init__(self, state: Words, notation: Notation) -> None:
         self.bytes: Bytes = np.zeros(layout.TEXT_BYTES, np.uint8)
         self.query: Bytes = np.zeros(4096, np.uint8)
         self.tagged: list[str] = []
         """Prefixes of tagged GTIDs: the kernel knows each by its number here."""
         self._state = state
+        self._notation = notation
 
     def set_origin(self, server_uuid: str, origin: str, file: str) -> None:
         """Say what event ids begin with, and the binlog file that messages name.
@@ -58,7 +60,7 @@ class EventTexts:
 
     def set_query(self, text: bytes) -> None:
         """The statement that the next rows are of."""
-        quoted = json_string(text.decode("utf-8", "replace"))
+        quoted = slot_text(self._notation, Slot.QUERY, text.decode("utf-8", "replace"))
         if len(quoted) > len(self.query):
             self.query = np.empty(2 * len(quoted), np.uint8)
         self.query[: len(quoted)] = np.frombuffer(quoted, np.uint8)
@@ -67,7 +69,7 @@ class EventTexts:
     def set_xid(self, sql: str) -> None:
         """The xid of an XA START statement; raises DamagedEvent where it is too long."""
         words = sql.split(None, 2)
-        quoted = json_string(words[2] if len(words) == 3 else "")
+        quoted = slot_text(self._notation, Slot.XID, words[2] if len(words) == 3 else "")
         if len(quoted) > layout.ID_TEXT - layout.XID_TEXT:
             raise DamagedEvent(f"an XA transaction's xid has {len(quoted)} characters")
         self._put(layout.XID_TEXT, quoted)

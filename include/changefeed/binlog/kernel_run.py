@@ -56,7 +56,7 @@ class KernelRun(ABC):
         self._scratch = np.zeros(layout.SCRATCH_WORDS, np.int64)
         self._bytes_scratch = np.zeros(2048, np.uint8)
         self._index = TableIndex(self.state)
-        self._texts = EventTexts(self.state)
+        self._texts = EventTexts(self.state, programs.notation)
         self._accounts = Accounts(self.state)
         self._flushed_to = -1
         try:

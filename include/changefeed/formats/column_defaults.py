@@ -16,7 +16,7 @@ from changefeed.formats import connect_schema
 from changefeed.formats.connect_schema import ConnectSchema, Type
 from changefeed.table_schema import Column, Default
 
-_EPOCH_TEXT = "1970-01-01T00:00:00Z"
+EPOCH_TEXT = "1970-01-01T00:00:00Z"
 _MOMENT = re.compile(r"(\d{4})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?)?")
 _TIME = re.compile(r"(-?)(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
 _DAYS_BEFORE_1970 = date(1970, 1, 1).toordinal()
@@ -39,7 +39,7 @@ def _of_expression(schema: ConnectSchema, column: Column, default: Default) -> V
     if not str(default.text).startswith("CURRENT_TIMESTAMP"):
         return None
     if column.data_type == "timestamp":
-        return None if schema.optional else (_EPOCH_TEXT if schema.type is Type.STRING else 0)
+        return None if schema.optional else (EPOCH_TEXT if schema.type is Type.STRING else 0)
     return 0 if schema.type is Type.INT64 else None
 
 
@@ -69,7 +69,7 @@ def _string(schema: ConnectSchema, text: str) -> Value | None:
     if schema.name != connect_schema.ZONED_TIMESTAMP:
         return text
     if _moment_micros(text) is None:
-        return None if schema.optional else _EPOCH_TEXT
+        return None if schema.optional else EPOCH_TEXT
     return text.replace(" ", "T") + "Z"
 
 

@@ -19,6 +19,7 @@ class ColumnsFormat:
 
     style: Style = DEFAULT_STYLE
     notation: Notation = JSON
+    needs_definitions: bool = False
 
     def key(self, table: TableSchema) -> Template | None:
         """The primary key's columns as a JSON object; None for a table without a primary key."""

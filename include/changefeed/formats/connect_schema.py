@@ -132,6 +132,8 @@ def _decimal(column: Column, style: Style) -> ConnectSchema:
 
 
 def _labelled(column: Column) -> ConnectSchema:
+    if not column.labels:  # nobody knows them: values are their numbers
+        return ConnectSchema(Type.INT32 if column.data_type == "enum" else Type.INT64)
     allowed = ",".join(label.replace(",", "\\,") for label in column.labels)
     name = ENUM if column.data_type == "enum" else ENUM_SET
     return ConnectSchema(Type.STRING, name=name, version=1, parameters=(("allowed", allowed),))
@@ -251,3 +253,41 @@ def envelope(prefix: str, row: ConnectSchema) -> ConnectSchema:
 def prefix_of(server_name: str, table: TableSchema) -> str:
     """What the names of a table's schemas begin with."""
     return f"{server_name}.{table.database}.{table.table}"
+
+
+def schema_change(name: str) -> ConnectSchema:
+    """The record of a definition, as `schema_change` of the Debezium format writes it."""
+    names = ConnectSchema(Type.ARRAY, optional=True, items=_STRING)
+    column = ConnectSchema(
+        Type.STRUCT,
+        name=f"{name}.Column",
+        fields=(
+            ("name", _STRING),
+            ("position", ConnectSchema(Type.INT32)),
+            ("typeName", _STRING),
+            ("collationName", _MAYBE_STRING),
+            ("enumValues", names),
+            ("srid", _MAYBE_INT64),
+        ),
+    )
+    table = ConnectSchema(
+        Type.STRUCT,
+        optional=True,
+        name=f"{name}.Table",
+        fields=(("primaryKeyColumnNames", names), ("columns", ConnectSchema(Type.ARRAY, items=column))),
+    )
+    change = ConnectSchema(
+        Type.STRUCT, name=f"{name}.Change", fields=(("type", _STRING), ("id", _STRING), ("table", table))
+    )
+    return ConnectSchema(
+        Type.STRUCT,
+        name=f"{name}.SchemaChange",
+        fields=(
+            ("source", SOURCE),
+            ("ts_ms", _INT64),
+            ("kind", _STRING),
+            ("databaseName", _MAYBE_STRING),
+            ("ddl", _STRING),
+            ("tableChanges", ConnectSchema(Type.ARRAY, items=change)),
+        ),
+    )

@@ -32,6 +32,7 @@ class DebeziumFormat:
     style: Style = DEFAULT_STYLE
     tombstones: bool = True
     notation: Notation = JSON
+    needs_definitions: bool = False
 
     @classmethod
     def of(cls, settings: FormatSettings) -> DebeziumFormat:
@@ -87,20 +88,13 @@ class DebeziumFormat:
                 "kind": kind,
                 "databaseName": statement.database,
                 "ddl": statement.sql,
-                "tableChanges": [
-                    {
-                        "type": "ALTER" if schema else "DROP",
-                        "id": f'"{database}"."{table}"',
-                        "table": _table(schema) if schema else None,
-                    }
-                    for database, table, schema in changes
-                ],
+                "tableChanges": table_changes(changes),
             }
         )
 
-    def truncate(self, statement: Statement, database: str, table: str) -> bytes:
+    def truncate(self, statement: Statement, table: TableSchema) -> bytes:
         """Op `t`, as Debezium writes it."""
-        return orjson.dumps(self._envelope(statement, [(database, table)], "t"))
+        return orjson.dumps(self._envelope(statement, [(table.database, table.table)], "t"))
 
     def statement(self, statement: Statement, tables: Sequence[tuple[str, str]], *, hide_sql: bool) -> bytes:
         """Op `q` with the statement's SQL, or null for that. Debezium has no such record: it is ours."""
@@ -136,6 +130,18 @@ class DebeziumFormat:
             "pos": statement.position,
             "row": 0,
         }
+
+
+def table_changes(changes: Sequence[TableChange]) -> list[dict[str, object]]:
+    """What a definition did to each table, as Debezium's `tableChanges` say it."""
+    return [
+        {
+            "type": "ALTER" if schema else "DROP",
+            "id": f'"{database}"."{table}"',
+            "table": _table(schema) if schema else None,
+        }
+        for database, table, schema in changes
+    ]
 
 
 def _table(schema: TableSchema) -> dict[str, object]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from changefeed.block import Header
 from changefeed.formats.notation import Notation
+from changefeed.formats.schema_ids import NoIds, SchemaIds
 from changefeed.formats.style import DEFAULT_STYLE, Style
 from changefeed.formats.template import Messages, Op, Template
 from changefeed.reader import Statement
@@ -29,6 +30,7 @@ class FormatSettings:
     ts_ms: int
     style: Style = DEFAULT_STYLE
     tombstones: bool = True
+    schema_ids: SchemaIds = field(default_factory=NoIds)
 
 
 class RowFormat(Protocol):
@@ -42,6 +44,12 @@ class RowFormat(Protocol):
     @property
     def notation(self) -> Notation:
         """How values become rows, and what stands for what is absent."""
+        ...
+
+    @property
+    def needs_definitions(self) -> bool:
+        """Whether it says of columns what only their definitions know, such as defaults: a table's schema is looked up
+        then even where its rows come with names."""
         ...
 
     def messages(self, table: TableSchema) -> Messages:
@@ -70,8 +78,8 @@ class Format(RowFormat, Protocol):
         """The value of the record of a definition: ``kind`` is its verb (CREATE, ALTER …), ``changes`` what it did."""
         ...
 
-    def truncate(self, statement: Statement, database: str, table: str) -> bytes:
-        """The value of the record that says that the table was emptied."""
+    def truncate(self, statement: Statement, table: TableSchema) -> bytes:
+        """The value of the record that says that ``table`` was emptied; it has no columns where they are not known."""
         ...
 
     def statement(self, statement: Statement, tables: Sequence[tuple[str, str]], *, hide_sql: bool) -> bytes:

@@ -98,6 +98,11 @@ class WithHeaders:
         """That of ``format``."""
         return self.format.notation
 
+    @property
+    def needs_definitions(self) -> bool:
+        """As ``format`` says."""
+        return self.format.needs_definitions
+
     def messages(self, table: TableSchema) -> Messages:
         """Those of ``format``, with headers."""
         return {
@@ -121,9 +126,9 @@ class WithHeaders:
         """That of ``format``."""
         return self.format.schema_change(statement, kind, changes)
 
-    def truncate(self, statement: Statement, database: str, table: str) -> bytes:
+    def truncate(self, statement: Statement, table: TableSchema) -> bytes:
         """That of ``format``."""
-        return self.format.truncate(statement, database, table)
+        return self.format.truncate(statement, table)
 
     def statement(self, statement: Statement, tables: Sequence[tuple[str, str]], *, hide_sql: bool) -> bytes:
         """That of ``format``."""

@@ -30,6 +30,11 @@ class LineFormat:
         """That of ``values``."""
         return self.values.notation
 
+    @property
+    def needs_definitions(self) -> bool:
+        """As ``values`` say."""
+        return self.values.needs_definitions
+
     def messages(self, table: TableSchema) -> Messages:  # noqa: ARG002 - the protocol's signature
         """One line for each change, of which an update of the key is an update."""
         return ONE_MESSAGE_EACH

@@ -8,8 +8,10 @@ from typing import Protocol
 
 import orjson
 
+from changefeed.formats.connect_schema import ConnectSchema
 from changefeed.formats.template import Slot
 from changefeed.table_schema import Column
+from changefeed.varint import written_part, written_varint
 
 
 @dataclass(frozen=True)
@@ -18,12 +20,30 @@ class ColumnText:
 
     value: bytes
     """Stands before a value."""
-    null: bytes
-    """Stands for a column that is NULL, name and all; empty leaves the column out."""
-    missing: bytes = b""
-    """Stands for a column that the row image does not hold (binlog_row_image=MINIMAL); empty leaves the column out."""
+    null: bytes | None
+    """Stands for a column that is NULL, name and all; empty leaves the column out, None refuses the row."""
+    missing: bytes | None = b""
+    """Stands for a column that the row image does not hold (binlog_row_image=MINIMAL); empty leaves the column out,
+    None refuses the row."""
     after: bytes = b""
     """Stands behind a value."""
+
+
+class Binary(Protocol):
+    """How a notation writes values and slots that are no text: integers as zigzag varints, texts and bytes behind their
+    length as such a varint (`changefeed.varint`), single and double floats as they are in memory."""
+
+    def type_of(self, column: Column) -> ConnectSchema:
+        """What values of ``column`` are written as."""
+        ...
+
+    def value(self, column: Column, value: object) -> bytes:
+        """``value``, as the format's Style writes it in JSON, of ``column``: what the kernel is held against."""
+        ...
+
+    def before(self, slot: Slot) -> bytes:
+        """What stands before that which fills ``slot``, where something does."""
+        ...
 
 
 class Notation(Protocol):
@@ -31,6 +51,11 @@ class Notation(Protocol):
 
     A row is ``opening``, its columns with ``separator`` between them, ``closing``.
     """
+
+    @property
+    def binary(self) -> Binary | None:
+        """How values and slots are written in binary; None in a notation of text: values are JSON, numbers digits."""
+        ...
 
     @property
     def opening(self) -> bytes:
@@ -75,6 +100,7 @@ class JsonNotation:
     opening: bytes = b"{"
     separator: bytes = b","
     closing: bytes = b"}"
+    binary: None = None
 
     def column(self, column: Column) -> ColumnText:
         """`"name":` before a value, `"name":null` for NULL."""
@@ -96,6 +122,24 @@ class JsonNotation:
 
 JSON = JsonNotation()
 """The notation of all formats that are JSON."""
+
+
+def slot_text(notation: Notation, slot: Slot, text: str) -> bytes:
+    """What fills ``slot`` with ``text``."""
+    if notation.binary is not None:
+        return notation.binary.before(slot) + written_part(text.encode("utf-8", "replace"))
+    return json_string(text) if slot in _QUOTED else text.encode()
+
+
+def slot_number(notation: Notation, slot: Slot, number: int) -> bytes:
+    """What fills ``slot`` with ``number``."""
+    if notation.binary is not None:
+        return notation.binary.before(slot) + written_varint(number)
+    return b"%d" % number
+
+
+_QUOTED = frozenset({Slot.GTID, Slot.QUERY, Slot.XID})
+"""The texts that are JSON strings in a notation of text."""
 
 
 def json_string(text: str) -> bytes:

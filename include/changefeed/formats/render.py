@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import orjson
 
 from changefeed.block import Header, Step
+from changefeed.errors import BinlogFormatError
 from changefeed.formats.format import RowFormat
-from changefeed.formats.notation import Notation
+from changefeed.formats.notation import JSON, Notation, slot_number, slot_text
 from changefeed.formats.template import ABSENT_IMAGE, NO_SNAPSHOT, Change, Op, Slot, Template
-from changefeed.table_schema import TableSchema
+from changefeed.table_schema import Column, TableSchema
 
 Image = Mapping[str, object]
 """A row image: column name -> a value that JSON knows, as the format's Style writes it. Columns that the event does not
@@ -76,7 +77,7 @@ def messages(format: RowFormat, table: TableSchema, change: RowChange) -> Iterat
         image = change.before if message.key == "before" else change.after
         about = replace(change, op=message.op or "d", step=message.step)
         filled = None if message.op is None else value(format, table, about)
-        headers = tuple((name, _filled(format, value, table, about, image)) for name, value in message.headers)
+        headers = tuple((name, _filled(format, value, table, about, image, JSON)) for name, value in message.headers)
         yield Rendered(message.step, _key(format, table, change, image), filled, headers)
 
 
@@ -102,8 +103,14 @@ def _key(format: RowFormat, table: TableSchema, change: RowChange, image: Image 
 
 
 def _filled(
-    format: RowFormat, template: Template, table: TableSchema, change: RowChange, key_image: Image | None
+    format: RowFormat,
+    template: Template,
+    table: TableSchema,
+    change: RowChange,
+    key_image: Image | None,
+    scalars: Notation | None = None,
 ) -> bytes:
+    """``scalars`` is the notation of what is no row, where that is not the format's."""
     everything = range(len(table.columns))
     before, after = change.before or {}, change.after or {}
     has_columns = False
@@ -135,7 +142,7 @@ def _filled(
                 return row(part, everything, changed) if is_there else format.notation.absent(part)
             case Slot.SEPARATOR:
                 return format.notation.separator if has_columns else b""
-        written = _scalar(part, change)
+        written = _scalar(part, change, scalars or format.notation)
         return format.notation.absent(part) if written is None else written
 
     return b"".join(slot(part) if isinstance(part, Slot) else part for part in template)
@@ -146,25 +153,29 @@ def _columns(notation: Notation, table: TableSchema, indexes: Iterable[int], ima
     for column in (table.columns[index] for index in indexes):
         text = notation.column(column)
         if column.name not in image:
-            written.append(text.missing)
+            written.append(_allowed(text.missing, column, "is missing in a row image"))
         elif image[column.name] is None:
-            written.append(text.null)
+            written.append(_allowed(text.null, column, "is NULL"))
+        elif notation.binary is not None:
+            written.append(text.value + notation.binary.value(column, image[column.name]) + text.after)
         else:
             written.append(text.value + orjson.dumps(image[column.name]) + text.after)
     return notation.separator.join(filter(None, written))
 
 
-def _scalar(slot: Slot, change: RowChange) -> bytes | None:
+def _allowed(text: bytes | None, column: Column, what: str) -> bytes:
+    if text is None:
+        raise BinlogFormatError(f"column {column.name!r} {what}, and the pipeline's format cannot say so")
+    return text
+
+
+def _scalar(slot: Slot, change: RowChange, notation: Notation) -> bytes | None:
     """What fills a slot that is no row; None where there is nothing."""
     match slot:
         case Slot.FILE:
-            return change.file.encode()
-        case Slot.POSITION:
-            return b"%d" % change.position
-        case Slot.ROW:
-            return b"%d" % change.row
+            return slot_text(notation, slot, change.file)
         case Slot.GTID:
-            return orjson.dumps(change.gtid) if change.gtid else None
+            return slot_text(notation, slot, change.gtid) if change.gtid else None
         case Slot.GTID_TEXT:
             return change.gtid.encode()
         case Slot.EVENT_ID:
@@ -172,22 +183,25 @@ def _scalar(slot: Slot, change: RowChange) -> bytes | None:
             return f"{change.server_uuid}/{change.file}:{change.position}/{change.row}{step}".encode()
         case Slot.TIME:
             return datetime.fromtimestamp(change.ts_seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ").encode()
-        case Slot.EVENT_TYPE:
-            return b"%d" % change.event.type
-        case Slot.EVENT_SIZE:
-            return b"%d" % change.event.size_bytes
-        case Slot.EVENT_END:
-            return b"%d" % change.event.end
-        case Slot.EVENT_FLAGS:
-            return b"%d" % change.event.flags
-        case Slot.SERVER_ID:
-            return b"%d" % change.server_id
-        case Slot.TS_SECONDS:
-            return b"%d" % change.ts_seconds
         case Slot.QUERY:
-            return orjson.dumps(change.query) if change.query is not None else None
+            return slot_text(notation, slot, change.query) if change.query is not None else None
         case Slot.XID:
-            return orjson.dumps(change.xid) if change.xid is not None else None
+            return slot_text(notation, slot, change.xid) if change.xid is not None else None
         case Slot.SNAPSHOT:
-            return change.snapshot.encode()
-    raise ValueError(f"slot {slot} is a row")
+            return slot_text(notation, slot, change.snapshot)
+    return slot_number(notation, slot, _NUMBERS[slot](change))
+
+
+_NUMBERS: Mapping[Slot, Callable[[RowChange], int]] = {
+    Slot.POSITION: lambda change: change.position,
+    Slot.ROW: lambda change: change.row,
+    Slot.EVENT_TYPE: lambda change: change.event.type,
+    Slot.EVENT_SIZE: lambda change: change.event.size_bytes,
+    Slot.EVENT_END: lambda change: change.event.end,
+    Slot.EVENT_FLAGS: lambda change: change.event.flags,
+    Slot.SERVER_ID: lambda change: change.server_id,
+    Slot.TS_SECONDS: lambda change: change.ts_seconds,
+    Slot.TS_MILLIS: lambda change: change.ts_seconds * 1000,
+    Slot.TS_MICROS: lambda change: change.ts_seconds * 1_000_000,
+    Slot.TS_NANOS: lambda change: change.ts_seconds * 1_000_000_000,
+}

@@ -25,7 +25,8 @@ NO_SNAPSHOT = "false"
 class Slot(StrEnum):
     """What a template leaves open, because it differs from row to row.
 
-    Numbers are decimal digits. Where there is nothing, the format's `Notation.absent` says what is written.
+    Numbers are decimal digits, and texts as said below; in a binary notation they are as `notation.Binary` says. Where
+    there is nothing, the format's `Notation.absent` says what is written.
     """
 
     BEFORE = "before"
@@ -60,6 +61,10 @@ class Slot(StrEnum):
     """Timestamp of the event, unquoted and in UTC, as RFC 3339 has it: `2026-01-31T12:00:00Z`."""
     TS_SECONDS = "ts_seconds"
     """Timestamp of the event in seconds since 1970: follow it by a literal `000` for milliseconds."""
+    TS_MILLIS = "ts_millis"
+    """The same in milliseconds since 1970, in a notation that has no digits to follow."""
+    TS_MICROS = "ts_micros"
+    TS_NANOS = "ts_nanos"
     EVENT_TYPE = "event_type"
     """The number of the event's type, as the source wrote it: of rows it could not read plainly too."""
     EVENT_SIZE = "event_size"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from changefeed.errors import SettingsError
 from changefeed.pipelines.name_pattern import regex_of
-from changefeed.table_schema import TableSchema
+from changefeed.table_schema import Column, TableSchema
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,27 @@ class ColumnRules:
                 )
             treatments[position] = rule.treatment
         return treatments
+
+    def shown(self, table: TableSchema) -> TableSchema:
+        """``table`` as its records show it: without the columns that are left out, and masked ones as what the mask
+        makes of them. Raises as `of`."""
+        treatments = self.of(table)
+        kept = [number for number in range(len(table.columns)) if treatments.get(number) != Excluded()]
+        columns = tuple(as_shown(table.columns[number], treatments.get(number)) for number in kept)
+        key = tuple(kept.index(number) for number in table.primary_key)
+        return replace(table, columns=columns, primary_key=key) if treatments else table
+
+
+def as_shown(column: Column, treatment: Treatment | None) -> Column:
+    """``column`` as its records show it under ``treatment``: most masks make text of its values."""
+    match treatment:
+        case None | Excluded():
+            return column
+        case Constant(None):
+            return replace(column, nullable=True, default=None)
+        case FirstCharacters():
+            return replace(column, default=None)
+    return Column(column.name, "varchar", nullable=column.nullable)
 
 
 ALL_SHOWN = ColumnRules()

@@ -79,8 +79,10 @@ def history_for(
 
 
 def makes_records_of_tables(pipeline: Pipeline) -> bool:
-    """Whether any record but those of rows says what tables there are, or what columns they have."""
-    return pipeline.publish_ddl != "off" or pipeline.statements == "publish"
+    """Whether any record says what tables there are, or of columns what does not come along with rows."""
+    if pipeline.publish_ddl != "off" or pipeline.statements == "publish":
+        return True
+    return pipeline.message_format(0).needs_definitions
 
 
 def _without_tables(session: Session, window: Window) -> SchemaHistory:

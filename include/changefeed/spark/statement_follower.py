@@ -67,7 +67,8 @@ class StatementFollower:
             case Kind.TRUNCATE:
                 self._definition(statement, read, before)
                 for name in self._captured(read.tables):
-                    value = self._format.truncate(statement, *name)
+                    table = _columns(self._schemas, name) or TableSchema(name.database, name.table, ())
+                    value = self._format.truncate(statement, self._job.endpoints.column_rules.shown(table))
                     self._to_table(statement, name, value)
             case Kind.DEFINITION:
                 self._definition(statement, read, before)

@@ -20,6 +20,9 @@ from changefeed.binlog.kernel.numbers import put_number, put_padded
 _BYTES = np.array([0, 1, 1, 2, 2, 3, 3, 4, 4, 4], np.int64)
 _LIMITS = np.array([10**n for n in range(10)], np.int64)
 
+WRONG_DIGITS = -(1 << 62)
+"""What `unscaled` returns for no number."""
+
 
 def decimal_size(precision: int, scale: int) -> int:
     """Bytes of a DECIMAL(precision, scale)."""
@@ -85,7 +88,39 @@ def put_decimal(out: Bytes, at: int, data: Bytes, start: int, precision: int, sc
 def put_decimal_bytes(
     out: Bytes, at: int, data: Bytes, start: int, precision: int, scale: int, scratch: Bytes, limbs: Words
 ) -> int:
-    """Write Connect's Decimal: the unscaled number as two's complement bytes, big-endian and minimal, in base64.
+    """Write Connect's Decimal: the unscaled number as `unscaled_bytes`, in base64."""
+    first = unscaled_bytes(data, start, precision, scale, scratch, limbs)
+    return put_base64(out, at, scratch, first, 32) if first >= 0 else first
+
+
+@inline
+def unscaled(data: Bytes, start: int, precision: int, scale: int) -> int:
+    """The number of up to 18 digits without its point; WRONG_DIGITS where it has more than its type."""
+    mask = 0 if u8(data, start) & 0x80 else 0xFF
+    flip = 0x80
+    value = 0
+    for part in range(2):
+        left = precision - scale if part == 0 else scale
+        digits = left % 9 if part == 0 else min(left, 9)
+        while left > 0:
+            if digits == 0:
+                digits = 9
+            width = _BYTES[digits]
+            group = _group(data, start, width, mask, flip)
+            if group >= _LIMITS[digits]:
+                return WRONG_DIGITS
+            flip = 0
+            start += width
+            left -= digits
+            value = value * _LIMITS[digits] + group
+            digits = min(left, 9)
+    return -value if mask else value
+
+
+@inline
+def unscaled_bytes(data: Bytes, start: int, precision: int, scale: int, scratch: Bytes, limbs: Words) -> int:
+    """Put the unscaled number's two's complement, big-endian and minimal, at the end of ``scratch[:32]``; its begin, or
+    a fault.
 
     Source: `org.apache.kafka.connect.data.Decimal.fromLogical`, `java.math.BigInteger.toByteArray`.
     """
@@ -127,4 +162,4 @@ def put_decimal_bytes(
         if not ((byte == 0 and following < 0x80) or (byte == 0xFF and following >= 0x80)):
             break
         first += 1
-    return put_base64(out, at, scratch, first, 32)
+    return first

@@ -21,6 +21,8 @@ PAST_END = -16
 VECTOR_WIDTH = -18
 RESULT_ROW = -20
 KEY_ABSENT = -22
+MISSING_COLUMN = -22
+NULL_COLUMN = -23
 NULL_VALUE = -21
 """Not a fault: the value has no text in its column's encoding, and its column is written as if it were NULL."""
 
@@ -39,6 +41,9 @@ TEXTS = {
     ROW_BYTES: "a rows event ends inside a row",
     PAST_END: "an event reaches past the end of what was to be read",
     VECTOR_WIDTH: "a VECTOR's bytes are no whole number of 4-byte floats",
+    MISSING_COLUMN: "a row image does not hold all columns, and the pipeline's format cannot leave one out: set "
+    "binlog_row_image = FULL, or write a format that is JSON",
+    NULL_COLUMN: "a column is NULL that its table does not allow to be, and the pipeline's format has no NULL for it",
     RESULT_ROW: "a row that the server sent does not have the columns that it announced",
     KEY_ABSENT: "its rows were logged without a column of the key that the pipeline's `keys` or `keyless` chooses: "
     "binlog_row_image was not FULL. SET GLOBAL binlog_row_image = 'FULL' (sessions keep theirs until they reconnect); "

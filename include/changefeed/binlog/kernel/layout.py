@@ -69,9 +69,39 @@ INET6 = OTHERS + 6
 CONSTANT = OTHERS + 7
 """A masked column: address and size of the literal that stands for each value."""
 
-# --- behind a value, STEPS words: a mask's kind and its three parameters, address and size of the literal that ends it
+BINARIES = 7 << 16
+"""Values that are no text: see `binary`. `values` tells them, and those with SIZED, by being larger."""
+LONG = BINARIES + 1
+"""a: bytes of the integer; b: 1 where it has a sign."""
+LONG_YEAR = BINARIES + 2
+LONG_TIME = BINARIES + 3
+"""a, b: as of a date or time; c: its kind."""
+FLAG = BINARIES + 4
+COPY = BINARIES + 5
+"""a: bytes, which are written as they are."""
+WIDE_FLOAT = BINARIES + 6
+UNSCALED = BINARIES + 7
+"""A DECIMAL's number without its point; a, b: its precision and scale."""
+SIZED_BYTES = BINARIES + 8
+"""a: bytes that it is padded to."""
+SIZED_BITS = BINARIES + 9
+SIZED_UTF8 = BINARIES + 10
+SIZED_TABLE = BINARIES + 11
+SIZED_UTF16 = BINARIES + 12
+SIZED_UTF32 = BINARIES + 13
+SIZED_JSON = BINARIES + 14
+SHAPE = BINARIES + 15
+SHAPE_POINT = BINARIES + 16
+SINGLES = BINARIES + 17
+
+SIZED = 1 << 24
+"""Added to a kind that writes a JSON string without escapes: the same text, with its length before it."""
+
+# --- behind a value, STEPS words: a mask's kind and its three parameters, address and size of the literal that ends it,
+# and 1 where what the mask makes is to stand behind its length, instead of in quotes
 STEPS_LITERAL = 4
-STEPS = 6
+STEPS_SIZED = 6
+STEPS = 7
 MASK_NONE = 0
 MASK_FIRST = 1
 """Number of characters that are kept."""
@@ -147,6 +177,11 @@ OP_SEPARATOR = 21
 """Address and size of the literal that is written where the last OP_OBJECT wrote a column."""
 OP_EVENT_ID = 22
 OP_TIME = 23
+
+OP_LONG = 30
+"""A number as a varint. a: which, as the op that writes its digits; b: what it is multiplied by."""
+OP_GTID_SIZED = 31
+"""a: address of two literals: what stands where there is no GTID, and what stands before one and its length."""
 
 LIST = 3
 

@@ -8,6 +8,7 @@ from changefeed.binlog.kernel.encoding import put_hex
 from changefeed.binlog.kernel.faults import FULL
 from changefeed.binlog.kernel.memory import Bytes, Words, copy, put8, u8
 from changefeed.binlog.kernel.sha256 import BLOCK, DIGEST, PADDING, put_sha256
+from changefeed.binlog.kernel.varint import put_varint
 
 _HASHING = 2 * DIGEST + 2 + BLOCK + DIGEST + PADDING
 """Room for the digits, for the shortest that is hashed, and for its padding."""
@@ -35,6 +36,19 @@ def put_masked(
     at = put_hex(out, begin + 1, out, message, message_end)
     put8(out, at, _QUOTE)
     return at + 1
+
+
+@inline
+def put_sized_string(out: Bytes, begin: int, end: int, room: int) -> int:
+    """Put the text of the JSON string ``out[begin:end]`` behind its length in its stead; the new end, or FULL."""
+    text = end + 16
+    if text + end - begin > room:
+        return FULL
+    size = _put_unquoted(out, text, begin, end) - text
+    begin = put_varint(out, begin, size)
+    for byte in range(size):
+        put8(out, begin + byte, u8(out, text + byte))
+    return begin + size
 
 
 @inline

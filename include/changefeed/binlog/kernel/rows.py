@@ -5,9 +5,9 @@ from __future__ import annotations
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.compiled import inline
 from changefeed.binlog.kernel.crc32 import crc32
-from changefeed.binlog.kernel.faults import FULL, NULL_VALUE
+from changefeed.binlog.kernel.faults import FULL, MISSING_COLUMN, NULL_COLUMN, NULL_VALUE
 from changefeed.binlog.kernel.images import differs
-from changefeed.binlog.kernel.masks import put_masked
+from changefeed.binlog.kernel.masks import put_masked, put_sized_string
 from changefeed.binlog.kernel.memory import STEP, Bytes, Words, copy, copy_short, put8, u8, u16, u32
 from changefeed.binlog.kernel.murmur2 import partition_of
 from changefeed.binlog.kernel.null import put_null
@@ -15,7 +15,7 @@ from changefeed.binlog.kernel.numbers import put_number
 from changefeed.binlog.kernel.span import length
 from changefeed.binlog.kernel.temporal import put_timestamp
 from changefeed.binlog.kernel.values import put_value
-from changefeed.binlog.kernel.varint import put_varint, size_of_varint
+from changefeed.binlog.kernel.varint import put_length, put_varint
 from changefeed.binlog.kernel.workspace import Workspace
 
 _ROOM = 256
@@ -81,6 +81,8 @@ def _put_row(work: Workspace, at: int, image: int, columns: int) -> int:
                         end = put_null(out, value)
                     if end >= 0:
                         end = put_masked(out, value, end, room, words, steps, work.literals, scratch)
+                    if end >= 0 and words[steps + layout.STEPS_SIZED] > 0:
+                        end = put_sized_string(out, value, end, room)
                 if end >= 0:
                     end = _put_literal(out, end, room, words, steps + layout.STEPS_LITERAL, work.literals)
             if end >= 0:
@@ -94,6 +96,8 @@ def _put_row(work: Workspace, at: int, image: int, columns: int) -> int:
         if start == layout.NULL:
             literal = spec + layout.SPEC_NULL
         size = words[literal + 1]
+        if size < 0:
+            return NULL_COLUMN if start == layout.NULL else MISSING_COLUMN
         if size > 0:
             size -= skip
             if at + size + _ROOM > room:
@@ -105,17 +109,17 @@ def _put_row(work: Workspace, at: int, image: int, columns: int) -> int:
 
 
 @inline
-def _put_length(out: Bytes, begin: int, end: int) -> int:
-    """Put the length of ``out[begin + 1:end]`` before it, where one byte was left for it; the new end, or FULL."""
-    size = end - begin - 1
-    shift = size_of_varint(size) - 1
-    if shift > 0:
-        if end + shift > length(out):
-            return FULL
-        for back in range(1, size + 1):
-            put8(out, end + shift - back, u8(out, end - back))
-    put_varint(out, begin, size)
-    return end + shift
+def _put_gtid(work: Workspace, at: int, room: int, literals: int) -> int:
+    """Write what OP_GTID_SIZED's literals at ``words[literals]`` say, and the GTID; the new end, or FULL."""
+    size = work.state[layout.GTID_SIZE]
+    if size == 0:
+        return _put_literal(work.out, at, room, work.words, literals, work.literals)
+    at = _put_literal(work.out, at, room, work.words, literals + 2, work.literals)
+    if at < 0 or at + size + STEP > room:
+        return FULL
+    at = put_varint(work.out, at, size)
+    copy(work.out, at, work.texts, layout.GTID_TEXT, size)
+    return at + int(size)
 
 
 @inline
@@ -234,7 +238,7 @@ def run_program(
             scratch[layout.PART] = at
             at += 1
         elif code == layout.OP_PART_END:
-            at = _put_length(out, scratch[layout.PART], at)
+            at = put_length(out, scratch[layout.PART], 1, at)
             if at < 0:
                 return at
         elif code == layout.OP_GTID_TEXT:
@@ -261,6 +265,19 @@ def run_program(
             at = put_timestamp(out, at, seconds, 0, 0, 84)
             put8(out, at, 90)
             at += 1
+        elif code == layout.OP_LONG:
+            value = state[layout.POSITION]
+            if a == layout.OP_ROW:
+                value = row
+            elif a == layout.OP_SERVER_ID:
+                value = server_id
+            elif a == layout.OP_TS:
+                value = seconds
+            at = put_varint(out, at, value * b)
+        elif code == layout.OP_GTID_SIZED:
+            at = _put_gtid(work, at, room, a)
+            if at < 0:
+                return at
         else:
             at = _put_event(out, at, work.data, state, code)
     return at

@@ -13,9 +13,13 @@ from changefeed.binlog.kernel.compiled import inline
 from changefeed.binlog.kernel.faults import NULL_VALUE, TEMPORAL_RANGE
 from changefeed.binlog.kernel.memory import Bytes, big_endian, i64, little_endian, put8, put16, u32
 from changefeed.binlog.kernel.numbers import put_number, put_padded, put_signed, put_two
+from changefeed.binlog.kernel.varint import put_varint
 
 _POWERS = np.array([1000000, 100000, 10000, 1000, 100, 10, 1], np.int64)
 _MILLION = 1000000
+
+DIGITS, VARINT = 1, 2
+"""How a number is written."""
 
 
 @inline
@@ -84,10 +88,15 @@ def _fraction(data: Bytes, at: int, width: int) -> int:
 
 
 @inline
-def _put_micros(out: Bytes, at: int, days: int, micros_of_day: int, digits: int) -> int:
+def _put_since_1970(out: Bytes, at: int, epoch: int, value: int) -> int:
+    return put_signed(out, at, value) if epoch == DIGITS else put_varint(out, at, value)
+
+
+@inline
+def _put_micros(out: Bytes, at: int, days: int, micros_of_day: int, digits: int, epoch: int) -> int:
     """Milliseconds since 1970 for a precision to 3, else microseconds."""
     micros = days * 86400 * _MILLION + micros_of_day
-    return put_signed(out, at, micros // 1000 if digits <= 3 else micros)
+    return _put_since_1970(out, at, epoch, micros // 1000 if digits <= 3 else micros)
 
 
 @inline
@@ -100,7 +109,7 @@ def _put_day(out: Bytes, at: int, packed: int, epoch: int) -> int:
     if epoch:
         if day == 0 or month == 0:
             return NULL_VALUE
-        return put_signed(out, at, days_since_1970(year, month, day))
+        return _put_since_1970(out, at, epoch, days_since_1970(year, month, day))
     put8(out, at, 34)
     at = put_date(out, at + 1, year, month, day)
     put8(out, at, 34)
@@ -128,7 +137,7 @@ def _put_datetime(
         if day == 0 or month == 0:
             return NULL_VALUE
         clock = ((hour * 60 + minute) * 60 + second) * _MILLION + micros
-        return _put_micros(out, at, days_since_1970(year, month, day), clock, digits)
+        return _put_micros(out, at, days_since_1970(year, month, day), clock, digits, epoch)
     put8(out, at, 34)
     at = put_date(out, at + 1, year, month, day)
     put8(out, at, 84)
@@ -147,7 +156,7 @@ def _put_time(
         total = ((hour * 60 + minute) * 60 + second) * _MILLION + micros
         if digits <= 3:
             total = total // 1000
-        return put_signed(out, at, -total if negative else total)
+        return _put_since_1970(out, at, epoch, -total if negative else total)
     put8(out, at, 34)
     at += 1
     if negative:
@@ -183,7 +192,7 @@ def _put_timestamp_value(out: Bytes, at: int, seconds: int, micros: int, digits:
     if epoch:
         if seconds == 0:
             return NULL_VALUE
-        return _put_micros(out, at, 0, seconds * _MILLION + micros, digits)
+        return _put_micros(out, at, 0, seconds * _MILLION + micros, digits, epoch)
     put8(out, at, 34)
     at += 1
     if seconds == 0:  # the zero timestamp: no TIMESTAMP is 1970-01-01 00:00:00
@@ -201,7 +210,7 @@ def put_temporal(out: Bytes, at: int, data: Bytes, start: int, kind: int, digits
     """Write the value at ``start``, of a ``kind`` of `layout` from DATE to TIMESTAMP_OLD; the new end, NULL_VALUE for a
     date that is none, or a fault.
 
-    ``digits`` of its fraction take ``width`` bytes; ``epoch`` is 1 for numbers since 1970, 0 for text.
+    ``digits`` of its fraction take ``width`` bytes; ``epoch`` is 0 for text, DIGITS or VARINT for numbers since 1970.
     """
     if kind == layout.DATETIME2:
         fields = big_endian(data, start, 5) & 0x7FFFFFFFFF
@@ -234,7 +243,7 @@ def put_temporal(out: Bytes, at: int, data: Bytes, start: int, kind: int, digits
         negative = value < 0
         if negative:
             value = -value
-        return _put_time(out, at, negative, value // 10000, value // 100 % 100, value % 100, 0, 0, epoch)
+        return _put_time(out, at, negative, value // 10000, value // 100 % 100, value % 100, 0, digits, epoch)
     value = i64(data, start)  # DATETIME_OLD
     if value < 0:
         return TEMPORAL_RANGE

@@ -1,10 +1,10 @@
-"""Text of any charset as the inside of a JSON string, checked and escaped.
+"""Text of any charset as UTF-8, checked, and escaped as the inside of a JSON string has it.
 
 UTF-8 passes through; each byte that does not belong to a valid sequence becomes U+FFFD. Other charsets go through
 tables of code points that `charsets` builds from Python's codecs; UTF-16 and UTF-32 are computed.
 
-``level`` is 1 inside a JSON string, and 2 inside a JSON string of a document that is itself written as
-the text of a JSON string: there each escape is escaped once more.
+``level`` is 0 where no JSON is written, 1 inside a JSON string, and 2 inside a JSON string of a document that is
+itself written as the text of a JSON string: there each escape is escaped once more.
 """
 
 # ruff: noqa: SIM108 - a kernel reads more easily as branches
@@ -46,6 +46,8 @@ def _escapes() -> Bytes:
 
 
 _ESCAPES = _escapes()
+_BEYOND_ASCII = -9187201950435737472
+"""The highest bit of each of eight bytes."""
 
 
 @inline
@@ -55,12 +57,15 @@ def _is_plain(word: int) -> bool:
     slashes = word ^ 0x5C5C5C5C5C5C5C5C
     low = word - 0x2020202020202020
     marks = low | (quotes - 0x0101010101010101) | (slashes - 0x0101010101010101) | word
-    return (marks & -9187201950435737472) == 0
+    return (marks & _BEYOND_ASCII) == 0
 
 
 @inline
 def put_ascii(out: Bytes, at: int, code: int, level: int) -> int:
     """Write one character below 128, escaped where it must be."""
+    if level == 0:
+        put8(out, at, code)
+        return at + 1
     entry = ((level - 1) * 128 + code) * 8
     length = u8(_ESCAPES, entry)
     if length == 0:
@@ -96,7 +101,7 @@ def put_code(out: Bytes, at: int, code: int, level: int) -> int:
 
 
 @inline
-def _sequence_length(data: Bytes, at: int, end: int) -> int:
+def sequence_length(data: Bytes, at: int, end: int) -> int:
     """Length of the valid UTF-8 sequence of two or more bytes at ``at``; 0 if the bytes are no such sequence."""
     first = u8(data, at)
     if first < 0xC2 or first > 0xF4 or at + 1 >= end:
@@ -126,7 +131,7 @@ def is_utf8(data: Bytes, start: int, end: int) -> bool:
         if u8(data, start) < 0x80:
             start += 1
             continue
-        length = _sequence_length(data, start, end)
+        length = sequence_length(data, start, end)
         if length == 0:
             return False
         start += length
@@ -155,7 +160,7 @@ def put_utf8(out: Bytes, at: int, room: int, data: Bytes, start: int, end: int, 
                 at = put_ascii(out, at, first, level)
                 start += 1
                 continue
-            length = _sequence_length(data, start, end)
+            length = sequence_length(data, start, end)
             if length == 0:
                 at = put_code(out, at, 0xFFFD, level)
                 start += 1
@@ -168,8 +173,52 @@ def put_utf8(out: Bytes, at: int, room: int, data: Bytes, start: int, end: int, 
 
 
 @inline
+def put_plain_utf8(out: Bytes, at: int, room: int, data: Bytes, start: int, end: int) -> int:
+    """As `put_utf8` where no JSON is written: nothing but what is no UTF-8 is changed."""
+    while start < end:
+        while start + 8 <= end and at + 8 <= room:
+            word = i64(data, start)
+            if (word & _BEYOND_ASCII) != 0:
+                break
+            put64(out, at, word)
+            start += 8
+            at += 8
+        if start >= end:
+            break
+        if at + _ROOM + 8 > room:
+            return FULL
+        stop = min(end, start + 8)
+        while start < stop:
+            first = u8(data, start)
+            if first < 0x80:
+                put8(out, at, first)
+                at += 1
+                start += 1
+                continue
+            length = sequence_length(data, start, end)
+            if length == 0:
+                at = put_code(out, at, 0xFFFD, 0)
+                start += 1
+                continue
+            for index in range(length):
+                put8(out, at + index, u8(data, start + index))
+            at += length
+            start += length
+    return at
+
+
+@inline
 def put_table(
-    out: Bytes, at: int, room: int, data: Bytes, start: int, end: int, words: Words, table: int, ascii_like: int
+    out: Bytes,
+    at: int,
+    room: int,
+    data: Bytes,
+    start: int,
+    end: int,
+    words: Words,
+    table: int,
+    ascii_like: int,
+    level: int,
 ) -> int:
     """Write text of a charset with a table of code points at ``words[table]``."""
     while start < end:
@@ -211,19 +260,19 @@ def put_table(
                 code = words[table + (first << 8 | second)]
             if code < 0:
                 used = 1  # resume at the next byte, as it may begin a character
-        at = put_code(out, at, code, 1)
+        at = put_code(out, at, code, level)
         start += used
     return at
 
 
 @inline
-def put_utf16(out: Bytes, at: int, room: int, data: Bytes, start: int, end: int, little: int) -> int:
+def put_utf16(out: Bytes, at: int, room: int, data: Bytes, start: int, end: int, little: int, level: int) -> int:
     """Write UTF-16 or UCS-2 text, big-endian unless ``little``."""
     while start < end:
         if at + _ROOM > room:
             return FULL
         if start + 2 > end:
-            return put_code(out, at, 0xFFFD, 1)
+            return put_code(out, at, 0xFFFD, level)
         if little == 0:
             code = u8(data, start) << 8 | u8(data, start + 1)
         else:
@@ -237,19 +286,19 @@ def put_utf16(out: Bytes, at: int, room: int, data: Bytes, start: int, end: int,
             if 0xDC00 <= low < 0xE000:
                 code = 0x10000 + ((code - 0xD800) << 10) + low - 0xDC00
                 start += 2
-        at = put_code(out, at, code, 1)
+        at = put_code(out, at, code, level)
     return at
 
 
 @inline
-def put_utf32(out: Bytes, at: int, room: int, data: Bytes, start: int, end: int) -> int:
+def put_utf32(out: Bytes, at: int, room: int, data: Bytes, start: int, end: int, level: int) -> int:
     """Write UTF-32 text, big-endian."""
     while start < end:
         if at + _ROOM > room:
             return FULL
         if start + 4 > end:
-            return put_code(out, at, 0xFFFD, 1)
+            return put_code(out, at, 0xFFFD, level)
         code = u8(data, start) << 24 | u8(data, start + 1) << 16 | u8(data, start + 2) << 8 | u8(data, start + 3)
-        at = put_code(out, at, code, 1)
+        at = put_code(out, at, code, level)
         start += 4
     return at

@@ -1,14 +1,15 @@
-"""One column value as JSON text: the branch of the kernel for each kind of column."""
+"""One column value as JSON text, or in binary: the branch of the kernel for each kind of column."""
 
 # ruff: noqa: SIM108 - a kernel reads more easily as branches
 from __future__ import annotations
 
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.addresses import put_address
+from changefeed.binlog.kernel.binary import is_zero_timestamp, put_binary
 from changefeed.binlog.kernel.compiled import inline
 from changefeed.binlog.kernel.decimals import put_decimal, put_decimal_bytes
 from changefeed.binlog.kernel.encoding import put_base64, put_hex
-from changefeed.binlog.kernel.faults import FULL, LABEL, SHORT, VECTOR_WIDTH
+from changefeed.binlog.kernel.faults import FULL, LABEL, NULL_VALUE, SHORT, VECTOR_WIDTH
 from changefeed.binlog.kernel.json_binary import put_json
 from changefeed.binlog.kernel.memory import (
     Bytes,
@@ -29,6 +30,7 @@ from changefeed.binlog.kernel.numbers import put_float32, put_float64, put_numbe
 from changefeed.binlog.kernel.span import part
 from changefeed.binlog.kernel.temporal import put_temporal
 from changefeed.binlog.kernel.text import is_utf8, put_table, put_utf8, put_utf16, put_utf32
+from changefeed.binlog.kernel.varint import put_length
 from changefeed.binlog.kernel.workspace import Workspace
 
 ROOM_FOR_VALUE = 512
@@ -67,11 +69,11 @@ def _put_text(
     if kind == layout.UTF8:
         at = put_utf8(out, at, room, data, start, end, 1)
     elif kind == layout.CODE_TABLE:
-        at = put_table(out, at, room, data, start, end, words, a, b)
+        at = put_table(out, at, room, data, start, end, words, a, b, 1)
     elif kind == layout.UTF16:
-        at = put_utf16(out, at, room, data, start, end, a)
+        at = put_utf16(out, at, room, data, start, end, a, 1)
     else:
-        at = put_utf32(out, at, room, data, start, end)
+        at = put_utf32(out, at, room, data, start, end, 1)
     if at < 0:
         return at
     if at + 1 > room:
@@ -236,10 +238,25 @@ def _put_other(work: Workspace, at: int, room: int, start: int, size: int, kind:
 def put_value(work: Workspace, at: int, room: int, start: int, size: int, spec: int) -> int:
     """Write the value ``data[start:start + size]`` of the column at ``words[spec]``; the new end, FULL, NULL_VALUE or a
     fault."""
-    out, data, words, scratch = work.out, work.data, work.words, work.scratch
     if at + ROOM_FOR_VALUE > room:
         return FULL
-    kind = words[spec + layout.SPEC_KIND]
+    kind = work.words[spec + layout.SPEC_KIND]
+    if kind < layout.BINARIES:
+        return _put_text_value(work, at, room, start, size, spec, kind)
+    if kind < layout.SIZED:
+        return put_binary(work, at, room, start, size, spec, kind)
+    kind -= layout.SIZED
+    if is_zero_timestamp(work.data, start, kind):
+        return NULL_VALUE
+    end = _put_text_value(work, at, room, start, size, spec, kind)
+    # Its quotes are where its length goes.
+    return put_length(work.out, at, 1, end - 1) if end >= 0 else end
+
+
+@inline
+def _put_text_value(work: Workspace, at: int, room: int, start: int, size: int, spec: int, kind: int) -> int:
+    """As `put_value`, of a ``kind`` that is text."""
+    out, data, words, scratch = work.out, work.data, work.words, work.scratch
     a = words[spec + layout.SPEC_A]
     b = words[spec + layout.SPEC_B]
     group = kind & layout.GROUP

@@ -6,7 +6,9 @@ Source: https://kafka.apache.org/protocol#protocol_types, "VARINT"
 from __future__ import annotations
 
 from changefeed.binlog.kernel.compiled import inline
-from changefeed.binlog.kernel.memory import Bytes, put8
+from changefeed.binlog.kernel.faults import FULL
+from changefeed.binlog.kernel.memory import Bytes, put8, shift_right, u8, wrap
+from changefeed.binlog.kernel.span import length
 
 
 @inline
@@ -22,11 +24,30 @@ def size_of_varint(value: int) -> int:
 
 @inline
 def put_varint(out: Bytes, at: int, value: int) -> int:
-    """Write ``value`` of either sign; returns where it ends."""
-    rest = (value << 1) ^ (value >> 63)
-    while rest > 127:
+    """Write ``value`` of either sign, up to a whole word; returns where it ends: at most ten bytes."""
+    rest = wrap(value << 1) ^ (value >> 63)
+    while rest < 0 or rest > 127:
         put8(out, at, (rest & 127) | 128)
-        rest >>= 7
+        rest = shift_right(rest, 7)
         at += 1
     put8(out, at, rest)
     return at + 1
+
+
+@inline
+def put_length(out: Bytes, begin: int, reserved: int, end: int) -> int:
+    """Put the length of ``out[begin + reserved:end]`` before it, moved where its length takes more or fewer bytes than
+    ``reserved``; the new end, or FULL."""
+    text = begin + reserved
+    size = end - text
+    shift = size_of_varint(size) - reserved
+    if shift > 0:
+        if end + shift > length(out):
+            return FULL
+        for back in range(1, size + 1):
+            put8(out, end + shift - back, u8(out, end - back))
+    elif shift < 0:
+        for byte in range(text, end):
+            put8(out, byte + shift, u8(out, byte))
+    put_varint(out, begin, size)
+    return end + shift

@@ -10,7 +10,7 @@ from changefeed.binlog.programs.program_memory import ProgramMemory
 from changefeed.binlog.programs.specs import Specs
 from changefeed.block import MAX_HEADERS
 from changefeed.formats.format import RowFormat
-from changefeed.formats.notation import Notation
+from changefeed.formats.notation import Binary, Notation, slot_text
 from changefeed.formats.template import ABSENT_IMAGE, NO_SNAPSHOT, OPS, Change, Messages, Op, RowHeader, Slot, Template
 from changefeed.message_key import PRIMARY_KEY
 from changefeed.pipelines.column_rules import ColumnRules
@@ -36,6 +36,16 @@ _SLOT_OPS = {
 }
 _IMAGES = {Slot.BEFORE: 0, Slot.AFTER: 1, Slot.KEY: 2, Slot.KEY_BEFORE: 0, Slot.KEY_AFTER: 1}
 """The images that rows are of, in the kernel's numbering."""
+_NUMBERS = {
+    Slot.POSITION: (layout.OP_POSITION, 1),
+    Slot.ROW: (layout.OP_ROW, 1),
+    Slot.SERVER_ID: (layout.OP_SERVER_ID, 1),
+    Slot.TS_SECONDS: (layout.OP_TS, 1),
+    Slot.TS_MILLIS: (layout.OP_TS, 1000),
+    Slot.TS_MICROS: (layout.OP_TS, 1_000_000),
+    Slot.TS_NANOS: (layout.OP_TS, 1_000_000_000),
+}
+"""The slots that are numbers: the op that writes the digits of one, and what it is multiplied by."""
 _MAY_BE_ABSENT = frozenset({Slot.GTID, Slot.QUERY, Slot.XID})
 _CHANGES = (Change.CREATE, Change.UPDATE, Change.DELETE, Change.READ, Change.KEY_CHANGE)
 """In the kernel's numbering: `layout.CREATE` and those that follow it."""
@@ -77,34 +87,36 @@ class ProgramBuilder:
         header[layout.TABLE_COUNTER] = counter
         header[layout.TABLE_REWRITE] = int(rewrite)
         # Without keys a change of the primary key is an update like any other.
-        key = list(table.schema.primary_key) if self._format.key(table.schema) is not None else []
+        seen = self._rules.shown(table.schema) if route is not None else table.schema
+        key = list(table.schema.primary_key) if route is not None and self._format.key(seen) is not None else []
         header[layout.TABLE_KEY_COLUMNS] = self._memory.place_words([len(key), *key])
         header[layout.TABLE_KEY_CHOSEN] = int(route is not None and bool(key) and route.key != PRIMARY_KEY)
         if route is not None:
             self._same = 0
             header[layout.TABLE_CAPTURED] = 1
-            key_template = self._format.key(table.schema)
+            key_template = self._format.key(seen)
             if key_template is not None:
                 _check_own_key(key_template, "a key")
                 header[layout.TABLE_KEY] = self._program(key_template, "u", table)
             for index, op in enumerate(OPS):
-                template = self._format.value(table.schema, op)
+                template = self._format.value(seen, op)
                 if op != "u":
                     _check_own_key(template, f"the value of op {op}")
                 header[layout.TABLE_VALUES + index] = self._program(template, op, table)
             header[layout.TABLE_GROUP] = group
             header[layout.TABLE_PARTITIONS] = route.partitions
-            header[layout.TABLE_MESSAGES] = self._messages(self._format.messages(table.schema), table)
+            header[layout.TABLE_MESSAGES] = self._messages(self._format.messages(seen), table)
         return self._memory.place_words(header)
 
     def _program(self, template: Iterable[_Piece], op: Op, table: BoundTable) -> int:
-        return self._memory.place_words(self._words(template, op, table))
+        return self._memory.place_words(self._words(template, op, table, self._format.notation.binary))
 
-    def _words(self, template: Iterable[_Piece], op: Op, table: BoundTable) -> list[int]:
-        ops = self._marked(self._ops(template, op, table))
+    def _words(self, template: Iterable[_Piece], op: Op, table: BoundTable, binary: Binary | None) -> list[int]:
+        ops = self._marked(self._ops(template, op, table, binary))
         return [len(ops), *(word for parts in ops for word in parts)]
 
-    def _ops(self, template: Iterable[_Piece], op: Op, table: BoundTable) -> _Ops:
+    def _ops(self, template: Iterable[_Piece], op: Op, table: BoundTable, binary: Binary | None) -> _Ops:
+        """The ops of a template; what fills its slots, but for rows, is in ``binary`` or text."""
         ops: _Ops = []
         literal = bytearray()
 
@@ -129,7 +141,7 @@ class ProgramBuilder:
             elif part in absent:
                 literal += notation.absent(part)
             elif part is Slot.SNAPSHOT:
-                literal += (self._snapshot if op == "r" else NO_SNAPSHOT).encode()
+                literal += slot_text(notation, part, self._snapshot if op == "r" else NO_SNAPSHOT)
             elif part is Slot.CHANGED:
                 add(layout.OP_CHANGED, 0, self._changed(notation))
             elif part is Slot.SEPARATOR:
@@ -140,10 +152,24 @@ class ProgramBuilder:
                 columns = None if part in (Slot.BEFORE, Slot.AFTER) else key
                 add(layout.OP_OBJECT, _IMAGES[part], self._memory.place_words(self._list(of_slot, columns)))
                 literal += of_slot.closing
+            elif binary is not None and part in _NUMBERS:
+                literal += binary.before(part)
+                add(layout.OP_LONG, *_NUMBERS[part])
+            elif binary is not None and part is Slot.GTID:
+                literals = *self._literal(notation.absent(part)), *self._literal(binary.before(part))
+                add(layout.OP_GTID_SIZED, self._memory.place_words(literals), 0)
+            elif binary is not None and part is Slot.FILE:
+                literal += binary.before(part)
+                for code in (layout.OP_PART, layout.OP_FILE, layout.OP_PART_END):
+                    add(code, 0, 0)
             elif part in _MAY_BE_ABSENT:
                 add(_SLOT_OPS[part], *self._literal(notation.absent(part)))
-            else:
+            elif part in _SLOT_OPS:
                 add(_SLOT_OPS[part], 0, 0)
+            else:
+                code, times = _NUMBERS[part]
+                add(code, 0, 0)
+                literal += str(times)[1:].encode()
         if literal:
             ops.append((layout.OP_LITERAL, *self._literal(bytes(literal))))
         return ops
@@ -190,7 +216,10 @@ class ProgramBuilder:
         return self._memory.place_words(words)
 
     def _headers(self, headers: Sequence[RowHeader], op: Op, table: BoundTable) -> int:
-        """Put the number of the headers and the program that writes them into the memory; returns their address."""
+        """Put the number of the headers and the program that writes them into the memory; returns their address.
+
+        What fills their slots, but for keys, is text in any notation.
+        """
         if len(headers) > MAX_HEADERS:
             raise ValueError(f"a message has {len(headers)} headers: wanted at most {MAX_HEADERS}")
         pieces: list[_Piece] = []
@@ -200,7 +229,7 @@ class ProgramBuilder:
                 pieces.append(written_part(b"".join(part for part in value if not isinstance(part, Slot))))
             else:
                 pieces += (layout.OP_PART, *value, layout.OP_PART_END)
-        return self._memory.place_words([len(headers), *self._words(pieces, op, table)])
+        return self._memory.place_words([len(headers), *self._words(pieces, op, table, None)])
 
     def _marked(self, ops: _Ops) -> _Ops:
         """Put marks around stretches of ops that write the same bytes for all rows of an event: the kernel runs them
@@ -240,10 +269,10 @@ def _varying(ops: _Ops) -> set[int]:
     in it moves when its length is put before it."""
     varying: set[int] = set()
     begin: int | None = None
-    for index, (code, _, _) in enumerate(ops):
+    for index, (code, a, _) in enumerate(ops):
         if code == layout.OP_PART:
             begin = index
-        if code in _OF_ROW:
+        if code in _OF_ROW or (code == layout.OP_LONG and a in _OF_ROW):
             varying.add(index)
         if code == layout.OP_PART_END and begin is not None:
             if any(inside in varying for inside in range(begin, index)):

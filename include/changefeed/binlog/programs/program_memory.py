@@ -21,7 +21,7 @@ class ProgramMemory:
         self._bytes_used = 0
         self._literals: dict[bytes, int] = {}
         self._tables: dict[str, int] = {}
-        self._labels: dict[tuple[str, ...], int] = {}
+        self._labels: dict[tuple[tuple[str, ...], bool], int] = {}
 
     def place_words(self, values: Sequence[int]) -> int:
         """Append words; returns their address."""
@@ -51,15 +51,16 @@ class ProgramMemory:
         self._literals[data] = at
         return at
 
-    def labels(self, labels: tuple[str, ...]) -> int:
-        """Append ENUM or SET labels as the insides of JSON strings: two words for each, its address and its size."""
-        known = self._labels.get(labels)
+    def labels(self, labels: tuple[str, ...], *, plain: bool = False) -> int:
+        """Append ENUM or SET labels as the insides of JSON strings, or ``plain``: two words for each, its address and
+        its size."""
+        known = self._labels.get((labels, plain))
         if known is None:
             words: list[int] = []
             for label in labels:
-                text = json_string(label)[1:-1]
+                text = label.encode("utf-8", "replace") if plain else json_string(label)[1:-1]
                 words += (self.place_bytes(text), len(text))
-            known = self._labels[labels] = self.place_words(words)
+            known = self._labels[labels, plain] = self.place_words(words)
         return known
 
     def code_table(self, charset: str) -> int:

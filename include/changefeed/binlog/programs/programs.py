@@ -26,6 +26,7 @@ class Programs:
         self.router = router
         self.schema_lookup = schema_lookup
         self.columns = columns
+        self.notation = format.notation
         self.snapshot = snapshot
         self.memory = ProgramMemory()
         self.topics = Topics()
@@ -35,6 +36,7 @@ class Programs:
         """Column types by program."""
         self.bound: dict[str, tuple[BoundTable, int]] = {}
         """By "database.table" what was bound last, and its program."""
+        self._needs_definitions = format.needs_definitions
         self._builder = ProgramBuilder(self.memory, format, columns, snapshot)
         self._named: dict[bytes, int] = {}
         self._nameless: dict[bytes, int] = {}
@@ -45,14 +47,15 @@ class Programs:
         Raises SchemaError where the table's columns are not known, SettingsError for a column rule or a key that it
         cannot have.
         """
-        known = self._named if table_map.has_names else self._nameless
+        known = self._named if table_map.has_names and not self._needs_definitions else self._nameless
         table = known.get(body)
         if table is None:
             table = known[body] = self._build(table_map, is_mariadb)
         return table
 
     def forget(self) -> None:
-        """A table map without names may mean other columns from here on, even if its bytes are the same."""
+        """A table map without names may mean other columns from here on, even if its bytes are the same; and whatever
+        columns it means may have other definitions."""
         self._nameless.clear()
 
     def _build(self, table_map: TableMap, is_mariadb: bool) -> int:
@@ -61,7 +64,8 @@ class Programs:
         schema = None
         if route is not None and not table_map.has_names:
             schema = self.schema_lookup(database, name)
-        elif route is not None and is_mariadb:  # whose metadata leaves out which BINARY is a UUID or an INET
+        elif route is not None and (is_mariadb or self._needs_definitions):
+            # MariaDB's metadata leaves out which BINARY is a UUID or an INET, MySQL's defaults and lengths.
             with suppress(SchemaError):  # FULL metadata speaks for itself
                 schema = self.schema_lookup(database, name)
         table = bind(table_map, schema, is_mariadb=is_mariadb)

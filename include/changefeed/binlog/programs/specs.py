@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from changefeed.binlog.programs import codecs, masks
+from changefeed.binlog.programs import binary_codecs, codecs, masks
 from changefeed.binlog.programs.bound_table import BoundTable
 from changefeed.binlog.programs.program_memory import ProgramMemory
 from changefeed.formats.notation import ColumnText, Notation
 from changefeed.formats.style import Style
-from changefeed.pipelines.column_rules import Constant, Excluded, Treatment
+from changefeed.pipelines.column_rules import Constant, Excluded, Treatment, as_shown
+
+_REFUSED = (0, -1)
+"""Instead of a literal's address and size: nothing stands for the column, and the row is refused."""
 
 
 class Specs:
@@ -39,26 +42,29 @@ class Specs:
         words: list[int] = []
         shown: list[int] = []
         for number, column in enumerate(self._table.columns):
-            text = notation.column(self._table.schema.columns[number])
             treatment = self._treatments.get(number)
+            shown_column = as_shown(self._table.schema.columns[number], treatment)
+            text = notation.column(shown_column)
             if _is_shown(treatment, text):
                 shown.append(number)
             plain = codecs.spec_of(column, self._style, self._memory)
             spec, mask = masks.masked(plain, column, treatment, self._memory, notation, self._where)
+            if treatment is None and notation.binary is not None:
+                spec = binary_codecs.binary_spec(spec, column, notation.binary.type_of(shown_column), self._memory)
             words += (spec.fixed, spec.prefix, spec.kind, spec.a, spec.b, spec.c, spec.d)
             if treatment == Constant(None):
-                text = replace(text, value=text.null, after=b"")
-            words.append(self._steps(mask, text.after))
+                text = replace(text, value=text.null or b"", after=b"")
+            words.append(self._steps(mask, text.after, is_sized=notation.binary is not None))
             words += self._literal(notation.separator + text.value)
             for literal in (text.null, text.missing):
-                words += self._literal(notation.separator + literal if literal else b"")
+                words += _REFUSED if literal is None else self._literal(notation.separator + literal if literal else b"")
         return self._memory.place_words(words), shown
 
-    def _steps(self, mask: masks.Mask, after: bytes) -> int:
+    def _steps(self, mask: masks.Mask, after: bytes, *, is_sized: bool) -> int:
         """The address of what is done behind a value: a mask, and the literal that ends it; -1 for neither."""
         if mask == masks.NO_MASK and not after:
             return -1
-        return self._memory.place_words([*mask, *self._literal(after)])
+        return self._memory.place_words([*mask, *self._literal(after), int(is_sized)])
 
     def _literal(self, data: bytes) -> tuple[int, int]:
         return self._memory.place_bytes(data), len(data)

@@ -1,0 +1,203 @@
+"""Debezium's envelope as Avro in Confluent's framing: a zero byte, the schema's id in a registry, and Avro's binary.
+
+Sources: https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#wire-format,
+https://debezium.io/documentation/reference/stable/configuration/avro.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from changefeed import __version__
+from changefeed.block import Header
+from changefeed.errors import SchemaError, SettingsError
+from changefeed.formats import connect_schema
+from changefeed.formats.avro_binary import FIRST, SECOND, written
+from changefeed.formats.avro_notation import AvroNotation
+from changefeed.formats.avro_schema import avro_text
+from changefeed.formats.connect_schema import ConnectSchema
+from changefeed.formats.debezium import table_changes
+from changefeed.formats.format import FormatSettings, TableChange
+from changefeed.formats.headers import binlog_header
+from changefeed.formats.schema_ids import SchemaIds
+from changefeed.formats.style import Encoding, Kind, Style
+from changefeed.formats.template import (
+    ABSENT_IMAGE,
+    DELETE_AND_CREATE,
+    NO_SNAPSHOT,
+    WITH_TOMBSTONES,
+    Messages,
+    Op,
+    Slot,
+    Template,
+)
+from changefeed.reader import Statement
+from changefeed.table_schema import TableSchema
+from changefeed.varint import written_part, written_varint
+
+_STYLE = Style(
+    {
+        Kind.DECIMAL: Encoding.PRECISE,
+        Kind.DATE: Encoding.EPOCH,
+        Kind.TIME: Encoding.EPOCH,
+        Kind.DATETIME: Encoding.EPOCH,
+        Kind.TIMESTAMP: Encoding.ISO,
+    }
+)
+"""Debezium's defaults."""
+_MAGIC = b"\x00"
+_NULL = FIRST
+_TIMES = (("ts_ms", 1), ("ts_us", 1000), ("ts_ns", 1_000_000))
+"""The fields of a time, and what its milliseconds are multiplied by."""
+
+
+@dataclass(frozen=True)
+class AvroFormat:
+    """``server_name`` is the pipeline's name (`source.name`); ``ts_ms`` when the window was frozen.
+
+    ``ids`` gives the schemas of a table's keys and values their ids. Raises what ``ids`` raises.
+    """
+
+    server_name: str
+    ts_ms: int
+    ids: SchemaIds
+    style: Style = _STYLE
+    tombstones: bool = True
+    needs_definitions: bool = True
+
+    @classmethod
+    def of(cls, settings: FormatSettings) -> AvroFormat:
+        """The format as ``settings`` say."""
+        return cls(settings.server_name, settings.ts_ms, settings.schema_ids, tombstones=settings.tombstones)
+
+    @cached_property
+    def notation(self) -> AvroNotation:
+        """Avro's."""
+        return AvroNotation(self.style)
+
+    # --- schemas
+
+    def key_schema(self, table: TableSchema) -> ConnectSchema:
+        """The struct of a table's keys."""
+        columns = [table.columns[index] for index in table.primary_key]
+        return connect_schema.row_schema(
+            f"{self._prefix(table)}.Key", [(column.name, self.notation.type_of(column)) for column in columns]
+        )
+
+    def value_schema(self, table: TableSchema) -> ConnectSchema:
+        """The envelope of a table's changes."""
+        prefix = self._prefix(table)
+        columns = [(column.name, self.notation.type_of(column)) for column in table.columns]
+        return connect_schema.envelope(prefix, connect_schema.row_schema(f"{prefix}.Value", columns))
+
+    def _prefix(self, table: TableSchema) -> str:
+        return connect_schema.prefix_of(self.server_name, table)
+
+    # --- row changes
+
+    def key(self, table: TableSchema) -> Template | None:
+        """The primary key's columns as a record; None for a table without a primary key."""
+        if not table.primary_key:
+            return None
+        return (_framed(self.ids.of_table(table, "key", avro_text(self.key_schema(table)))), Slot.KEY)
+
+    def messages(self, table: TableSchema) -> Messages:
+        """A change of key is a delete, its tombstone and a create, as in Debezium."""
+        return WITH_TOMBSTONES if self.tombstones and table.primary_key else DELETE_AND_CREATE
+
+    def value(self, table: TableSchema, op: Op) -> Template:
+        """The envelope of a row change."""
+        absent = ABSENT_IMAGE.get(op)
+        return (
+            _framed(self.ids.of_table(table, "value", avro_text(self.value_schema(table)))),
+            *((Slot.BEFORE,) if absent is Slot.BEFORE else (SECOND, Slot.BEFORE)),
+            *((Slot.AFTER,) if absent is Slot.AFTER else (SECOND, Slot.AFTER)),
+            _text(__version__) + _text("mysql") + _text(self.server_name),
+            Slot.TS_MILLIS,
+            Slot.SNAPSHOT,
+            _text(table.database) + _NULL,  # sequence
+            Slot.TS_MICROS,
+            Slot.TS_NANOS,
+            SECOND + _text(table.table),
+            Slot.SERVER_ID,
+            Slot.GTID,
+            Slot.FILE,
+            Slot.POSITION,
+            Slot.ROW,
+            _NULL,  # thread
+            Slot.QUERY,
+            _NULL + _text(op),  # transaction
+            *(SECOND + written_varint(self.ts_ms * times) for _, times in _TIMES),
+        )
+
+    # --- statements
+
+    def schema_change(self, statement: Statement, kind: str, changes: Sequence[TableChange]) -> bytes:
+        """As the Debezium format's, field by field."""
+        schema = connect_schema.schema_change(self.server_name)
+        value = {
+            "source": self._source(statement, changes),
+            "ts_ms": self.ts_ms,
+            "kind": kind,
+            "databaseName": statement.database,
+            "ddl": statement.sql,
+            "tableChanges": table_changes(changes),
+        }
+        return _framed(self.ids.of_statements("value", avro_text(schema))) + written(schema, value)
+
+    def truncate(self, statement: Statement, table: TableSchema) -> bytes:
+        """Op `t`, in the envelope of the table's changes. Raises SchemaError where its columns are not known."""
+        if not table.columns:
+            raise SchemaError(
+                f"the record of TRUNCATE {table.database}.{table.table} at {statement.file}:{statement.position} is "
+                "written by the schema of the table's rows, and its columns are not known there. Learn them with "
+                f"`changefeed schema PIPELINE --relearn {table.database}.{table.table}`, or leave the table out."
+            )
+        schema = self.value_schema(table)
+        value = {
+            "source": self._source(statement, [(table.database, table.table, None)]),
+            "op": "t",
+            **{name: self.ts_ms * times for name, times in _TIMES},
+        }
+        return _framed(self.ids.of_table(table, "value", avro_text(schema))) + written(schema, value)
+
+    def statement(
+        self,
+        statement: Statement,  # noqa: ARG002 - the protocol's signature
+        tables: Sequence[tuple[str, str]],  # noqa: ARG002
+        *,
+        hide_sql: bool,  # noqa: ARG002
+    ) -> bytes:
+        """Raises SettingsError: the schemas of tables' topics have no record for it."""
+        raise SettingsError("format 'avro' has no records of statements: set `statements` to fail or skip")
+
+    def statement_headers(self, statement: Statement) -> Sequence[Header]:
+        """The binlog event's own header as JSON."""
+        return [binlog_header(statement)]
+
+    def _source(self, statement: Statement, tables: Sequence[TableChange]) -> dict[str, object]:
+        seconds = statement.ts_seconds
+        return {
+            "version": __version__,
+            "connector": "mysql",
+            "name": self.server_name,
+            **{name: seconds * 1000 * times for name, times in _TIMES},
+            "snapshot": NO_SNAPSHOT,
+            "db": tables[0][0] if tables else statement.database,
+            "table": ",".join(table for _, table, _ in tables) or None,
+            "server_id": statement.server_id,
+            "gtid": statement.gtid or None,
+            "file": statement.file,
+            "pos": statement.position,
+            "row": 0,
+        }
+
+
+def _framed(schema_id: int) -> bytes:
+    return _MAGIC + schema_id.to_bytes(4, "big")
+
+
+def _text(text: str) -> bytes:
+    return written_part(text.encode())

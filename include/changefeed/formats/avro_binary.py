@@ -1,0 +1,95 @@
+"""Values in Avro's binary encoding: written in plain Python, which the kernel is held against, and read again.
+
+Source: https://avro.apache.org/docs/1.12.0/specification/#binary-encoding
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from changefeed.formats.connect_schema import ConnectSchema, Type
+from changefeed.varint import part, varint, written_part, written_varint
+
+_FLOATS = {Type.FLOAT32: struct.Struct("<f"), Type.FLOAT64: struct.Struct("<d")}
+FIRST, SECOND = b"\x00", b"\x02"
+"""The branches of a union of two."""
+
+
+def is_null_first(schema: ConnectSchema) -> bool:
+    """Whether null is the first branch of an optional schema's union: that is the branch of its default."""
+    return schema.default is None
+
+
+def written(schema: ConnectSchema, value: object) -> bytes:
+    """``value`` as ``schema`` says: a struct is a mapping, an array a sequence, bytes are base64 or bytes.
+
+    Raises ValueError for None where it is not allowed.
+    """
+    if not schema.optional:
+        if value is None:
+            raise ValueError(f"null was found for {schema.name or schema.type}, which is not optional")
+        return _present(schema, value)
+    null, other = (FIRST, SECOND) if is_null_first(schema) else (SECOND, FIRST)
+    return null if value is None else other + _present(schema, value)
+
+
+def _present(schema: ConnectSchema, value: Any) -> bytes:
+    match schema.type:
+        case Type.BOOLEAN:
+            return bytes([bool(value)])
+        case Type.INT16 | Type.INT32 | Type.INT64:
+            return written_varint((int(value) + 2**63) % 2**64 - 2**63)
+        case Type.FLOAT32 | Type.FLOAT64:
+            return _FLOATS[schema.type].pack(float(value))
+        case Type.STRING:
+            return written_part(str(value).encode("utf-8", "replace"))
+        case Type.BYTES:
+            return written_part(value if isinstance(value, bytes) else base64.b64decode(value, validate=True))
+        case Type.ARRAY:
+            items = cast(Sequence[object], value)
+            each = b"".join(written(cast(ConnectSchema, schema.items), item) for item in items)
+            return (written_varint(len(items)) + each if items else b"") + b"\x00"
+    fields = cast(Mapping[str, object], value)
+    return b"".join(written(of, fields.get(name)) for name, of in schema.fields)
+
+
+def read(schema: ConnectSchema, data: memoryview, at: int = 0) -> tuple[Any, int]:
+    """The value at ``at``, and where it ends: what `written` writes, with bytes as bytes.
+
+    Raises IndexError or struct.error for bytes that are cut off.
+    """
+    if schema.optional:
+        branch, at = data[at : at + 1], at + 1
+        if (bytes(branch) == FIRST) is is_null_first(schema):
+            return None, at
+    match schema.type:
+        case Type.BOOLEAN:
+            return data[at] != 0, at + 1
+        case Type.INT16 | Type.INT32 | Type.INT64:
+            return varint(data, at)
+        case Type.FLOAT32 | Type.FLOAT64:
+            form = _FLOATS[schema.type]
+            return form.unpack_from(data, at)[0], at + form.size
+        case Type.STRING | Type.BYTES:
+            value, at = part(data, at)
+            return (str(value or b"", "utf-8") if schema.type is Type.STRING else value), at
+        case Type.ARRAY:
+            return _read_items(cast(ConnectSchema, schema.items), data, at)
+    fields: dict[str, Any] = {}
+    for name, of in schema.fields:
+        fields[name], at = read(of, data, at)
+    return fields, at
+
+
+def _read_items(schema: ConnectSchema, data: memoryview, at: int) -> tuple[list[Any], int]:
+    items = []
+    count, at = varint(data, at)
+    while count:
+        for _ in range(count):
+            item, at = read(schema, data, at)
+            items.append(item)
+        count, at = varint(data, at)
+    return items, at

@@ -1,0 +1,108 @@
+"""Rows and slots in Avro's binary encoding: columns stand one after the other, without names."""
+
+from __future__ import annotations
+
+import base64
+import struct
+from dataclasses import dataclass, field
+from typing import Any
+
+from changefeed.formats import connect_schema
+from changefeed.formats.avro_binary import FIRST, SECOND, is_null_first, written
+from changefeed.formats.column_defaults import EPOCH_TEXT, with_default
+from changefeed.formats.connect_schema import ConnectSchema, value_schema
+from changefeed.formats.notation import ColumnText
+from changefeed.formats.style import Style
+from changefeed.formats.template import Slot
+from changefeed.table_schema import Column
+from changefeed.varint import written_part
+
+_BEFORE = {
+    Slot.SNAPSHOT: FIRST,
+    Slot.TS_MICROS: SECOND,
+    Slot.TS_NANOS: SECOND,
+    Slot.GTID: SECOND,
+    Slot.QUERY: SECOND,
+    Slot.XID: SECOND,
+}
+"""The branch of a slot whose field is optional: `snapshot` has a default, which comes first."""
+_ZEROS: dict[str | None, object] = {
+    connect_schema.DATE: 0,
+    connect_schema.TIMESTAMP: 0,
+    connect_schema.MICRO_TIMESTAMP: 0,
+    connect_schema.ZONED_TIMESTAMP: EPOCH_TEXT,
+}
+"""What Debezium writes for a date that is none, of a column that must have a value."""
+
+
+@dataclass(frozen=True)
+class AvroNotation:
+    """A row is a record; ``style`` chooses the types of its fields.
+
+    A row image that does not hold all columns is refused: a record has all of its fields.
+    """
+
+    style: Style = field(hash=False)
+    opening: bytes = b""
+    separator: bytes = b""
+    closing: bytes = b""
+
+    @property
+    def binary(self) -> AvroNotation:
+        """Itself."""
+        return self
+
+    def type_of(self, column: Column) -> ConnectSchema:
+        """The schema of the column's field, with its default."""
+        return with_default(value_schema(column, self.style), column)
+
+    def column(self, column: Column) -> ColumnText:
+        """The branch of an optional column; of one that must have a value, 1970 for a date that is none."""
+        schema = self.type_of(column)
+        if not schema.optional:
+            zero = _ZEROS.get(schema.name)
+            return ColumnText(b"", None if zero is None else written(schema, zero), None)
+        null, value = (FIRST, SECOND) if is_null_first(schema) else (SECOND, FIRST)
+        return ColumnText(value, null, None)
+
+    def of(self, slot: Slot) -> AvroNotation:  # noqa: ARG002 - all alike
+        """This one: all rows are alike."""
+        return self
+
+    def value(self, column: Column, value: object) -> bytes:
+        """See `Binary.value`."""
+        schema = self.type_of(column)
+        branch = len(FIRST) if schema.optional else 0
+        return written(schema, _of_json(schema, column, value))[branch:]
+
+    def before(self, slot: Slot) -> bytes:
+        """The branch of the slot's field in `source`, where that is optional."""
+        return _BEFORE.get(slot, b"")
+
+    def absent(self, slot: Slot) -> bytes:  # noqa: ARG002 - all alike
+        """The first branch of an optional field without a default: null."""
+        return FIRST
+
+    def text(self, text: str) -> bytes:
+        """A string behind its length."""
+        return written_part(text.encode("utf-8", "replace"))
+
+
+def _of_json(schema: ConnectSchema, column: Column, value: Any) -> object:
+    """``value``, as JSON has it in Kinds of encodings that say less than the schema does, as the schema says it."""
+    match schema.name:
+        case connect_schema.MICRO_TIME if (column.datetime_precision or 0) <= 3:
+            return value * 1000
+        case connect_schema.BITS:
+            return int(value).to_bytes(((column.length or 1) + 7) // 8, "little")
+        case connect_schema.GEOMETRY | connect_schema.POINT:
+            return _shape(value)
+    return value
+
+
+def _shape(value: dict[str, Any]) -> dict[str, object]:
+    wkb = base64.b64decode(value["wkb"], validate=True)
+    shape: dict[str, object] = {"wkb": wkb, "srid": value["srid"] or None}
+    if len(wkb) >= 21:
+        shape["x"], shape["y"] = struct.unpack_from("<dd", wkb, 5)
+    return shape

@@ -1,0 +1,37 @@
+"""The ids that a registry gives to schemas, as far as a wire format needs to know of a registry."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+from changefeed.table_schema import TableSchema
+
+Part = Literal["key", "value"]
+"""Of a message, what a schema describes."""
+
+
+class SchemaIds(Protocol):
+    """Gives schemas their ids: the same id for the same schema of a topic, whenever it is asked."""
+
+    def of_table(self, table: TableSchema, part: Part, schema: str) -> int:
+        """The id of the Avro ``schema`` of the keys or values in the table's topic.
+
+        Raises CompatibilityError where the registry does not take it beside those that the topic has had.
+        """
+        ...
+
+    def of_statements(self, part: Part, schema: str) -> int:
+        """The id of the Avro ``schema`` of the pipeline's records of definitions. Raises as `of_table`."""
+        ...
+
+
+class NoIds:
+    """Stands in for a registry where nobody reads the ids: each is 0."""
+
+    def of_table(self, table: TableSchema, part: Part, schema: str) -> int:  # noqa: ARG002 - the protocol's signature
+        """0."""
+        return 0
+
+    def of_statements(self, part: Part, schema: str) -> int:  # noqa: ARG002 - the protocol's signature
+        """0."""
+        return 0
