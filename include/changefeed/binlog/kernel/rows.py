@@ -268,7 +268,7 @@ def run_program(
         elif code == layout.OP_LONG:
             value = state[layout.POSITION]
             if a == layout.OP_ROW:
-                value = row
+                value = sequence >> 2
             elif a == layout.OP_SERVER_ID:
                 value = server_id
             elif a == layout.OP_TS:

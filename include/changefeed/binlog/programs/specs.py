@@ -57,7 +57,9 @@ class Specs:
             words.append(self._steps(mask, text.after, is_sized=notation.binary is not None))
             words += self._literal(notation.separator + text.value)
             for literal in (text.null, text.missing):
-                words += _REFUSED if literal is None else self._literal(notation.separator + literal if literal else b"")
+                words += (
+                    _REFUSED if literal is None else self._literal(notation.separator + literal if literal else b"")
+                )
         return self._memory.place_words(words), shown
 
     def _steps(self, mask: masks.Mask, after: bytes, *, is_sized: bool) -> int:
