@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from changefeed.batches.batch import Batch
-from changefeed.batches.encoder import BatchEncoder, BatchLimits
+from changefeed.batches.batch_limits import BatchLimits
+from changefeed.batches.encoder import BatchEncoder
 from changefeed.block import Block, Message
 from changefeed.publish_settings import PublishSettings
 

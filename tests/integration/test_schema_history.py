@@ -12,7 +12,8 @@ import pytest
 from any_topics import AnyTopics
 from pyspark.sql import SparkSession
 
-from changefeed.binlog.search.scout import numbered, scout
+from changefeed.binlog.search.scout import scout
+from changefeed.binlog.search.scouting import numbered
 from changefeed.block import Block
 from changefeed.connection import MysqlConnection
 from changefeed.coordinates import BinlogCoordinates

@@ -34,14 +34,14 @@ def test_a_job_asks_for_its_spark_session_before_it_imports_what_it_does_with_it
     assert not loaded_by("import ingest") & {"kafka", "numba", "numpy", "pandas", "pyarrow", "pymysql", "sqlglot"}
 
 
-def test_a_driver_loads_no_pandas_and_no_decoder() -> None:
+def test_a_driver_loads_no_pandas_no_kernels_and_nothing_that_reads_sql() -> None:
     loaded = loaded_by("import changefeed.spark.run")
-    assert not loaded & {"pandas", "changefeed.binlog.decoder", "changefeed.spark.readers"}
+    assert not loaded & {"pandas", "numba", "sqlglot", "changefeed.binlog.decoder", "changefeed.spark.readers"}
 
 
 def test_a_worker_that_was_warmed_up_has_imported_all_that_its_task_imports() -> None:
     loaded = loaded_by("from changefeed.spark.warm_up import load; load()")
-    assert {"changefeed.binlog.decoder", "changefeed.kafka.publisher", "changefeed.mysql.dump"} <= loaded
+    assert {"changefeed.binlog.decoder", "changefeed.batches.encoder", "changefeed.kafka.publisher"} <= loaded
     assert not loaded & {"pandas", "pyspark.sql.connect"}
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import lz4.block
 import numpy as np
 
 from changefeed.batches.batch import Batch
+from changefeed.batches.batch_limits import BatchLimits
 from changefeed.batches.compression import CODECS
 from changefeed.batches.record_batch import HEAD_BYTES, Times, record_batch
 from changefeed.binlog.kernel import records as kernel
@@ -21,18 +21,6 @@ _NAMES = [b"%c%b" % (2 * len(name), name.encode()) for name in (ID_HEADER, GTID_
 """The headers' names, each behind its length as a zigzag varint of one byte."""
 _FULL = 0.9
 """How full of what its topic takes a batch is made, where its size is a guess from that of the one before."""
-
-
-@dataclass(frozen=True)
-class BatchLimits:
-    """What a topic takes: batches of up to ``largest_bytes``, and records as old as ``oldest_seconds`` since 1970.
-
-    ``compression`` is that which the broker gives to all of its batches; None where it leaves them as they come.
-    """
-
-    largest_bytes: int
-    oldest_seconds: int = 0
-    compression: str | None = None
 
 
 class BatchEncoder:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from changefeed.batches.batch import Batch
-from changefeed.batches.encoder import BatchEncoder
 from changefeed.block import Block
 from changefeed.block_filter import BlockFilter
 from changefeed.errors import AccountingError
+
+if TYPE_CHECKING:
+    from changefeed.batches.encoder import BatchEncoder
 
 
 class FilterChain:

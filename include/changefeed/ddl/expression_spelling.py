@@ -6,11 +6,10 @@ was followed and one that was learned from the server should be equal, so both s
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import sqlglot
-from sqlglot import exp
-from sqlglot.errors import SqlglotError
+if TYPE_CHECKING:
+    from sqlglot import exp
 
 
 def expression_spelling(sql: str) -> str:
@@ -20,6 +19,10 @@ def expression_spelling(sql: str) -> str:
 
     An expression that sqlglot cannot read, such as MariaDB's NEXT VALUE FOR, comes back as it is.
     """
+    import sqlglot  # few expressions are read, and it takes a run 0.2 seconds to load
+    from sqlglot import exp
+    from sqlglot.errors import SqlglotError
+
     try:
         root = exp.Paren(this=sqlglot.parse_one(sql.replace("\\'", "'"), read="mysql"))
     except SqlglotError:

@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import Self
 
 from changefeed.batches.batch import Batch
-from changefeed.batches.encoder import BatchEncoder
 from changefeed.batches.record_batch import headers_of
 from changefeed.block import pack
 from changefeed.errors import BadRecordError, BrokerUnavailableError, FencedError, TopicError
@@ -72,6 +71,8 @@ class Publisher:
         self._log = CommitLog(connection, commit_log_topic, identity, self._settings.transaction_timeout_seconds + 30)
         name = transactional_id(identity, task)
         self._transactions = Transactions(connection, name, self._settings, [*limits, commit_log_topic])
+        from changefeed.batches.encoder import BatchEncoder  # only tasks publish, and only they load the kernels
+
         self._encoder = BatchEncoder(self._settings, lambda topic: limits[topic].for_batches())
         self._on_stage: OnStage = on_stage or (lambda _stage: None)
         self._progress: Mapping[TopicPartition, Progress] = {}

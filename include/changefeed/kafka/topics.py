@@ -12,7 +12,7 @@ from typing import Any
 
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
-from changefeed.batches.encoder import BatchLimits
+from changefeed.batches.batch_limits import BatchLimits
 from changefeed.errors import TopicError
 from changefeed.kafka.connection import KafkaConnection
 

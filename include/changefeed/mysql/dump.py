@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from changefeed.binlog.events.framing import HEADER, HEADER_SIZE, EventType, name_of
-from changefeed.binlog.kernel.packets import PacketSplitter
 from changefeed.coordinates import FIRST_POSITION, LAST_DUMP_POSITION
 from changefeed.errors import BinlogFormatError, BinlogGoneError, ChangefeedError, SourceError, SourceUnavailableError
 from changefeed.file_identity import FileIdentity
@@ -92,6 +91,8 @@ class DumpStream:
         return self._start > LAST_DUMP_POSITION
 
     def _read(self, raw: Any) -> Iterator[bytes]:
+        from changefeed.binlog.kernel.packets import PacketSplitter  # not before a dump is read: it loads the kernels
+
         splitter = PacketSplitter()
         # Before the first event its size is not known; the FORMAT_DESCRIPTION of a start inside the file is extra.
         left = -1

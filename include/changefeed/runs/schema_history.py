@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from changefeed.binlog.search.scout import scout
 from changefeed.checkpoint import CheckpointStore
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.ddl.changes import CreateDatabase, CreateTable, CreateTableLike
@@ -315,6 +314,8 @@ def statements(
     if is_much and at_once is not None:
         yield from at_once(pieces)
         return
+    from changefeed.binlog.search.scout import scout  # most runs read none of them here: it loads the kernels
+
     binlogs = ServerBinlogs(session)
     for piece in pieces:
         yield from scout(binlogs.chunks(piece.file, piece.start, piece.end), piece, 1 << 62).statements

@@ -13,7 +13,7 @@ from threading import Event, Thread
 
 from pyspark.sql import SparkSession
 
-from changefeed.binlog.search.scout import Scouting, is_worth_cutting, numbered, scout_in_parts
+from changefeed.binlog.search.scouting import Scouting, is_worth_cutting, numbered
 from changefeed.reader import Statement
 from changefeed.spark.dump import dump_of
 from changefeed.spark.job import IngestJob
@@ -101,6 +101,8 @@ def _as_known(job: IngestJob, files: Sequence[Slice], large: Slice, slice_bytes:
 
 
 def _parts(job: IngestJob, files: Sequence[Slice], large: Slice, slice_bytes: int) -> Iterator[Scouting]:
+    from changefeed.binlog.search.scout import scout_in_parts  # not before a file is cut: it loads the kernels
+
     for piece in files:
         if piece is large:
             yield from scout_in_parts(dump_of(job, piece, beside=True), piece, slice_bytes)

@@ -20,7 +20,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from changefeed.binlog.decoder import KernelDecoder
-from changefeed.binlog.search.scout import is_worth_cutting, numbered, scout
+from changefeed.binlog.search.scout import scout
+from changefeed.binlog.search.scouting import is_worth_cutting, numbered
 from changefeed.block import Block
 from changefeed.connection import MysqlConnection, from_environment
 from changefeed.coordinates import FIRST_POSITION, BinlogCoordinates

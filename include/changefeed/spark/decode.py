@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from changefeed import fault_point
-from changefeed.batches.encoder import BatchEncoder
 from changefeed.block import Block
 from changefeed.errors import ChangefeedError
 from changefeed.spark import frame
@@ -16,9 +16,14 @@ from changefeed.spark.expected import Decoded
 from changefeed.spark.job import IngestJob
 from changefeed.window import Slice
 
+if TYPE_CHECKING:
+    from changefeed.batches.encoder import BatchEncoder
+
 
 def encoder_of(job: IngestJob) -> BatchEncoder:
     """What makes batches for the topics of ``job``, as its pipeline says."""
+    from changefeed.batches.encoder import BatchEncoder  # only workers encode, and only they load the kernels
+
     return BatchEncoder(job.pipeline.kafka.publishing, lambda topic: job.topics.of(topic).for_batches())
 
 
@@ -32,7 +37,7 @@ def decode_batches(job: IngestJob, slices: Iterable[Slice], count: Callable[[int
 
 
 def _rows(job: IngestJob, slices: Iterable[Slice], count: Callable[[int], None]) -> Iterator[frame.DecodedRow]:
-    from changefeed.spark.readers import reader_of  # only workers read, and only they load the kernels
+    from changefeed.spark.readers import reader_of  # as above
 
     reader = reader_of(job)
     encoder = encoder_of(job)

@@ -8,7 +8,7 @@ import orjson
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from changefeed.binlog.search.scout import Scouting, scout
+from changefeed.binlog.search.scouting import Scouting
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import ChangefeedError
 from changefeed.mysql.dump import DumpStream
@@ -33,6 +33,8 @@ def scouted(
     """What the scout says of each of ``pieces``. Raises what it raises, and ``dump``, which is called in the tasks."""
 
     def scout_files(files: Iterable[Slice]) -> Iterator[pa.RecordBatch]:
+        from changefeed.binlog.search.scout import scout  # only workers scout several files
+
         for piece in files:
             try:
                 scouting = scout(dump(piece), piece, slice_bytes)

@@ -22,8 +22,14 @@ from changefeed.spark.connect import is_connect
 
 _log = logging.getLogger(__name__)
 
-OF_TASKS = ("changefeed.spark.publish", "changefeed.spark.readers")
-"""What decodes and publishes, and imports all else that a task needs."""
+OF_TASKS = (
+    "changefeed.spark.publish",
+    "changefeed.spark.readers",
+    "changefeed.batches.encoder",
+    "changefeed.binlog.kernel.packets",
+    "sqlglot",
+)
+"""What decodes and publishes, and what that imports only where it is needed, as a driver does without it."""
 
 
 def load(_: Iterable[object] = ()) -> None:

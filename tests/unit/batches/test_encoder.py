@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords
 
 from changefeed.batches.batch import Batch
+from changefeed.batches.batch_limits import BatchLimits
 from changefeed.batches.compression import CODECS
-from changefeed.batches.encoder import BatchEncoder, BatchLimits
+from changefeed.batches.encoder import BatchEncoder
 from changefeed.batches.record_batch import headers_of
 from changefeed.block import Block, Message, Step, pack, sequence_of
 from changefeed.errors import SettingsError

@@ -7,7 +7,6 @@ hold a statement: so it runs at the speed at which the server sends.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,27 +24,11 @@ from changefeed.binlog.events.query_event import Header, Query, TransactionStep
 from changefeed.binlog.kernel import hop
 from changefeed.binlog.kernel.memory import Bytes
 from changefeed.binlog.search.event_walk import EventWalk
+from changefeed.binlog.search.scouting import Scouting, is_worth_cutting
 from changefeed.coordinates import LAST_DUMP_POSITION
 from changefeed.errors import BinlogFormatError
 from changefeed.reader import Statement
 from changefeed.window import ANONYMOUS, Slice
-
-_PAYS_FROM = 1.5
-"""How many slices large a piece must be for cutting it to pay."""
-
-
-@dataclass(frozen=True)
-class Scouting:
-    """A file's part of a window, cut: its slices, numbered from 0, and the statements in it that are no framing."""
-
-    slices: tuple[Slice, ...]
-    statements: tuple[Statement, ...]
-    events: int
-
-
-def is_worth_cutting(size_bytes: int, slice_bytes: int) -> bool:
-    """Whether a piece of that size is cut at all."""
-    return size_bytes > _PAYS_FROM * slice_bytes
 
 
 def scout(chunks: Iterable[bytes | bytearray | memoryview], piece: Slice, slice_bytes: int) -> Scouting:
@@ -188,8 +171,3 @@ class _Scout:
     def _add_slice(self, end: int) -> None:
         self._slices.append(Slice(self._slice_count, self._piece.file, self._begin, end, self._begin_gtid))
         self._slice_count += 1
-
-
-def numbered(slices: Iterable[Slice]) -> list[Slice]:
-    """Slices of several files, numbered through in binlog order."""
-    return [replace(piece, number=number) for number, piece in enumerate(slices)]
