@@ -25,6 +25,10 @@ Python made: what its second compiler costs in a minute (3 CPU seconds) is more 
 remember each object until their next reset, by default the hundredth: finished batches on their way to disk and back
 would be 100 MB a task. Those are compressed already."""
 
+LOCAL_CONF = {"spark.python.daemon.module": "changefeed.spark.daemon"}
+"""For a local master, whose workers import from where the driver does. A cluster's daemon starts without what a job
+brings along."""
+
 SMALL_BYTES = 64 * 1024 * 1024
 SMALL_JOB_CONF = JOB_CONF | {
     DRIVER_OPTIONS: f"{_FIRST_COMPILER} -XX:+UseSerialGC",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import re
 import shutil
 import sys
 import threading
@@ -19,7 +20,7 @@ from pyspark.sql import functions as F
 from changefeed.errors import SettingsError
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.spark.class_archive import with_class_archive
-from changefeed.spark.conf import JOB_CONF, job_conf
+from changefeed.spark.conf import JOB_CONF, LOCAL_CONF, job_conf
 from changefeed.spark.connect import connect_session, is_connect
 from changefeed.spark.warm_up import warm_up
 
@@ -89,6 +90,8 @@ def local_session(pipeline: Pipeline) -> SparkSession:
         .config("spark.driver.host", "127.0.0.1")
     )
     defaults = with_class_archive(JOB_CONF | {"spark.log.level": "ERROR"})
+    if re.match(r"local\b(?!-)", pipeline.spark.master):
+        defaults |= LOCAL_CONF
     for name, value in job_conf(pipeline.spark.conf, defaults).items():
         builder = builder.config(name, value)
     try:
