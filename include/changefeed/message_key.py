@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -37,16 +38,7 @@ class KeyRule:
         return table if key == table.primary_key else replace(table, primary_key=key)
 
     def _chosen(self, table: TableSchema) -> tuple[int, ...]:
-        positions = {column.name.lower(): position for position, column in enumerate(table.columns)}
-        for name in self.columns:
-            if name.lower() not in positions:
-                names = [column.name for column in table.columns]
-                raise SettingsError(
-                    f"{self.setting} chooses column {name!r} for the key of {table.database}.{table.table}, which has "
-                    f"no such column{did_you_mean(name, names)}: it has {', '.join(names)}. Nothing is published under "
-                    "another key in its stead. Name columns that the table has, or had where the binlog is read."
-                )
-        return tuple(positions[name.lower()] for name in self.columns)
+        return chosen_columns(table, self.columns, f"{self.setting} chooses", " for the key")
 
     def _instead(self, table: TableSchema, by_server: bool) -> tuple[int, ...]:
         if self.keyless == "none":
@@ -59,6 +51,23 @@ class KeyRule:
             )
         unique = (key.columns for key in table.unique_keys or () if key.not_null)
         return next(unique, tuple(range(len(table.columns))) if self.keyless == "all" else ())
+
+
+def chosen_columns(table: TableSchema, columns: Sequence[str], who: str, what: str) -> tuple[int, ...]:
+    """Positions of ``columns``, whose names have no case.
+
+    Raises SettingsError, which says ``who`` chose it for ``what``, for a column that the table does not have.
+    """
+    positions = {column.name.lower(): position for position, column in enumerate(table.columns)}
+    for name in columns:
+        if name.lower() not in positions:
+            names = [column.name for column in table.columns]
+            raise SettingsError(
+                f"{who} column {name!r}{what} of {table.database}.{table.table}, which has no such column"
+                f"{did_you_mean(name, names)}: it has {', '.join(names)}. Nothing is published by another rule in its "
+                "stead. Name columns that the table has, or had where the binlog is read."
+            )
+    return tuple(positions[name.lower()] for name in columns)
 
 
 PRIMARY_KEY = KeyRule()

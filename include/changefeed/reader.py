@@ -3,24 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol
 
 from changefeed.block import Block
+from changefeed.errors import SettingsError
 from changefeed.message_key import PRIMARY_KEY, KeyRule
-from changefeed.table_schema import TableSchema
+from changefeed.table_schema import Column, TableSchema
 from changefeed.transaction_event import TransactionEvent
 from changefeed.window import Slice
 
 
 @dataclass(frozen=True)
+class TableField:
+    """A field of all rows of a table with its "database.table"; ``in_key`` says that the key has it, too."""
+
+    name: str
+    in_key: bool = True
+
+
+@dataclass(frozen=True)
 class Route:
-    """Where a table's changes go: its topic and that topic's number of partitions. ``key`` says which of the table's
-    columns are their key."""
+    """Where a table's changes go, and what the decoder has to know of it.
+
+    ``topic`` has ``partitions``. ``key`` says which of the table's columns are the messages' key. ``partition_by`` is
+    what a message's partition follows from: its key, the table's name, or the values of these columns. ``setting`` is
+    where a person can change it, for messages.
+    """
 
     topic: str
     partitions: int
     key: KeyRule = PRIMARY_KEY
+    partition_by: Literal["key", "table"] | tuple[str, ...] = "key"
+    table_field: TableField | None = None
+    setting: str = ""
+
+    def seen(self, table: TableSchema, *, by_server: bool = False) -> TableSchema:
+        """``table`` as formats see it: with the key that was chosen, and the field with its name behind its columns.
+
+        ``by_server`` is that of `KeyRule.keyed`. Raises as that does, and SettingsError for a field that is named as
+        a column is.
+        """
+        table = self.key.keyed(table, by_server=by_server)
+        if self.table_field is None:
+            return table
+        if any(column.name.lower() == self.table_field.name.lower() for column in table.columns):
+            raise SettingsError(
+                f"{table.database}.{table.table} has a column {self.table_field.name!r} itself: give `table_field` in "
+                "topics another name"
+            )
+        length = len(f"{table.database}.{table.table}")
+        field = Column(self.table_field.name, "varchar", length=length, nullable=False)
+        is_key = self.table_field.in_key and bool(table.primary_key)
+        key = (len(table.columns), *table.primary_key) if is_key else table.primary_key
+        return replace(table, columns=(*table.columns, field), primary_key=key)
+
+    @property
+    def chooses_columns(self) -> bool:
+        """Whether other columns count than those of the primary key, which each row image has."""
+        return self.key != PRIMARY_KEY or not isinstance(self.partition_by, str)
 
 
 Router = Callable[[str, str], Route | None]

@@ -37,22 +37,26 @@ def emit_events(pipeline: Pipeline, manifests: Sequence[Manifest]) -> list[str]:
 
 
 def asset_events(pipeline: Pipeline, manifests: Sequence[Manifest]) -> dict[str, dict[str, Any]]:
-    """What an event says, by topic: rows, ops, offsets by partition, coordinates. Nothing for a table without rows."""
-    from changefeed.kafka.topics import topic_name  # a DAG file must not pay for Kafka's clients
+    """What an event says, by topic: rows, ops, offsets by partition, coordinates. Nothing for a table without rows.
 
+    Where ``tables`` share a topic, rows and ops are those of all of them, and ``table`` is the first.
+    """
     events: dict[str, dict[str, Any]] = {}
     for manifest in manifests:
         for table, ops in manifest.rows.items():
             if not sum(ops.values()):
                 continue
             database, _, name = table.partition(".")
-            topic = topic_name(pipeline.topics.template, database, name, pipeline.name)
+            route = pipeline.route(database, name)
+            if route is None:  # the pipeline's tables were changed since
+                continue
             event = events.setdefault(
-                topic,
+                route.topic,
                 {
                     "pipeline": pipeline.name,
                     "table": table,
-                    "topic": topic,
+                    "tables": [],
+                    "topic": route.topic,
                     "rows": 0,
                     "ops": {},
                     "offsets": {},
@@ -63,9 +67,12 @@ def asset_events(pipeline: Pipeline, manifests: Sequence[Manifest]) -> dict[str,
             event["rows"] += sum(ops.values())
             event["ops"] = {op: event["ops"].get(op, 0) + ops.get(op, 0) for op in sorted({*event["ops"], *ops})}
             event["head"] = str(manifest.window.head)
-            event["windows"].append(manifest.window.number)
+            if table not in event["tables"]:
+                event["tables"].append(table)
+            if manifest.window.number not in event["windows"]:
+                event["windows"].append(manifest.window.number)
             for receipt in manifest.topics:
-                if receipt.topic == topic and receipt.first_offset is not None:
+                if receipt.topic == route.topic and receipt.first_offset is not None:
                     before = event["offsets"].get(str(receipt.partition))
                     first = before["first"] if before else receipt.first_offset
                     event["offsets"][str(receipt.partition)] = {"first": first, "last": receipt.last_offset}

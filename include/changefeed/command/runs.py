@@ -105,6 +105,6 @@ def tail(
     missing = sorted(set(table or ()) - set(named))
     if missing:
         raise SettingsError(f"pipeline {name!r} captures no table {missing[0]!r}; it has {', '.join(named) or 'none'}")
-    chosen = [topic for full, topic in named.items() if not table or full in table]
+    chosen = list(dict.fromkeys(topic for full, topic in named.items() if not table or full in table))
     for line in islice(lines(endpoints.kafka, chosen, from_beginning=beginning, follow=follow), limit):
         print(line, flush=True)

@@ -12,7 +12,8 @@ from changefeed.errors import BadRecordError, CheckpointError, TopicError
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.partition_reader import partition_reader
 from changefeed.kafka.record_writer import RecordWriter
-from changefeed.kafka.topics import TopicSettings, legal_name, partition_counts
+from changefeed.kafka.topics import TopicSettings, partition_counts
+from changefeed.topic_name import legal_name
 
 
 def schema_history_topic(pipeline: str) -> str:

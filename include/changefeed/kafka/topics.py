@@ -1,9 +1,8 @@
-"""The topics of a pipeline: their names, and making them before anything is published."""
+"""The topics of a pipeline: what they take, and making them before anything is published."""
 
 from __future__ import annotations
 
 import logging
-import re
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,13 +14,9 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from changefeed.batches.batch_limits import BatchLimits
 from changefeed.errors import TopicError
 from changefeed.kafka.connection import KafkaConnection
+from changefeed.topic_name import legal_name
 
 _log = logging.getLogger(__name__)
-_ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]")
-_FIELD = re.compile("{(?:pipeline|database|table)}")
-_OWN = re.compile(r"changefeed\.[^.]*\.(commits|dead-letter|schema-history|schema-changes)(\.|$)")
-"""Topics that a pipeline makes for itself, and their backfills'."""
-_LONGEST = 249  # org.apache.kafka.common.internals.Topic.MAX_NAME_LENGTH
 
 _TOPIC_EXISTS, _NO_SUCH_TOPIC = 36, 3
 _NOT_AUTHORIZED = (29, 31)
@@ -72,64 +67,6 @@ class TopicLimits:
         return BatchLimits(self.max_message_bytes, oldest_seconds, self.compression)
 
 
-def legal_name(name: str) -> str:
-    """``name`` with each character that Kafka does not allow replaced by ``_``.
-
-    Raises TopicError where that is not enough: an empty name, ``.``, ``..``, or more than 249 characters.
-    """
-    legal = _ILLEGAL.sub("_", name)
-    if legal in ("", ".", ".."):
-        raise TopicError(f"{name!r} cannot be a topic's name: Kafka allows neither '', nor '.', nor '..'")
-    if len(legal) > _LONGEST:
-        raise TopicError(
-            f"topic name {legal!r} has {len(legal)} characters, and Kafka allows {_LONGEST}. Use a shorter template."
-        )
-    return legal
-
-
-def topic_name(template: str, database: str, table: str, pipeline: str = "") -> str:
-    """The topic of a table by ``template``, in which {database}, {table} and {pipeline} are replaced by their names.
-
-    Raises TopicError for a name that cannot be made legal, or that is one of a pipeline's own topics.
-    """
-    names = {"{pipeline}": pipeline, "{database}": database, "{table}": table}
-    name = legal_name(_FIELD.sub(lambda field: names[field[0]], template))
-    if _OWN.match(name):
-        raise TopicError(
-            f"the changes of table {_quoted(database, table)} would go to topic {name!r} by the template {template!r}: "
-            "topics of such names keep the progress, the schemas and the dead letters of pipelines. Choose another "
-            "template or leave the table out."
-        )
-    return name
-
-
-def topic_names(template: str, tables: Iterable[tuple[str, str]], pipeline: str = "") -> dict[tuple[str, str], str]:
-    """The topic of each (database, table).
-
-    Raises TopicError where two tables get one topic, or topics whose names differ only in ``.`` and ``_``: Kafka's
-    metrics cannot tell those apart and the broker refuses the second (Topic.hasCollision).
-    """
-    names: dict[tuple[str, str], str] = {}
-    taken: dict[str, tuple[str, str]] = {}
-    for database, table in tables:
-        if (database, table) in names:
-            continue
-        name = topic_name(template, database, table, pipeline)
-        other = taken.setdefault(name.replace(".", "_"), (database, table))
-        if other != (database, table):
-            raise TopicError(
-                f"tables {_quoted(*other)} and {_quoted(database, table)} collide: template {template!r} makes topics "
-                f"{names[other]!r} and {name!r}, which Kafka cannot tell apart ('.' and '_' are one in its metric "
-                "names). Choose another template or leave one of the tables out."
-            )
-        names[database, table] = name
-    return names
-
-
-def _quoted(database: str, table: str) -> str:
-    return f"`{database}`.`{table}`"
-
-
 def commit_log_topic(pipeline: str) -> str:
     """The compacted topic that keeps a pipeline's progress and seals."""
     return legal_name(f"changefeed.{pipeline}.commits")
@@ -161,13 +98,16 @@ def commit_log_settings(replication_factor: int = -1) -> TopicSettings:
     )
 
 
-def ensure_topics(connection: KafkaConnection, wanted: Mapping[str, TopicSettings]) -> dict[str, int]:
+def ensure_topics(
+    connection: KafkaConnection, wanted: Mapping[str, TopicSettings], *, create: bool = True
+) -> dict[str, int]:
     """Make the topics of ``wanted`` that are missing; return the actual number of partitions of each.
 
     A topic that is there is used as it is, and said so in the log where it has other partitions than wanted.
     May run at once with others that make the same topics.
 
-    Raises TopicError with the broker's words where it refuses, BrokerUnavailableError where it does not answer.
+    Raises TopicError with the broker's words where it refuses, and without ``create`` for topics that are missing;
+    BrokerUnavailableError where it does not answer.
     """
     if not wanted:
         return {}
@@ -175,6 +115,8 @@ def ensure_topics(connection: KafkaConnection, wanted: Mapping[str, TopicSetting
         counts = _partitions(admin, wanted)
         missing = [name for name in wanted if name not in counts]
         if missing:
+            if not create:
+                raise not_there(connection, {name: wanted[name] for name in missing})
             _create(admin, {name: wanted[name] for name in missing}, connection)
             counts |= _partitions(admin, missing)
     lost = [name for name in wanted if name not in counts]
@@ -185,6 +127,22 @@ def ensure_topics(connection: KafkaConnection, wanted: Mapping[str, TopicSetting
             wanted_count = settings.partitions
             _log.warning("topic %r has %d partitions, wanted %d: used as it is", name, counts[name], wanted_count)
     return {name: counts[name] for name in wanted}
+
+
+def not_there(connection: KafkaConnection, missing: Mapping[str, TopicSettings]) -> TopicError:
+    """The error of a pipeline that makes no topics and lacks some."""
+    lines = [
+        f"{name!r} ({settings.partitions} partitions" + _shown(settings.configs) + ")"
+        for name, settings in missing.items()
+    ]
+    return TopicError(
+        f"{len(missing)} topics are not in the cluster at {connection.bootstrap!r}, and the pipeline makes none "
+        f"(`topics.create: false`): {', '.join(lines)}. Nothing was published. Make them, or leave `topics.create` out."
+    )
+
+
+def _shown(configs: Mapping[str, str]) -> str:
+    return "".join(f", {key}={value}" for key, value in configs.items())
 
 
 def missing_topics(connection: KafkaConnection, wanted: Mapping[str, TopicSettings]) -> list[str]:

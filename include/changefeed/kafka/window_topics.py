@@ -18,19 +18,24 @@ class WindowTopics:
     A key's partition follows from its topic's number of partitions, so Kafka is always asked for that number.
     """
 
-    def __init__(self, connection: KafkaConnection, settings: TopicSettings, known: Mapping[str, TopicLimits]) -> None:
-        self._connection, self._settings = connection, settings
+    def __init__(self, connection: KafkaConnection, known: Mapping[str, TopicLimits], *, create: bool = True) -> None:
+        self._connection, self._create = connection, create
         self.known = dict(known)
 
-    def of(self, topic: str) -> TopicLimits:
+    def made(self, topic: str, settings: TopicSettings) -> TopicLimits:
         """What ``topic`` takes; it is made where it is not there. Raises as `ensure_topics` does."""
-        self.make_sure([topic])
+        if topic not in self.known:
+            ensure_topics(self._connection, {topic: settings}, create=self._create)
+        return self.of(topic)
+
+    def of(self, topic: str) -> TopicLimits:
+        """What ``topic`` takes, which is there; raises as `topic_limits` does."""
+        self.learn([topic])
         return self.known[topic]
 
-    def make_sure(self, topics: Iterable[str]) -> None:
+    def learn(self, topics: Iterable[str]) -> None:
         """Have all of ``topics`` among the known ones; Kafka is asked once for those that are not. Raises as `of`."""
         if missing := [topic for topic in topics if topic not in self.known]:
-            ensure_topics(self._connection, dict.fromkeys(missing, self._settings))
             self.known |= topic_limits(self._connection, missing)
 
 

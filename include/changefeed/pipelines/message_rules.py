@@ -42,7 +42,7 @@ def message_rules(pipeline: Pipeline) -> dict[str, str]:
     message's key. So are the numbers of partitions: Kafka says them, and progress keeps them.
     """
     values: dict[str, Any] = pipeline.model_dump(mode="python", exclude=_SHAPE_NO_MESSAGE)
-    values["topics"] = {"template": pipeline.topics.template}
+    values["topics"] = pipeline.topics.rules
     for mask in values["columns"]["mask"].values():
         for key in ("text_from", "hmac_sha256", "sha256"):
             if mask[key] is not None:

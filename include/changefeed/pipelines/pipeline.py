@@ -21,6 +21,8 @@ from changefeed.pipelines.column_settings import ColumnSettings
 from changefeed.pipelines.key_settings import KeySettings
 from changefeed.pipelines.section import ConnectionId, Name, Positive, Section
 from changefeed.pipelines.table_pattern import TablePattern, matches, matches_any
+from changefeed.pipelines.table_routes import TableRoute, route_of
+from changefeed.pipelines.topic_settings import TopicSettings
 from changefeed.publish_settings import PublishSettings
 
 _PRESETS = ("@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
@@ -154,37 +156,6 @@ class ValueSettings(Section):
                 Kind.JSON: Encoding(self.documents),
             }
         )
-
-
-class TopicSettings(Section):
-    """The names of topics, and how those that are missing are made."""
-
-    template: Annotated[str, Field(max_length=249)] = "{database}.{table}"
-    partitions: Annotated[int, Field(gt=0, le=10_000)] = 3
-    replication_factor: Annotated[int, Field(gt=0, le=100)] = 1
-    configs: dict[str, str] = Field(default={})
-    _suffix: str = PrivateAttr(default="")
-
-    @property
-    def suffix(self) -> str:
-        """What a backfill adds to the name of each topic; '' for the pipeline's own topics."""
-        return self._suffix
-
-    def with_suffix(self, suffix: str) -> TopicSettings:
-        """These settings for topics whose names end in ``suffix``."""
-        topics = self.model_copy(update={"template": self.template + suffix})
-        topics._suffix = suffix
-        return topics
-
-    @field_validator("template")
-    @classmethod
-    def _has_table(cls, template: str) -> str:
-        rest = re.sub("{(pipeline|database|table)}", "", template)
-        if "{table}" not in template or "{" in rest or "}" in rest:
-            raise ValueError(
-                "wanted a template with {table}, {database} or {pipeline} where they are needed, and no other braces"
-            )
-        return template
 
 
 class CheckpointSettings(Section):
@@ -330,6 +301,15 @@ class Pipeline(Section):
         """Whether keys may be other columns than the primary key's."""
         return bool(self.keys) or self.keyless != "none"
 
+    def route(self, database: str, table: str) -> TableRoute | None:
+        """Where a table's changes go and under which key; None for a table that is not captured.
+
+        Raises TopicError for a topic that cannot be named so.
+        """
+        if not self.tables.matches(database, table):
+            return None
+        return route_of(self.topics, self.name, database, table, self.key_rule(database, table), self._shown_file)
+
     def key_rule(self, database: str, table: str) -> KeyRule:
         """How the key columns of a table's messages are found."""
         for pattern, columns in self.keys.items():
@@ -378,6 +358,9 @@ class Pipeline(Section):
     def _reference_is_plain(self) -> Pipeline:
         if self.reader == "reference" and (self.columns != ColumnSettings() or self.values != ValueSettings()):
             raise ValueError("`reader: reference` knows neither `columns` nor `values`: leave them out, or the reader")
+        topics = self.topics.model_dump(include={"partition_by", "table_field", "routes"}, exclude_defaults=True)
+        if self.reader == "reference" and topics:
+            raise ValueError(f"`reader: reference` does not know topics.{next(iter(topics))}: leave it out")
         if self.reader == "reference" and self.chooses_keys:
             raise ValueError("`reader: reference` knows neither `keys` nor `keyless`: leave them out, or the reader")
         return self

@@ -192,7 +192,8 @@ def restore_history(endpoints: Endpoints, store: CheckpointStore) -> bool:
     text = store.load_schemas(pipeline.name)
     if text is None:
         return False
-    ensure_topics(endpoints.kafka, {log.topic: schema_history_settings(pipeline.topics.replication_factor)})
+    wanted = {log.topic: schema_history_settings(pipeline.topics.replication_factor)}
+    ensure_topics(endpoints.kafka, wanted, create=pipeline.topics.create)
     log.save(json.loads(text))
     _log.warning("pipeline %s: its schema topic had no history; the state store's copy was brought back", pipeline.name)
     return True

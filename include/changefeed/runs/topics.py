@@ -1,34 +1,33 @@
-"""Which topics a pipeline needs: one for each table that it captures now, and those of its own."""
+"""Which topics a pipeline needs: those of the tables that it captures now, and those of its own."""
 
 from __future__ import annotations
 
 from changefeed.kafka.schema_log import schema_changes_topic, schema_history_settings, schema_history_topic
-from changefeed.kafka.topics import (
-    TopicSettings,
-    commit_log_settings,
-    commit_log_topic,
-    dead_letter_topic,
-    topic_names,
-)
+from changefeed.kafka.topics import TopicSettings, commit_log_settings, commit_log_topic, dead_letter_topic
 from changefeed.mysql.catalog import table_names
 from changefeed.mysql.session import Session
 from changefeed.pipelines.pipeline import Pipeline
+from changefeed.pipelines.table_routes import TableRoute, table_routes
 
 
-def captured_tables(pipeline: Pipeline, session: Session) -> list[tuple[str, str]]:
-    """(database, table) of what the source has now and the pipeline's patterns take."""
-    return [name for name in table_names(session) if pipeline.tables.matches(*name)]
+def captured_routes(pipeline: Pipeline, session: Session) -> dict[tuple[str, str], TableRoute]:
+    """The route of each (database, table) that the source has now and the pipeline captures.
+
+    Raises TopicError where two tables would share a topic and may not.
+    """
+    return table_routes(pipeline.route, table_names(session))
 
 
 def table_topics(pipeline: Pipeline, session: Session) -> dict[tuple[str, str], str]:
-    """The topic of each captured table; raises TopicError where two tables would share one."""
-    return topic_names(pipeline.topics.template, captured_tables(pipeline, session), pipeline.name)
+    """The topic of each captured table; raises as `captured_routes`."""
+    return {name: route.topic for name, route in captured_routes(pipeline, session).items()}
 
 
 def wanted_topics(pipeline: Pipeline, session: Session) -> dict[str, TopicSettings]:
     """All topics to be there before a window is published, and how they are made where they are missing."""
     replication_factor = pipeline.topics.replication_factor
-    wanted = dict.fromkeys(table_topics(pipeline, session).values(), table_topic_settings(pipeline))
+    routes = captured_routes(pipeline, session).values()
+    wanted = {route.topic: TopicSettings(*route.made_as) for route in routes}
     wanted[commit_log_topic(pipeline.name)] = commit_log_settings(replication_factor)
     wanted[schema_history_topic(pipeline.name)] = schema_history_settings(replication_factor)
     if pipeline.publish_ddl != "off":
@@ -36,9 +35,3 @@ def wanted_topics(pipeline: Pipeline, session: Session) -> dict[str, TopicSettin
     if pipeline.kafka.on_bad_record == "dead_letter":
         wanted[dead_letter_topic(pipeline.name)] = TopicSettings(1, replication_factor)
     return wanted
-
-
-def table_topic_settings(pipeline: Pipeline) -> TopicSettings:
-    """How a table's topic is made where it is missing."""
-    topics = pipeline.topics
-    return TopicSettings(topics.partitions, topics.replication_factor, topics.configs)

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from changefeed import fault_point
 from changefeed.archive.archive import Archive
 from changefeed.archive.binlogs import ArchivedBinlogs
+from changefeed.ddl.names import TableName
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import BinlogGoneError
 from changefeed.kafka.commit_log import CommitLog, CommitLogState
@@ -32,7 +33,7 @@ from changefeed.pipelines.message_rules import check_same_rules, message_rules
 from changefeed.reader import SliceReport
 from changefeed.runs.failover import marks_of
 from changefeed.runs.schema_history import history_for, keep_learned, makes_records_of_tables, save_history, with_tables
-from changefeed.runs.topics import table_topic_settings, table_topics, wanted_topics
+from changefeed.runs.topics import table_topics, wanted_topics
 from changefeed.runs.unfinished import check_given, check_next, given_before, sealed_manifest
 from changefeed.runs.windows import commit_log_state
 from changefeed.spark import frame
@@ -97,8 +98,8 @@ def ingest(
         files = list(whole_file_slices(window, listed))
         size_bytes = sum(piece.size_bytes for piece in files)
         wait_for_workers = warm_up(spark, min(tasks, 1 + size_bytes // pipeline.spark.slice_bytes))
-        made = ensure_topics(kafka, wanted_topics(pipeline, session))
-        tables = {topic: ".".join(table) for table, topic in table_topics(pipeline, session).items()}
+        made = ensure_topics(kafka, wanted_topics(pipeline, session), create=pipeline.topics.create)
+        tables = table_topics(pipeline, session)
         identities = {} if archive else window_files(endpoints.mysql, window, (piece.file for piece in files))
         names_come_along = source.names_come_along(session)
     with endpoints.lease(identity) as lease:
@@ -127,6 +128,7 @@ def ingest(
             copies=makes_copies(spark),
             given=given_before(window, state),
             marks=begun.marks or (),
+            tables=tuple(TableName(*table) for table in tables),
         )
         wait_for_workers()
         prepared = time.monotonic()
@@ -171,15 +173,30 @@ def _begin(endpoints: Endpoints, window: Window, state: CommitLogState, log: Com
 
 
 def _topics(
-    endpoints: Endpoints, window: Window, state: CommitLogState, made: Iterable[str], tables: Mapping[str, str]
+    endpoints: Endpoints,
+    window: Window,
+    state: CommitLogState,
+    made: Iterable[str],
+    tables: Mapping[tuple[str, str], str],
 ) -> WindowTopics:
     """The topics ``made`` sure of, as the window was begun with them, and those it was given messages of before."""
-    pipeline, kafka = endpoints.pipeline, endpoints.kafka
+    kafka, shown = endpoints.kafka, _tables_of_topics(tables)
     begun_with = {topic for (topic, _), progress in state.progress.items() if progress.window > window.after}
     there = partition_counts(kafka, begun_with)
-    limits = topic_limits(kafka, dict.fromkeys((*made, *there)), tables)
+    limits = topic_limits(kafka, dict.fromkeys((*made, *there)), shown)
     check_same_topics(limits, state.progress, window)
-    return WindowTopics(kafka, table_topic_settings(pipeline), as_begun(limits, state.progress, window))
+    return WindowTopics(kafka, as_begun(limits, state.progress, window), create=endpoints.pipeline.topics.create)
+
+
+def _tables_of_topics(tables: Mapping[tuple[str, str], str]) -> dict[str, str]:
+    """By topic the tables whose changes go there, for messages."""
+    names: dict[str, list[str]] = {}
+    for (database, table), topic in tables.items():
+        names.setdefault(topic, []).append(f"{database}.{table}")
+    return {
+        topic: ", ".join(of_topic[:3]) + (f" or {len(of_topic) - 3} others" if of_topic[3:] else "")
+        for topic, of_topic in names.items()
+    }
 
 
 def _publish_window(
@@ -263,7 +280,7 @@ def _many_slices(
         fault_point.reached("after_decode")
         check_given(job.window, job.given, outcome.decoded.messages)
         job = job.settled(outcome.reports)
-        job.topics.make_sure({topic for topic, _ in outcome.decoded.messages})
+        job.topics.learn({topic for topic, _ in outcome.decoded.messages})
         packed = pack(outcome.decoded.size_bytes, tasks)
         if packed:
             published = MessageCount(spark)

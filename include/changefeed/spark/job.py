@@ -9,12 +9,13 @@ from pyspark import TaskContext
 
 from changefeed.archive.archive import Archive
 from changefeed.ddl.history import SchemaHistory
+from changefeed.ddl.names import TableName
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.failover import Mark
 from changefeed.file_identity import FileIdentity
 from changefeed.formats.format import Format
 from changefeed.kafka.progress import TopicPartition
-from changefeed.kafka.topics import topic_name
+from changefeed.kafka.topics import TopicSettings
 from changefeed.kafka.window_topics import WindowTopics
 from changefeed.mysql.server_ids import ServerIds
 from changefeed.mysql.session import Session
@@ -51,6 +52,8 @@ class IngestJob:
     copies: bool = False
     """Whether Spark may start a second copy of a task that takes long (spark.speculation)."""
     given: Mapping[TopicPartition, int] = field(default_factory=dict)
+    tables: tuple[TableName, ...] = ()
+    """Those that the server has and the pipeline captures."""
     marks: tuple[Mark, ...] = ()
     """After a failover: how far the old server gave each topic-partition."""
     slices: tuple[Slice, ...] = ()
@@ -79,10 +82,11 @@ class IngestJob:
 
         Raises TopicError or BrokerUnavailableError where Kafka has to be asked about that topic, and cannot be.
         """
-        if not self.pipeline.tables.matches(database, table):
+        route = self.pipeline.route(database, table)
+        if route is None:
             return None
-        topic = topic_of(self.pipeline, database, table)
-        return Route(topic, self.topics.of(topic).partitions, self.pipeline.key_rule(database, table))
+        limits = self.topics.made(route.topic, TopicSettings(*route.made_as))
+        return replace(route.route, partitions=limits.partitions)
 
     def format(self) -> Format:
         """The wire format of the window's messages."""
@@ -98,8 +102,3 @@ def task_number() -> int:
     """The number of the Spark task that this runs in, among those of its stage; 0 outside of Spark."""
     context = TaskContext.get()
     return context.partitionId() if context else 0
-
-
-def topic_of(pipeline: Pipeline, database: str, table: str) -> str:
-    """The topic of a table by the pipeline's template."""
-    return topic_name(pipeline.topics.template, database=database, table=table, pipeline=pipeline.name)

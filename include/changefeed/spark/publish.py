@@ -72,7 +72,7 @@ def publish_batches(
     chain = FilterChain(filters_of(job), encoder_of(job))
     whole = WholeBatches(expected)
     try:
-        job.topics.make_sure({topic for topic, _ in expected})
+        job.topics.learn({topic for topic, _ in expected})
         with publisher(job, task, job.topics.known) as open_publisher:
             receipts = open_publisher.publish(chain.rest(whole.passed(frame.finished_batches(batches))))
     except ChangefeedError as error:

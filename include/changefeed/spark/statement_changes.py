@@ -39,7 +39,7 @@ class StatementChanges:
             raise self.refusal(
                 statement, doubt or f"a foreign key takes its changes on to {captured[0]}, which is captured"
             )
-        return list(dict.fromkeys((*captured, *self._captured(known), *self._there()))) if doubt else captured
+        return list(dict.fromkeys((*captured, *self._captured(known), *self._job.tables))) if doubt else captured
 
     def refusal(self, statement: Statement, why: str) -> SourceError:
         """The error of ``statement``, which stops the run because of ``why``."""
@@ -71,8 +71,3 @@ class StatementChanges:
     @property
     def _databases(self) -> set[str]:
         return {pattern.partition(".")[0] for pattern in self._job.pipeline.tables.include}
-
-    def _there(self) -> list[TableName]:
-        """The captured tables that the server has."""
-        names = (limits.table.partition(".") for limits in self._job.topics.known.values() if limits.table)
-        return [TableName(database, table) for database, _, table in names]

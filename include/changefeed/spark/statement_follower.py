@@ -67,9 +67,8 @@ class StatementFollower:
             case Kind.TRUNCATE:
                 self._definition(statement, read, before)
                 for name in self._captured(read.tables):
-                    table = _columns(self._schemas, name) or TableSchema(name.database, name.table, ())
-                    value = self._format.truncate(statement, self._job.endpoints.column_rules.shown(table))
-                    self._to_table(statement, name, value)
+                    value = self._format.truncate(statement, self._seen(name))
+                    self._to_tables(statement, [name], value)
             case Kind.DEFINITION:
                 self._definition(statement, read, before)
         if read.changes_rows:
@@ -96,8 +95,7 @@ class StatementFollower:
             # A statement's text has the values that column rules hide.
             hide_sql=self._job.pipeline.hides_columns,
         )
-        for name in touched:
-            self._to_table(statement, name, value)
+        self._to_tables(statement, touched, value)
 
     def _definition(self, statement: Statement, read: DdlStatement, before: Schemas) -> None:
         where = self._job.pipeline.publish_ddl
@@ -111,15 +109,22 @@ class StatementFollower:
         self._add(statement, schema_changes_topic(pipeline.name, pipeline.topics.suffix), [0], value)
         if where == "inline":
             gone = {name for name in touched if name not in self._schemas.tables and name not in before.tables}
-            for name in touched:
-                if name not in gone:
-                    self._to_table(statement, name, value)
+            self._to_tables(statement, [name for name in touched if name not in gone], value)
 
-    def _to_table(self, statement: Statement, name: TableName, value: bytes) -> None:
-        """Add the record to every partition of the table's topic: rows before and after it may be in each of them."""
-        route = self._job.route(name.database, name.table)
-        if route is not None:
-            self._add(statement, route.topic, range(route.partitions), value)
+    def _seen(self, name: TableName) -> TableSchema:
+        """The table as formats see it, without columns where these are not known."""
+        table, route = _columns(self._schemas, name), self._job.route(*name)
+        if table is None or route is None:
+            return TableSchema(name.database, name.table, ())
+        return self._job.endpoints.column_rules.shown(route.seen(table))
+
+    def _to_tables(self, statement: Statement, names: Iterable[TableName], value: bytes) -> None:
+        """Add the record to the topics of the tables, once to each that several share, and there to every partition:
+        rows before and after it may be in each of them."""
+        routes = (self._job.route(name.database, name.table) for name in names)
+        topics = {route.topic: route.partitions for route in routes if route is not None}
+        for topic, partitions in topics.items():
+            self._add(statement, topic, range(partitions), value)
 
     def _add(self, statement: Statement, topic: str, partitions: Iterable[int], value: bytes) -> None:
         row = self._at_position[statement.position]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from changefeed.ddl.table import Table
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import ChangefeedError, SettingsError, TopicError, did_you_mean
-from changefeed.kafka.topics import TopicSettings, missing_topics
+from changefeed.kafka.topics import TopicSettings, missing_topics, not_there, partition_counts
 from changefeed.mysql import source
 from changefeed.mysql.catalog import table_names
 from changefeed.mysql.preflight import preflight
@@ -145,6 +145,13 @@ def _kafka(endpoints: Endpoints, topics: Mapping[str, TopicSettings]) -> Iterato
             f"{kafka.bootstrap!r} has {_brokers(brokers)} up: no topic can be made there. Write at most {brokers}, or "
             "start the other brokers."
         )
+        return
+    if not endpoints.pipeline.topics.create:
+        counts = partition_counts(kafka, topics)
+        if lacking := {name: settings for name, settings in topics.items() if name not in counts}:
+            yield not_there(kafka, lacking)
+        else:
+            yield f"{len(topics)} topics: all are there, none would be made"
         return
     missing = missing_topics(kafka, topics)
     if topics:

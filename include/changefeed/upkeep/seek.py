@@ -163,7 +163,8 @@ def seek(endpoints: Endpoints, planned: SeekPlan, store: CheckpointStore, *, who
     """
     check_reason(why)
     pipeline, log = endpoints.pipeline, endpoints.commit_log()
-    ensure_topics(endpoints.kafka, {log.topic: commit_log_settings(pipeline.topics.replication_factor)})
+    wanted = {log.topic: commit_log_settings(pipeline.topics.replication_factor)}
+    ensure_topics(endpoints.kafka, wanted, create=pipeline.topics.create)
     with endpoints.lease() as lease:
         fence(endpoints.kafka, pipeline.name, 1, log.topic, lease.attempt)
         before, state = store.load(pipeline.name), log.read()

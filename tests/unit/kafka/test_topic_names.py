@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from changefeed.errors import TopicError
-from changefeed.kafka.topics import commit_log_topic, legal_name, topic_name, topic_names
+from changefeed.kafka.topics import commit_log_topic
+from changefeed.pipelines.pipeline import Pipeline, TableSettings
+from changefeed.pipelines.table_routes import table_routes
+from changefeed.reader import TableField
+from changefeed.topic_name import legal_name, topic_name
+
+
+def topic_names(template: str, tables: list[tuple[str, str]], **topics: Any) -> dict[tuple[str, str], str]:
+    plain = {"name": "p", "source": {"connection": "s"}, "kafka": {"connection": "k"}}
+    pipeline = Pipeline.model_validate({**plain, "topics": {"template": template, **topics}})
+    return {name: route.topic for name, route in table_routes(pipeline.route, tables).items()}
+
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,249}\Z")
 _names = st.text(min_size=1, max_size=64)
@@ -87,3 +100,65 @@ def test_names_that_cannot_be_made_legal_are_refused() -> None:
 
 def test_each_pipeline_has_its_own_commit_log() -> None:
     assert commit_log_topic("shop") == "changefeed.shop.commits"
+
+
+SHARDS = [("shop", "orders_1"), ("shop", "orders_2"), ("shop", "items")]
+
+
+def test_tables_share_a_topic_where_a_rule_says_so_and_only_there() -> None:
+    route = {"match": r"/shop\.(?P<name>orders|bills)_(\d+)/", "topic": "{database}.{name}"}
+    names = topic_names("{database}.{table}", SHARDS, routes=[route])
+    assert list(names.values()) == ["shop.orders", "shop.orders", "shop.items"]
+    numbered = topic_names("{database}.{table}", SHARDS, routes=[{**route, "topic": "{1}.{2}"}])
+    assert list(numbered.values()) == ["orders.1", "orders.2", "shop.items"]
+    with pytest.raises(TopicError, match=r"`shop`\.`orders_1` and `shop`\.`orders`"):
+        topic_names("{database}.{table}", [*SHARDS, ("shop", "orders")], routes=[route])
+    with pytest.raises(TopicError, match=r"`shop`.`items` and `crm`.`items` collide"):
+        topic_names("{table}", [*SHARDS, ("crm", "items")], routes=[route])
+
+
+def test_all_tables_share_the_topics_of_the_template_where_that_is_allowed() -> None:
+    names = topic_names("{pipeline}.all", [*SHARDS, ("crm", "items")], shared=True)
+    assert set(names.values()) == {"p.all"}
+    with pytest.raises(ValidationError, match="which they may with `shared: true`"):
+        topic_names("{pipeline}.all", SHARDS)
+    with pytest.raises(TopicError, match="metric names"):
+        topic_names("{table}", [("shop", "a.b"), ("shop", "a_b")], shared=True)
+
+
+def test_the_first_route_that_takes_a_table_counts_and_what_it_leaves_out_is_as_for_all() -> None:
+    settings = {
+        "partitions": 2,
+        "configs": {"retention.ms": "9", "cleanup.policy": "delete"},
+        "routes": [
+            {"match": "shop.orders_*", "partitions": 7, "configs": {"retention.ms": "1"}, "partition_by": "table"},
+            {"match": "shop.*", "topic": "rest", "table_field": "from"},
+        ],
+    }
+    plain = {"name": "p", "source": {"connection": "s"}, "kafka": {"connection": "k"}}
+    pipeline = Pipeline.model_validate({**plain, "topics": settings})
+    orders, items = pipeline.route("shop", "orders_1"), pipeline.route("shop", "items")
+    assert orders is not None
+    assert items is not None
+    assert (orders.topic, orders.made_as) == (
+        "shop.orders_1",
+        (7, 1, {"retention.ms": "1", "cleanup.policy": "delete"}),
+    )
+    assert (orders.route.partition_by, orders.route.table_field) == ("table", None)
+    assert (items.topic, items.route.partitions, items.route.table_field) == ("rest", 2, TableField("from"))
+    assert pipeline.model_copy(update={"tables": TableSettings(include=["crm.*"])}).route("shop", "items") is None
+
+
+def test_a_topic_that_two_routes_would_make_in_two_ways_is_refused() -> None:
+    routes = [{"match": "*.orders_1", "topic": "o", "partitions": 1}, {"match": "*.orders_2", "topic": "o"}]
+    with pytest.raises(TopicError, match="made in two ways"):
+        topic_names("{table}", SHARDS, routes=routes)
+
+
+def test_a_backfills_suffix_ends_the_names_of_all_routes() -> None:
+    plain = {"name": "p", "source": {"connection": "s"}, "kafka": {"connection": "k"}}
+    topics = {"routes": [{"match": "shop.orders_*", "topic": "orders"}, {"match": "shop.items", "partitions": 1}]}
+    pipeline = Pipeline.model_validate({**plain, "topics": topics})
+    replayed = pipeline.model_copy(update={"topics": pipeline.topics.with_suffix(".replay")})
+    names = [route.topic for route in table_routes(replayed.route, SHARDS).values()]
+    assert names == ["orders.replay", "orders.replay", "shop.items.replay"]

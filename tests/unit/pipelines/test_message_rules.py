@@ -33,6 +33,8 @@ def rules(**settings: Any) -> dict[str, str]:
         {"keys": {"shop.orders": ["customer_id"]}},
         {"keyless": "all"},
         {"topics": {"template": "{table}"}},
+        {"topics": {"partition_by": "table"}},
+        {"topics": {"routes": [{"match": "shop.orders_*", "topic": "orders"}]}},
         {"publish_ddl": "off"},
         {"statements": "skip"},
     ],
@@ -46,7 +48,7 @@ def test_a_setting_that_shapes_messages_is_named_when_it_changed(changed: dict[s
 @pytest.mark.parametrize(
     "changed",
     [
-        {"topics": {"partitions": 12, "configs": {"retention.ms": "1"}}},
+        {"topics": {"partitions": 12, "configs": {"retention.ms": "1"}, "create": False}},
         {"kafka": {"connection": "kafka", "transaction_rows": 7}},
         {"spark": {"slice_bytes": 1}},
         {"schedule": None, "retries": 9, "owner": "ann"},

@@ -68,11 +68,11 @@ def read_image(
 
 
 @inline
-def holds_key(data: Bytes, present: int, words: Words, key_columns: int) -> bool:
-    """Whether the event's bitmap of columns at ``present`` has all columns of the key."""
+def holds_key(data: Bytes, present: int, columns: int, words: Words, key_columns: int) -> bool:
+    """Whether the event's bitmap of ``columns`` at ``present`` has all columns of the key that images have."""
     for index in range(words[key_columns]):
         column = words[key_columns + 1 + index]
-        if (u8(data, present + (column >> 3)) >> (column & 7)) & 1 == 0:
+        if column < columns and (u8(data, present + (column >> 3)) >> (column & 7)) & 1 == 0:
             return False
     return True
 
@@ -104,7 +104,7 @@ def differs(data: Bytes, scratch: Words, column: int) -> bool:
 
 @inline
 def key_changed(work: Workspace, key_columns: int) -> bool:
-    """Whether a column of the primary key has other bytes in the after image."""
+    """Whether a column of the key has other bytes in the after image."""
     data, words, scratch = work.data, work.words, work.scratch
     for index in range(words[key_columns]):
         if differs(data, scratch, words[key_columns + 1 + index]):

@@ -136,13 +136,19 @@ TABLE_PARTITIONS = 9
 TABLE_MESSAGES = 10
 """What each kind of change becomes: CHANGES times MADE words."""
 TABLE_KEY_COLUMNS = 11
-"""Address of the primary key's columns: their count, then the index of each."""
+"""Address of the columns whose change is a change of key: their count, then the index of each."""
 TABLE_COUNTER = 12
 TABLE_REWRITE = 13
 """1: rows hold MariaDB COMPRESSED columns, and Python rewrites their events first."""
 TABLE_KEY_CHOSEN = 14
 """1: its key may be other columns than the primary key's, which each image has; so that images are looked at first."""
-TABLE = 15
+TABLE_CONSTANTS = 15
+"""1: a column behind those of the images has the same value in each row: a literal."""
+TABLE_PARTITION = 16
+"""The partition of all of its messages; -1 where it follows from the message."""
+TABLE_PARTITION_PROGRAM = 17
+"""Address of the program that writes what is hashed for the partition in the key's stead; -1 for the key."""
+TABLE = 18
 
 # --- ops of a program, OP words each; the program begins with its number of ops
 OP = 3

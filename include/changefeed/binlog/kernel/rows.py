@@ -298,8 +298,9 @@ def put_message(
 ) -> int:
     """Write one message of a row: key, value, event id, GTID, headers. 0, FULL or a fault.
 
-    A null key has no partition of its own: such messages are spread by the CRC-32 of their event id, the same at each
-    retry (`changefeed.partition` is the same in plain Python).
+    Its partition is the table's, or follows from columns that were chosen for it, or from the key. A null key has no
+    partition of its own: such messages are spread by the CRC-32 of their event id, the same at each retry
+    (`changefeed.partition` is the same in plain Python).
 
     ``op`` chooses the value's program (`layout.CREATE` …, or NO_VALUE for a tombstone), ``image`` is the one that the
     key is of, ``headers`` is the address of the message's headers, or -1.
@@ -349,7 +350,16 @@ def put_message(
         copy_short(out, at, texts, layout.GTID_TEXT, gtid_size)
         at += gtid_size
     partitions = words[table + layout.TABLE_PARTITIONS]
-    if null & 1:
+    partition = words[table + layout.TABLE_PARTITION]
+    program = words[table + layout.TABLE_PARTITION_PROGRAM]
+    if partition >= 0:
+        pass
+    elif program >= 0:
+        end = run_program(work, at, program, image, server_id, seconds, sequence)  # behind the message, for a moment
+        if end < 0:
+            return end
+        partition = partition_of(out, at, end, partitions)
+    elif null & 1:
         partition = crc32(out, value_end, row_end) % partitions
     else:
         partition = partition_of(out, begin, key_end, partitions)

@@ -92,8 +92,12 @@ def put_rows(work: Workspace, at: int, body: int, end: int, kind: int) -> int:
     key_columns = words[table + layout.TABLE_KEY_COLUMNS]
     counter = words[table + layout.TABLE_COUNTER]
     chosen = words[table + layout.TABLE_KEY_CHOSEN] == 1
-    if chosen and values != columns and not holds_key(data, present, words, key_columns):
+    if chosen and values != columns and not holds_key(data, present, columns, words, key_columns):
         return KEY_ABSENT
+    if words[table + layout.TABLE_CONSTANTS] == 1:
+        for image in range(0, 2 * layout.IMAGE, layout.IMAGE):
+            scratch[image + columns] = 0
+            scratch[image + layout.MAX_COLUMNS + columns] = 0
     while here < end:
         row_begin = here
         first_image = 0 if operation != 0 else layout.IMAGE

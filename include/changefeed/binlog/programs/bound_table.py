@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from changefeed.binlog.events import charsets
 from changefeed.binlog.events.table_map import MapColumn, TableMap
 from changefeed.binlog.programs import codecs
 from changefeed.binlog.programs.mapped_column import mapped_column
 from changefeed.binlog.programs.row_shape import fit
-from changefeed.column_types import data_types_of
+from changefeed.column_types import VARCHAR, data_types_of
 from changefeed.errors import SchemaError
+from changefeed.reader import Route
 from changefeed.table_schema import Column, TableSchema
 
 
@@ -20,6 +22,8 @@ class BoundTable:
 
     schema: TableSchema
     columns: tuple[codecs.BoundColumn, ...]
+    constants: Mapping[int, str] = field(default_factory=dict)
+    """Values of columns that no row image has, behind those that they have, by position."""
 
 
 def bind(table_map: TableMap, schema: TableSchema | None, *, is_mariadb: bool = False) -> BoundTable:
@@ -46,6 +50,15 @@ def bind(table_map: TableMap, schema: TableSchema | None, *, is_mariadb: bool = 
         key = () if table_map.has_names or schema is None else schema.primary_key
     indexes = schema.indexes if schema is not None else None
     return BoundTable(TableSchema(table_map.database, table_map.table, tuple(shown), key, indexes), tuple(columns))
+
+
+def routed(table: BoundTable, route: Route, *, by_server: bool) -> BoundTable:
+    """``table`` as formats see it on its way: see `Route.seen`, which this raises as."""
+    seen = route.seen(table.schema, by_server=by_server)
+    if len(seen.columns) == len(table.columns):
+        return BoundTable(seen, table.columns)
+    field = codecs.BoundColumn(seen.columns[-1].name, VARCHAR.number, 0, False, "utf8mb4", None, "varchar")
+    return BoundTable(seen, (*table.columns, field), {len(table.columns): f"{seen.database}.{seen.table}"})
 
 
 def _bind_column(number: int, column: MapColumn, known: Column | None) -> codecs.BoundColumn:

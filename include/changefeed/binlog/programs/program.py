@@ -12,8 +12,9 @@ from changefeed.block import MAX_HEADERS
 from changefeed.formats.format import RowFormat
 from changefeed.formats.notation import Binary, Notation, slot_text
 from changefeed.formats.template import ABSENT_IMAGE, NO_SNAPSHOT, OPS, Change, Messages, Op, RowHeader, Slot, Template
-from changefeed.message_key import PRIMARY_KEY
-from changefeed.pipelines.column_rules import ColumnRules
+from changefeed.message_key import chosen_columns
+from changefeed.partition import partition_of
+from changefeed.pipelines.column_rules import ColumnRules, Constant
 from changefeed.reader import Route
 from changefeed.varint import written_part
 
@@ -51,8 +52,8 @@ _CHANGES = (Change.CREATE, Change.UPDATE, Change.DELETE, Change.READ, Change.KEY
 """In the kernel's numbering: `layout.CREATE` and those that follow it."""
 _WITH_BOTH_IMAGES = frozenset({Change.UPDATE, Change.KEY_CHANGE})
 _OF_ROW = frozenset({layout.OP_OBJECT, layout.OP_CHANGED, layout.OP_SEPARATOR, layout.OP_ROW, layout.OP_EVENT_ID})
-_Piece = bytes | Slot | int
-"""A piece of a template, or an op of the kernel's without parameters."""
+_Piece = bytes | Slot | int | tuple[int, int, int]
+"""A piece of a template, or an op of the kernel, with its parameters or without any."""
 _Ops = list[tuple[int, int, int]]
 
 
@@ -78,10 +79,12 @@ class ProgramBuilder:
         order.
         """
         treatments = self._rules.of(table.schema) if route is not None else {}
+        treatments |= {position: Constant(text) for position, text in table.constants.items()}
         where = f"{self._rules.file}: {table.schema.database}.{table.schema.table}"
         self._specs = Specs(self._memory, table, self._format.style, treatments, where)
         header = [0] * layout.TABLE
-        header[layout.TABLE_COLUMNS] = len(table.columns)
+        header[layout.TABLE_COLUMNS] = len(table.columns) - len(table.constants)
+        header[layout.TABLE_CONSTANTS] = len(table.constants)
         header[layout.TABLE_SPECS], _ = self._specs.of(self._format.notation)
         header[layout.TABLE_KEY] = -1
         header[layout.TABLE_COUNTER] = counter
@@ -89,8 +92,11 @@ class ProgramBuilder:
         # Without keys a change of the primary key is an update like any other.
         seen = self._rules.shown(table.schema) if route is not None else table.schema
         key = list(table.schema.primary_key) if route is not None and self._format.key(seen) is not None else []
-        header[layout.TABLE_KEY_COLUMNS] = self._memory.place_words([len(key), *key])
-        header[layout.TABLE_KEY_CHOSEN] = int(route is not None and bool(key) and route.key != PRIMARY_KEY)
+        spread = self._partition_columns(table, route)
+        moving = dict.fromkeys((*key, *spread))
+        header[layout.TABLE_KEY_COLUMNS] = self._memory.place_words([len(moving), *moving])
+        header[layout.TABLE_KEY_CHOSEN] = int(route is not None and bool(moving) and route.chooses_columns)
+        header[layout.TABLE_PARTITION] = header[layout.TABLE_PARTITION_PROGRAM] = -1
         if route is not None:
             self._same = 0
             header[layout.TABLE_CAPTURED] = 1
@@ -106,7 +112,21 @@ class ProgramBuilder:
             header[layout.TABLE_GROUP] = group
             header[layout.TABLE_PARTITIONS] = route.partitions
             header[layout.TABLE_MESSAGES] = self._messages(self._format.messages(seen), table)
+            if route.partition_by == "table":
+                name = f"{table.schema.database}.{table.schema.table}"
+                header[layout.TABLE_PARTITION] = partition_of(name.encode(), b"", route.partitions)
+            elif spread:
+                notation = self._format.notation.of(Slot.KEY)
+                columns = self._memory.place_words(self._list(notation, spread))
+                row = (notation.opening, (layout.OP_OBJECT, 2, columns), notation.closing)
+                header[layout.TABLE_PARTITION_PROGRAM] = self._program(row, "u", table)
         return self._memory.place_words(header)
+
+    @staticmethod
+    def _partition_columns(table: BoundTable, route: Route | None) -> tuple[int, ...]:
+        if route is None or isinstance(route.partition_by, str):
+            return ()
+        return chosen_columns(table.schema, route.partition_by, f"{route.setting}: partition_by in topics chooses", "")
 
     def _program(self, template: Iterable[_Piece], op: Op, table: BoundTable) -> int:
         return self._memory.place_words(self._words(template, op, table, self._format.notation.binary))
@@ -136,6 +156,8 @@ class ProgramBuilder:
         for part in template:
             if isinstance(part, int):
                 add(part, 0, 0)
+            elif isinstance(part, tuple):
+                add(*part)
             elif not isinstance(part, Slot):
                 literal += part
             elif part in absent:

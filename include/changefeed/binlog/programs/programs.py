@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 
 from changefeed.binlog.events import rewrite
 from changefeed.binlog.events.table_map import TableMap
-from changefeed.binlog.programs.bound_table import BoundTable, bind
+from changefeed.binlog.programs.bound_table import BoundTable, bind, routed
 from changefeed.binlog.programs.program import ProgramBuilder
 from changefeed.binlog.programs.program_memory import ProgramMemory
 from changefeed.binlog.programs.topics import Topics
@@ -70,7 +69,7 @@ class Programs:
                 schema = self.schema_lookup(database, name)
         table = bind(table_map, schema, is_mariadb=is_mariadb)
         if route is not None:
-            table = replace(table, schema=route.key.keyed(table.schema, by_server=table_map.has_names))
+            table = routed(table, route, by_server=table_map.has_names)
         group = self.topics.group_of(route.topic, route.partitions) if route is not None else 0
         counter = self.counters.setdefault(f"{database}.{name}", len(self.counters))
         header = self._builder.table(table, route, group, counter, rewrite.is_needed(table_map))

@@ -1,0 +1,50 @@
+"""All tables of a pipeline in one topic with one partition: real Spark, several slices, a kill, and the next run."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+from faults.feed import TABLES, Feed
+from integration.rebuilt import event_ids, rebuilt, selected
+
+from devstack.spark_connect import SparkConnectServer
+
+pytestmark = pytest.mark.timeout(900)
+
+
+def test_killed_while_publishing_all_tables_to_one_partition_they_are_there_once_in_commit_order(
+    feed: Feed, spark_connect: SparkConnectServer
+) -> None:
+    feed.settings["topics"] = {"template": "{pipeline}.all", "shared": True, "partitions": 1}
+    feed.configure()
+    for _ in range(3):  # three files are three slices
+        feed.write(25)
+        feed.mysql.execute("FLUSH BINARY LOGS")
+    feed.write(10)
+    run = feed.begin("after_transaction_commit:2", spark=True)
+    assert run.wait_until_held(400), run.text()
+    run.kill()
+    held = len(feed.records("all"))
+    feed.write(5)
+    feed.use_connect(spark_connect.url)
+    feed.run(spark=True)
+    records = feed.records("all")
+    assert 0 < held < len(records), "killed in the middle of the first window"
+    assert max(Counter(event_ids(records)).values()) == 1
+    at, sources = [], []
+    for record in records:
+        if record.value is not None:
+            source = json.loads(record.value)["source"]
+            at.append((int(source["file"].rpartition(".")[2]), int(source["pos"]), int(source["row"])))
+            sources.append(source["table"])
+    assert at == sorted(at), "out of binlog order"
+    for table in TABLES:
+        tombstones_too = [
+            record
+            for record in records
+            if (record.value is None and table == "accounts")  # no row of the journal is deleted
+            or (record.value is not None and json.loads(record.value)["source"]["table"] == table)
+        ]
+        assert rebuilt(tombstones_too) == selected(feed.mysql, feed.name, table), table
