@@ -5,6 +5,7 @@
     ChangefeedError
     ├── TerminalError             a retry cannot help: Airflow fails the task at once
     │   ├── SettingsError         a pipeline's YAML, an argument or an environment variable is wrong
+    │   │   └── OptionError       an option of a wire format is wrong
     │   ├── SourceError           the server refuses the login, or cannot be read as it is set up
     │   │   └── BinlogGoneError   the binlog that is needed is not on the server
     │   ├── BinlogFormatError     bytes of a binlog that cannot be decoded, with their coordinates
@@ -42,6 +43,20 @@ class TerminalError(ChangefeedError):
 
 class SettingsError(TerminalError):
     """A setting is wrong; the message names where it stands and the nearest valid value."""
+
+
+class OptionError(SettingsError):
+    """An option of a wire format is unknown or has a value that it does not take.
+
+    ``path`` is the option's name; options of a format inside another come after the name that holds them.
+    """
+
+    def __init__(self, message: str, *path: str) -> None:
+        super().__init__(message, *path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class SourceError(TerminalError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -31,6 +31,8 @@ class FormatSettings:
     style: Style = DEFAULT_STYLE
     tombstones: bool = True
     schema_ids: SchemaIds = field(default_factory=NoIds)
+    options: Mapping[str, object] = field(default_factory=dict)
+    """The format's own, by name, as the YAML has them: whoever makes the format checks them (`formats.options`)."""
 
 
 class RowFormat(Protocol):
@@ -78,8 +80,11 @@ class Format(RowFormat, Protocol):
         """The value of the record of a definition: ``kind`` is its verb (CREATE, ALTER …), ``changes`` what it did."""
         ...
 
-    def truncate(self, statement: Statement, table: TableSchema) -> bytes:
-        """The value of the record that says that ``table`` was emptied; it has no columns where they are not known."""
+    def truncate(self, statement: Statement, table: TableSchema) -> bytes | None:
+        """The value of the record that says that ``table`` was emptied; it has no columns where they are not known.
+
+        None for no record.
+        """
         ...
 
     def statement(self, statement: Statement, tables: Sequence[tuple[str, str]], *, hide_sql: bool) -> bytes:

@@ -126,7 +126,7 @@ class WithHeaders:
         """That of ``format``."""
         return self.format.schema_change(statement, kind, changes)
 
-    def truncate(self, statement: Statement, table: TableSchema) -> bytes:
+    def truncate(self, statement: Statement, table: TableSchema) -> bytes | None:
         """That of ``format``."""
         return self.format.truncate(statement, table)
 

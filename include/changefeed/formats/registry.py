@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from changefeed.errors import SettingsError, did_you_mean
+from changefeed.formats.cloudevents import CloudEventsFormat
 from changefeed.formats.debezium import DebeziumFormat
+from changefeed.formats.flat import FlatFormat
 from changefeed.formats.format import Format, FormatSettings
+from changefeed.formats.maxwell import MaxwellFormat
 
 FORMATS: dict[str, Callable[[FormatSettings], Format]] = {
     "debezium-json": DebeziumFormat.of,
+    "flat": FlatFormat.of,
+    "maxwell": MaxwellFormat.of,
+    "cloudevents": CloudEventsFormat.of,
 }
 """How the format of that name is made."""
 

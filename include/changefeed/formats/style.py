@@ -13,7 +13,7 @@ class Kind(StrEnum):
     """The kinds of columns that can be written in more than one way.
 
     The others have one encoding: integers, FLOAT, DOUBLE and YEAR are numbers, BIT an unsigned number, text a string,
-    ENUM its label ("" for the invalid value 0), SET "a,b", VECTOR an array of numbers, MariaDB's UUID and INET4/6
+    ENUM its label ("" for the invalid value 0), VECTOR an array of numbers, MariaDB's UUID and INET4/6
     their text.
     """
 
@@ -23,6 +23,7 @@ class Kind(StrEnum):
     TIME = "time"
     DATETIME = "datetime"
     TIMESTAMP = "timestamp"
+    SET = "set"
     BINARY = "binary"
     """BINARY, VARBINARY, BLOB and the like."""
     GEOMETRY = "geometry"
@@ -41,6 +42,8 @@ class Encoding(StrEnum):
     """Kafka Connect's: the unscaled value's two's complement bytes in base64."""
     ISO = "iso"
     """ISO 8601 text, zero and partial dates included; TIMESTAMP in UTC with Z, TIME as [-]HHH:MM:SS[.ffffff]."""
+    SQL = "sql"
+    """As ISO, with a space between date and time, and without Z: what SELECT says in a session in UTC."""
     EPOCH = "epoch"
     """Debezium's adaptive numbers: days, or milliseconds for a precision of 0 to 3, else microseconds. Zero and partial
     dates are null."""
@@ -49,11 +52,15 @@ class Encoding(StrEnum):
     HEX = "hex"
     TEXT = "text"
     """A string of the document's text."""
+    COMMAS = "commas"
+    """A string of the labels with commas between them."""
+    ARRAY = "array"
+    """An array of the labels."""
     INLINE = "inline"
     """The document itself."""
 
 
-_TEMPORAL = (Encoding.ISO, Encoding.EPOCH)
+_TEMPORAL = (Encoding.ISO, Encoding.SQL, Encoding.EPOCH)
 _BYTES = (Encoding.BASE64, Encoding.HEX)
 
 ENCODINGS: Mapping[Kind, tuple[Encoding, ...]] = {
@@ -63,6 +70,7 @@ ENCODINGS: Mapping[Kind, tuple[Encoding, ...]] = {
     Kind.TIME: _TEMPORAL,
     Kind.DATETIME: _TEMPORAL,
     Kind.TIMESTAMP: _TEMPORAL,
+    Kind.SET: (Encoding.COMMAS, Encoding.ARRAY),
     Kind.BINARY: _BYTES,
     Kind.GEOMETRY: _BYTES,
     Kind.JSON: (Encoding.TEXT, Encoding.INLINE),

@@ -68,7 +68,8 @@ class StatementFollower:
                 self._definition(statement, read, before)
                 for name in self._captured(read.tables):
                     value = self._format.truncate(statement, self._seen(name))
-                    self._to_tables(statement, [name], value)
+                    if value is not None:
+                        self._to_tables(statement, [name], value)
             case Kind.DEFINITION:
                 self._definition(statement, read, before)
         if read.changes_rows:

@@ -107,7 +107,7 @@ def test_the_folder_is_the_one_that_the_environment_names(tmp_path: Path, monkey
             "\nformat: debezium-jsn\n",
             ["shop.yaml, line 7", "'format' is 'debezium-jsn'", "did you mean 'debezium-json'"],
         ),
-        ("format: zebra\n", ["shop.yaml, line 6", "unknown format 'zebra'; valid formats: debezium-json"]),
+        ("format: zebra\n", ["shop.yaml, line 6", "unknown format 'zebra'; valid formats: cloudevents, debezium-json"]),
         ("format: 3\n", ["shop.yaml, line 6", "'format' is '3'", "valid string"]),
         ("values:\n  decimal: float\n", ["shop.yaml, line 7", "'string', 'double' or 'precise'"]),
         ("reader: reference\nvalues: {binary: hex}\n", ["shop.yaml", "neither `columns` nor `values`"]),

@@ -22,7 +22,7 @@ from changefeed.binlog.kernel.memory import (
     wrap,
 )
 from changefeed.binlog.kernel.span import part
-from changefeed.binlog.kernel.temporal import VARINT, put_temporal
+from changefeed.binlog.kernel.temporal import put_temporal
 from changefeed.binlog.kernel.text import put_plain_utf8, put_table, put_utf16, put_utf32
 from changefeed.binlog.kernel.varint import put_length, put_varint, size_of_varint
 from changefeed.binlog.kernel.workspace import Workspace
@@ -186,7 +186,7 @@ def put_binary(work: Workspace, at: int, room: int, start: int, size: int, spec:
         of = words[spec + layout.SPEC_C]
         if is_zero_timestamp(data, start, of):
             return NULL_VALUE
-        return put_temporal(out, at, data, start, of, a, b, VARINT)
+        return put_temporal(out, at, data, start, of, a, b, layout.VARINT)
     if kind == layout.UNSCALED:
         return _put_unscaled(work, at, start, a, b)
     if kind == layout.COPY:

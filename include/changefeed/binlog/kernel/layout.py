@@ -46,6 +46,9 @@ TIME_OLD = TEMPORALS + 5
 DATETIME_OLD = TEMPORALS + 6
 TIMESTAMP_OLD = TEMPORALS + 7
 
+# how one is written, their d: as text, and from EPOCH on as a number
+ISO, SQL, EPOCH, VARINT = 0, 1, 2, 3
+
 STRINGS = 4 << 16
 UTF8 = STRINGS + 1
 """a: 1 where nobody knows whether it is text or bytes; b: 1 to write what is not UTF-8 as hex, else as base64."""
@@ -58,6 +61,7 @@ HEX = STRINGS + 6
 LABELS = 5 << 16
 ENUM = LABELS + 1
 SET = LABELS + 2
+SET_ARRAY = LABELS + 3
 
 OTHERS = 6 << 16
 JSON = OTHERS + 1

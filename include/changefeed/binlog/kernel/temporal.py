@@ -11,15 +11,12 @@ import numpy as np
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.compiled import inline
 from changefeed.binlog.kernel.faults import NULL_VALUE, TEMPORAL_RANGE
-from changefeed.binlog.kernel.memory import Bytes, big_endian, i64, little_endian, put8, put16, u32
+from changefeed.binlog.kernel.memory import Bytes, big_endian, i64, little_endian, put8, u32
 from changefeed.binlog.kernel.numbers import put_number, put_padded, put_signed, put_two
 from changefeed.binlog.kernel.varint import put_varint
 
 _POWERS = np.array([1000000, 100000, 10000, 1000, 100, 10, 1], np.int64)
 _MILLION = 1000000
-
-DIGITS, VARINT = 1, 2
-"""How a number is written."""
 
 
 @inline
@@ -88,28 +85,28 @@ def _fraction(data: Bytes, at: int, width: int) -> int:
 
 
 @inline
-def _put_since_1970(out: Bytes, at: int, epoch: int, value: int) -> int:
-    return put_signed(out, at, value) if epoch == DIGITS else put_varint(out, at, value)
+def _put_since_1970(out: Bytes, at: int, how: int, value: int) -> int:
+    return put_signed(out, at, value) if how == layout.EPOCH else put_varint(out, at, value)
 
 
 @inline
-def _put_micros(out: Bytes, at: int, days: int, micros_of_day: int, digits: int, epoch: int) -> int:
+def _put_micros(out: Bytes, at: int, days: int, micros_of_day: int, digits: int, how: int) -> int:
     """Milliseconds since 1970 for a precision to 3, else microseconds."""
     micros = days * 86400 * _MILLION + micros_of_day
-    return _put_since_1970(out, at, epoch, micros // 1000 if digits <= 3 else micros)
+    return _put_since_1970(out, at, how, micros // 1000 if digits <= 3 else micros)
 
 
 @inline
-def _put_day(out: Bytes, at: int, packed: int, epoch: int) -> int:
+def _put_day(out: Bytes, at: int, packed: int, how: int) -> int:
     day = packed & 31
     month = (packed >> 5) & 15
     year = packed >> 9
     if month > 12 or year > 9999:
         return TEMPORAL_RANGE
-    if epoch:
+    if how >= layout.EPOCH:
         if day == 0 or month == 0:
             return NULL_VALUE
-        return _put_since_1970(out, at, epoch, days_since_1970(year, month, day))
+        return _put_since_1970(out, at, how, days_since_1970(year, month, day))
     put8(out, at, 34)
     at = put_date(out, at + 1, year, month, day)
     put8(out, at, 34)
@@ -127,20 +124,20 @@ def _put_datetime(
     second: int,
     micros: int,
     digits: int,
-    epoch: int,
+    how: int,
 ) -> int:
     year = months // 13
     month = months % 13
     if year > 9999 or hour > 23 or minute > 59 or second > 59 or micros >= _MILLION:
         return TEMPORAL_RANGE
-    if epoch:
+    if how >= layout.EPOCH:
         if day == 0 or month == 0:
             return NULL_VALUE
         clock = ((hour * 60 + minute) * 60 + second) * _MILLION + micros
-        return _put_micros(out, at, days_since_1970(year, month, day), clock, digits, epoch)
+        return _put_micros(out, at, days_since_1970(year, month, day), clock, digits, how)
     put8(out, at, 34)
     at = put_date(out, at + 1, year, month, day)
-    put8(out, at, 84)
+    put8(out, at, 84 if how == layout.ISO else 32)
     at = put_clock(out, at + 1, hour, minute, second, micros, digits)
     put8(out, at, 34)
     return at + 1
@@ -148,15 +145,15 @@ def _put_datetime(
 
 @inline
 def _put_time(
-    out: Bytes, at: int, negative: bool, hour: int, minute: int, second: int, micros: int, digits: int, epoch: int
+    out: Bytes, at: int, negative: bool, hour: int, minute: int, second: int, micros: int, digits: int, how: int
 ) -> int:
     if minute > 59 or second > 59 or micros >= _MILLION:
         return TEMPORAL_RANGE
-    if epoch:
+    if how >= layout.EPOCH:
         total = ((hour * 60 + minute) * 60 + second) * _MILLION + micros
         if digits <= 3:
             total = total // 1000
-        return _put_since_1970(out, at, epoch, -total if negative else total)
+        return _put_since_1970(out, at, how, -total if negative else total)
     put8(out, at, 34)
     at += 1
     if negative:
@@ -168,7 +165,7 @@ def _put_time(
 
 
 @inline
-def _put_time2(out: Bytes, at: int, data: Bytes, start: int, digits: int, width: int, epoch: int) -> int:
+def _put_time2(out: Bytes, at: int, data: Bytes, start: int, digits: int, width: int, how: int) -> int:
     packed = big_endian(data, start, 3 + width)
     # The sign's offset; what is below it is negative, as two's complement of fields and fraction together.
     packed -= 0x800000 << (8 * width)
@@ -182,35 +179,39 @@ def _put_time2(out: Bytes, at: int, data: Bytes, start: int, digits: int, width:
     elif width == 2:
         micros = fraction * 100
     fields = packed >> (8 * width)
-    return _put_time(out, at, negative, (fields >> 12) & 1023, (fields >> 6) & 63, fields & 63, micros, digits, epoch)
+    return _put_time(out, at, negative, (fields >> 12) & 1023, (fields >> 6) & 63, fields & 63, micros, digits, how)
 
 
 @inline
-def _put_timestamp_value(out: Bytes, at: int, seconds: int, micros: int, digits: int, epoch: int) -> int:
+def _put_timestamp_value(out: Bytes, at: int, seconds: int, micros: int, digits: int, how: int) -> int:
     if micros >= _MILLION:
         return TEMPORAL_RANGE
-    if epoch:
+    if how >= layout.EPOCH:
         if seconds == 0:
             return NULL_VALUE
-        return _put_micros(out, at, 0, seconds * _MILLION + micros, digits, epoch)
+        return _put_micros(out, at, 0, seconds * _MILLION + micros, digits, how)
+    separator = 84 if how == layout.ISO else 32
     put8(out, at, 34)
     at += 1
     if seconds == 0:  # the zero timestamp: no TIMESTAMP is 1970-01-01 00:00:00
         at = put_date(out, at, 0, 0, 0)
-        put8(out, at, 84)
+        put8(out, at, separator)
         at = put_clock(out, at + 1, 0, 0, 0, micros, digits)
     else:
-        at = put_timestamp(out, at, seconds, micros, digits, 84)
-    put16(out, at, 0x225A)
-    return at + 2
+        at = put_timestamp(out, at, seconds, micros, digits, separator)
+    if how == layout.ISO:
+        put8(out, at, 90)
+        at += 1
+    put8(out, at, 34)
+    return at + 1
 
 
 @inline
-def put_temporal(out: Bytes, at: int, data: Bytes, start: int, kind: int, digits: int, width: int, epoch: int) -> int:
+def put_temporal(out: Bytes, at: int, data: Bytes, start: int, kind: int, digits: int, width: int, how: int) -> int:
     """Write the value at ``start``, of a ``kind`` of `layout` from DATE to TIMESTAMP_OLD; the new end, NULL_VALUE for a
     date that is none, or a fault.
 
-    ``digits`` of its fraction take ``width`` bytes; ``epoch`` is 0 for text, DIGITS or VARINT for numbers since 1970.
+    ``digits`` of its fraction take ``width`` bytes; ``how`` is one of `layout` from ISO to VARINT.
     """
     if kind == layout.DATETIME2:
         fields = big_endian(data, start, 5) & 0x7FFFFFFFFF
@@ -225,17 +226,17 @@ def put_temporal(out: Bytes, at: int, data: Bytes, start: int, kind: int, digits
             fields & 63,
             micros,
             digits,
-            epoch,
+            how,
         )
     if kind == layout.TIMESTAMP2:
         micros = _fraction(data, start + 4, width)
-        return _put_timestamp_value(out, at, big_endian(data, start, 4), micros, digits, epoch)
+        return _put_timestamp_value(out, at, big_endian(data, start, 4), micros, digits, how)
     if kind == layout.TIME2:
-        return _put_time2(out, at, data, start, digits, width, epoch)
+        return _put_time2(out, at, data, start, digits, width, how)
     if kind == layout.DATE:
-        return _put_day(out, at, little_endian(data, start, 3), epoch)
+        return _put_day(out, at, little_endian(data, start, 3), how)
     if kind == layout.TIMESTAMP_OLD:
-        return _put_timestamp_value(out, at, u32(data, start), 0, 0, epoch)
+        return _put_timestamp_value(out, at, u32(data, start), 0, 0, how)
     if kind == layout.TIME_OLD:
         value = little_endian(data, start, 3)
         if value >= 0x800000:
@@ -243,7 +244,7 @@ def put_temporal(out: Bytes, at: int, data: Bytes, start: int, kind: int, digits
         negative = value < 0
         if negative:
             value = -value
-        return _put_time(out, at, negative, value // 10000, value // 100 % 100, value % 100, 0, digits, epoch)
+        return _put_time(out, at, negative, value // 10000, value // 100 % 100, value % 100, 0, digits, how)
     value = i64(data, start)  # DATETIME_OLD
     if value < 0:
         return TEMPORAL_RANGE
@@ -252,4 +253,4 @@ def put_temporal(out: Bytes, at: int, data: Bytes, start: int, kind: int, digits
     if day // 100 % 100 > 12:
         return TEMPORAL_RANGE
     months = day // 10000 * 13 + day // 100 % 100
-    return _put_datetime(out, at, months, day % 100, clock // 10000, clock // 100 % 100, clock % 100, 0, 0, epoch)
+    return _put_datetime(out, at, months, day % 100, clock // 10000, clock // 100 % 100, clock % 100, 0, 0, how)

@@ -92,9 +92,35 @@ def _put_label(out: Bytes, at: int, room: int, words: Words, literals: Bytes, pa
 
 
 @inline
+def _put_label_array(
+    out: Bytes, at: int, room: int, value: int, words: Words, literals: Bytes, pairs: int, count: int
+) -> int:
+    if count < 64 and (value >> count) != 0:
+        return LABEL
+    put8(out, at, 91)
+    begin = at + 1
+    at = begin
+    for index in range(count):
+        if (value >> index) & 1:
+            if at > begin:
+                put8(out, at, 44)
+                at += 1
+            put8(out, at, 34)
+            at = _put_label(out, at + 1, room, words, literals, pairs + 2 * index)
+            if at < 0:
+                return at
+            put8(out, at, 34)
+            at += 1
+    put8(out, at, 93)
+    return at + 1
+
+
+@inline
 def _put_labels(
     out: Bytes, at: int, room: int, value: int, kind: int, words: Words, literals: Bytes, pairs: int, count: int
 ) -> int:
+    if kind == layout.SET_ARRAY:
+        return _put_label_array(out, at, room, value, words, literals, pairs, count)
     put8(out, at, 34)
     at += 1
     if kind == layout.ENUM:

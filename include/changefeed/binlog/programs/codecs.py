@@ -106,12 +106,15 @@ def _bit(column: BoundColumn, _style: Style, _memory: ProgramMemory) -> Spec:
     return Spec(layout.BIT, fixed=width, a=width)
 
 
+_TEMPORAL_TEXTS = {Encoding.ISO: layout.ISO, Encoding.EPOCH: layout.EPOCH, Encoding.SQL: layout.SQL}
+
+
 def _date(_column: BoundColumn, style: Style, _memory: ProgramMemory) -> Spec:
     """Three bytes little-endian: day in 5 bits, month in 4, year in 15.
 
     Manual: https://dev.mysql.com/doc/refman/9.7/en/datetime.html
     """
-    return Spec(layout.DATE, fixed=3, d=int(style[Kind.DATE] is Encoding.EPOCH))
+    return Spec(layout.DATE, fixed=3, d=_TEMPORAL_TEXTS[style[Kind.DATE]])
 
 
 def _temporal(kind: int, size: int, of: Kind) -> Codec:
@@ -128,7 +131,7 @@ def _temporal(kind: int, size: int, of: Kind) -> Codec:
         if column.meta > 6:
             raise DamagedEvent(f"column {column.name!r} has {column.meta} digits of fractional seconds, more than 6")
         width = (column.meta + 1) // 2
-        return Spec(kind, fixed=size + width, a=column.meta, b=width, d=int(style[of] is Encoding.EPOCH))
+        return Spec(kind, fixed=size + width, a=column.meta, b=width, d=_TEMPORAL_TEXTS[style[of]])
 
     return codec
 
@@ -141,7 +144,7 @@ def _old_temporal(kind: int, size: int, of: Kind) -> Codec:
     """
 
     def codec(_column: BoundColumn, style: Style, _memory: ProgramMemory) -> Spec:
-        return Spec(kind, fixed=size, d=int(style[of] is Encoding.EPOCH))
+        return Spec(kind, fixed=size, d=_TEMPORAL_TEXTS[style[of]])
 
     return codec
 
@@ -208,13 +211,15 @@ def _labelled(kind: int) -> Codec:
     Manual: https://dev.mysql.com/doc/refman/9.7/en/enum.html, https://dev.mysql.com/doc/refman/9.7/en/set.html
     """
 
-    def codec(column: BoundColumn, _: Style, memory: ProgramMemory) -> Spec:
+    def codec(column: BoundColumn, style: Style, memory: ProgramMemory) -> Spec:
         width = column.meta
         if not 1 <= width <= (2 if kind == layout.ENUM else 8):
             raise DamagedEvent(f"ENUM or SET column {column.name!r} has values of {width} bytes")
         if column.labels is None:
             return Spec(layout.UNSIGNED, fixed=width, a=width)
-        return Spec(kind, fixed=width, a=width, b=memory.labels(column.labels), c=len(column.labels))
+        labels = memory.labels(column.labels)
+        is_array = kind == layout.SET and style[Kind.SET] is Encoding.ARRAY
+        return Spec(layout.SET_ARRAY if is_array else kind, fixed=width, a=width, b=labels, c=len(column.labels))
 
     return codec
 

@@ -1,0 +1,164 @@
+"""CloudEvents 1.0 in the structured JSON mode, around the values of another format.
+
+Sources: https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/spec.md (attributes),
+https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md (their JSON), and
+https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/kafka-protocol-binding.md (the header)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+import orjson
+
+from changefeed.block import Header
+from changefeed.errors import OptionError, did_you_mean
+from changefeed.formats.debezium import DebeziumFormat
+from changefeed.formats.flat import FlatFormat
+from changefeed.formats.format import Format, FormatSettings, TableChange
+from changefeed.formats.maxwell import MaxwellFormat
+from changefeed.formats.notation import Notation, json_string
+from changefeed.formats.options import Option, Options, text
+from changefeed.formats.style import Style
+from changefeed.formats.template import Messages, Op, RowMessage, Slot, Template
+from changefeed.reader import Statement
+from changefeed.table_schema import TableSchema
+
+_INNER: Mapping[str, Callable[[FormatSettings], Format]] = {
+    "debezium-json": DebeziumFormat.of,
+    "flat": FlatFormat.of,
+    "maxwell": MaxwellFormat.of,
+}
+"""The formats whose values can be an event's data."""
+_CONTENT_TYPE = "application/cloudevents+json; charset=UTF-8"
+_VERBS: Mapping[Op, str] = {"c": "created", "u": "updated", "d": "deleted", "r": "read"}
+
+
+@dataclass(frozen=True)
+class InnerFormat:
+    """The format of an event's data: a name, and that format's own options."""
+
+    name: str
+    options: Mapping[str, object]
+
+
+def _inner(given: object) -> InnerFormat:
+    name, options = given, {}
+    if isinstance(given, dict):
+        options = {key: value for key, value in given.items() if key != "name"}
+        name = given.get("name")
+    if not isinstance(name, str) or name not in _INNER:
+        near = did_you_mean(name, _INNER) if isinstance(name, str) else ""
+        raise ValueError(f"one of {', '.join(_INNER)}, alone or as `name` beside its options{near}")
+    return InnerFormat(name, options)
+
+
+DATA = Option("data", InnerFormat("debezium-json", {}), _inner)
+SOURCE = text("source", "/changefeed/{pipeline}")
+TYPE = text("type", "changefeed")
+OPTIONS = (DATA, SOURCE, TYPE)
+
+
+@dataclass(frozen=True)
+class CloudEventsFormat:
+    """``data`` is the format of the events' data, ``source`` their source, ``type`` what their types begin with."""
+
+    data: Format
+    source: str
+    type: str
+
+    @classmethod
+    def of(cls, settings: FormatSettings) -> CloudEventsFormat:
+        """The format as ``settings`` say; raises OptionError for options that it or the format inside does not have."""
+        options = Options("cloudevents", OPTIONS, settings.options)
+        inner = options[DATA]
+        try:
+            data = _INNER[inner.name](replace(settings, options=inner.options))
+        except OptionError as error:
+            raise OptionError(str(error), DATA.name, *error.path) from None
+        return cls(data, options[SOURCE].replace("{pipeline}", settings.server_name), options[TYPE])
+
+    @property
+    def style(self) -> Style:
+        """That of the data."""
+        return self.data.style
+
+    @property
+    def notation(self) -> Notation:
+        """That of the data."""
+        return self.data.notation
+
+    @property
+    def needs_definitions(self) -> bool:
+        """That of the data."""
+        return self.data.needs_definitions
+
+    # --- row changes
+
+    def key(self, table: TableSchema) -> Template | None:
+        """That of the data."""
+        return self.data.key(table)
+
+    def messages(self, table: TableSchema) -> Messages:
+        """Those of the data; what has a value is marked as an event."""
+        return {change: tuple(map(_marked, messages)) for change, messages in self.data.messages(table).items()}
+
+    def value(self, table: TableSchema, op: Op) -> Template:
+        """An event whose data are the data's value."""
+        return (
+            b'{"specversion":"1.0","id":"',
+            Slot.EVENT_ID,
+            b'","source":%b,"type":%b,"subject":%b,"time":"'
+            % (
+                json_string(self.source),
+                json_string(f"{self.type}.row.{_VERBS[op]}"),
+                json_string(f"{table.database}.{table.table}"),
+            ),
+            Slot.TIME,
+            b'","datacontenttype":"application/json","data":',
+            *self.data.value(table, op),
+            b"}",
+        )
+
+    # --- statements
+
+    def schema_change(self, statement: Statement, kind: str, changes: Sequence[TableChange]) -> bytes:
+        """An event of type `….schema.changed`."""
+        subject = ",".join(f"{database}.{table}" for database, table, _ in changes) or statement.database
+        return self._event(statement, "schema.changed", subject, self.data.schema_change(statement, kind, changes))
+
+    def truncate(self, statement: Statement, table: TableSchema) -> bytes | None:
+        """An event of type `….table.truncated`; None where the data's format has no such record."""
+        data, subject = self.data.truncate(statement, table), f"{table.database}.{table.table}"
+        return None if data is None else self._event(statement, "table.truncated", subject, data)
+
+    def statement(self, statement: Statement, tables: Sequence[tuple[str, str]], *, hide_sql: bool) -> bytes:
+        """An event of type `….statement`."""
+        subject = ",".join(f"{database}.{table}" for database, table in tables) or statement.database
+        return self._event(statement, "statement", subject, self.data.statement(statement, tables, hide_sql=hide_sql))
+
+    def statement_headers(self, statement: Statement) -> Sequence[Header]:
+        """Those of the data, and the one that says that it is an event."""
+        return [("content-type", _CONTENT_TYPE.encode()), *self.data.statement_headers(statement)]
+
+    def _event(self, statement: Statement, kind: str, subject: str, data: bytes) -> bytes:
+        return orjson.dumps(
+            {
+                "specversion": "1.0",
+                "id": f"{statement.file}:{statement.position}/{kind}/{subject}",
+                "source": self.source,
+                "type": f"{self.type}.{kind}",
+                **({"subject": subject} if subject else {}),
+                "time": datetime.fromtimestamp(statement.ts_seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+                "datacontenttype": "application/json",
+                "data": orjson.Fragment(data),
+            }
+        )
+
+
+def _marked(message: RowMessage) -> RowMessage:
+    if message.op is None:
+        return message
+    return replace(message, headers=(("content-type", (_CONTENT_TYPE.encode(),)), *message.headers))

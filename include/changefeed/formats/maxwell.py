@@ -1,0 +1,207 @@
+"""Maxwell's JSON: `database`, `table`, `type`, `ts`, `data`, and `old` with the columns that an update changed.
+
+Its options have the names, values and defaults of Maxwell's settings.
+Sources: https://maxwells-daemon.io/dataformat/ and https://maxwells-daemon.io/config/#output-config
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from changefeed.block import Header
+from changefeed.errors import SettingsError
+from changefeed.formats.format import FormatSettings, TableChange
+from changefeed.formats.headers import binlog_header
+from changefeed.formats.notation import ColumnText, JsonNotation, Notation, json_string
+from changefeed.formats.options import Options, choice, flag
+from changefeed.formats.style import Encoding, Kind, Style
+from changefeed.formats.template import ONE_MESSAGE_EACH, Messages, Op, Slot, Template
+from changefeed.reader import Statement
+from changefeed.table_schema import Column, TableSchema
+
+_STYLE = Style(
+    {
+        Kind.DECIMAL: Encoding.DOUBLE,
+        **dict.fromkeys((Kind.DATE, Kind.TIME, Kind.DATETIME, Kind.TIMESTAMP), Encoding.SQL),
+        Kind.SET: Encoding.ARRAY,
+        Kind.JSON: Encoding.INLINE,
+    }
+)
+"""Maxwell's rules for values."""
+
+KEY = choice("kafka_key_format", "hash", "array")
+POSITION = flag("output_binlog_position", False)
+GTID = flag("output_gtid_position", False)
+SERVER_ID = flag("output_server_id", False)
+QUERY = flag("output_row_query", False)
+NULLS = flag("output_nulls", True)
+OPTIONS = (KEY, POSITION, GTID, SERVER_ID, QUERY, NULLS)
+
+_TYPES: Mapping[Op, str] = {"c": "insert", "u": "update", "d": "delete", "r": "bootstrap-insert"}
+_VERBS = frozenset({"create", "alter", "drop"})
+
+
+@dataclass(frozen=True)
+class _KeyNotation(JsonNotation):
+    """The key's columns, whose names are in lower case: as `"pk.id":1`, or in an array as `{"id":1}`."""
+
+    opening: bytes = b""
+    closing: bytes = b""
+    array: bool = False
+
+    def column(self, column: Column) -> ColumnText:
+        name = column.name.lower()
+        if not self.array:
+            return super().column(Column(f"pk.{name}", column.data_type))
+        text = b"{" + json_string(name) + b":"
+        return ColumnText(text, text + b"null}", after=b"}")
+
+
+@dataclass(frozen=True)
+class _MaxwellNotation(JsonNotation):
+    """Rows as JSON objects; `old` brings its own name, as it is not there where nothing changed."""
+
+    nulls: bool = True
+    array: bool = False
+
+    def column(self, column: Column) -> ColumnText:
+        text = super().column(column)
+        return text if self.nulls else ColumnText(text.value, b"")
+
+    def of(self, slot: Slot) -> Notation:
+        match slot:
+            case Slot.KEY:
+                return _KeyNotation(array=self.array)
+            case Slot.CHANGED:
+                return JsonNotation(opening=b',"old":{')
+        return self
+
+    def absent(self, slot: Slot) -> bytes:
+        return b"" if slot is Slot.CHANGED else super().absent(slot)
+
+
+@dataclass(frozen=True)
+class MaxwellFormat:
+    """``options`` are Maxwell's; ``notation`` follows them."""
+
+    options: Options
+    notation: Notation
+    style: Style = _STYLE
+    needs_definitions: bool = False
+
+    @classmethod
+    def of(cls, settings: FormatSettings) -> MaxwellFormat:
+        """The format as ``settings`` say; raises OptionError for options that it does not have, and SettingsError for a
+        style other than the default, as Maxwell has rules for values of its own."""
+        options = Options("maxwell", OPTIONS, settings.options)
+        if not settings.style.is_default():
+            raise SettingsError("format 'maxwell' writes values by Maxwell's rules: leave `values` out")
+        return cls(options, _MaxwellNotation(nulls=options[NULLS], array=options[KEY] == "array"))
+
+    # --- row changes
+
+    def key(self, table: TableSchema) -> Template | None:
+        """Database, table and primary key; for a table without a key the event id in place of Maxwell's random UUID."""
+        names = json.dumps([table.database, table.table], ensure_ascii=False, separators=(",", ":")).encode()
+        if self.options[KEY] == "array":
+            return (names[:-1] + b",[", Slot.KEY, b"]]") if table.primary_key else (names[:-1] + b",[]]",)
+        head = b'{"database":%b,"table":%b,' % (json_string(table.database), json_string(table.table))
+        if not table.primary_key:
+            return (head + b'"_uuid":"', Slot.EVENT_ID, b'"}')
+        return (head, Slot.KEY, b"}")
+
+    def messages(self, table: TableSchema) -> Messages:  # noqa: ARG002 - the same for each table
+        """One each, also for a change of key, and never a tombstone, as in Maxwell."""
+        return ONE_MESSAGE_EACH
+
+    def value(self, table: TableSchema, op: Op) -> Template:
+        """The record of a row change."""
+        names = (json_string(table.database), json_string(table.table))
+        template: Template = (b'{"database":%b,"table":%b,"type":"%b","ts":' % (*names, _TYPES[op].encode()),)
+        template += (Slot.TS_SECONDS,)
+        if self.options[POSITION]:
+            template += (b',"position":"', Slot.FILE, b":", Slot.EVENT_END, b'"')
+        if self.options[GTID]:
+            template += (b',"gtid":', Slot.GTID)
+        if self.options[SERVER_ID]:
+            template += (b',"server_id":', Slot.SERVER_ID)
+        if self.options[QUERY]:
+            template += (b',"query":', Slot.QUERY)
+        return (*template, b',"data":', Slot.BEFORE if op == "d" else Slot.AFTER, Slot.CHANGED, b"}")
+
+    # --- statements
+
+    def schema_change(self, statement: Statement, kind: str, changes: Sequence[TableChange]) -> bytes:
+        """`table-create`, `table-alter`, `table-drop`, or `database-…` for a statement about no table.
+
+        One record a statement: where it is about several tables, `others` has all but the first.
+        """
+        verb = kind.lower() if kind.lower() in _VERBS else "alter"
+        tables = [
+            {"database": database, "table": table, **({"def": _definition(schema)} if schema else {})}
+            for database, table, schema in changes
+        ]
+        record: dict[str, Any] = {
+            "type": f"{'table' if tables else 'database'}-{verb}",
+            **(tables[0] if tables else {"database": statement.database}),
+            "ts": statement.ts_seconds * 1000,
+            "sql": statement.sql,
+        }
+        if len(tables) > 1:
+            record["others"] = tables[1:]
+        return orjson.dumps({**record, **self._where(statement)})
+
+    def truncate(self, statement: Statement, table: TableSchema) -> bytes | None:  # noqa: ARG002
+        """None: Maxwell says nothing of it."""
+        return None
+
+    def statement(self, statement: Statement, tables: Sequence[tuple[str, str]], *, hide_sql: bool) -> bytes:
+        """A record of type `statement`; Maxwell has none."""
+        record = {
+            "type": "statement",
+            "database": statement.database,
+            "ts": statement.ts_seconds,
+            "sql": None if hide_sql else statement.sql,
+            "tables": [f"{database}.{table}" for database, table in tables],
+        }
+        return orjson.dumps({**record, **self._where(statement)})
+
+    def statement_headers(self, statement: Statement) -> Sequence[Header]:
+        """The binlog event's own header as JSON."""
+        return [binlog_header(statement)]
+
+    def _where(self, statement: Statement) -> dict[str, object]:
+        where: dict[str, object] = {}
+        if self.options[POSITION]:
+            where["position"] = f"{statement.file}:{statement.position + statement.size_bytes}"
+        if self.options[GTID]:
+            where["gtid"] = statement.gtid or None
+        return where
+
+
+def _definition(schema: TableSchema) -> dict[str, object]:
+    return {
+        "database": schema.database,
+        "table": schema.table,
+        "columns": [_column(column) for column in schema.columns],
+        "primary-key": [schema.columns[index].name for index in schema.primary_key],
+    }
+
+
+_INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
+
+
+def _column(column: Column) -> dict[str, object]:
+    definition: dict[str, object] = {"type": column.data_type, "name": column.name}
+    if column.data_type in _INTEGERS:
+        definition["signed"] = not column.unsigned
+    if column.collation:
+        definition["charset"] = column.collation.partition("_")[0]
+    if column.labels:
+        definition["enum-values"] = list(column.labels)
+    return definition
