@@ -26,6 +26,7 @@ from devstack.mariadb import MariadbServer
 from devstack.mysql import MysqlServer
 from devstack.process import started
 from devstack.reaper import end_orphans
+from devstack.schema_registry import SchemaRegistry
 from devstack.spark_connect import SparkConnectServer
 
 _server_ids = itertools.count(1000 + os.getpid() % 100_000 * 1000)
@@ -79,6 +80,13 @@ def kafka_broker(session_folder: Path) -> Iterator[KafkaBroker]:
     """A Kafka broker that creates no topic by itself."""
     with started(KafkaBroker(session_folder / "kafka", owner=ProcessId.own(), quick=True)) as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def schema_registry(session_folder: Path) -> Iterator[SchemaRegistry]:
+    """A schema registry that takes any schema: see `devstack.schema_registry`."""
+    with started(SchemaRegistry(session_folder / "schema-registry", owner=ProcessId.own())) as registry:
+        yield registry
 
 
 @pytest.fixture(scope="session")

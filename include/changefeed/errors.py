@@ -11,6 +11,8 @@
     │   ├── BinlogFormatError     bytes of a binlog that cannot be decoded, with their coordinates
     │   ├── SchemaError           names or types of a table's columns are unknown or contradict the binlog
     │   ├── TopicError            a topic cannot be made, named or written as the pipeline wants
+    │   ├── RegistryError         the schema registry refuses the login, or what it is asked for
+    │   │   └── CompatibilityError   a schema does not go with those that its subject has
     │   ├── BadRecordError        a record that Kafka does not take: too large, no such topic
     │   ├── AccountingError       a window's bytes or rows do not add up
     │   └── CheckpointError       a checkpoint that cannot be read, or may not be moved
@@ -19,6 +21,7 @@
         ├── SourceUnavailableError     the server cannot be reached, or the connection was lost
         ├── SparkUnavailableError      the Spark Connect server cannot be reached
         ├── SparkFailedError           a Spark job failed, or lost what it had decoded
+        ├── RegistryUnavailableError   the schema registry cannot be reached, or does not answer
         ├── BrokerUnavailableError     Kafka cannot be reached, or refused for now
         ├── StateStoreUnavailableError   the database that keeps checkpoints cannot be read or written
         ├── FencedError                a newer attempt of the same pipeline took over
@@ -79,6 +82,14 @@ class TopicError(TerminalError):
     """A topic cannot be made, named or written as the pipeline wants it."""
 
 
+class RegistryError(TerminalError):
+    """The schema registry refuses the login, or what it is asked for."""
+
+
+class CompatibilityError(RegistryError):
+    """A schema does not go with those that its subject has; the message names the column and the rule."""
+
+
 class BadRecordError(TerminalError):
     """A record that Kafka does not take; the message names table, key and coordinates."""
 
@@ -109,6 +120,10 @@ class SparkUnavailableError(RetryableError):
 
 class SparkFailedError(RetryableError):
     """A Spark job failed, or lost what it had decoded."""
+
+
+class RegistryUnavailableError(RetryableError):
+    """The schema registry cannot be reached, or does not answer."""
 
 
 class BrokerUnavailableError(RetryableError):

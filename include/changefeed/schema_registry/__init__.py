@@ -1,0 +1,1 @@
+"""The schemas of Avro records in a registry with Confluent's HTTP interface: ids, subjects, compatibility."""
