@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -30,6 +30,9 @@ def decode(
     format_name: Annotated[
         str, typer.Option("--format", help=f"Message format: {', '.join(FORMATS)}.")
     ] = DEFAULT_FORMAT,
+    format_options: Annotated[
+        list[str] | None, typer.Option("--format-option", metavar="NAME=VALUE", help="An option of the format.")
+    ] = None,
     tables: Annotated[list[str] | None, typer.Option(help="Only rows of these: DATABASE.TABLE with * and ?.")] = None,
     start: Annotated[int | None, typer.Option("--from", help="Position of the first event.")] = None,
     end: Annotated[int | None, typer.Option("--to", help="Position where to stop.")] = None,
@@ -41,7 +44,7 @@ def decode(
     """
     from changefeed.binlog.file import BinlogFileLines
 
-    format = format_of(format_name, FormatSettings("decode", 0))
+    format = format_of(format_name, FormatSettings("decode", 0, options=_options(format_options or [])))
     wanted = _wanted(tables)
     for name in files:
         path = None if name == "-" else Path(name)
@@ -76,6 +79,13 @@ def explain(
     if program is None:
         raise SettingsError(f"no rows of {table!r} were found there, so it has no row program yet")
     print(program, end="")
+
+
+def _options(given: list[str]) -> Mapping[str, object]:
+    for text in given:
+        if "=" not in text:
+            raise SettingsError(f"--format-option {text!r}: wanted NAME=VALUE, as in schemas=true")
+    return dict(text.split("=", 1) for text in given)
 
 
 def _wanted(tables: list[str] | None) -> Callable[[str, str], bool]:

@@ -17,6 +17,7 @@ from changefeed.block import Header
 from changefeed.formats.format import FormatSettings, TableChange
 from changefeed.formats.headers import binlog_header
 from changefeed.formats.notation import JSON, Notation
+from changefeed.formats.options import Options
 from changefeed.formats.style import DEFAULT_STYLE, Style
 from changefeed.formats.template import DELETE_AND_CREATE, NO_SNAPSHOT, WITH_TOMBSTONES, Messages, Op, Slot, Template
 from changefeed.reader import Statement
@@ -36,7 +37,8 @@ class DebeziumFormat:
 
     @classmethod
     def of(cls, settings: FormatSettings) -> DebeziumFormat:
-        """The format as ``settings`` say."""
+        """The format as ``settings`` say; raises OptionError, as it has no options."""
+        Options("debezium-json", (), settings.options)
         return cls(settings.server_name, settings.ts_ms, settings.style, settings.tombstones)
 
     # --- row changes

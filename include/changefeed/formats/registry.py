@@ -17,14 +17,15 @@ FORMATS: dict[str, Callable[[FormatSettings], Format]] = {
     "maxwell": MaxwellFormat.of,
     "cloudevents": CloudEventsFormat.of,
 }
-"""How the format of that name is made."""
+"""How the format of that name is made; raises OptionError for an option that the format does not take."""
 
 DEFAULT_FORMAT = "debezium-json"
 """The format of a pipeline that names none."""
 
 
 def format_of(name: str, settings: FormatSettings) -> Format:
-    """The format called ``name``; raises SettingsError, which names the nearest format, where there is none."""
+    """The format called ``name``; raises SettingsError, which names the nearest format, where there is none, and
+    OptionError for an option that it does not take."""
     check_name(name)
     return FORMATS[name](settings)
 

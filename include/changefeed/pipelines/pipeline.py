@@ -13,11 +13,12 @@ from changefeed.connection import ConnectionLookup
 from changefeed.errors import SettingsError
 from changefeed.formats.format import Format, FormatSettings
 from changefeed.formats.headers import WithHeaders, check_headers
-from changefeed.formats.registry import DEFAULT_FORMAT, check_name, format_of
+from changefeed.formats.registry import DEFAULT_FORMAT, format_of
 from changefeed.formats.style import Encoding, Kind, Style
 from changefeed.message_key import Keyless, KeyRule
 from changefeed.pipelines.column_rules import ColumnRule, ColumnRules, Excluded
 from changefeed.pipelines.column_settings import ColumnSettings
+from changefeed.pipelines.format_choice import FormatChoice
 from changefeed.pipelines.key_settings import KeySettings
 from changefeed.pipelines.section import ConnectionId, Name, Positive, Section
 from changefeed.pipelines.table_pattern import TablePattern, matches, matches_any
@@ -231,8 +232,8 @@ class Pipeline(Section):
     kafka: KafkaSettings
     tables: TableSettings = TableSettings()
     topics: TopicSettings = TopicSettings()
-    format: str = DEFAULT_FORMAT
-    """The wire format: a name of `formats.registry`."""
+    format: FormatChoice = FormatChoice(name=DEFAULT_FORMAT)
+    """The wire format: its name, or its name and options."""
     headers: list[str] = Field(default=[])
     """Record headers that each message gets besides event id and GTID: names of `formats.headers`."""
     keys: KeySettings = Field(default={})
@@ -319,7 +320,10 @@ class Pipeline(Section):
 
     def message_format(self, frozen_at_ms: int) -> Format:
         """The wire format of this pipeline's messages; ``frozen_at_ms`` is when their window was frozen."""
-        format = format_of(self.format, FormatSettings(self.name, frozen_at_ms, self.values.style, self.tombstones))
+        settings = FormatSettings(
+            self.name, frozen_at_ms, self.values.style, self.tombstones, options=self.format.options
+        )
+        format = format_of(self.format.name, settings)
         return WithHeaders(format, tuple(self.headers)) if self.headers else format
 
     @field_validator("headers")
@@ -330,15 +334,6 @@ class Pipeline(Section):
         except SettingsError as error:
             raise ValueError(str(error)) from None
         return names
-
-    @field_validator("format")
-    @classmethod
-    def _is_registered(cls, name: str) -> str:
-        try:
-            check_name(name)
-        except SettingsError as error:
-            raise ValueError(str(error)) from None
-        return name
 
     @field_validator("start")
     @classmethod

@@ -11,6 +11,7 @@ import yaml
 from pydantic_core import ErrorDetails
 
 from changefeed.errors import did_you_mean
+from changefeed.pipelines.format_choice import FormatChoice
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.pipelines.section import Section
 from changefeed.pipelines.yaml_text import YamlText
@@ -76,6 +77,8 @@ def is_secret(location: Location, section: type[Section] = Pipeline) -> bool:
     model: Any = section
     for part in location:
         if isinstance(model, type) and issubclass(model, Section):
+            if model is FormatChoice and part not in model.model_fields:
+                return False  # an option of a format: none holds a secret
             field = model.model_fields.get(str(part))
             if field is None or not field.repr:
                 return True

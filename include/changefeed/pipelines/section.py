@@ -18,6 +18,14 @@ Positive = Annotated[int, Field(gt=0, lt=2**63)]
 ConnectionId = Annotated[str, AfterValidator(_is_id), Field(max_length=250)]
 
 
+class MistakeInsideError(ValueError):
+    """Raised by the validator of a section about what stands inside of it, at ``path``."""
+
+    def __init__(self, message: str, *path: str) -> None:
+        super().__init__(message)
+        self.path = path
+
+
 class Section(BaseModel):
     """A part of a pipeline's YAML: nothing unknown passes, nothing changes after reading."""
 

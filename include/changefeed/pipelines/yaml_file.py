@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 
 from changefeed.errors import SettingsError
 from changefeed.pipelines.secrets import Location, shown_key, shown_value, yaml_problem
-from changefeed.pipelines.section import Section
+from changefeed.pipelines.section import MistakeInsideError, Section
 from changefeed.pipelines.yaml_text import LONGEST, NO_YAML, RefusedYamlError, YamlText
 
 _SHOWN = 20
@@ -64,6 +64,8 @@ def section_of(text: str, file: str, model: type[SectionT]) -> SectionT:
 
 def _message(model: type[Section], file: str, root: yaml.Node | None, details: ErrorDetails) -> str:
     location: Location = details["loc"]
+    if isinstance(error := details.get("ctx", {}).get("error"), MistakeInsideError):
+        location = (*location, *error.path)
     key = ".".join(str(part) for part in location) or "(the whole file)"
     where = f"{file}, line {_line_of(root, location)}"
     if details["type"] == "extra_forbidden":

@@ -108,7 +108,17 @@ def test_the_folder_is_the_one_that_the_environment_names(tmp_path: Path, monkey
             ["shop.yaml, line 7", "'format' is 'debezium-jsn'", "did you mean 'debezium-json'"],
         ),
         ("format: zebra\n", ["shop.yaml, line 6", "unknown format 'zebra'; valid formats: cloudevents, debezium-json"]),
-        ("format: 3\n", ["shop.yaml, line 6", "'format' is '3'", "valid string"]),
+        ("format: 3\n", ["shop.yaml, line 6", "'format' is '3'", "wanted the name of a format, or a mapping"]),
+        ("format: {prefix: x}\n", ["shop.yaml, line 6", "key 'format.name' is missing"]),
+        ("format:\n  name: falt\n", ["shop.yaml, line 7", "'format.name' is 'falt'", "did you mean 'flat'"]),
+        (
+            "format:\n  name: flat\n  add.feilds: op\n",
+            ["shop.yaml, line 8", "'format.add.feilds'", "no option 'add.feilds'", "did you mean 'add.fields'"],
+        ),
+        (
+            "format:\n  name: flat\n  delete.tombstone.handling.mode: rewrit\n",
+            ["shop.yaml, line 8", "'rewrit'", "did you mean 'rewrite'"],
+        ),
         ("values:\n  decimal: float\n", ["shop.yaml, line 7", "'string', 'double' or 'precise'"]),
         ("reader: reference\nvalues: {binary: hex}\n", ["shop.yaml", "neither `columns` nor `values`"]),
         ("retry_delay_seconds: 100000000000000\n", ["shop.yaml, line 6", "less than or equal to 2592000"]),

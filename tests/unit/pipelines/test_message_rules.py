@@ -29,6 +29,7 @@ def rules(**settings: Any) -> dict[str, str]:
         {"columns": {"exclude": ["shop.*.email"]}},
         {"columns": {"mask": {"shop.*.email": {"sha256": {"connection": "salt"}}}}},
         {"tombstones": False},
+        {"format": "flat"},
         {"headers": ["op"]},
         {"keys": {"shop.orders": ["customer_id"]}},
         {"keyless": "all"},
@@ -89,3 +90,9 @@ def test_the_order_of_patterns_is_a_rule_where_the_first_counts() -> None:
     one, other = {"shop.*": ["a"], "*.orders": ["b"]}, {"*.orders": ["b"], "shop.*": ["a"]}
     with pytest.raises(SettingsError, match="`keys`"):
         check_same_rules(WINDOW, rules(keys=one), rules(keys=other))
+
+
+def test_options_of_a_format_count_and_a_mapping_of_its_name_alone_is_its_name() -> None:
+    assert rules(format={"name": "flat"}) == rules(format="flat")
+    with pytest.raises(SettingsError, match="`format`"):
+        check_same_rules(WINDOW, rules(format="flat"), rules(format={"name": "flat", "add.fields": ["op"]}))

@@ -1,0 +1,63 @@
+"""`format` of a pipeline's YAML: a wire format's name, and its own options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ConfigDict, field_validator, model_serializer, model_validator
+
+from changefeed.errors import OptionError, SettingsError
+from changefeed.formats.format import FormatSettings
+from changefeed.formats.registry import check_name, format_of
+from changefeed.pipelines.section import MistakeInsideError, Section
+
+
+class FormatChoice(Section):
+    """A name alone, or a mapping of `name` and the options that this format knows; the format checks them itself."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: str
+    """A name of `formats.registry`."""
+
+    @property
+    def options(self) -> Mapping[str, object]:
+        """The format's options, by name."""
+        return self.model_extra or {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_name(cls, given: Any) -> Any:
+        if isinstance(given, str):
+            _check_name(given)
+            return {"name": given}
+        if not isinstance(given, dict | FormatChoice):
+            raise ValueError("wanted the name of a format, or a mapping with `name` and options of that format")
+        return given
+
+    @field_validator("name")
+    @classmethod
+    def _is_registered(cls, name: str) -> str:
+        _check_name(name)
+        return name
+
+    @model_validator(mode="after")
+    def _takes_its_options(self) -> FormatChoice:
+        try:
+            format_of(self.name, FormatSettings("", 0, options=self.options))
+        except OptionError as error:
+            raise MistakeInsideError(str(error), *error.path) from None
+        return self
+
+    @model_serializer
+    def _as_written(self) -> str | dict[str, object]:
+        """The name alone where there are no options: what it was before formats had some."""
+        return {"name": self.name, **self.options} if self.options else self.name
+
+
+def _check_name(name: str) -> None:
+    try:
+        check_name(name)
+    except SettingsError as error:
+        raise ValueError(str(error)) from None
