@@ -36,7 +36,7 @@ def peaks() -> Iterator[dict[int, int]]:
         while not ended.wait(0.2):
             for process in psutil.Process().children(recursive=True):
                 try:
-                    if "pyspark.daemon" in process.cmdline():
+                    if {"pyspark.daemon", "changefeed.spark.daemon"} & set(process.cmdline()):
                         found[process.pid] = max(found.get(process.pid, 0), process.memory_info().rss)
                 except psutil.Error:
                     continue  # it ended
