@@ -123,8 +123,10 @@ def test_a_slice_that_stops_the_run_leaves_no_thread_and_no_reader(
     assert not list(read_topics(kafka_broker.bootstrap, [f"{unique_name}.t"]))
 
 
-@pytest.mark.timeout(120)
-def test_an_error_ends_the_jobs_beside_it(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def jobs(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[decoding.Decoding]:
+    """Two jobs: that of the first slice ends with an error, and the other never."""
+
     def endless(_job: object, slices: Iterable[Slice], _count: object) -> Iterator[pa.RecordBatch]:
         for piece in slices:
             while piece.number:
@@ -133,10 +135,21 @@ def test_an_error_ends_the_jobs_beside_it(spark: SparkSession, monkeypatch: pyte
 
     monkeypatch.setattr(decoding, "decode_batches", endless)
     job = SimpleNamespace(server_ids=ServerIds("p"))
-    slices = [Slice(number, "bin.000001", 4, 100) for number in range(2)]
-    messages = MessageCount(spark)
-    with shown(spark, "decode") as tasks, decoding.Decoding(spark, messages) as jobs:
-        for piece in slices:
-            jobs.add(job, [piece], tasks)  # type: ignore[arg-type]
-        assert next(jobs.results()) == ("error", "{}")
+    with shown(spark, "decode") as tasks, decoding.Decoding(spark, MessageCount(spark)) as started:
+        for number in range(2):
+            started.add(job, [Slice(number, "bin.000001", 4, 100)], tasks)  # type: ignore[arg-type]
+        yield started
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("changefeed-decode")]
+
+
+@pytest.mark.timeout(120)
+def test_an_error_ends_the_jobs_beside_it(jobs: decoding.Decoding) -> None:
+    assert next(jobs.results()) == ("error", "{}")
+
+
+@pytest.mark.timeout(120)
+def test_an_error_is_known_while_other_slices_are_still_cut(jobs: decoding.Decoding) -> None:
+    while not (results := list(jobs.ended())):
+        time.sleep(0.1)
+    assert results == [("error", "{}")]
+    assert list(jobs.ended()) == []

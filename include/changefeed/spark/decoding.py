@@ -45,6 +45,7 @@ class Decoding:
         self._threads: ThreadPoolExecutor | None = None
         self._parts: list[DataFrame] = []
         self._jobs: list[Future[Results]] = []
+        self._unread: list[Future[Results]] = []
 
     def __enter__(self) -> Self:
         return self
@@ -78,6 +79,7 @@ class Decoding:
             self._threads = ThreadPoolExecutor(1 if job.server_ids.ids else _JOBS_AT_ONCE, "changefeed-decode")
         self._parts.append(part)
         self._jobs.append(self._threads.submit(self._run, part, len(slices), shown))
+        self._unread.append(self._jobs[-1])
 
     def _run(self, part: DataFrame, slices: int, shown: Tasks) -> Results:
         tag_jobs(self._spark, self._tag)
@@ -85,9 +87,17 @@ class Decoding:
         rows = part.where("kind <> 'batch'").select("kind", "text").collect()
         return [(row.kind, row.text) for row in rows]
 
+    def ended(self) -> Iterator[tuple[str, str]]:
+        """Kind and text of the rows that are no batches, of the jobs that ended since the last call; raises what Spark
+        raises."""
+        ended = [job for job in self._unread if job.done()]
+        self._unread = [job for job in self._unread if job not in ended]
+        for job in ended:
+            yield from job.result()
+
     def results(self) -> Iterator[tuple[str, str]]:
-        """Kind and text of the rows that are no batches, of each job as it ends; raises what Spark raises."""
-        for job in as_completed(self._jobs):
+        """As `ended`, of all other jobs, as each ends."""
+        for job in as_completed(self._unread):
             yield from job.result()
 
     @property

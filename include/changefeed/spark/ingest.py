@@ -273,6 +273,7 @@ def _many_slices(
     with Decoding(spark, messages) as decoding:
         with shown(spark, "decode", messages=messages) as shown_tasks:
             for cutting in cuttings:
+                _take(outcome, decoding.ended())  # an error ends the window before the rest of it is scouted
                 job = _with_slices(job, cutting)
                 if cutting.slices:  # the last one may only say that no more come
                     decoding.add(job, cutting.slices, shown_tasks)
