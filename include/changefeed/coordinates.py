@@ -69,3 +69,19 @@ class BinlogCoordinates:
 
     def __str__(self) -> str:
         return f"{self.file}:{self.position}"
+
+
+def file_number(file: str) -> int:
+    """The number at the end of a file's name; 0 for a name without one, as a copied file may have."""
+    number = file.rpartition(".")[2]
+    return int(number) if number.isdecimal() else 0
+
+
+def sequence_number(file: str, position: int, row: int) -> int:
+    """A number for the row numbered ``row`` of the event at ``position``, that rises along the binlog.
+
+    It rises by 2^40 from file to file, and by its bytes from event to event. A row takes at least a byte, so no two
+    rows have the same; but of a compressed transaction, whose rows share its position, they may have that of a row
+    behind it.
+    """
+    return (file_number(file) << 40) + position + row

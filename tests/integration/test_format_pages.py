@@ -68,4 +68,4 @@ def test_decode_prints_each_format_as_lines(
 
 
 def test_every_format_has_a_page_with_an_example() -> None:
-    assert {"flat", "maxwell", "cloudevents"} <= set(PAGES)
+    assert {"flat", "maxwell", "cloudevents", "fluvio"} <= set(PAGES)

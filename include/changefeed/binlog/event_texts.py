@@ -8,6 +8,7 @@ from changefeed.binlog.events.framing import DamagedEvent
 from changefeed.binlog.events.gtids import TAGGED, Gtid
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.memory import Bytes, Words
+from changefeed.coordinates import file_number
 from changefeed.formats.notation import Notation, slot_text
 from changefeed.formats.template import Slot
 
@@ -33,6 +34,7 @@ class EventTexts:
             raise DamagedEvent(f"{origin!r} and {file!r} are longer than changefeed can carry in event ids")
         self._put(layout.NAMES, names + file_name)
         self._state[layout.NAMES_SIZE] = len(names)
+        self._state[layout.FILE_NUMBER] = file_number(file)
         self._state[layout.FILE_AT] = layout.NAMES + len(names)
         self._state[layout.FILE_SIZE] = len(file_name)
 

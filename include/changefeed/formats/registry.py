@@ -8,6 +8,7 @@ from changefeed.errors import SettingsError, did_you_mean
 from changefeed.formats.cloudevents import CloudEventsFormat
 from changefeed.formats.debezium import DebeziumFormat
 from changefeed.formats.flat import FlatFormat
+from changefeed.formats.fluvio import FluvioFormat
 from changefeed.formats.format import Format, FormatSettings
 from changefeed.formats.maxwell import MaxwellFormat
 
@@ -16,6 +17,7 @@ FORMATS: dict[str, Callable[[FormatSettings], Format]] = {
     "flat": FlatFormat.of,
     "maxwell": MaxwellFormat.of,
     "cloudevents": CloudEventsFormat.of,
+    "fluvio": FluvioFormat.of,
 }
 """How the format of that name is made; raises OptionError for an option that the format does not take."""
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import orjson
 
 from changefeed.block import Header, Step
+from changefeed.coordinates import sequence_number
 from changefeed.errors import BinlogFormatError
 from changefeed.formats.format import RowFormat
 from changefeed.formats.notation import JSON, Notation, slot_number, slot_text
@@ -195,6 +196,7 @@ def _scalar(slot: Slot, change: RowChange, notation: Notation) -> bytes | None:
 _NUMBERS: Mapping[Slot, Callable[[RowChange], int]] = {
     Slot.POSITION: lambda change: change.position,
     Slot.ROW: lambda change: change.row,
+    Slot.SEQUENCE: lambda change: sequence_number(change.file, change.position, change.row),
     Slot.EVENT_TYPE: lambda change: change.event.type,
     Slot.EVENT_SIZE: lambda change: change.event.size_bytes,
     Slot.EVENT_END: lambda change: change.event.end,

@@ -13,7 +13,7 @@ class Kind(StrEnum):
     """The kinds of columns that can be written in more than one way.
 
     The others have one encoding: integers, FLOAT, DOUBLE and YEAR are numbers, BIT an unsigned number, text a string,
-    ENUM its label ("" for the invalid value 0), VECTOR an array of numbers, MariaDB's UUID and INET4/6
+    VECTOR an array of numbers, MariaDB's UUID and INET4/6
     their text.
     """
 
@@ -23,6 +23,7 @@ class Kind(StrEnum):
     TIME = "time"
     DATETIME = "datetime"
     TIMESTAMP = "timestamp"
+    ENUM = "enum"
     SET = "set"
     BINARY = "binary"
     """BINARY, VARBINARY, BLOB and the like."""
@@ -44,14 +45,23 @@ class Encoding(StrEnum):
     """ISO 8601 text, zero and partial dates included; TIMESTAMP in UTC with Z, TIME as [-]HHH:MM:SS[.ffffff]."""
     SQL = "sql"
     """As ISO, with a space between date and time, and without Z: what SELECT says in a session in UTC."""
+    PARTS = "parts"
+    """An object of numbers: `{"year":…,"month":…,"day":…}`, of DATETIME with hour, minute, second and subsecond, which
+    are microseconds; of TIMESTAMP `{"unix_time":…,"subsecond":…}`, 0 for the zero timestamp."""
     EPOCH = "epoch"
     """Debezium's adaptive numbers: days, or milliseconds for a precision of 0 to 3, else microseconds. Zero and partial
     dates are null."""
     BASE64 = "base64"
     """A string; of geometry `{"srid":…,"wkb":"…"}` with it."""
     HEX = "hex"
+    NUMBERS = "numbers"
+    """An array of the bytes; of geometry those that the server stores: the SRID in four, then well-known binary."""
     TEXT = "text"
     """A string of the document's text."""
+    LABEL = "label"
+    """A string; "" for the invalid value 0."""
+    INDEX = "index"
+    """The number of the label, from 1; 0 for the invalid value."""
     COMMAS = "commas"
     """A string of the labels with commas between them."""
     ARRAY = "array"
@@ -61,15 +71,17 @@ class Encoding(StrEnum):
 
 
 _TEMPORAL = (Encoding.ISO, Encoding.SQL, Encoding.EPOCH)
-_BYTES = (Encoding.BASE64, Encoding.HEX)
+_DATED = (*_TEMPORAL, Encoding.PARTS)
+_BYTES = (Encoding.BASE64, Encoding.HEX, Encoding.NUMBERS)
 
 ENCODINGS: Mapping[Kind, tuple[Encoding, ...]] = {
     Kind.DECIMAL: (Encoding.STRING, Encoding.DOUBLE, Encoding.PRECISE),
     Kind.BIGINT_UNSIGNED: (Encoding.NUMBER, Encoding.STRING),
-    Kind.DATE: _TEMPORAL,
+    Kind.DATE: _DATED,
     Kind.TIME: _TEMPORAL,
-    Kind.DATETIME: _TEMPORAL,
-    Kind.TIMESTAMP: _TEMPORAL,
+    Kind.DATETIME: _DATED,
+    Kind.TIMESTAMP: _DATED,
+    Kind.ENUM: (Encoding.LABEL, Encoding.INDEX),
     Kind.SET: (Encoding.COMMAS, Encoding.ARRAY),
     Kind.BINARY: _BYTES,
     Kind.GEOMETRY: _BYTES,

@@ -57,6 +57,8 @@ class Slot(StrEnum):
     """server_id of the event's origin."""
     EVENT_ID = "event_id"
     """The message's event id, unquoted: what its header `changefeed.id` says."""
+    SEQUENCE = "sequence"
+    """A number that rises along the binlog, made of coordinates and row: see `coordinates.sequence_number`."""
     TIME = "time"
     """Timestamp of the event, unquoted and in UTC, as RFC 3339 has it: `2026-01-31T12:00:00Z`."""
     TS_SECONDS = "ts_seconds"

@@ -47,7 +47,7 @@ DATETIME_OLD = TEMPORALS + 6
 TIMESTAMP_OLD = TEMPORALS + 7
 
 # how one is written, their d: as text, and from EPOCH on as a number
-ISO, SQL, EPOCH, VARINT = 0, 1, 2, 3
+ISO, SQL, PARTS, EPOCH, VARINT = 0, 1, 2, 3, 4
 
 STRINGS = 4 << 16
 UTF8 = STRINGS + 1
@@ -57,6 +57,7 @@ UTF16 = STRINGS + 3
 UTF32 = STRINGS + 4
 BASE64 = STRINGS + 5
 HEX = STRINGS + 6
+BYTE_NUMBERS = STRINGS + 7
 
 LABELS = 5 << 16
 ENUM = LABELS + 1
@@ -187,6 +188,7 @@ OP_SEPARATOR = 21
 """Address and size of the literal that is written where the last OP_OBJECT wrote a column."""
 OP_EVENT_ID = 22
 OP_TIME = 23
+OP_SEQUENCE = 24
 
 OP_LONG = 30
 """A number as a varint. a: which, as the op that writes its digits; b: what it is multiplied by."""
@@ -286,6 +288,8 @@ EVENT_END = 35
 """Behind the event that holds the events at hand; those that no other holds end behind POSITION by their own size."""
 ID_SIZE = 36
 """Of the event ids of the rows at hand, up to the row."""
+FILE_NUMBER = 37
+"""The number in the file's name."""
 STATE_WORDS = 40
 
 # --- what the kernel returns, when it is no fault

@@ -265,6 +265,8 @@ def run_program(
             at = put_timestamp(out, at, seconds, 0, 0, 84)
             put8(out, at, 90)
             at += 1
+        elif code == layout.OP_SEQUENCE:
+            at = put_number(out, at, (state[layout.FILE_NUMBER] << 40) + state[layout.POSITION] + (sequence >> 2))
         elif code == layout.OP_LONG:
             value = state[layout.POSITION]
             if a == layout.OP_ROW:

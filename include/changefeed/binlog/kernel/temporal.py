@@ -11,12 +11,18 @@ import numpy as np
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.compiled import inline
 from changefeed.binlog.kernel.faults import NULL_VALUE, TEMPORAL_RANGE
-from changefeed.binlog.kernel.memory import Bytes, big_endian, i64, little_endian, put8, u32
+from changefeed.binlog.kernel.memory import Bytes, big_endian, copy, i64, little_endian, put8, u32
 from changefeed.binlog.kernel.numbers import put_number, put_padded, put_signed, put_two
 from changefeed.binlog.kernel.varint import put_varint
 
 _POWERS = np.array([1000000, 100000, 10000, 1000, 100, 10, 1], np.int64)
 _MILLION = 1000000
+
+_PART_NAMES = np.frombuffer(
+    b'{"year":,"month":,"day":,"hour":,"minute":,"second":,"subsecond":{"unix_time":', np.uint8
+).copy()
+_YEAR, _MONTH, _DAY, _HOUR, _MINUTE, _SECOND, _SUBSECOND, _UNIX_TIME, _NAMES_END = 0, 8, 17, 24, 32, 42, 52, 65, 78
+"""Where each name begins."""
 
 
 @inline
@@ -97,6 +103,21 @@ def _put_micros(out: Bytes, at: int, days: int, micros_of_day: int, digits: int,
 
 
 @inline
+def _put_part(out: Bytes, at: int, begin: int, end: int, value: int) -> int:
+    """Write the name between ``begin`` and ``end`` of the names, and the number behind it."""
+    copy(out, at, _PART_NAMES, begin, end - begin)
+    return put_number(out, at + end - begin, value)
+
+
+@inline
+def _put_date_parts(out: Bytes, at: int, year: int, month: int, day: int) -> int:
+    """Write an object's beginning up to the day."""
+    at = _put_part(out, at, _YEAR, _MONTH, year)
+    at = _put_part(out, at, _MONTH, _DAY, month)
+    return _put_part(out, at, _DAY, _HOUR, day)
+
+
+@inline
 def _put_day(out: Bytes, at: int, packed: int, how: int) -> int:
     day = packed & 31
     month = (packed >> 5) & 15
@@ -107,6 +128,10 @@ def _put_day(out: Bytes, at: int, packed: int, how: int) -> int:
         if day == 0 or month == 0:
             return NULL_VALUE
         return _put_since_1970(out, at, how, days_since_1970(year, month, day))
+    if how == layout.PARTS:
+        at = _put_date_parts(out, at, year, month, day)
+        put8(out, at, 125)
+        return at + 1
     put8(out, at, 34)
     at = put_date(out, at + 1, year, month, day)
     put8(out, at, 34)
@@ -135,6 +160,14 @@ def _put_datetime(
             return NULL_VALUE
         clock = ((hour * 60 + minute) * 60 + second) * _MILLION + micros
         return _put_micros(out, at, days_since_1970(year, month, day), clock, digits, how)
+    if how == layout.PARTS:
+        at = _put_date_parts(out, at, year, month, day)
+        at = _put_part(out, at, _HOUR, _MINUTE, hour)
+        at = _put_part(out, at, _MINUTE, _SECOND, minute)
+        at = _put_part(out, at, _SECOND, _SUBSECOND, second)
+        at = _put_part(out, at, _SUBSECOND, _UNIX_TIME, micros)
+        put8(out, at, 125)
+        return at + 1
     put8(out, at, 34)
     at = put_date(out, at + 1, year, month, day)
     put8(out, at, 84 if how == layout.ISO else 32)
@@ -190,6 +223,11 @@ def _put_timestamp_value(out: Bytes, at: int, seconds: int, micros: int, digits:
         if seconds == 0:
             return NULL_VALUE
         return _put_micros(out, at, 0, seconds * _MILLION + micros, digits, how)
+    if how == layout.PARTS:
+        at = _put_part(out, at, _UNIX_TIME, _NAMES_END, seconds)
+        at = _put_part(out, at, _SUBSECOND, _UNIX_TIME, micros)
+        put8(out, at, 125)
+        return at + 1
     separator = 84 if how == layout.ISO else 32
     put8(out, at, 34)
     at += 1

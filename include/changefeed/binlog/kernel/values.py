@@ -61,6 +61,23 @@ def _put_binary(
 
 
 @inline
+def _put_byte_numbers(out: Bytes, at: int, room: int, data: Bytes, start: int, size: int, padded: int) -> int:
+    """Write an array of the bytes, and of zeros up to ``padded``."""
+    whole = max(size, padded)
+    if at + 4 * whole + 32 > room:
+        return FULL
+    put8(out, at, 91)
+    at += 1
+    for index in range(whole):
+        if index > 0:
+            put8(out, at, 44)
+            at += 1
+        at = put_number(out, at, u8(data, start + index) if index < size else 0)
+    put8(out, at, 93)
+    return at + 1
+
+
+@inline
 def _put_text(
     out: Bytes, at: int, room: int, data: Bytes, start: int, end: int, words: Words, kind: int, a: int, b: int
 ) -> int:
@@ -238,6 +255,8 @@ def _put_decimals(
 def _put_string(work: Workspace, at: int, room: int, start: int, size: int, kind: int, a: int, b: int) -> int:
     out, data = work.out, work.data
     end = start + size
+    if kind == layout.BYTE_NUMBERS:
+        return _put_byte_numbers(out, at, room, data, start, size, a)
     if kind == layout.BASE64 or kind == layout.HEX:
         return _put_binary(out, at, room, data, start, size, a, int(kind == layout.HEX), work.bytes_scratch)
     if kind == layout.UTF8 and a == 1 and not is_utf8(data, start, end):

@@ -106,7 +106,12 @@ def _bit(column: BoundColumn, _style: Style, _memory: ProgramMemory) -> Spec:
     return Spec(layout.BIT, fixed=width, a=width)
 
 
-_TEMPORAL_TEXTS = {Encoding.ISO: layout.ISO, Encoding.EPOCH: layout.EPOCH, Encoding.SQL: layout.SQL}
+_TEMPORAL_TEXTS = {
+    Encoding.ISO: layout.ISO,
+    Encoding.EPOCH: layout.EPOCH,
+    Encoding.SQL: layout.SQL,
+    Encoding.PARTS: layout.PARTS,
+}
 
 
 def _date(_column: BoundColumn, style: Style, _memory: ProgramMemory) -> Spec:
@@ -160,10 +165,12 @@ def text_kind(charset: str, memory: ProgramMemory) -> tuple[int, int, int]:
     return layout.CODE_TABLE, memory.code_table(charset), int(charsets.is_ascii_like(charset))
 
 
+_BYTES = {Encoding.BASE64: layout.BASE64, Encoding.HEX: layout.HEX, Encoding.NUMBERS: layout.BYTE_NUMBERS}
+
+
 def _bytes_or_text(column: BoundColumn, prefix: int, pad: int, style: Style, memory: ProgramMemory) -> Spec:
     if column.charset == "binary":
-        kind = layout.HEX if style[Kind.BINARY] is Encoding.HEX else layout.BASE64
-        return Spec(kind, prefix=prefix, a=pad)
+        return Spec(_BYTES[style[Kind.BINARY]], prefix=prefix, a=pad)
     if column.charset == charsets.UNKNOWN:
         return Spec(layout.UTF8, prefix=prefix, a=1, b=int(style[Kind.BINARY] is Encoding.HEX))
     kind, a, b = text_kind(column.charset, memory)
@@ -215,7 +222,7 @@ def _labelled(kind: int) -> Codec:
         width = column.meta
         if not 1 <= width <= (2 if kind == layout.ENUM else 8):
             raise DamagedEvent(f"ENUM or SET column {column.name!r} has values of {width} bytes")
-        if column.labels is None:
+        if column.labels is None or (kind == layout.ENUM and style[Kind.ENUM] is Encoding.INDEX):
             return Spec(layout.UNSIGNED, fixed=width, a=width)
         labels = memory.labels(column.labels)
         is_array = kind == layout.SET and style[Kind.SET] is Encoding.ARRAY
@@ -237,6 +244,8 @@ def _geometry(column: BoundColumn, style: Style, _: ProgramMemory) -> Spec:
 
     Manual: https://dev.mysql.com/doc/refman/9.7/en/gis-data-formats.html
     """
+    if style[Kind.GEOMETRY] is Encoding.NUMBERS:
+        return Spec(layout.BYTE_NUMBERS, prefix=_prefix(column))
     return Spec(layout.GEOMETRY, prefix=_prefix(column), a=int(style[Kind.GEOMETRY] is Encoding.HEX))
 
 

@@ -30,6 +30,7 @@ _SLOT_OPS = {
     Slot.XID: layout.OP_XID,
     Slot.EVENT_ID: layout.OP_EVENT_ID,
     Slot.TIME: layout.OP_TIME,
+    Slot.SEQUENCE: layout.OP_SEQUENCE,
     Slot.EVENT_TYPE: layout.OP_EVENT_TYPE,
     Slot.EVENT_SIZE: layout.OP_EVENT_SIZE,
     Slot.EVENT_END: layout.OP_EVENT_END,
@@ -51,7 +52,9 @@ _MAY_BE_ABSENT = frozenset({Slot.GTID, Slot.QUERY, Slot.XID})
 _CHANGES = (Change.CREATE, Change.UPDATE, Change.DELETE, Change.READ, Change.KEY_CHANGE)
 """In the kernel's numbering: `layout.CREATE` and those that follow it."""
 _WITH_BOTH_IMAGES = frozenset({Change.UPDATE, Change.KEY_CHANGE})
-_OF_ROW = frozenset({layout.OP_OBJECT, layout.OP_CHANGED, layout.OP_SEPARATOR, layout.OP_ROW, layout.OP_EVENT_ID})
+_OF_ROW = frozenset(
+    {layout.OP_OBJECT, layout.OP_CHANGED, layout.OP_SEPARATOR, layout.OP_ROW, layout.OP_EVENT_ID, layout.OP_SEQUENCE}
+)
 _Piece = bytes | Slot | int | tuple[int, int, int]
 """A piece of a template, or an op of the kernel, with its parameters or without any."""
 _Ops = list[tuple[int, int, int]]

@@ -1,0 +1,151 @@
+"""The messages of Fluvio's MySQL CDC producer: a binlog event with typed cells, and statements as `Query` events.
+
+Source: https://github.com/infinyon/fluvio-demo-apps-rust/tree/0081513/cdc-mysql, `src/messages/` (their fields) and
+`src/producer/binlog_manager/binlog_parser.rs` (what they are filled with)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import quote
+
+import orjson
+
+from changefeed.block import Header
+from changefeed.coordinates import sequence_number
+from changefeed.errors import SettingsError
+from changefeed.formats.format import FormatSettings, TableChange
+from changefeed.formats.headers import binlog_header
+from changefeed.formats.notation import ColumnText, JsonNotation, Notation, json_string
+from changefeed.formats.options import Options, text
+from changefeed.formats.style import Encoding, Kind, Style
+from changefeed.formats.template import ONE_MESSAGE_EACH, Messages, Op, Slot, Template
+from changefeed.reader import Statement
+from changefeed.table_schema import Column, TableSchema
+
+_STYLE = Style(
+    {
+        Kind.DECIMAL: Encoding.STRING,
+        Kind.BIGINT_UNSIGNED: Encoding.STRING,
+        **dict.fromkeys((Kind.DATE, Kind.DATETIME, Kind.TIMESTAMP), Encoding.PARTS),
+        **dict.fromkeys((Kind.BINARY, Kind.GEOMETRY), Encoding.NUMBERS),
+        Kind.ENUM: Encoding.INDEX,
+        Kind.JSON: Encoding.INLINE,
+    }
+)
+
+_CELLS: Mapping[str, str] = {
+    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint", "bit"), "SignedInteger"),
+    "float": "Float",
+    "double": "Double",
+    "decimal": "Decimal",
+    "year": "Year",
+    "date": "Date",
+    "datetime": "DateTime",
+    "timestamp": "Timestamp",
+    "enum": "Enum",
+    **dict.fromkeys(("json", "vector"), "Json"),
+    **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), "Blob"),
+    **dict.fromkeys(("geometry", "point", "linestring", "polygon"), "Blob"),
+    **dict.fromkeys(("multipoint", "multilinestring", "multipolygon"), "Blob"),
+    **dict.fromkeys(("geomcollection", "geometrycollection"), "Blob"),
+}
+"""What a cell is called, by the column's type; all others are strings."""
+
+RESOURCE = text("mysql_resource_name", "{pipeline}")
+OPTIONS = (RESOURCE,)
+
+
+@dataclass(frozen=True)
+class _FluvioNotation(JsonNotation):
+    """A row is an array of cells, each an object with its type; a row that lacks a cell is refused."""
+
+    opening: bytes = b"["
+    closing: bytes = b"]"
+
+    def column(self, column: Column) -> ColumnText:
+        cell = _CELLS.get(column.data_type, "String")
+        if column.data_type == "bigint" and column.unsigned:
+            cell = "Decimal"  # a signed integer would not hold it
+        return ColumnText(f'{{"{cell}":'.encode(), b'"Null"', missing=None, after=b"}")
+
+
+@dataclass(frozen=True)
+class FluvioFormat:
+    """``resource`` is the authority of the messages' URIs. No message has a key: a topic has them in commit order."""
+
+    resource: str
+    style: Style = _STYLE
+    notation: Notation = _FluvioNotation()
+    needs_definitions: bool = False
+
+    @classmethod
+    def of(cls, settings: FormatSettings) -> FluvioFormat:
+        """The format as ``settings`` say; raises OptionError for options that it does not have, and SettingsError for a
+        style other than the default, as cells have types of their own."""
+        options = Options("fluvio", OPTIONS, settings.options)
+        if not settings.style.is_default():
+            raise SettingsError("format 'fluvio' writes values as typed cells: leave `values` out")
+        return cls(options[RESOURCE].replace("{pipeline}", settings.server_name))
+
+    # --- row changes
+
+    def key(self, table: TableSchema) -> Template | None:  # noqa: ARG002 - the protocol's signature
+        """None."""
+        return None
+
+    def messages(self, table: TableSchema) -> Messages:  # noqa: ARG002 - the same for each table
+        """One each, and no tombstones."""
+        return ONE_MESSAGE_EACH
+
+    def value(self, table: TableSchema, op: Op) -> Template:
+        """A binlog event of one row."""
+        names = b",".join(json_string(column.name) for column in table.columns)
+        operation: Template = (b'"Add":{"rows":[{"cols":', Slot.AFTER)
+        if op == "u":
+            operation = (b'"Update":{"rows":[{"before_cols":', Slot.BEFORE, b',"after_cols":', Slot.AFTER)
+        elif op == "d":
+            operation = (b'"Delete":{"rows":[{"cols":', Slot.BEFORE)
+        return (
+            b'{"uri":%b,"sequence":' % json_string(self._uri(table.database, table.table)),
+            Slot.SEQUENCE,
+            b',"bn_file":{"fileName":"',
+            Slot.FILE,
+            b'","offset":',
+            Slot.POSITION,
+            b'},"columns":[%b],"operation":{' % names,
+            *operation,
+            b"}]}}}",
+        )
+
+    # --- statements
+
+    def schema_change(self, statement: Statement, kind: str, changes: Sequence[TableChange]) -> bytes:  # noqa: ARG002
+        """The statement as a `Query` event."""
+        return self._query(statement, statement.sql)
+
+    def truncate(self, statement: Statement, table: TableSchema) -> bytes | None:  # noqa: ARG002
+        """None: it is a statement as any other, and `publish_ddl` says where those go."""
+        return None
+
+    def statement(self, statement: Statement, tables: Sequence[tuple[str, str]], *, hide_sql: bool) -> bytes:  # noqa: ARG002
+        """The statement as a `Query` event, with no text where that is hidden."""
+        return self._query(statement, "" if hide_sql else statement.sql)
+
+    def statement_headers(self, statement: Statement) -> Sequence[Header]:
+        """The binlog event's own header as JSON."""
+        return [binlog_header(statement)]
+
+    def _query(self, statement: Statement, sql: str) -> bytes:
+        return orjson.dumps(
+            {
+                "uri": self._uri(statement.database),
+                "sequence": sequence_number(statement.file, statement.position, 0),
+                "bn_file": {"fileName": statement.file, "offset": statement.position},
+                "operation": {"Query": sql},
+            }
+        )
+
+    def _uri(self, *names: str) -> str:
+        return f"flv://{self.resource}/" + "/".join(quote(name, safe="") for name in names)

@@ -1,0 +1,48 @@
+"""All tables of a pipeline in one topic of one partition: rows in the order in which they were committed."""
+
+from __future__ import annotations
+
+import orjson
+from integration.binlog_of import SERVER_UUID, binlog_of
+
+from changefeed.binlog.decoder import KernelDecoder
+from changefeed.block import Block
+from changefeed.coordinates import FIRST_POSITION, sequence_number
+from changefeed.formats.format import FormatSettings
+from changefeed.formats.registry import format_of
+from changefeed.reader import Route
+from devstack.mysql import MysqlServer
+
+
+def test_rows_of_many_tables_in_one_partition_are_in_commit_order_and_sequences_rise(
+    mysql_server: MysqlServer, unique_name: str
+) -> None:
+    tables = ("a", "b", "c")
+    inserts = [f"INSERT INTO {table} VALUES ({n}), ({n + 1})" for n in range(0, 60, 2) for table in tables[: n % 3 + 1]]
+    binlog = binlog_of(
+        mysql_server,
+        unique_name,
+        *(f"CREATE TABLE {table} (n INT)" for table in tables),
+        *inserts,
+        "UPDATE a SET n = 0",
+    )
+    decoder = KernelDecoder(
+        lambda database, _table: Route("events", 1) if database == unique_name else None,
+        lambda *_: None,
+        format_of("fluvio", FormatSettings("shop", 0)),
+        SERVER_UUID,
+    )
+    blocks = [each for each in decoder.decode([binlog.data[FIRST_POSITION:]], binlog.piece) if isinstance(each, Block)]
+    assert {(block.topic, block.partition) for block in blocks} == {("events", 0)}
+    messages = [message for block in blocks for message in block.messages()]
+    events = [orjson.loads(message.value or b"") for message in messages]
+    added = [(event["uri"], event["operation"]["Add"]["rows"]) for event in events if "Add" in event["operation"]]
+    assert added == [
+        (f"flv://shop/{unique_name}/{words[2]}", [{"cols": [{"SignedInteger": int(number.strip("(,)"))}]}])
+        for words in map(str.split, inserts)
+        for number in words[4:]
+    ]
+    sequences = [event["sequence"] for event in events]
+    assert sequences == sorted(set(sequences))
+    assert sequences == [sequence_number(binlog.name, each.position, each.sequence >> 2) for each in messages]
+    assert all(message.key is None for message in messages)
