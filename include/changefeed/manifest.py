@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -44,7 +44,8 @@ class TopicPartitionReceipt:
 
 @dataclass(frozen=True)
 class Manifest:
-    """A sealed window. ``rows`` counts row changes by "database.table" and op; ``seconds`` by phase.
+    """A sealed window. ``rows`` counts published row changes by "database.table" and op, ``filtered`` those that a
+    pipeline's `rows` and `skip` left out, ``skipped_rows`` those of tables that are not captured; ``seconds`` by phase.
 
     ``gtids`` are those of everything before the window's head: what was there at its start, and what was read. The
     server's own word (``head_gtids``) is read a moment before the head, and may lack the last transactions.
@@ -61,6 +62,7 @@ class Manifest:
     gtids: str = ""
     schemas: str = ""
     """Id of the stored schema history that is complete up to the window's head; '' where none is."""
+    filtered: dict[str, dict[str, int]] = field(default_factory=dict)
 
     @property
     def dead_letters(self) -> int:
@@ -79,7 +81,10 @@ class Manifest:
 
     def to_json(self) -> dict[str, Any]:
         """As the commit log stores it, and the REST API shows it."""
-        return {**asdict(self), "window": self.window.to_json()}
+        values = {**asdict(self), "window": self.window.to_json()}
+        if not self.filtered:
+            del values["filtered"]
+        return values
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Manifest:
@@ -141,7 +146,8 @@ def account(
         size_bytes=sum(report.size_bytes for report in reports),
         events=sum(report.events for report in reports),
         transactions=sum(report.transactions for report in reports),
-        rows=_rows(reports),
+        rows=_sums(report.rows for report in reports),
+        filtered=_sums(report.filtered for report in reports),
         skipped_rows=sum(report.skipped_rows for report in reports),
         topics=tuple(sorted(receipts, key=lambda receipt: (receipt.topic, receipt.partition))),
         seconds=seconds,
@@ -164,9 +170,9 @@ def _check_gtids(window: Window, accounted: GtidSet) -> None:
         )
 
 
-def _rows(reports: Sequence[SliceReport]) -> dict[str, dict[str, int]]:
+def _sums(counts: Iterable[dict[str, dict[str, int]]]) -> dict[str, dict[str, int]]:
     rows: dict[str, Counter[str]] = {}
-    for report in reports:
-        for table, ops in report.rows.items():
+    for of_report in counts:
+        for table, ops in of_report.items():
             rows.setdefault(table, Counter()).update(ops)
     return {table: dict(sorted(ops.items())) for table, ops in sorted(rows.items())}

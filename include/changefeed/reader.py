@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 from changefeed.block import Block
 from changefeed.errors import SettingsError
 from changefeed.message_key import PRIMARY_KEY, KeyRule
+from changefeed.row_predicate import RowFilter
 from changefeed.table_schema import Column, TableSchema
 from changefeed.transaction_event import TransactionEvent
 from changefeed.window import Slice
@@ -37,6 +38,10 @@ class Route:
     partition_by: Literal["key", "table"] | tuple[str, ...] = "key"
     table_field: TableField | None = None
     setting: str = ""
+    rows: RowFilter | None = None
+    """Which rows are published; None for all."""
+    skipped: frozenset[str] = frozenset()
+    """Ops whose rows are left out."""
 
     def seen(self, table: TableSchema, *, by_server: bool = False) -> TableSchema:
         """``table`` as formats see it: with the key that was chosen, and the field with its name behind its columns.
@@ -96,7 +101,8 @@ class SliceReport:
     """What a slice held: the accounts that `commit` adds up.
 
     ``size_bytes`` is the sum of the sizes of all events read; it must equal the slice's own size.
-    ``rows`` counts captured row changes by "database.table" and op (c, u, d, r), ``skipped_rows`` those left out.
+    ``rows`` counts published row changes by "database.table" and op (c, u, d, r), ``filtered`` those of captured tables
+    that a filter left out, ``skipped_rows`` those of other tables.
     ``gtids`` is a GTID set of the transactions that ended in the slice.
     ``transaction_events`` are those on which depends whether rows before them are published, in binlog order, and
     ``open_since`` is where the transaction begins that the slice ends in, None where it ends between two: `settlement`
@@ -115,6 +121,7 @@ class SliceReport:
     statements: tuple[Statement, ...] = ()
     transaction_events: tuple[TransactionEvent, ...] = ()
     open_since: int | None = None
+    filtered: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 class SliceReader(Protocol):

@@ -217,3 +217,36 @@ def test_topics_that_are_not_to_be_made_are_named_before_anything_is_published(
     assert "3 topics: all are there, none would be made" in list(check(runs.endpoints, Neighbours({}, runs.lookup)))
     runs.run()
     assert [record.key for record in read_topics(kafka_broker.bootstrap, [f"{name}.t"])] == [{"id": 1}]
+
+
+def test_filtered_rows_are_counted_under_their_own_name_and_nothing_of_tables_left_out_stops_the_run(
+    spark: SparkSession, stock_mysql_server: MysqlServer, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path
+) -> None:
+    name, mysql = unique_name, stock_mysql_server
+    tables = {"include": [rf"/{name}\.\w+/"], "exclude": [f"{name}.left_*"]}
+    settings = {"rows": {"*.orders": "status = 'paid'"}, "skip": ["d", "t"], "topics": {"partitions": 1}}
+    runs = Runs(spark, mysql, kafka_broker, pipeline_of(name, tables=tables, **settings), tmp_path)
+    runs.run()
+    mysql.execute(
+        f"CREATE DATABASE `{name}`",
+        f"USE `{name}`",
+        "CREATE TABLE orders (id INT PRIMARY KEY, status VARCHAR(9))",
+        "INSERT INTO orders VALUES (1, 'paid'), (2, 'draft'), (3, NULL)",
+        "CREATE TABLE left_a (id INT PRIMARY KEY) AS SELECT 1 AS id, 2 AS n",  # its columns are not known
+        "ALTER TABLE left_a ADD COLUMN g GEOMETRY",
+        "INSERT INTO left_a (id) VALUES (7)",
+        "SET SESSION binlog_format = STATEMENT",
+        "UPDATE left_a SET n = 9 WHERE id > 0",
+        "SET SESSION binlog_format = ROW",
+        "UPDATE orders SET status = 'paid' WHERE id = 3",
+        "DELETE FROM orders WHERE id = 1",
+        "TRUNCATE orders",
+    )
+    (manifest,) = runs.run()
+    assert (manifest.rows, manifest.skipped_rows) == ({f"{name}.orders": {"c": 1, "u": 1}}, 2)
+    assert manifest.filtered == {f"{name}.orders": {"c": 2, "d": 1}}
+    assert Manifest.from_json(json.loads(json.dumps(manifest.to_json()))) == manifest
+    told = [
+        (record.value["op"], record.key["id"]) for record in read_topics(kafka_broker.bootstrap, [f"{name}.orders"])
+    ]
+    assert told == [("c", 1), ("u", 3)]

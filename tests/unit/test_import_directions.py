@@ -49,7 +49,7 @@ ROOM_OF = {
         "schema_registry": "requests that a registry did not answer",
         "devstack": "the demo's writer outlives its server",
     },
-    "sqlglot": {"ddl": "home"},
+    "sqlglot": {"ddl": "home", "pipelines": "conditions for rows"},
     "numba": {"binlog": "home"},
     "llvmlite": {"binlog": "home: with numba"},
     "numpy": {"binlog": "home: the arrays that the kernel runs on", "batches": "a block's arrays, for the kernel"},

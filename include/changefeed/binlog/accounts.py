@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -17,6 +18,18 @@ RowCounts = dict[str, dict[str, int]]
 """Row changes by "database.table" and op."""
 
 
+@dataclass(frozen=True)
+class CountedRows:
+    """Rows of captured tables: those that were published, and those that a filter left out."""
+
+    published: RowCounts = field(default_factory=dict)
+    filtered: RowCounts = field(default_factory=dict)
+
+    def with_others(self, other: CountedRows) -> CountedRows:
+        """These and others."""
+        return CountedRows(_sum(self.published, other.published), _sum(self.filtered, other.filtered))
+
+
 class Accounts:
     """The counts of one slice or chunk.
 
@@ -24,19 +37,19 @@ class Accounts:
     """
 
     def __init__(self, state: Words) -> None:
-        self.rows: Words = np.zeros(layout.OPS * 64, np.int64)
-        """For each table's counter its c, u, d and r."""
+        self.rows: Words = np.zeros(layout.COUNTS * 64, np.int64)
+        """For each table's counter its c, u, d and r, and those that a filter left out."""
         self.runs: Words = np.zeros(layout.RUN * layout.MAX_RUNS, np.int64)
         self.statements: list[Statement] = []
         self._state = state
         self._set_aside: Words | None = None
-        self._committed: dict[str, Counter[str]] = {}
+        self._committed = CountedRows()
         self._gtids = GtidRuns()
 
     def make_room(self, counters: int) -> None:
         """Room for so many counters of tables."""
-        if len(self.rows) < layout.OPS * counters:
-            self.rows = np.concatenate([self.rows, np.zeros(layout.OPS * counters, np.int64)])
+        if len(self.rows) < layout.COUNTS * counters:
+            self.rows = np.concatenate([self.rows, np.zeros(layout.COUNTS * counters, np.int64)])
 
     def drain(self, tagged: list[str]) -> None:
         """Take over the kernel's list of GTIDs; ``tagged`` are the prefixes of those that have a tag."""
@@ -49,21 +62,20 @@ class Accounts:
         """The rows that follow are of an XA transaction: it is not known yet whether they are to be counted."""
         self._set_aside = self.rows.copy()
 
-    def end_prepared(self, counters: dict[str, int]) -> RowCounts:
+    def end_prepared(self, counters: dict[str, int]) -> CountedRows:
         """The counts of the XA transaction's rows, which are not counted any more."""
         before, self._set_aside = self._set_aside, None
         if before is None:
-            return {}
+            return CountedRows()
         rows = self.rows.copy()
         rows[: len(before)] -= before
         self.rows[:] = 0
         self.rows[: len(before)] = before
-        return _by_table(rows, counters)
+        return _counted(rows, counters)
 
-    def add_rows(self, rows: RowCounts) -> None:
+    def add_rows(self, rows: CountedRows) -> None:
         """Count the rows of a transaction that was prepared before and is committed now."""
-        for table, ops in rows.items():
-            self._committed.setdefault(table, Counter()).update(ops)
+        self._committed = self._committed.with_others(rows)
 
     def see(self, ts_seconds: int) -> None:
         """Note the time of an event that the kernel did not see to."""
@@ -79,15 +91,13 @@ class Accounts:
         open_since: int | None = None,
     ) -> SliceReport:
         """The report of slice ``number``; ``counters`` says by table which counter is its."""
-        rows = _by_table(self.rows, counters)
-        for table, committed in self._committed.items():
-            rows[table] = dict(Counter(rows.get(table, {})) + committed)
-        state = self._state
+        rows, state = _counted(self.rows, counters).with_others(self._committed), self._state
         return SliceReport(
             slice=number,
             size_bytes=int(state[layout.BYTES]),
             events=int(state[layout.EVENTS]),
-            rows=rows,
+            rows=rows.published,
+            filtered=rows.filtered,
             skipped_rows=int(state[layout.SKIPPED_ROWS]),
             transactions=int(state[layout.TRANSACTIONS]),
             gtids=self._gtids.text(),
@@ -99,10 +109,15 @@ class Accounts:
         )
 
 
-def _by_table(rows: Words, counters: dict[str, int]) -> RowCounts:
-    by_table: RowCounts = {}
+def _counted(rows: Words, counters: dict[str, int]) -> CountedRows:
+    counted = CountedRows()
     for name, counter in counters.items():
-        counts = rows[layout.OPS * counter : layout.OPS * (counter + 1)].tolist()
-        if any(counts):
-            by_table[name] = {op: count for op, count in zip(OPS, counts, strict=True) if count}
-    return by_table
+        counts = rows[layout.COUNTS * counter : layout.COUNTS * (counter + 1)].tolist()
+        for by_table, of_ops in ((counted.published, counts[: layout.OPS]), (counted.filtered, counts[layout.OPS :])):
+            if any(of_ops):
+                by_table[name] = {op: count for op, count in zip(OPS, of_ops, strict=True) if count}
+    return counted
+
+
+def _sum(one: RowCounts, other: RowCounts) -> RowCounts:
+    return {table: dict(Counter(one.get(table, {})) + Counter(other.get(table, {}))) for table in {**one, **other}}

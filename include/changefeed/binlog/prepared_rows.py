@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from changefeed.binlog.accounts import RowCounts
+from changefeed.binlog.accounts import CountedRows
 from changefeed.block import Block, Message, Step, sequence_of
 from changefeed.reader import SliceReport
 from changefeed.transaction_event import PreparedTransaction
@@ -35,7 +35,7 @@ class PreparedBefore(Protocol):
 class _Held:
     prepared: PreparedTransaction
     messages: list[Routed] | None
-    rows: RowCounts
+    rows: CountedRows
 
 
 class PreparedRows:
@@ -51,7 +51,7 @@ class PreparedRows:
         self.ended: set[str] = set()
         """The xids that were ended and had not been prepared in the slice."""
 
-    def hold(self, xid: str, prepared: PreparedTransaction, messages: list[Routed] | None, rows: RowCounts) -> None:
+    def hold(self, xid: str, prepared: PreparedTransaction, messages: list[Routed] | None, rows: CountedRows) -> None:
         """A transaction was prepared. ``messages`` are its own, None where some of them were handed over; ``rows``
         are the counts of its rows."""
         size_bytes = _size_of(messages)
@@ -61,7 +61,7 @@ class PreparedRows:
         self._held[xid] = _Held(prepared, messages, rows)
 
     def commit(
-        self, xid: str, position: int, gtid: str, count: Callable[[RowCounts], None]
+        self, xid: str, position: int, gtid: str, count: Callable[[CountedRows], None]
     ) -> Iterator[tuple[tuple[str, int], list[Message]]]:
         """The messages of a transaction as they are published at its XA COMMIT at ``position``.
 
@@ -101,7 +101,7 @@ class PreparedRows:
         return {xid: held.prepared for xid, held in self._held.items()}
 
     def _batches(
-        self, prepared: PreparedTransaction, held: _Held | None, count: Callable[[RowCounts], None]
+        self, prepared: PreparedTransaction, held: _Held | None, count: Callable[[CountedRows], None]
     ) -> Iterator[Iterable[Routed]]:
         if held is not None and held.messages is not None:
             count(held.rows)
@@ -112,7 +112,7 @@ class PreparedRows:
                     where = (item.topic, item.partition)
                     yield ((where, message) for message in item.messages())
                 else:
-                    count(item.rows)
+                    count(CountedRows(item.rows, item.filtered))
 
 
 def _size_of(messages: list[Routed] | None) -> int:

@@ -20,10 +20,10 @@ from changefeed.binlog.events.framing import (
 from changefeed.binlog.events.gtids import Gtid, gtid_of, read_tagged
 from changefeed.binlog.events.input import Input
 from changefeed.binlog.events.query_event import Query, TransactionStep, prepared_xid, savepoint_of, xid_of
-from changefeed.binlog.events.table_map import TableMap
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.compiled import python_of
 from changefeed.binlog.kernel.faults import NO_TABLE_MAP, TEXTS
+from changefeed.binlog.kernel.rows_event import end_statement as kernel_end_statement
 from changefeed.binlog.kernel.transactions import end_transaction as kernel_end_transaction
 from changefeed.binlog.kernel.walk import advance as kernel_advance
 from changefeed.binlog.kernel_run import KernelRun
@@ -49,6 +49,7 @@ _OF_OUTER = (
 
 advance = python_of(kernel_advance)
 end_transaction = python_of(kernel_end_transaction)
+end_statement = python_of(kernel_end_statement)
 
 
 class SliceDecoder(KernelRun):
@@ -184,13 +185,12 @@ class SliceDecoder(KernelRun):
     def _add_table(self, source: Input) -> None:
         programs = self._programs
         size, body = self._event(source)
-        table_map, key = TableMap.parse(body, self._is_mariadb()), body[6:]
         try:
-            table = programs.of(table_map, key, is_mariadb=self._is_mariadb())
+            table = programs.of_event(body, is_mariadb=self._is_mariadb())
         except SchemaError as error:
             raise type(error)(f"binlog {self.piece.file}:{self.state[layout.POSITION]}: {error}") from error
         self._accounts.make_room(len(programs.counters))
-        self._index.put(table_map.table_id, table, programs.memory.place_bytes(key), len(key))
+        self._index.put(rewrite.table_id_of(body), table, programs.memory.place_bytes(body[6:]), len(body) - 6)
         self._pass(source, size)
 
     def _is_mariadb(self) -> bool:
@@ -268,9 +268,18 @@ class SliceDecoder(KernelRun):
         table = self._index.table(rewrite.table_id_of(body))
         if table is None:
             raise DamagedEvent(TEXTS[NO_TABLE_MAP])
-        images = rewrite.Images(self._programs.memory.words, table, self._programs.types[table])
-        partial = kind == EventType.PARTIAL_UPDATE_ROWS
-        plain = images.whole(event, body) if partial else images.unpacked(event, body, kind)
+        words = self._programs.memory.words
+        try:
+            if words[table + layout.TABLE_CAPTURED] == layout.PASSED_OVER:
+                raise DamagedEvent("its table's columns are not known")
+            images = rewrite.Images(words, table, self._programs.types[table])
+            partial = kind == EventType.PARTIAL_UPDATE_ROWS
+            plain = images.whole(event, body) if partial else images.unpacked(event, body, kind)
+        except DamagedEvent:
+            if words[table + layout.TABLE_CAPTURED] == layout.CAPTURED:
+                raise
+            end_statement(self.state, rewrite.flags_of(body))  # nothing of a table that is left out stops a run
+            return
         yield from self._run_inside(source, [plain], 2)
 
     def _statement(self, source: Input, kind: int) -> Iterator[Block]:

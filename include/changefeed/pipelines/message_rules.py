@@ -49,6 +49,7 @@ def message_rules(pipeline: Pipeline) -> dict[str, str]:
                 mask[key] = _HIDDEN
             elif key != "sha256":
                 del mask[key]  # as windows were begun before there were such masks
+    values["rows"] = list(values["rows"].items())
     values["keys"] = list(values["keys"].items())  # of which the first that takes a table counts
     return {name: _digest(value) for name, value in values.items()}
 

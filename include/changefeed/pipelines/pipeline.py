@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from croniter import CroniterError, croniter
@@ -20,11 +21,13 @@ from changefeed.pipelines.column_rules import ColumnRule, ColumnRules, Excluded
 from changefeed.pipelines.column_settings import ColumnSettings
 from changefeed.pipelines.format_choice import FormatChoice
 from changefeed.pipelines.key_settings import KeySettings
+from changefeed.pipelines.row_settings import RowSettings
 from changefeed.pipelines.section import ConnectionId, Name, Positive, Section
 from changefeed.pipelines.table_pattern import TablePattern, matches, matches_any
 from changefeed.pipelines.table_routes import TableRoute, route_of
 from changefeed.pipelines.topic_settings import TopicSettings
 from changefeed.publish_settings import PublishSettings
+from changefeed.row_predicate import RowFilter
 
 _PRESETS = ("@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
 
@@ -238,6 +241,10 @@ class Pipeline(Section):
     """Record headers that each message gets besides event id and GTID: names of `formats.headers`."""
     keys: KeySettings = Field(default={})
     """By pattern of tables the columns that are the messages' key, before the primary key."""
+    rows: RowSettings = Field(default={})
+    """By pattern of tables the condition for the rows that are published."""
+    skip: list[Literal["c", "u", "d", "r", "t"]] = Field(default=[])
+    """Ops that are left out: creates, updates, deletes, rows that were read, truncates."""
     keyless: Keyless = "none"
     """What is the key of tables without a primary key that no pattern of `keys` takes."""
     columns: ColumnSettings = ColumnSettings()
@@ -309,7 +316,17 @@ class Pipeline(Section):
         """
         if not self.tables.matches(database, table):
             return None
-        return route_of(self.topics, self.name, database, table, self.key_rule(database, table), self._shown_file)
+        routed = route_of(self.topics, self.name, database, table, self.key_rule(database, table), self._shown_file)
+        route = replace(routed.route, rows=self._row_filter(database, table), skipped=frozenset(self.skip))
+        return replace(routed, route=route)
+
+    def _row_filter(self, database: str, table: str) -> RowFilter | None:
+        for pattern, sql in self.rows.items():
+            if matches(pattern, database, table):
+                from changefeed.pipelines.sql_condition import predicate_of  # sqlglot is only for those who need it
+
+                return RowFilter(predicate_of(sql), f"{self._shown_file}: {pattern!r} in rows")
+        return None
 
     def key_rule(self, database: str, table: str) -> KeyRule:
         """How the key columns of a table's messages are found."""
@@ -356,6 +373,8 @@ class Pipeline(Section):
         topics = self.topics.model_dump(include={"partition_by", "table_field", "routes"}, exclude_defaults=True)
         if self.reader == "reference" and topics:
             raise ValueError(f"`reader: reference` does not know topics.{next(iter(topics))}: leave it out")
+        if self.reader == "reference" and (self.rows or self.skip):
+            raise ValueError("`reader: reference` knows neither `rows` nor `skip`: leave them out, or the reader")
         if self.reader == "reference" and self.chooses_keys:
             raise ValueError("`reader: reference` knows neither `keys` nor `keyless`: leave them out, or the reader")
         return self

@@ -66,7 +66,8 @@ class StatementFollower:
         match read.kind:
             case Kind.TRUNCATE:
                 self._definition(statement, read, before)
-                for name in self._captured(read.tables):
+                skipped = "t" in self._job.pipeline.skip
+                for name in () if skipped else self._captured(read.tables):
                     value = self._format.truncate(statement, self._seen(name))
                     if value is not None:
                         self._to_tables(statement, [name], value)

@@ -33,6 +33,8 @@ def rules(**settings: Any) -> dict[str, str]:
         {"headers": ["op"]},
         {"keys": {"shop.orders": ["customer_id"]}},
         {"keyless": "all"},
+        {"rows": {"shop.orders": "status = 'paid'"}},
+        {"skip": ["d"]},
         {"topics": {"template": "{table}"}},
         {"topics": {"partition_by": "table"}},
         {"topics": {"routes": [{"match": "shop.orders_*", "topic": "orders"}]}},

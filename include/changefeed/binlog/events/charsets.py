@@ -231,6 +231,22 @@ def decoder_of(charset: str) -> Callable[[bytes], str]:
     return lambda data: "".join(chr(codes[byte]) if codes[byte] >= 0 else "\ufffd" for byte in data)
 
 
+def encoded(text: str, charset: str) -> bytes | None:
+    """The bytes of ``text`` in a column of ``charset``; None for text that it cannot hold."""
+    if charset in PASSED or charset in ("binary", UNKNOWN):
+        return text.encode() if charset != "ascii" or text.isascii() else None
+    codec = {"ucs2": "utf-16-be", "utf16": "utf-16-be", "utf16le": "utf-16-le", "utf32": "utf-32-be"}.get(charset)
+    try:
+        if codec or charset in _MULTI:
+            data = text.encode(codec or _CODECS[charset])
+        else:
+            codes = code_table(charset)
+            data = bytes(codes.index(ord(character)) for character in text)
+    except (UnicodeEncodeError, ValueError):
+        return None
+    return data if decoder_of(charset)(data) == text else None
+
+
 def code_table(charset: str) -> list[int]:
     """The charset's table as `text.put_table` reads it: code points by byte, and by two bytes from 0x8000 on."""
     return list(_code_table(charset))

@@ -44,6 +44,11 @@ def table_id_of(body: bytes) -> int:
     return Fields(body).number(6)
 
 
+def flags_of(body: bytes) -> int:
+    """The flags of a rows event."""
+    return int.from_bytes(body[6:8], "little")
+
+
 def header_of(event: bytes, kind: int, body_size: int) -> bytes:
     """The header of a plain event of type ``kind`` that stands in place of ``event``."""
     seconds, _, server_id, _, _, flags = HEADER.unpack_from(event)

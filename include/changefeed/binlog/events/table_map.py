@@ -63,6 +63,15 @@ class TableMap:
         """Whether the event names its columns (binlog_row_metadata=FULL)."""
         return bool(self.columns) and self.columns[0].name is not None
 
+    @staticmethod
+    def names(fields: Fields) -> tuple[int, str, str]:
+        """Table id, database and table, with which the event begins, whatever follows them; raises DamagedEvent."""
+        table_id = fields.number(6)
+        fields.take(2)
+        database = fields.take(fields.number(1)).decode("utf-8", "replace")
+        fields.take(1)
+        return table_id, database, fields.take(fields.packed()).decode("utf-8", "replace")
+
     @classmethod
     def parse(cls, body: bytes, mariadb: bool = False) -> TableMap:
         """Read the event's bytes between header and checksum; raises DamagedEvent.
@@ -73,11 +82,7 @@ class TableMap:
         u8[], metadata (packed length, bytes), nullable bits, then optional metadata: type u8, length (packed), value.
         """
         fields = Fields(body)
-        table_id = fields.number(6)
-        fields.take(2)
-        database = fields.take(fields.number(1)).decode("utf-8", "replace")
-        fields.take(1)
-        table = fields.take(fields.packed()).decode("utf-8", "replace")
+        table_id, database, table = cls.names(fields)
         fields.take(1)
         count = fields.packed()
         if count > MAX_COLUMNS:

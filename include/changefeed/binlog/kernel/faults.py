@@ -21,6 +21,7 @@ PAST_END = -16
 VECTOR_WIDTH = -18
 RESULT_ROW = -20
 KEY_ABSENT = -22
+FILTER_ABSENT = -23
 MISSING_COLUMN = -22
 NULL_COLUMN = -23
 NULL_VALUE = -21
@@ -45,6 +46,9 @@ TEXTS = {
     "binlog_row_image = FULL, or write a format that is JSON",
     NULL_COLUMN: "a column is NULL that its table does not allow to be, and the pipeline's format has no NULL for it",
     RESULT_ROW: "a row that the server sent does not have the columns that it announced",
+    FILTER_ABSENT: "a row was logged without a column that the pipeline's `rows` compares: binlog_row_image was not "
+    "FULL. SET GLOBAL binlog_row_image = 'FULL' (sessions keep theirs until they reconnect); what was logged so "
+    "already can be published only by another condition, or by none",
     KEY_ABSENT: "its rows were logged without a column of the key that the pipeline's `keys` or `keyless` chooses: "
     "binlog_row_image was not FULL. SET GLOBAL binlog_row_image = 'FULL' (sessions keep theirs until they reconnect); "
     "what was logged so already can be published only under the primary key, or without a key",

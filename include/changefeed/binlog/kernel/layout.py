@@ -118,6 +118,8 @@ MASK_HMAC_SHA256 = 3
 # --- ops of row changes, by which a table's value programs and a counter's counts are numbered
 CREATE, UPDATE, DELETE, READ = 0, 1, 2, 3
 OPS = 4
+COUNTS = 2 * OPS
+"""Words of a counter: published rows by op, and those that the filter left out."""
 NO_VALUE = OPS
 """In an op's stead: the message is a tombstone."""
 KEY_CHANGE = 4
@@ -153,7 +155,26 @@ TABLE_PARTITION = 16
 """The partition of all of its messages; -1 where it follows from the message."""
 TABLE_PARTITION_PROGRAM = 17
 """Address of the program that writes what is hashed for the partition in the key's stead; -1 for the key."""
-TABLE = 18
+TABLE_SKIPPED = 18
+"""A bit for each op whose rows are left out."""
+TABLE_FILTER = 19
+"""Address of the filter that rows have to pass; -1 for none."""
+TABLE = 20
+
+# --- what a table is to the pipeline, in TABLE_CAPTURED
+COUNTED, CAPTURED, PASSED_OVER = 0, 1, 2
+"""Left out, its rows counted; published; left out, its rows not looked at, as what its columns are is not known."""
+
+# --- a row filter: the number of its steps, then FILTER words each: code, image, column, relation, constant, and of a
+# number whether it is unsigned, of bytes their size
+FILTER = 6
+FILTER_NUMBER, FILTER_BYTES, FILTER_NULL, FILTER_NOT, FILTER_AND, FILTER_OR = 1, 2, 3, 4, 5, 6
+LESS, EQUAL, GREATER = 1, 2, 4
+"""How a value stands to a constant; a relation is those for which a test is true."""
+ROW_IMAGE = -1
+"""The image that the op is about: before of a delete, after of all others."""
+MAX_FILTER = 512
+"""Steps of a filter: its stack is a part of the scratch words."""
 
 # --- ops of a program, OP words each; the program begins with its number of ops
 OP = 3

@@ -6,13 +6,22 @@ from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.compiled import inline
 from changefeed.binlog.kernel.faults import COLUMN_COUNT, FULL, KEY_ABSENT, NO_TABLE_MAP, ROW_BYTES
 from changefeed.binlog.kernel.images import complete_image, count_bits, holds_key, key_changed, read_image
-from changefeed.binlog.kernel.memory import copy, little_endian, put8, u8, u16, u32
+from changefeed.binlog.kernel.memory import Words, copy, little_endian, put8, u8, u16, u32
 from changefeed.binlog.kernel.numbers import put_number
+from changefeed.binlog.kernel.row_filter import passes
 from changefeed.binlog.kernel.rows import put_message
 from changefeed.binlog.kernel.table_index import find_entry
 from changefeed.binlog.kernel.workspace import Workspace
 
 _DUMMY_TABLE = 0xFFFFFF
+
+
+@inline
+def end_statement(state: Words, flags: int) -> None:
+    """Note that a rows event with these flags was read: its statement's last ends what its TABLE_MAPs hold for."""
+    if flags & 1:
+        state[layout.GENERATION] += 1
+        state[layout.QUERY_SIZE] = 0
 
 
 @inline
@@ -46,6 +55,9 @@ def put_rows(work: Workspace, at: int, body: int, end: int, kind: int) -> int:
         state[layout.NO_TABLE] = table_id
         return NO_TABLE_MAP
     table = index[slot + layout.ENTRY_TABLE]
+    if words[table + layout.TABLE_CAPTURED] == layout.PASSED_OVER:
+        end_statement(state, flags)
+        return 0
     if words[table + layout.TABLE_REWRITE] == 1 and state[layout.INNER] < 2:
         return layout.REWRITE
     if here >= end:
@@ -70,7 +82,7 @@ def put_rows(work: Workspace, at: int, body: int, end: int, kind: int) -> int:
         return ROW_BYTES
     values = count_bits(data, present, columns)
     values_after = values if operation != 1 else count_bits(data, present_after, columns)
-    captured = words[table + layout.TABLE_CAPTURED] == 1
+    captured = words[table + layout.TABLE_CAPTURED] == layout.CAPTURED
     seconds = u32(data, at)
     server_id = u32(data, at + 5)
     id_size = state[layout.NAMES_SIZE]
@@ -91,8 +103,10 @@ def put_rows(work: Workspace, at: int, body: int, end: int, kind: int) -> int:
     specs = words[table + layout.TABLE_SPECS]
     key_columns = words[table + layout.TABLE_KEY_COLUMNS]
     counter = words[table + layout.TABLE_COUNTER]
+    skipped = (words[table + layout.TABLE_SKIPPED] >> op) & 1 == 1
+    condition = words[table + layout.TABLE_FILTER]
     chosen = words[table + layout.TABLE_KEY_CHOSEN] == 1
-    if chosen and values != columns and not holds_key(data, present, columns, words, key_columns):
+    if chosen and not skipped and values != columns and not holds_key(data, present, columns, words, key_columns):
         return KEY_ABSENT
     if words[table + layout.TABLE_CONSTANTS] == 1:
         for image in range(0, 2 * layout.IMAGE, layout.IMAGE):
@@ -118,7 +132,12 @@ def put_rows(work: Workspace, at: int, body: int, end: int, kind: int) -> int:
         if here == row_begin:
             return ROW_BYTES  # an image without any column would never end
         row = state[layout.ROW]
-        if captured:
+        kept = 0 if skipped else 1
+        if captured and condition >= 0 and kept == 1:
+            kept = passes(work, condition, op)
+            if kept < 0:
+                return kept
+        if captured and kept == 1:
             out_before = state[layout.OUT]
             messages_before = state[layout.MESSAGES]
             made = words[table + layout.TABLE_MESSAGES] + layout.MADE * (layout.KEY_CHANGE if changed else op)
@@ -133,12 +152,12 @@ def put_rows(work: Workspace, at: int, body: int, end: int, kind: int) -> int:
                     state[layout.ROW_AT] = row_begin - body
                     return layout.ROOM if fault == FULL else fault
                 message += 4
-            work.counts[layout.OPS * counter + op] += 1
+            work.counts[layout.COUNTS * counter + op] += 1
+        elif captured:
+            work.counts[layout.COUNTS * counter + layout.OPS + op] += 1
         else:
             state[layout.SKIPPED_ROWS] += 1
         state[layout.ROW] = row + 1
     state[layout.ROW_AT] = 0
-    if flags & 1:
-        state[layout.GENERATION] += 1
-        state[layout.QUERY_SIZE] = 0
+    end_statement(state, flags)
     return 0

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.programs.bound_table import BoundTable
 from changefeed.binlog.programs.program_memory import ProgramMemory
+from changefeed.binlog.programs.row_filters import filter_words
 from changefeed.binlog.programs.specs import Specs
 from changefeed.block import MAX_HEADERS
 from changefeed.formats.format import RowFormat
@@ -99,10 +100,13 @@ class ProgramBuilder:
         moving = dict.fromkeys((*key, *spread))
         header[layout.TABLE_KEY_COLUMNS] = self._memory.place_words([len(moving), *moving])
         header[layout.TABLE_KEY_CHOSEN] = int(route is not None and bool(moving) and route.chooses_columns)
-        header[layout.TABLE_PARTITION] = header[layout.TABLE_PARTITION_PROGRAM] = -1
+        header[layout.TABLE_PARTITION] = header[layout.TABLE_PARTITION_PROGRAM] = header[layout.TABLE_FILTER] = -1
         if route is not None:
             self._same = 0
-            header[layout.TABLE_CAPTURED] = 1
+            header[layout.TABLE_CAPTURED] = layout.CAPTURED
+            header[layout.TABLE_SKIPPED] = sum(1 << OPS.index(op) for op in OPS if op in route.skipped)
+            if route.rows is not None:
+                header[layout.TABLE_FILTER] = self._memory.place_words(filter_words(route.rows, table, self._memory))
             key_template = self._format.key(seen)
             if key_template is not None:
                 _check_own_key(key_template, "a key")
@@ -123,6 +127,12 @@ class ProgramBuilder:
                 columns = self._memory.place_words(self._list(notation, spread))
                 row = (notation.opening, (layout.OP_OBJECT, 2, columns), notation.closing)
                 header[layout.TABLE_PARTITION_PROGRAM] = self._program(row, "u", table)
+        return self._memory.place_words(header)
+
+    def passed_over(self) -> int:
+        """Put the header of a table into the memory whose rows are not looked at; returns its address."""
+        header = [0] * layout.TABLE
+        header[layout.TABLE_CAPTURED] = layout.PASSED_OVER
         return self._memory.place_words(header)
 
     @staticmethod

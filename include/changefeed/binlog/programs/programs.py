@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from changefeed.binlog.events import rewrite
+from changefeed.binlog.events.framing import DamagedEvent, Fields
 from changefeed.binlog.events.table_map import TableMap
 from changefeed.binlog.programs.bound_table import BoundTable, bind, routed
 from changefeed.binlog.programs.program import ProgramBuilder
@@ -39,6 +40,20 @@ class Programs:
         self._builder = ProgramBuilder(self.memory, format, columns, snapshot)
         self._named: dict[bytes, int] = {}
         self._nameless: dict[bytes, int] = {}
+
+    def of_event(self, body: bytes, *, is_mariadb: bool) -> int:
+        """`of` a TABLE_MAP event with these bytes between header and checksum.
+
+        One that cannot be read, or whose table's rows cannot, stops nobody where the table is not captured: its rows
+        are passed over. Raises as `of` and `TableMap.parse` otherwise.
+        """
+        try:
+            return self.of(TableMap.parse(body, is_mariadb), body[6:], is_mariadb=is_mariadb)
+        except (DamagedEvent, SchemaError):
+            _, database, name = TableMap.names(Fields(body))
+            if self.router(database, name) is not None:
+                raise
+            return self._nameless.setdefault(body[6:], self._builder.passed_over())
 
     def of(self, table_map: TableMap, body: bytes, *, is_mariadb: bool) -> int:
         """Address of the header of the table whose TABLE_MAP has these bytes; its programs are built at the first call.

@@ -1,0 +1,179 @@
+"""A row filter bound to a table: a predicate's columns and constants as the words that the kernel tests rows by."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+from changefeed import column_types
+from changefeed.binlog.events import charsets
+from changefeed.binlog.kernel import layout
+from changefeed.binlog.programs.bound_table import BoundTable
+from changefeed.binlog.programs.codecs import BoundColumn
+from changefeed.binlog.programs.program_memory import ProgramMemory
+from changefeed.column_types import WIRE_TYPES
+from changefeed.errors import SettingsError, did_you_mean
+from changefeed.message_key import chosen_columns
+from changefeed.row_predicate import (
+    Both,
+    ColumnOf,
+    Comparison,
+    Constant,
+    Either,
+    IsNull,
+    Not,
+    Operator,
+    RowFilter,
+    RowPredicate,
+)
+
+_RELATIONS: dict[Operator, int] = {
+    "=": layout.EQUAL,
+    "<>": layout.LESS | layout.GREATER,
+    "<": layout.LESS,
+    "<=": layout.LESS | layout.EQUAL,
+    ">": layout.GREATER,
+    ">=": layout.GREATER | layout.EQUAL,
+}
+_IMAGES = {"before": 0, "after": layout.IMAGE, "row": layout.ROW_IMAGE}
+_NEVER, _ALWAYS = 0, layout.LESS | layout.EQUAL | layout.GREATER
+_INTEGERS = {
+    column_types.TINY: 1,
+    column_types.SHORT: 2,
+    column_types.INT24: 3,
+    column_types.LONG: 4,
+    column_types.LONGLONG: 8,
+}
+_ORDERED = frozenset({"utf8mb4", "utf8mb3", "utf8", "ascii", "binary"})
+"""Charsets in which the order of bytes is that of the characters' numbers."""
+_DIGITS_TO_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
+"""What a group of so many decimal digits takes in a DECIMAL (`dig2bytes` in strings/decimal.cc)."""
+
+
+def filter_words(row_filter: RowFilter, table: BoundTable, memory: ProgramMemory) -> list[int]:
+    """The words of the filter, for `row_filter.passes` of the kernel.
+
+    Raises SettingsError for a column that the table does not have, and for a comparison that its type does not know.
+    """
+    binder = _Binder(row_filter.setting, table, memory)
+    binder.add(row_filter.predicate)
+    if len(binder.words) // layout.FILTER > layout.MAX_FILTER:
+        raise SettingsError(f"{row_filter.setting} has more than {layout.MAX_FILTER} tests: wanted fewer")
+    return [len(binder.words) // layout.FILTER, *binder.words]
+
+
+class _Binder:
+    def __init__(self, setting: str, table: BoundTable, memory: ProgramMemory) -> None:
+        self._setting, self._table, self._memory = setting, table, memory
+        self.words: list[int] = []
+
+    def add(self, predicate: RowPredicate) -> None:
+        match predicate:
+            case Both(first, second) | Either(first, second):
+                self.add(first)
+                self.add(second)
+                self._put(layout.FILTER_AND if isinstance(predicate, Both) else layout.FILTER_OR)
+            case Not(part):
+                self.add(part)
+                self._put(layout.FILTER_NOT)
+            case IsNull(column):
+                self._put(layout.FILTER_NULL, _IMAGES[column.image], self._position(column))
+            case Comparison(column, operator, constant):
+                position = self._position(column)
+                test = self._test(position, operator, constant)
+                self._put(test[0], _IMAGES[column.image], position, *test[1:])
+
+    def _put(self, *words: int) -> None:
+        self.words += (*words, *[0] * (layout.FILTER - len(words)))
+
+    def _position(self, column: ColumnOf) -> int:
+        (position,) = chosen_columns(self._table.schema, [column.name], f"{self._setting} compares", "")
+        return position
+
+    def _test(self, position: int, operator: Operator, constant: Constant) -> tuple[int, int, int, int]:
+        """The test's code, the relation that is true, the constant or its address, and its kind or size."""
+        column = self._table.columns[position]
+        wire, relation = WIRE_TYPES[column.type], _RELATIONS[operator]
+        if wire in _INTEGERS:
+            return _number(relation, self._numeric(column, constant), 8 * _INTEGERS[wire], unsigned=column.unsigned)
+        if wire is column_types.NEWDECIMAL:
+            number = Decimal(self._numeric(column, constant))
+            return self._bytes(*_decimal(relation, number, column.meta >> 8, column.meta & 0xFF))
+        if wire is column_types.ENUM and operator in ("=", "<>"):
+            return _number(relation, self._label(column, constant), 8 * column.meta, unsigned=True)
+        if wire.has_charset and wire is not column_types.JSON:
+            return self._bytes(relation, self._text(column, operator, constant))
+        named = f"{operator} of " if wire is column_types.ENUM else ""
+        raise SettingsError(
+            f"{self._setting} compares {self._table.schema.database}.{self._table.schema.table}.{column.name}, and "
+            f"{named}{self._table.schema.columns[position].data_type} is not compared: wanted an integer, DECIMAL, "
+            "text or bytes, or = and <> of an ENUM. IS NULL is known of each column."
+        )
+
+    def _bytes(self, relation: int, data: bytes) -> tuple[int, int, int, int]:
+        return layout.FILTER_BYTES, relation, self._memory.place_bytes(data), len(data)
+
+    def _refusal(self, column: BoundColumn, constant: Constant, wanted: str) -> SettingsError:
+        return SettingsError(
+            f"{self._setting} compares {self._table.schema.database}.{self._table.schema.table}.{column.name} with "
+            f"{constant!r}: wanted {wanted}"
+        )
+
+    def _numeric(self, column: BoundColumn, constant: Constant) -> int | Decimal:
+        if isinstance(constant, int | Decimal):
+            return constant
+        raise self._refusal(column, constant, "a number, as the column is one")
+
+    def _label(self, column: BoundColumn, constant: Constant) -> int:
+        labels = column.labels or ()
+        if isinstance(constant, str) and constant in labels:
+            return labels.index(constant) + 1
+        raise self._refusal(column, constant, f"one of {', '.join(labels)}{did_you_mean(str(constant), labels)}")
+
+    def _text(self, column: BoundColumn, operator: Operator, constant: Constant) -> bytes:
+        if operator not in ("=", "<>") and column.charset not in _ORDERED:
+            raise self._refusal(column, constant, f"= or <>: how {column.charset} is ordered is not known here")
+        if isinstance(constant, bytes):
+            return constant
+        if not isinstance(constant, str):
+            raise self._refusal(column, constant, "text in quotes")
+        encoded = charsets.encoded(constant, column.charset)
+        if encoded is None:
+            raise self._refusal(column, constant, f"text that {column.charset} can hold")
+        return encoded
+
+
+def _number(relation: int, constant: int | Decimal, bits: int, *, unsigned: bool) -> tuple[int, int, int, int]:
+    """The test of an integer of so many bits."""
+    low, high = (0, 2**bits - 1) if unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    relation, whole = _whole(relation, constant, low, high)
+    return layout.FILTER_NUMBER, relation, whole - 2**63 if unsigned and bits == 64 else whole, int(unsigned)
+
+
+def _whole(relation: int, constant: int | Decimal | Fraction, low: int, high: int) -> tuple[int, int]:
+    """The relation to a whole number from ``low`` to ``high`` that holds for the same ones as that to ``constant``."""
+    whole = math.floor(constant)
+    if whole != constant:  # n < 1.5 is n <= 1, n > 1.5 is n > 1, and no n is 1.5
+        relation = (relation & layout.GREATER) | ((layout.LESS | layout.EQUAL) if relation & layout.LESS else 0)
+    if low <= whole <= high:
+        return relation, whole
+    return _ALWAYS if relation & (layout.LESS if whole > high else layout.GREATER) else _NEVER, low
+
+
+def _decimal(relation: int, constant: Decimal, precision: int, scale: int) -> tuple[int, bytes]:
+    """The relation and bytes that a DECIMAL's are compared with: such bytes have the order of their numbers."""
+    largest = 10**precision - 1
+    relation, whole = _whole(relation, Fraction(constant) * 10**scale, -largest, largest)
+    digits = f"{abs(whole):0{precision}d}"
+    before, behind = digits[: precision - scale], digits[precision - scale :]
+    head = len(before) % 9
+    groups = [before[:head]] + [before[at : at + 9] for at in range(head, len(before), 9)]
+    groups += [behind[at : at + 9] for at in range(0, len(behind), 9)]
+    data = bytearray()
+    for group in groups:
+        data += int(group or "0").to_bytes(_DIGITS_TO_BYTES[len(group)], "big")
+    if whole < 0:
+        data = bytearray(byte ^ 0xFF for byte in data)
+    data[0] ^= 0x80
+    return relation, bytes(data)
