@@ -13,7 +13,7 @@
     │   ├── TopicError            a topic cannot be made, named or written as the pipeline wants
     │   ├── RegistryError         the schema registry refuses the login, or what it is asked for
     │   │   └── CompatibilityError   a schema does not go with those that its subject has
-    │   ├── BadRecordError        a record that Kafka does not take: too large, no such topic
+    │   ├── BadRecordError        a record that Kafka does not take, or a transform fails on
     │   ├── AccountingError       a window's bytes or rows do not add up
     │   └── CheckpointError       a checkpoint that cannot be read, or may not be moved
     │       └── StaleCheckpointError   another run moved it first
@@ -91,7 +91,8 @@ class CompatibilityError(RegistryError):
 
 
 class BadRecordError(TerminalError):
-    """A record that Kafka does not take; the message names table, key and coordinates."""
+    """A record that Kafka does not take, or a change that a transform fails on; the message names table, key and
+    coordinates."""
 
 
 class AccountingError(TerminalError):

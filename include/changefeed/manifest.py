@@ -63,6 +63,8 @@ class Manifest:
     schemas: str = ""
     """Id of the stored schema history that is complete up to the window's head; '' where none is."""
     filtered: dict[str, dict[str, int]] = field(default_factory=dict)
+    transformed_away: dict[str, int] = field(default_factory=dict)
+    """Row changes of which a function of the pipeline made no message, by its name; they are among ``rows``."""
 
     @property
     def dead_letters(self) -> int:
@@ -152,6 +154,7 @@ def account(
         topics=tuple(sorted(receipts, key=lambda receipt: (receipt.topic, receipt.partition))),
         seconds=seconds,
         gtids=str(gtids.union(GtidSet.parse(window.head_gtids))),
+        transformed_away=dict(sum((Counter(report.transformed_away) for report in reports), Counter())),
     )
 
 

@@ -106,7 +106,8 @@ class SliceReport:
     ``gtids`` is a GTID set of the transactions that ended in the slice.
     ``transaction_events`` are those on which depends whether rows before them are published, in binlog order, and
     ``open_since`` is where the transaction begins that the slice ends in, None where it ends between two: `settlement`
-    makes of them what is left out.
+    makes of them what is left out. ``transformed_away`` counts row changes of which a function of the pipeline made
+    nothing, by its name; they are among ``rows``.
     """
 
     slice: int
@@ -122,6 +123,7 @@ class SliceReport:
     transaction_events: tuple[TransactionEvent, ...] = ()
     open_since: int | None = None
     filtered: dict[str, dict[str, int]] = field(default_factory=dict)
+    transformed_away: dict[str, int] = field(default_factory=dict)
 
 
 class SliceReader(Protocol):

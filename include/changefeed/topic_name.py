@@ -48,6 +48,19 @@ def topic_name(
     return name
 
 
+def check_chosen_name(name: str) -> None:
+    """Raises ValueError for a name that nobody may choose for messages: one that Kafka does not allow, or that is its
+    own or a pipeline's own."""
+    try:
+        legal = legal_name(name)
+    except TopicError as error:
+        raise ValueError(str(error)) from None
+    if legal != name:
+        raise ValueError(f"{name!r} cannot be a topic's name: wanted letters, digits, '.', '_' and '-'")
+    if _OWN.match(name) or name.startswith("__"):
+        raise ValueError(f"topic {name!r} is not for rows: it is one that Kafka or pipelines keep their own state in")
+
+
 def template_fields(template: str) -> list[str]:
     """The names in braces of a template; raises ValueError for braces around anything else."""
     if re.search(r"[{}]", _FIELD.sub("", template)):

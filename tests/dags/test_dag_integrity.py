@@ -65,7 +65,9 @@ def pipelines(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with two right pipelines, and files that are wrong each in its own way."""
     folder = tmp_path_factory.mktemp("pipelines")
     (folder / "one.yaml").write_text(GOOD.format(name="one"))
-    (folder / "full.yaml").write_text(FULL.format(name="full"))
+    transforms = "transforms: [{tables: a.b, function: mask_cards, arguments: {column: card}}]\n"
+    (folder / "full.yaml").write_text(FULL.format(name="full") + transforms)
+    (folder / "function.yaml").write_text(GOOD.format(name="function") + transforms.replace("column", "columm"))
     (folder / "unknown.yaml").write_text(GOOD.format(name="unknown") + "topcs: {}\n")
     (folder / "mistyped.yaml").write_text(GOOD.format(name="mistyped") + "retries: many\n")
     (folder / "schedule.yaml").write_text(GOOD.format(name="schedule") + "schedule: every day\n")
@@ -138,8 +140,8 @@ def test_wrong_pipelines_leave_the_others_alone_and_a_copy_leaves_its_original(m
 def test_an_import_error_names_the_files_and_nothing_of_what_they_say(mixed: dict[str, Any]) -> None:
     """Airflow shows it to whoever may see import errors, of pipelines that they may not see too."""
     (told,) = mixed["import_errors"].values()
-    assert "broken.yaml, mistyped.yaml, schedule.yaml, twin.copy.yaml, unknown.yaml." in told
-    assert [words for words in ("topcs", "many", "every day") if words in told] == []
+    assert "broken.yaml, function.yaml, mistyped.yaml, schedule.yaml, twin.copy.yaml, unknown.yaml." in told
+    assert [words for words in ("topcs", "many", "every day", "columm") if words in told] == []
 
 
 def test_airflow_goes_on_scheduling_the_right_pipelines(tmp_path: Path, pipelines: Path) -> None:

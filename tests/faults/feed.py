@@ -188,6 +188,7 @@ class Feed:
             **{name: value for name, value in os.environ.items() if not name.startswith("SPARK_")},
             "PYTHONPATH": str(PROJECT / "include"),
             "CHANGEFEED_PIPELINES": str(self.folder / "pipelines"),
+            "CHANGEFEED_TRANSFORMS": str(self.folder / "transforms"),
             "AIRFLOW_CONN_MYSQL_FAULTS": mysql,
             "AIRFLOW_CONN_KAFKA_FAULTS": f"kafka://127.0.0.1:{self.kafka_port or self.kafka.port}",
             "AIRFLOW_CONN_STATE": f"sqlite:///{self.state}",

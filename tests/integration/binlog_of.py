@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,10 +30,16 @@ class Binlog:
     def piece(self) -> Slice:
         return Slice(0, self.name, FIRST_POSITION, len(self.data))
 
-    def blocks(self, format: RowFormat, *, partitions: int = 1, **options: Any) -> Iterator[Block]:
+    def blocks(
+        self, format: RowFormat, *, partitions: int = 1, route: Mapping[str, Any] | None = None, **options: Any
+    ) -> Iterator[Block]:
         """What the kernel makes of the file; a topic a table, called DATABASE.TABLE."""
+
+        def router(database: str, table: str) -> Route | None:
+            return Route(f"{database}.{table}", partitions, **(route or {})) if database == self.database else None
+
         decoder = KernelDecoder(
-            lambda database, table: Route(f"{database}.{table}", partitions) if database == self.database else None,
+            router,
             lambda *_: None,
             format,
             SERVER_UUID,

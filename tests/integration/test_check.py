@@ -70,6 +70,20 @@ def test_a_mask_without_a_column_is_wrong(changefeed: Command) -> None:
     changefeed("check").is_refused("SettingsError", "'*.t.emial' in columns.mask", "published as it is")
 
 
+def test_a_function_is_imported_and_its_tables_are_told(changefeed: Command) -> None:
+    with_a_table(changefeed)
+    folder = changefeed.folder / "transforms"
+    folder.mkdir()
+    (folder / "mine.py").write_text("import json\n\ndef transform(change):\n    return change\n")
+    changefeed.env["CHANGEFEED_TRANSFORMS"] = str(folder)
+    changefeed.write("transforms: [{tables: '*.t', function: mine}, {tables: '*.u', function: mine}]\n")
+    checked = changefeed("check")
+    assert f"transform mine gets the changes of {changefeed.database}.t" in checked.out
+    checked.is_refused("SettingsError", "'*.u' of transform 'mine'", "matches no table")
+    (folder / "mine.py").write_text("import no_such\n\ndef transform(change):\n    return change\n")
+    changefeed("check").is_refused("SettingsError", "'mine'", "No module named 'no_such'", "Spark's workers")
+
+
 @pytest.mark.parametrize(
     ("option", "words"),
     [

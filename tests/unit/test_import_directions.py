@@ -19,7 +19,7 @@ PACKAGE = PROJECT / "include" / "changefeed"
 CORE = "core"
 """The modules that stand in the package itself."""
 
-PURE = (CORE, "pipelines", "binlog", "ddl", "formats", "batches")
+PURE = (CORE, "pipelines", "binlog", "ddl", "formats", "batches", "transforms")
 """Rooms that compute: bytes and values in, bytes and values out."""
 
 CLIENTS = {"airflow", "pyspark", "pyarrow", "kafka", "confluent_kafka", "pymysql", "pymysqlreplication", "sqlalchemy",
@@ -52,7 +52,11 @@ ROOM_OF = {
     "sqlglot": {"ddl": "home", "pipelines": "conditions for rows"},
     "numba": {"binlog": "home"},
     "llvmlite": {"binlog": "home: with numba"},
-    "numpy": {"binlog": "home: the arrays that the kernel runs on", "batches": "a block's arrays, for the kernel"},
+    "numpy": {
+        "binlog": "home: the arrays that the kernel runs on",
+        "batches": "a block's arrays, for the kernel",
+        "transforms": "the kernel's output",
+    },
     "zstandard": {"binlog": "home: compressed transactions", "batches": "record batches"},
     "fsspec": {"archive": "home"},
     "yaml": {"pipelines": "home"},
@@ -70,6 +74,7 @@ ROOM_OF = {
         "binlog": "spelling of doubles, and JSON text",
         "command": "prints rows of files and records of topics",
         "formats": "rendering",
+        "transforms": "rows of functions",
         "kafka": "the schema history",
         "schema_registry": "its answers",
         "spark": "what tasks tell the driver",
@@ -85,6 +90,7 @@ MAY_IMPORT = {
     "pipelines": {CORE, "formats"},
     "ddl": {CORE},
     "binlog": {CORE, "formats", "pipelines"},
+    "transforms": {CORE, "binlog", "formats", "pipelines"},
     "state": {CORE, "pipelines"},
     "batches": {CORE, "binlog"},
     "kafka": {CORE, "batches"},
@@ -94,12 +100,12 @@ MAY_IMPORT = {
     "endpoints": {CORE, "kafka", "mysql", "pipelines", "schema_registry"},
     "runs": {CORE, "archive", "binlog", "ddl", "endpoints", "formats", "kafka", "mysql", "pipelines", "state"},
     "spark": {CORE, "archive", "batches", "binlog", "ddl", "endpoints", "formats", "kafka", "mysql", "pipelines",
-              "runs", "schema_registry"},
+              "runs", "schema_registry", "transforms"},
     "upkeep": {CORE, "archive", "binlog", "ddl", "endpoints", "formats", "kafka", "mysql", "pipelines", "runs",
-               "state"},
+               "state", "transforms"},
     "airflow": {CORE, "archive", "endpoints", "kafka", "pipelines", "runs", "spark", "state", "upkeep"},
     "command": {CORE, "airflow", "archive", "binlog", "ddl", "endpoints", "formats", "kafka", "mysql", "pipelines",
-                "runs", "spark", "state", "upkeep"},
+                "runs", "spark", "state", "transforms", "upkeep"},
 }  # fmt: skip
 
 MAY_IMPORT_INSIDE = {

@@ -101,16 +101,17 @@ def _uri_of(connection: Any) -> str:
 
 
 def job_environment(pipeline: Pipeline) -> dict[str, str]:
-    """What the Spark job may see: the paths it needs, its own two connections and the secrets of its masks, nothing
+    """What the Spark job may see: the paths it needs, its own two connections and the secrets that it names, nothing
     else of Airflow's.
 
     Airflow's environment holds all connections and the secret that signs its tokens.
     """
     secrets = [where for _, where in pipeline.columns.secrets]
+    secrets += [where for transform in pipeline.transforms for where in transform.secrets.values()]
     names = {*_PASSED_ON, *(where.environment for where in secrets)}
     passed = {
         name: value for name, value in os.environ.items() if name in names or name.startswith(_PASSED_ON_PREFIXES)
     }
-    of_masks = (where.connection for where in secrets if where.connection is not None)
-    wanted = dict.fromkeys((pipeline.source.connection, pipeline.kafka.connection, *of_masks))
+    named = (where.connection for where in secrets if where.connection is not None)
+    wanted = dict.fromkeys((pipeline.source.connection, pipeline.kafka.connection, *named))
     return passed | {variable_of(connection_id): airflow_lookup(connection_id) for connection_id in wanted}

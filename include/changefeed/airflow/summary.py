@@ -26,6 +26,7 @@ def window_lines(manifests: Sequence[Manifest]) -> list[str]:
             f"committed window {manifest.window.number} at {manifest.window.head}: {manifest.row_count:,} rows, "
             f"{manifest.message_count:,} messages, {manifest.size_bytes:,} bytes of binlog; {seconds}"
         )
+        lines += [f"  {count:,} rows dropped by transform {name}" for name, count in manifest.transformed_away.items()]
     return lines
 
 

@@ -8,6 +8,7 @@ from changefeed.binlog.buffers import Buffers
 from changefeed.binlog.prepared_rows import PreparedRows
 from changefeed.binlog.programs.programs import Programs
 from changefeed.binlog.slice_decoder import SliceDecoder
+from changefeed.binlog.unfinished import Finisher
 from changefeed.block import Block
 from changefeed.formats.format import RowFormat
 from changefeed.formats.template import NO_SNAPSHOT
@@ -28,6 +29,7 @@ class KernelDecoder:
     it is the text of their `Slot.SNAPSHOT`. All others are `false` there.
     ``on_statement`` is called with each statement when the blocks of all earlier rows were yielded and before any later
     row is decoded, so that a caller that follows the schema can move it forward.
+    ``finisher`` makes messages of the rows of its tables, which the kernel leaves unfinished.
     Rows of an XA transaction come where they stand, as all others, or at its XA COMMIT where ``prepared_rows`` are
     set, anew for each slice.
     """
@@ -43,8 +45,11 @@ class KernelDecoder:
         snapshot: str = NO_SNAPSHOT,
         block_bytes: int = BLOCK_BYTES,
         on_statement: Callable[[Statement], None] | None = None,
+        finisher: Finisher | None = None,
     ) -> None:
-        self.programs = Programs(router, schema_lookup, format, columns, snapshot)
+        row_formats = () if finisher is None else (finisher.row_format,)
+        self.programs = Programs(router, schema_lookup, format, columns, snapshot, *row_formats)
+        self._finisher = finisher
         self.on_statement = on_statement
         self.prepared_rows: PreparedRows | None = None
         self._server_uuid, self._block_bytes = server_uuid, block_bytes
@@ -74,4 +79,5 @@ class KernelDecoder:
             block_bytes=self._block_bytes,
             on_statement=self.on_statement,
             prepared=self.prepared_rows,
+            finisher=self._finisher,
         )

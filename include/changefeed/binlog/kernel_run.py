@@ -19,7 +19,8 @@ from changefeed.binlog.kernel.table_index import TableIndex
 from changefeed.binlog.kernel.walk import walk
 from changefeed.binlog.kernel.workspace import Workspace
 from changefeed.binlog.programs.programs import Programs
-from changefeed.block import Block, Message
+from changefeed.binlog.unfinished import Finisher, Routed
+from changefeed.block import Block
 from changefeed.errors import BinlogFormatError, ChangefeedError
 from changefeed.formats.template import NO_SNAPSHOT
 from changefeed.reader import SliceReport
@@ -44,7 +45,9 @@ class KernelRun(ABC):
         file: str,
         position: int,
         block_bytes: int,
+        finisher: Finisher | None = None,
     ) -> None:
+        self._finisher = finisher
         self.state = np.zeros(layout.STATE_WORDS, np.int64)
         self.state[layout.POSITION] = self.state[layout.COMMITTED] = position
         self.state[layout.GENERATION] = 1
@@ -153,9 +156,11 @@ class KernelRun(ABC):
             self._flushed_to = int(output.positions[count - 1])
         state[layout.MESSAGES] = 0
         state[layout.OUT] = 0
+        if self._finisher is not None:
+            count, output = self._finisher.output(count, output, self._programs.topics)
         yield from self._grouper.add(count, output)
 
-    def _take_back(self, begin: int) -> list[tuple[tuple[str, int], Message]] | None:
+    def _take_back(self, begin: int) -> list[Routed] | None:
         """The messages from position ``begin`` on, with topic and partition, which are not handed over then.
 
         None where some of them were handed over already.

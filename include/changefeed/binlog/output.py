@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+
 import numpy as np
 
 from changefeed.binlog.kernel.memory import Bytes, Ends, Words
@@ -27,15 +30,45 @@ class Output:
     def taken_back(self, count: int, begin: int) -> tuple[int, list[tuple[int, Message]]]:
         """Of ``count`` messages those from position ``begin`` on, each with its group, and the number of the first."""
         first = int(np.searchsorted(self.positions[:count], begin))
-        arrays = Arrays(
-            self.positions[:count].data,
-            self.sequences[:count].data,
-            self.ends[: 4 * count].data,
-            self.seconds[:count].data,
-            self.nulls[:count].data,
-            self.data.data,
+        return first, list(zip(self.groups[first:count].tolist(), self.messages(first, count), strict=True))
+
+    def messages(self, first: int, last: int) -> Iterator[Message]:
+        """Messages ``first`` to ``last`` - 1, each as an object."""
+        return messages_of(self.piece(first, last))
+
+    def piece(self, first: int, last: int) -> Arrays:
+        """Messages ``first`` to ``last`` - 1 as arrays of their own; ends count from the first one's beginning."""
+        begin = int(self.ends[4 * first - 1]) if first else 0
+        end = int(self.ends[4 * last - 1]) if last else 0
+        return Arrays(
+            self.positions[first:last].data,
+            self.sequences[first:last].data,
+            (self.ends[4 * first : 4 * last] - np.uint32(begin)).data,
+            self.seconds[first:last].data,
+            self.nulls[first:last].data,
+            self.data[begin:end].data,
         )
-        return first, list(zip(self.groups[first:count].tolist(), messages_of(arrays, first), strict=True))
+
+    @classmethod
+    def joined(cls, pieces: Sequence[Arrays], groups: Words) -> Output:
+        """An output that holds the messages of ``pieces``, in order, each with its group.
+
+        Raises OverflowError at 4 GB: ends have 32 bits.
+        """
+        output = cls.__new__(cls)
+        bases = [0, *accumulate(len(piece.data) for piece in pieces)]
+        if bases[-1] > _MAX_BYTES:
+            raise OverflowError(f"messages made of rows take more than {_MAX_BYTES} bytes")
+        output.data = np.concatenate([np.frombuffer(piece.data, np.uint8) for piece in pieces])
+        output.positions = np.concatenate([np.frombuffer(piece.positions, np.int64) for piece in pieces])
+        output.sequences = np.concatenate([np.frombuffer(piece.sequences, np.int64) for piece in pieces])
+        output.ends = np.concatenate(
+            [np.frombuffer(piece.ends, np.uint32) + np.uint32(base) for piece, base in zip(pieces, bases, strict=False)]
+        )
+        output.seconds = np.concatenate([np.frombuffer(piece.seconds, np.uint32) for piece in pieces])
+        output.nulls = np.concatenate([np.frombuffer(piece.nulls, np.uint8) for piece in pieces])
+        output.groups = groups
+        return output
 
     @property
     def has_grown(self) -> bool:

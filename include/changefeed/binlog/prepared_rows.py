@@ -8,15 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from changefeed.binlog.accounts import CountedRows
+from changefeed.binlog.unfinished import Routed
 from changefeed.block import Block, Message, Step, sequence_of
 from changefeed.reader import SliceReport
 from changefeed.transaction_event import PreparedTransaction
 
 HELD_BYTES = 64 << 20
 """What all that are held at once may take; the rows of others are read again."""
-
-Routed = tuple[tuple[str, int], Message]
-"""A message, and before it its topic and partition."""
 
 
 class PreparedBefore(Protocol):
@@ -61,21 +59,26 @@ class PreparedRows:
         self._held[xid] = _Held(prepared, messages, rows)
 
     def commit(
-        self, xid: str, position: int, gtid: str, count: Callable[[CountedRows], None]
+        self,
+        xid: str,
+        position: int,
+        gtid: str,
+        count: Callable[[CountedRows], None],
+        finished: Callable[[Iterable[Routed]], Iterable[Routed]] = lambda messages: messages,
     ) -> Iterator[tuple[tuple[str, int], list[Message]]]:
         """The messages of a transaction as they are published at its XA COMMIT at ``position``.
 
         Progress is ordered by position, so they have the XA COMMIT's; and its GTID, as it is with that transaction
         that the source, and a server after a failover, has the rows. Their ids and values still say where the rows
         stand. Yields several lists for a topic-partition, in order, where there are many. ``count`` is called with
-        the counts of its rows.
+        the counts of its rows, ``finished`` makes messages of what was held as the kernel left it.
         """
         held = self.forget(xid)
         prepared = held.prepared if held else self._before.find(xid) if self._before else None
         if prepared is None:
             return
         given: Counter[tuple[str, int]] = Counter()
-        for batch in self._batches(prepared, held, count):
+        for batch in self._batches(prepared, held, count, finished):
             moved: dict[tuple[str, int], list[Message]] = {}
             for where, message in batch:
                 if prepared.holds(message.position):
@@ -101,11 +104,15 @@ class PreparedRows:
         return {xid: held.prepared for xid, held in self._held.items()}
 
     def _batches(
-        self, prepared: PreparedTransaction, held: _Held | None, count: Callable[[CountedRows], None]
+        self,
+        prepared: PreparedTransaction,
+        held: _Held | None,
+        count: Callable[[CountedRows], None],
+        finished: Callable[[Iterable[Routed]], Iterable[Routed]],
     ) -> Iterator[Iterable[Routed]]:
         if held is not None and held.messages is not None:
             count(held.rows)
-            yield held.messages
+            yield finished(held.messages)
         elif self._before is not None:
             for item in self._before.rows(prepared):
                 if isinstance(item, Block):

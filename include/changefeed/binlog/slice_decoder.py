@@ -29,6 +29,7 @@ from changefeed.binlog.kernel.walk import advance as kernel_advance
 from changefeed.binlog.kernel_run import KernelRun
 from changefeed.binlog.prepared_rows import PreparedRows
 from changefeed.binlog.programs.programs import Programs
+from changefeed.binlog.unfinished import Finisher, Routed
 from changefeed.binlog.unsettled import Unsettled
 from changefeed.block import Block
 from changefeed.coordinates import FIRST_POSITION
@@ -65,6 +66,7 @@ class SliceDecoder(KernelRun):
         block_bytes: int,
         on_statement: Callable[[Statement], None] | None,
         prepared: PreparedRows | None,
+        finisher: Finisher | None,
     ) -> None:
         super().__init__(
             programs,
@@ -75,6 +77,7 @@ class SliceDecoder(KernelRun):
             file=piece.file,
             position=piece.start,
             block_bytes=block_bytes,
+            finisher=finisher,
         )
         self.piece = piece
         self.description: FormatDescription | None = None
@@ -359,8 +362,15 @@ class SliceDecoder(KernelRun):
             prepared.forget(xid)
             return
         position, gtid = int(self.state[layout.POSITION]), self._texts.gtid
-        for (topic, partition), messages in prepared.commit(xid, position, gtid, self._accounts.add_rows):
+        for (topic, partition), messages in prepared.commit(
+            xid, position, gtid, self._accounts.add_rows, self._finished
+        ):
             yield self._grouper.block(topic, partition, messages)
+
+    def _finished(self, messages: Iterable[Routed]) -> Iterable[Routed]:
+        if self._finisher is None:
+            return messages
+        return self._finisher.messages(messages, self._programs.topics)
 
     def _report_statement(self, source: Input, query: Query) -> None:
         header = source.header()

@@ -81,6 +81,8 @@ def run(
                 f"{name}: committed window {manifest.window.number} at {at}: {manifest.row_count:,} rows in "
                 f"{manifest.message_count:,} messages, {manifest.size_bytes:,} bytes of binlog"
             )
+            for transform, rows in manifest.transformed_away.items():
+                out.print(f"{name}: {rows:,} rows dropped by transform {transform}")
     if at != planned.window.head:
         out.print(f"{name}: the rest, up to {planned.window.head}, is for the next run")
 

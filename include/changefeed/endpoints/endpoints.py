@@ -20,6 +20,7 @@ from changefeed.mysql.session import Session
 from changefeed.mysql.source import session_on
 from changefeed.pipelines.column_rules import ColumnRules
 from changefeed.pipelines.pipeline import Pipeline
+from changefeed.pipelines.transform_settings import TransformCall
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,11 @@ class Endpoints:
     def column_rules(self) -> ColumnRules:
         """What the pipeline leaves out and masks, with the secrets of its masks."""
         return self.pipeline.column_rules(self.lookup)
+
+    @cached_property
+    def transform_calls(self) -> tuple[TransformCall, ...]:
+        """The functions that the pipeline's changes go through, with their secrets."""
+        return self.pipeline.transform_calls(self.lookup)
 
     def session(self) -> Session:
         """A new connection to the source, for queries; the caller closes it. Raises as `Session` does."""
@@ -92,6 +98,7 @@ class Endpoints:
             "mysql": self.mysql,
             "kafka": self.kafka,
             "column_rules": self.column_rules,
+            "transform_calls": self.transform_calls,
         }
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import orjson
@@ -52,6 +52,8 @@ class RowChange:
     event: EventHeader = EventHeader()
     server_uuid: str = ""
     step: Step = Step.CHANGE
+    part: int = 0
+    """Which of the changes that a function made of one."""
 
     @property
     def subject(self) -> Image | None:
@@ -67,19 +69,26 @@ class Rendered:
     key: bytes | None
     value: bytes | None
     headers: tuple[Header, ...] = ()
+    image: Image = field(default_factory=dict)
+    """What its key is of."""
 
 
-def messages(format: RowFormat, table: TableSchema, change: RowChange) -> Iterator[Rendered]:
-    """The messages that ``change`` becomes, in order."""
+def messages(
+    format: RowFormat, table: TableSchema, change: RowChange, spread: Sequence[str] = ()
+) -> Iterator[Rendered]:
+    """The messages that ``change`` becomes, in order; ``spread`` are the columns that partitions follow from, where
+    those were chosen."""
     kind = _CHANGES[change.op]
-    if kind is Change.UPDATE and format.key(table) is not None and _key_changed(table, change):
-        kind = Change.KEY_CHANGE
+    if kind is Change.UPDATE:
+        key = table.primary_key if format.key(table) is not None else ()
+        if _changed([*(table.columns[index].name for index in key), *spread], change):
+            kind = Change.KEY_CHANGE
     for message in format.messages(table)[kind]:
         image = change.before if message.key == "before" else change.after
         about = replace(change, op=message.op or "d", step=message.step)
         filled = None if message.op is None else value(format, table, about)
         headers = tuple((name, _filled(format, value, table, about, image, JSON)) for name, value in message.headers)
-        yield Rendered(message.step, _key(format, table, change, image), filled, headers)
+        yield Rendered(message.step, _key(format, table, change, image), filled, headers, image or {})
 
 
 def key(format: RowFormat, table: TableSchema, change: RowChange) -> bytes | None:
@@ -92,9 +101,16 @@ def value(format: RowFormat, table: TableSchema, change: RowChange) -> bytes:
     return _filled(format, format.value(table, change.op), table, change, None)
 
 
-def _key_changed(table: TableSchema, change: RowChange) -> bool:
+def key_row(format: RowFormat, table: TableSchema, columns: Sequence[str], image: Image) -> bytes:
+    """Those ``columns`` of ``image`` as a row of keys: what a partition that follows from columns is hashed from."""
+    notation = format.notation.of(Slot.KEY)
+    positions = {column.name: number for number, column in enumerate(table.columns)}
+    written = _columns(notation, table, [positions[name] for name in columns], image)
+    return notation.opening + written + notation.closing
+
+
+def _changed(names: Sequence[str], change: RowChange) -> bool:
     before, after = change.before or {}, change.after or {}
-    names = [table.columns[index].name for index in table.primary_key]
     return any(name in after and after[name] != before.get(name) for name in names)
 
 
@@ -119,6 +135,9 @@ def _filled(
     def row(slot: Slot, indexes: Iterable[int], image: Image) -> bytes:
         nonlocal has_columns
         notation = format.notation.of(slot)
+        if notation is JSON and type(image) is dict and [table.columns[index].name for index in indexes] == list(image):
+            has_columns = bool(image)
+            return orjson.dumps(image)  # the same bytes, at once
         columns = _columns(notation, table, indexes, image)
         has_columns = bool(columns)
         return notation.opening + columns + notation.closing
@@ -180,8 +199,9 @@ def _scalar(slot: Slot, change: RowChange, notation: Notation) -> bytes | None:
         case Slot.GTID_TEXT:
             return change.gtid.encode()
         case Slot.EVENT_ID:
+            part = f".{change.part}" if change.part else ""
             step = f"/{change.step:d}" if change.step else ""
-            return f"{change.server_uuid}/{change.file}:{change.position}/{change.row}{step}".encode()
+            return f"{change.server_uuid}/{change.file}:{change.position}/{change.row}{part}{step}".encode()
         case Slot.TIME:
             return datetime.fromtimestamp(change.ts_seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ").encode()
         case Slot.QUERY:

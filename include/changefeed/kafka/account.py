@@ -131,10 +131,13 @@ class Account:
         except ValueError:  # the two have no order
             return False
 
-    def count(self, batch: Batch, delivery: Delivery) -> None:
-        """``batch`` was sent; what becomes of it ``delivery`` says."""
-        self.messages += batch.messages
-        self.value_bytes += batch.value_bytes
+    def count(self, batch: Batch, delivery: Delivery, *, are_letters: bool = False) -> None:
+        """``batch`` was sent; what becomes of it ``delivery`` says. It ``are_letters``, made where it was decoded."""
+        if are_letters:
+            self.dead_letters += batch.messages
+        else:
+            self.messages += batch.messages
+            self.value_bytes += batch.value_bytes
         self._sent.append((delivery, batch.messages))
 
     def take_deliveries(self) -> None:

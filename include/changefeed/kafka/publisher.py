@@ -155,12 +155,10 @@ class Publisher:
         if batch.largest_bytes > self._limits[batch.topic].max_message_bytes - OVERHEAD_BYTES:
             self._bad_record(batch, account)
         else:
-            account.count(
-                batch,
-                self._transactions.send_batch(
-                    batch.topic, batch.partition, batch.records, batch.messages, what=str(account)
-                ),
+            delivery = self._transactions.send_batch(
+                batch.topic, batch.partition, batch.records, batch.messages, what=str(account)
             )
+            account.count(batch, delivery, are_letters=batch.topic == self._dead_letter)
         self._rows += batch.messages
 
     def _account(self, batch: Batch) -> Account:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from changefeed.errors import SettingsError
-from changefeed.pipelines.name_pattern import regex_of
+from changefeed.pipelines.table_pattern import regex_of
 from changefeed.table_schema import Column, TableSchema
 
 
@@ -52,7 +52,7 @@ Treatment = Excluded | Constant | FirstCharacters | Sha256 | HmacSha256
 class ColumnRule:
     """``pattern`` is of DATABASE.TABLE.COLUMN, ``setting`` the key of the YAML that it stands under.
 
-    See `name_pattern` for what it may be.
+    See `table_pattern` for what it may be.
     """
 
     pattern: str
@@ -74,6 +74,13 @@ class ColumnRules:
 
     rules: tuple[ColumnRule, ...] = ()
     file: str = ""
+    transformed: bool = False
+    """Whether functions of the pipeline change rows besides."""
+
+    @property
+    def hides_statements(self) -> bool:
+        """Whether no message may have a statement's text, for it has the values that rules or functions hide."""
+        return bool(self.rules) or self.transformed
 
     def of(self, table: TableSchema) -> dict[int, Treatment]:
         """The treatments of a table's columns, by position.

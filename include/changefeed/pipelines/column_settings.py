@@ -11,8 +11,8 @@ from pydantic import Field, field_validator, model_validator
 from changefeed.connection import ConnectionLookup, password_of
 from changefeed.errors import SettingsError
 from changefeed.pipelines.column_rules import Constant, FirstCharacters, HmacSha256, Sha256, Treatment
-from changefeed.pipelines.name_pattern import is_expression, regex_of
 from changefeed.pipelines.section import ConnectionId, Section
+from changefeed.pipelines.table_pattern import check_regex, is_regex
 
 Patterns = TypeVar("Patterns", list[str], dict[str, Any])
 
@@ -105,8 +105,8 @@ class ColumnSettings(Section):
     @classmethod
     def _name_a_column(cls, patterns: Patterns) -> Patterns:
         for pattern in patterns:
-            if is_expression(pattern):
-                regex_of(pattern)
+            if is_regex(pattern):
+                check_regex(pattern)
             elif pattern.count(".") < 2:
                 raise ValueError(f"{pattern!r} names no column: wanted DATABASE.TABLE.COLUMN, as in shop.*.email")
         return patterns

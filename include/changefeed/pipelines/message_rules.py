@@ -43,6 +43,10 @@ def message_rules(pipeline: Pipeline) -> dict[str, str]:
     """
     values: dict[str, Any] = pipeline.model_dump(mode="python", exclude=_SHAPE_NO_MESSAGE)
     values["topics"] = pipeline.topics.rules
+    values["transforms"] = [
+        [transform.tables, transform.function, transform.arguments, sorted(transform.secrets), transform.source.digest]
+        for transform in pipeline.transforms
+    ]
     for mask in values["columns"]["mask"].values():
         for key in ("text_from", "hmac_sha256", "sha256"):
             if mask[key] is not None:
@@ -79,4 +83,4 @@ def _defaults() -> dict[str, str]:
 
 
 def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:16]

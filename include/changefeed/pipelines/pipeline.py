@@ -26,6 +26,7 @@ from changefeed.pipelines.section import ConnectionId, Name, Positive, Section
 from changefeed.pipelines.table_pattern import TablePattern, matches, matches_any
 from changefeed.pipelines.table_routes import TableRoute, route_of
 from changefeed.pipelines.topic_settings import TopicSettings
+from changefeed.pipelines.transform_settings import TransformCall, TransformSettings
 from changefeed.publish_settings import PublishSettings
 from changefeed.row_predicate import RowFilter
 
@@ -248,6 +249,8 @@ class Pipeline(Section):
     keyless: Keyless = "none"
     """What is the key of tables without a primary key that no pattern of `keys` takes."""
     columns: ColumnSettings = ColumnSettings()
+    transforms: list[TransformSettings] = Field(default=[])
+    """Python functions that changes go through before they are masked and written, in this order."""
     values: ValueSettings = ValueSettings()
     tombstones: bool = True
     """Whether a delete is followed by a record with its key and no value, for compacted topics."""
@@ -286,8 +289,9 @@ class Pipeline(Section):
 
     @property
     def hides_columns(self) -> bool:
-        """Whether any column is left out or masked, so that nothing may show what a statement's text has of it."""
-        return bool(self.columns.exclude or self.columns.mask)
+        """Whether columns are left out, masked or transformed, so that nothing may show what a statement's text has of
+        them."""
+        return bool(self.columns.exclude or self.columns.mask or self.transforms)
 
     def column_rules(self, lookup: ConnectionLookup) -> ColumnRules:
         """`columns` as rules: those that leave a column out come before those that mask it.
@@ -298,7 +302,11 @@ class Pipeline(Section):
         masked = [
             ColumnRule(pattern, mask.treatment(lookup), "columns.mask") for pattern, mask in self.columns.mask.items()
         ]
-        return ColumnRules((*left_out, *masked), self._shown_file)
+        return ColumnRules((*left_out, *masked), self._shown_file, transformed=bool(self.transforms))
+
+    def transform_calls(self, lookup: ConnectionLookup) -> tuple[TransformCall, ...]:
+        """`transforms` with their secrets; raises SettingsError for one that cannot be had."""
+        return tuple(transform.call(lookup) for transform in self.transforms)
 
     @property
     def _shown_file(self) -> str:
@@ -368,6 +376,8 @@ class Pipeline(Section):
 
     @model_validator(mode="after")
     def _reference_is_plain(self) -> Pipeline:
+        if self.reader == "reference" and self.transforms:
+            raise ValueError("`reader: reference` calls no `transforms`: leave them out, or the reader")
         if self.reader == "reference" and (self.columns != ColumnSettings() or self.values != ValueSettings()):
             raise ValueError("`reader: reference` knows neither `columns` nor `values`: leave them out, or the reader")
         topics = self.topics.model_dump(include={"partition_by", "table_field", "routes"}, exclude_defaults=True)

@@ -94,6 +94,7 @@ def check_rest_settings(
     _check_connections(new, old, others, site, may_edit)
     _check_server_ids(new, old, others)
     _check_masks(new, old)
+    _check_transforms(new, old)
     _check_spark(new.spark, old.spark if old else SparkSettings(), site)
     for notifier in added_notifiers(new, old):
         site.check_notifier(notifier.notifier)
@@ -155,6 +156,14 @@ def _check_masks(new: Pipeline, old: Pipeline | None) -> None:
                 "holds could be published so. Such a mask comes from the pipeline's file; `text` and `characters` may "
                 "be set."
             )
+
+
+def _check_transforms(new: Pipeline, old: Pipeline | None) -> None:
+    if new.transforms != (old.transforms if old else []):
+        raise SettingsError(
+            "`transforms` may not be set, changed or taken away over REST: they name code to run, and may hide values. "
+            "They come from the pipeline's file."
+        )
 
 
 def _check_spark(new: SparkSettings, old: SparkSettings, site: Site) -> None:

@@ -15,10 +15,15 @@ def is_regex(pattern: str) -> bool:
     return len(pattern) > 2 and pattern.startswith("/") and pattern.endswith("/")
 
 
+def regex_of(pattern: str) -> str:
+    """The expression that the whole of a name has to match."""
+    return rf"(?:{pattern[1:-1]})\Z" if is_regex(pattern) else fnmatch.translate(pattern)
+
+
 @lru_cache(maxsize=1024)
 def matcher(pattern: str) -> re.Pattern[str]:
     """What the whole of "database.table" has to match; raises re.error for a bad expression."""
-    return re.compile(rf"(?:{pattern[1:-1]})\Z" if is_regex(pattern) else fnmatch.translate(pattern))
+    return re.compile(regex_of(pattern))
 
 
 def matches(pattern: str, database: str, table: str) -> bool:
@@ -53,12 +58,17 @@ def names_database(pattern: str, database: str) -> bool:
         return True
 
 
+def check_regex(pattern: str) -> None:
+    """Raises ValueError, which quotes the pattern, where what stands between its slashes is no regular expression."""
+    try:
+        re.compile(regex_of(pattern))
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
+
+
 def _checked(pattern: str) -> str:
     if is_regex(pattern):
-        try:
-            matcher(pattern)
-        except (re.error, OverflowError, RecursionError) as error:
-            raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
+        check_regex(pattern)
     elif "." not in pattern:
         raise ValueError(
             f"{pattern!r} names no database: wanted DATABASE.TABLE, as in shop.* or *.orders, or a regular expression "

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from changefeed.archive.binlogs import ArchivedBinlogs
 from changefeed.binlog.decoder import KernelDecoder
 from changefeed.binlog.prepared_rows import PreparedRows
+from changefeed.binlog.unfinished import Finisher
 from changefeed.block import Block
 from changefeed.coordinates import FIRST_POSITION
 from changefeed.errors import BinlogGoneError
@@ -26,8 +27,8 @@ class EarlierSlices:
     XA COMMIT: no table can be changed while a prepared transaction has rows of it.
     """
 
-    def __init__(self, job: IngestJob, piece: Slice, schemas: SchemaLookup) -> None:
-        self._job, self._piece, self._schemas = job, piece, schemas
+    def __init__(self, job: IngestJob, piece: Slice, schemas: SchemaLookup, finisher: Finisher | None) -> None:
+        self._job, self._piece, self._schemas, self._finisher = job, piece, schemas, finisher
         self._stretches = self._backwards()
         self._known: dict[str, PreparedTransaction | None] = {}
         self._oldest = f"{piece.file}:{piece.start}"
@@ -71,7 +72,12 @@ class EarlierSlices:
     def _decoder(self, router: Router) -> KernelDecoder:
         job = self._job
         return KernelDecoder(
-            router, self._schemas, job.format(), job.window.server_uuid, columns=job.endpoints.column_rules
+            router,
+            self._schemas,
+            job.format(),
+            job.window.server_uuid,
+            columns=job.endpoints.column_rules,
+            finisher=self._finisher,
         )
 
     def _backwards(self) -> Iterator[Slice]:

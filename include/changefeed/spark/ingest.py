@@ -85,7 +85,10 @@ def ingest(
     pipeline, kafka = endpoints.pipeline, endpoints.kafka
     identity = identity or pipeline.name
     began = time.monotonic()
-    _ = endpoints.column_rules  # what a mask needs and nobody has set is told before anything is done
+    _ = (
+        endpoints.column_rules,
+        endpoints.transform_calls,
+    )  # secrets that nobody has set are told before anything is done
     waited = max(0.0, round(time.time() - window.frozen_at_ms / 1000, 3))  # for Airflow, Spark and windows before it
     tasks = cores(spark)
     if identity == pipeline.name:

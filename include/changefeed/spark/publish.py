@@ -18,6 +18,7 @@ from changefeed.kafka.account import Receipt
 from changefeed.kafka.publisher import Publisher
 from changefeed.kafka.topics import TopicLimits, commit_log_topic, dead_letter_topic
 from changefeed.manifest import TopicPartitionReceipt
+from changefeed.pipelines.pipeline import Pipeline
 from changefeed.runs.unfinished import check_given
 from changefeed.spark import frame
 from changefeed.spark.decode import decode_batches, encoder_of
@@ -40,9 +41,14 @@ def publisher(job: IngestJob, task: int, limits: Mapping[str, TopicLimits]) -> P
         kafka.publishing,
         source=job.window.server_uuid,
         attempt=job.attempt,
-        dead_letter=dead_letter_topic(job.pipeline.name) if kafka.on_bad_record == "dead_letter" else None,
+        dead_letter=dead_letters_of(job.pipeline),
         on_stage=fault_point.reached,
     )
+
+
+def dead_letters_of(pipeline: Pipeline) -> str | None:
+    """The topic for what cannot be published; None where such a record or change stops the run."""
+    return dead_letter_topic(pipeline.name) if pipeline.kafka.on_bad_record == "dead_letter" else None
 
 
 def filters_of(job: IngestJob) -> list[BlockFilter]:

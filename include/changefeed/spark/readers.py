@@ -9,6 +9,7 @@ from changefeed.binlog.decoder import KernelDecoder
 from changefeed.binlog.prepared_rows import PreparedRows
 from changefeed.block import Block
 from changefeed.ddl.history import read_logged
+from changefeed.kafka.topics import TopicSettings
 from changefeed.mysql.catalog import catalog_lookup
 from changefeed.mysql.reference import ReferenceReader
 from changefeed.mysql.server_schemas import server_of
@@ -16,8 +17,11 @@ from changefeed.reader import SliceReader, SliceReport
 from changefeed.spark.dump import dump_of
 from changefeed.spark.earlier_slices import EarlierSlices
 from changefeed.spark.job import IngestJob
+from changefeed.spark.publish import dead_letters_of
 from changefeed.spark.statement_changes import StatementChanges
 from changefeed.spark.statement_follower import StatementFollower
+from changefeed.topic_name import check_chosen_name
+from changefeed.transforms.finisher import TransformFinisher
 from changefeed.window import Slice
 
 
@@ -28,7 +32,7 @@ class KernelReader:
     """
 
     def __init__(self, job: IngestJob) -> None:
-        self._job = job
+        self._job, self._finisher = job, finisher_of(job)
         self._decoder = KernelDecoder(
             job.route,
             lambda _database, _table: None,
@@ -36,6 +40,7 @@ class KernelReader:
             job.window.server_uuid,
             columns=job.endpoints.column_rules,
             block_bytes=job.pipeline.kafka.publishing.batch_bytes,
+            finisher=self._finisher,
         )
         self._changes = StatementChanges(job)
 
@@ -44,14 +49,37 @@ class KernelReader:
         follower = StatementFollower(self._job, piece, self._changes)
         self._decoder.programs.schema_lookup = follower.lookup
         self._decoder.on_statement = follower.take
-        self._decoder.prepared_rows = PreparedRows(EarlierSlices(self._job, piece, follower.lookup))
+        self._decoder.prepared_rows = PreparedRows(EarlierSlices(self._job, piece, follower.lookup, self._finisher))
         number = 0
         for item in self._decoder.decode(dump_of(self._job, piece), piece):
             for block in (*follower.taken(), *([item] if isinstance(item, Block) else [])):
                 yield replace(block, number=number)
                 number += 1
             if isinstance(item, SliceReport):
-                yield item
+                yield item if self._finisher is None else replace(item, transformed_away=self._finisher.taken_counts())
+
+
+def finisher_of(job: IngestJob) -> TransformFinisher | None:
+    """What makes messages of the rows that the pipeline's functions are for; None for a pipeline without any."""
+    if not job.pipeline.transforms:
+        return None
+
+    topics = job.pipeline.topics
+    settings = TopicSettings(topics.partitions, topics.replication_factor, topics.configs)
+
+    def partitions(topic: str) -> int:
+        if topic not in job.topics.known:
+            check_chosen_name(topic)
+        return job.topics.made(topic, settings).partitions
+
+    return TransformFinisher(
+        job.endpoints.transform_calls,
+        job.format(),
+        job.endpoints.column_rules,
+        partitions,
+        suffix=topics.suffix,
+        dead_letters=dead_letters_of(job.pipeline),
+    )
 
 
 class LibraryReader:

@@ -18,6 +18,7 @@ from changefeed.pipelines.pipeline import Pipeline
 from changefeed.pipelines.table_pattern import matcher, matches
 from changefeed.runs.topics import table_topics, wanted_topics
 from changefeed.table_schema import TableSchema
+from changefeed.transforms.chain import Transform
 from changefeed.upkeep.neighbours import Neighbours
 
 Finding = str | ChangefeedError
@@ -52,6 +53,7 @@ def _source(endpoints: Endpoints, session: Session) -> Iterator[Finding]:
     yield from _patterns(pipeline, [f"{database}.{table}" for database, table in table_names(session)])
     tables = _captured_schemas(pipeline, session)
     yield from _column_rules(endpoints, tables)
+    yield from _transforms(endpoints, tables)
     yield from _keys(pipeline, tables, server_names_keys=source.names_come_along(session))
     if pipeline.chooses_keys and (row_image := session.variable("binlog_row_image")) != "FULL":
         yield SettingsError(
@@ -111,6 +113,21 @@ def _patterns(pipeline: Pipeline, tables: Collection[str]) -> Iterator[Finding]:
                 f"tables.include of pipeline {pipeline.name!r} has {pattern!r}, and no table of the source that its "
                 f"user may see matches it{did_you_mean(pattern, tables)}: nothing is published of it. Correct "
                 "the pattern, GRANT the user SELECT there, or check again when the table is made."
+            )
+
+
+def _transforms(endpoints: Endpoints, tables: Collection[TableSchema]) -> Iterator[Finding]:
+    """That the pipeline's functions can be imported here, and which tables' changes each gets."""
+    for call in endpoints.transform_calls:
+        Transform.of(call)
+        names = sorted(f"{each.database}.{each.table}" for each in tables if call.takes(each.database, each.table))
+        if names:
+            yield f"transform {call.source.name} gets the changes of {', '.join(names)}"
+        else:
+            yield SettingsError(
+                f"{call.pattern!r} of transform {call.source.name!r} of pipeline {endpoints.pipeline.name!r} matches "
+                "no table that it captures: what the function was meant for is published as it is. Correct the "
+                "pattern, or check again when the table is made."
             )
 
 

@@ -161,7 +161,7 @@ class ProgramBuilder:
 
         notation = self._format.notation
         absent = {ABSENT_IMAGE[op]} if op in ABSENT_IMAGE else set()
-        if self._rules.rules:
+        if self._rules.hides_statements:
             absent.add(Slot.QUERY)  # a statement's text has the values that rules hide
         if op != "u":
             absent.add(Slot.CHANGED)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 from changefeed.binlog.events import rewrite
 from changefeed.binlog.events.framing import DamagedEvent, Fields
@@ -10,24 +12,34 @@ from changefeed.binlog.events.table_map import TableMap
 from changefeed.binlog.programs.bound_table import BoundTable, bind, routed
 from changefeed.binlog.programs.program import ProgramBuilder
 from changefeed.binlog.programs.program_memory import ProgramMemory
-from changefeed.binlog.programs.topics import Topics
+from changefeed.binlog.programs.topics import Topics, UnfinishedTable
 from changefeed.errors import SchemaError
 from changefeed.formats.format import RowFormat
-from changefeed.pipelines.column_rules import ColumnRules
+from changefeed.pipelines.column_rules import ALL_SHOWN, ColumnRules
 from changefeed.reader import Router, SchemaLookup
 
 
 class Programs:
-    """Programs by table map, kept from slice to slice; those of table maps without names only until `forget`."""
+    """Programs by table map, kept from slice to slice; those of table maps without names only until `forget`.
+
+    ``row_format`` is a `Finisher`'s.
+    """
 
     def __init__(
-        self, router: Router, schema_lookup: SchemaLookup, format: RowFormat, columns: ColumnRules, snapshot: str
+        self,
+        router: Router,
+        schema_lookup: SchemaLookup,
+        format: RowFormat,
+        columns: ColumnRules,
+        snapshot: str,
+        row_format: Callable[[str, str], RowFormat | None] = lambda _database, _table: None,
     ) -> None:
         self.router = router
         self.schema_lookup = schema_lookup
         self.columns = columns
         self.notation = format.notation
         self.snapshot = snapshot
+        self._row_format = row_format
         self.memory = ProgramMemory()
         self.topics = Topics()
         self.counters: dict[str, int] = {}
@@ -85,9 +97,16 @@ class Programs:
         table = bind(table_map, schema, is_mariadb=is_mariadb)
         if route is not None:
             table = routed(table, route, by_server=table_map.has_names)
-        group = self.topics.group_of(route.topic, route.partitions) if route is not None else 0
+        builder, group = self._builder, 0
+        unfinished = self._row_format(database, name) if route is not None else None
+        if route is not None and unfinished is not None:
+            builder = ProgramBuilder(self.memory, unfinished, ALL_SHOWN, self.snapshot)
+            group = self.topics.unfinished_group(UnfinishedTable(table.schema, route))
+            route = replace(route, partitions=1, partition_by="key")
+        elif route is not None:
+            group = self.topics.group_of(route.topic, route.partitions)
         counter = self.counters.setdefault(f"{database}.{name}", len(self.counters))
-        header = self._builder.table(table, route, group, counter, rewrite.is_needed(table_map))
+        header = builder.table(table, route, group, counter, rewrite.is_needed(table_map))
         self.types[header] = [column.type for column in table_map.columns]
         self.bound[f"{database}.{name}"] = (table, header)
         return header

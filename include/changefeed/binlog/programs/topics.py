@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from changefeed.reader import Route
+from changefeed.table_schema import TableSchema
+
+
+@dataclass(frozen=True)
+class UnfinishedTable:
+    """What the rows of an unfinished group are: rows of a table with these columns, bound for ``route``."""
+
+    schema: TableSchema
+    route: Route
+
 
 class Topics:
-    """Numbers groups: all partitions of a topic in a row."""
+    """Numbers groups: all partitions of a topic in a row.
+
+    ``unfinished`` has the tables whose rows a `Finisher` makes messages of, each by the name that its group has in a
+    topic's stead.
+    """
 
     def __init__(self) -> None:
         self.groups: list[tuple[str, int]] = []
+        self.unfinished: dict[str, UnfinishedTable] = {}
         self._known: dict[str, tuple[int, int]] = {}
 
     def group_of(self, topic: str, partitions: int) -> int:
@@ -19,3 +37,9 @@ class Topics:
         self._known[topic] = (first, partitions)
         self.groups += ((topic, partition) for partition in range(partitions))
         return first
+
+    def unfinished_group(self, table: UnfinishedTable) -> int:
+        """The number of a new group for rows of ``table``."""
+        name = f"unfinished {len(self.unfinished)}"  # no topic has a space in its name
+        self.unfinished[name] = table
+        return self.group_of(name, 1)

@@ -1,0 +1,204 @@
+"""Between the kernel and the blocks: rows of tables with functions become messages, each where it stood."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+
+import numpy as np
+
+from changefeed.binlog.output import Output
+from changefeed.binlog.programs.topics import Topics, UnfinishedTable
+from changefeed.binlog.unfinished import Routed
+from changefeed.block import Arrays, Message, pack
+from changefeed.errors import ChangefeedError
+from changefeed.formats.format import RowFormat
+from changefeed.formats.render import RowChange
+from changefeed.partition import partition_of
+from changefeed.pipelines.column_rules import ColumnRules
+from changefeed.pipelines.transform_settings import TransformCall
+from changefeed.transforms.chain import Chain, Transform, TransformFailed
+from changefeed.transforms.change import Change, Coordinates
+from changefeed.transforms.plain_rows import PlainRows, row_change
+from changefeed.transforms.rendering import Rendering
+
+PART_BITS = 16
+"""Of a sequence, between row and step: which of the changes that a function made of one."""
+_STEPS = 2
+REASON_HEADER, TOPIC_HEADER, TABLE_HEADER = "changefeed.reason", "changefeed.topic", "changefeed.table"
+
+_log = logging.getLogger(__name__)
+
+
+class TransformFinisher:
+    """A `Finisher` of the tables that functions are for; each of ``calls`` is imported when its first row comes.
+
+    ``partitions`` tells of a topic how many it has, and has it made where it is not there; it raises ValueError for a
+    name that messages may not be sent to. ``suffix`` is added to the names of topics behind the functions, which do
+    not see it. ``dead_letters`` is the topic for changes that a function fails on; without one such a change stops the
+    slice with BadRecordError. A dead letter has headers that say what it was, and neither key nor value: what the
+    function was to hide would stand there.
+    """
+
+    def __init__(
+        self,
+        calls: Sequence[TransformCall],
+        format: RowFormat,
+        rules: ColumnRules,
+        partitions: Callable[[str], int],
+        *,
+        suffix: str = "",
+        dead_letters: str | None = None,
+    ) -> None:
+        self._calls, self._rules, self._partitions, self._dead_letters = calls, rules, partitions, dead_letters
+        self._suffix = suffix
+        self._format, self._rows = format, PlainRows(format)
+        self._tables: dict[int, _Table] = {}
+        self._dropped: Counter[str] = Counter()
+
+    def taken_counts(self) -> dict[str, int]:
+        """How many changes each function dropped since the last call, by its name."""
+        counts = dict(self._dropped)
+        self._dropped.clear()
+        return counts
+
+    def row_format(self, database: str, table: str) -> RowFormat | None:
+        """See `Finisher.row_format`."""
+        return self._rows if any(call.takes(database, table) for call in self._calls) else None
+
+    def output(self, count: int, output: Output, topics: Topics) -> tuple[int, Output]:
+        """See `Finisher.output`."""
+        sequences = output.sequences[:count]
+        sequences[:] = (sequences >> _STEPS << PART_BITS + _STEPS) | (sequences & (1 << _STEPS) - 1)
+        is_unfinished = np.array([topic in topics.unfinished for topic, _ in topics.groups], bool)
+        where = is_unfinished[output.groups[:count]]
+        if not where.any():
+            return count, output
+        pieces: list[Arrays] = []
+        groups: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
+        bounds = [0, *(np.flatnonzero(np.diff(where)) + 1).tolist(), count]
+        for first, last in pairwise(bounds):
+            if not where[first]:
+                pieces.append(output.piece(first, last))
+                groups.append(output.groups[first:last])
+                continue
+            made = list(self._made(output, first, last, topics))
+            pieces.append(Arrays.of(pack(message for _, message in made)))
+            groups.append(np.array([group for group, _ in made], np.int64))
+        joined = Output.joined(pieces, np.concatenate(groups))
+        return len(joined.positions), joined
+
+    def messages(self, unfinished: Iterable[Routed], topics: Topics) -> Iterator[Routed]:
+        """See `Finisher.messages`."""
+        for where, message in unfinished:
+            table = topics.unfinished.get(where[0])
+            if table is None:
+                yield where, message
+            else:
+                yield from self._finished(message, table)
+
+    def _made(self, output: Output, first: int, last: int, topics: Topics) -> Iterator[tuple[int, Message]]:
+        raw = zip(output.groups[first:last].tolist(), output.messages(first, last), strict=True)
+        for group, message in raw:
+            for (topic, partition), made in self._finished(message, topics.unfinished[topics.groups[group][0]]):
+                yield topics.group_of(topic, self._partitions(topic)) + partition, made
+
+    def _finished(self, message: Message, unfinished: UnfinishedTable) -> Iterator[Routed]:
+        table = self._tables.get(id(unfinished))
+        if table is None:
+            schema = unfinished.schema
+            calls = [Transform.of(call) for call in self._calls if call.takes(schema.database, schema.table)]
+            table = self._tables[id(unfinished)] = _Table(
+                unfinished,
+                Chain(calls, self._dropped),
+                Rendering(self._format, self._rules, schema, unfinished.route),
+                self._suffix,
+            )
+        try:
+            yield from table.messages(message, self._partitions)
+        except TransformFailed as failed:
+            change = table.change(row_change(message))
+            error = failed.error(change)
+            if self._dead_letters is None:
+                raise error from failed
+            _log.warning("%s", error)
+            yield self._dead_letter(self._dead_letters, message, change)
+
+    def _dead_letter(self, topic: str, message: Message, change: Change) -> Routed:
+        headers = (
+            (REASON_HEADER, b"a transform of the pipeline failed on this change: see the log of its run"),
+            (TOPIC_HEADER, (change.topic + self._suffix).encode()),
+            (TABLE_HEADER, f"{change.database}.{change.table}".encode()),
+        )
+        letter = Message(
+            message.position,
+            message.sequence,
+            None,
+            None,
+            message.event_id,
+            message.gtid,
+            headers,
+            message.seconds,
+        )
+        return (topic, partition_of(None, message.event_id, self._partitions(topic))), letter
+
+
+class _Table:
+    """What is the same for all changes of a table."""
+
+    def __init__(self, unfinished: UnfinishedTable, chain: Chain, rendering: Rendering, suffix: str) -> None:
+        self._chain, self._rendering, self._suffix = chain, rendering, suffix
+        self._schema = schema = unfinished.schema
+        self._topic = unfinished.route.topic.removesuffix(suffix)
+        self._key = tuple(schema.columns[number].name for number in schema.primary_key)
+
+    def change(self, given: RowChange) -> Change:
+        """What functions get of a row change."""
+        return Change(
+            given.op,
+            self._schema.database,
+            self._schema.table,
+            given.before,  # type: ignore[arg-type]  # dicts, as they were just parsed
+            given.after,  # type: ignore[arg-type]
+            self._key,
+            self._topic,
+            datetime.fromtimestamp(given.ts_seconds, UTC),
+            given.gtid or None,
+            Coordinates(given.file, given.position, given.row),
+        )
+
+    def messages(self, message: Message, partitions: Callable[[str], int]) -> list[Routed]:
+        """All messages of a change: none is given away before the last one is made. Raises TransformFailed."""
+        given = row_change(message)
+        changes = self._chain(self.change(given))
+        made: list[Routed] = []
+        try:
+            if len(changes) >> PART_BITS:
+                raise ValueError(f"more than {1 << PART_BITS:,} changes were made of one")
+            for part, change in enumerate(changes):
+                made += self._rendered(change, part, given, message, partitions)
+        except ChangefeedError:
+            raise
+        except Exception as error:
+            reason = f"what it returned cannot be written: {type(error).__name__}: {error}"
+            raise TransformFailed(self._chain.last, reason) from error
+        return made
+
+    def _rendered(
+        self, change: Change, part: int, given: RowChange, message: Message, partitions: Callable[[str], int]
+    ) -> Iterator[Routed]:
+        topic = change.topic + self._suffix
+        count = partitions(topic)
+        event_id = message.event_id + (b".%d" % part if part else b"")
+        for hashed, rendered in self._rendering.messages(change, given, part):
+            step_id = event_id + (b"/%d" % rendered.step if rendered.step else b"")
+            where = (topic, partition_of(hashed, step_id, count))
+            sequence = message.sequence | part << _STEPS | rendered.step
+            key, value, headers = rendered.key, rendered.value, rendered.headers
+            yield (
+                where,
+                Message(message.position, sequence, key, value, step_id, message.gtid, headers, message.seconds),
+            )

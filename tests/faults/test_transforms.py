@@ -1,0 +1,130 @@
+"""Users' functions in runs that are killed: with drops, splits and other topics, each message once."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from faults.feed import NOTHING_NEW, Feed
+from integration.rebuilt import event_ids, rebuilt, records_of, selected
+
+pytestmark = pytest.mark.timeout(600)
+
+FUNCTION = """\
+from changefeed.transforms.change import Change
+
+
+def transform(change: Change, copies: str) -> list[Change] | Change | None:
+    if change.table == "accounts":  # each change once more, into a topic of its own
+        return [change, change.changed(topic=copies)]
+    return None if len(change.row["text"]) % 2 else change.changed(topic=copies.replace("copies", "even"))
+"""
+
+
+def transformed(feed: Feed, function: str = FUNCTION) -> None:
+    folder = feed.folder / "transforms"
+    folder.mkdir(exist_ok=True)
+    (folder / "twice.py").write_text(function)
+    arguments = {"copies": f"{feed.name}.copies"}
+    feed.settings["transforms"] = [{"tables": f"{feed.name}.*", "function": "twice", "arguments": arguments}]
+    feed.configure(transaction_rows=10)
+
+
+def check(feed: Feed) -> None:
+    for topic in ("accounts", "copies"):
+        records = records_of(feed.kafka.bootstrap, f"{feed.name}.{topic}")
+        assert [event for event, count in Counter(event_ids(records)).items() if count > 1] == [], topic
+        assert rebuilt(records) == selected(feed.mysql, feed.name, "accounts"), topic
+    even = records_of(feed.kafka.bootstrap, f"{feed.name}.even")
+    wanted = {key: row for key, row in selected(feed.mysql, feed.name, "journal").items() if len(row["text"]) % 2 == 0}
+    assert rebuilt(even) == wanted
+    assert len(even) == len(wanted)
+    assert feed.records("journal") == []
+
+
+@pytest.mark.parametrize("stage", ["in_open_transaction:2", "after_transaction_commit:2", "before_seal"])
+def test_killed_with_functions_the_next_run_repeats_nothing_and_loses_nothing(feed: Feed, stage: str) -> None:
+    transformed(feed)
+    feed.write(60)
+    run = feed.begin(stage)
+    assert run.wait_until_held(), run.text()
+    run.kill()
+    feed.run()
+    check(feed)
+    assert feed.begin().result() == NOTHING_NEW
+
+
+def test_a_window_of_many_slices_on_spark_is_finished_after_a_kill(feed: Feed) -> None:
+    transformed(feed)
+    for _ in range(3):
+        feed.write(30)
+        feed.mysql.execute("FLUSH BINARY LOGS")
+    run = feed.begin("after_transaction_commit:3", spark=True)
+    assert run.wait_until_held(400), run.text()
+    run.kill()
+    text = feed.run(spark=True)
+    check(feed)
+    assert "rows dropped by transform twice" in text
+
+
+def test_a_window_is_finished_by_the_functions_that_it_was_begun_with_or_not_at_all(feed: Feed) -> None:
+    transformed(feed)
+    feed.write(60)
+    run = feed.begin("after_transaction_commit:2")
+    assert run.wait_until_held(), run.text()
+    run.kill()
+    transformed(feed, FUNCTION + "\n# another version\n")
+    run = feed.begin()
+    assert run.result() == 2, run.text()
+    assert "`transforms` of the pipeline's settings changed" in run.text()
+    transformed(feed)
+    feed.run()
+    check(feed)
+
+
+def test_a_function_that_makes_other_messages_at_a_retry_is_caught(feed: Feed) -> None:
+    """What decides is not in the file, so no digest knows of it."""
+    marker = feed.folder / "marker"
+    marker.touch()
+    random = FUNCTION.replace(
+        "    if change.table",
+        f"    import os\n    if change.table == 'accounts' and not os.path.exists({str(marker)!r}):\n"
+        "        return [change, change.changed(topic=copies), change.changed(topic=copies)]\n    if change.table",
+    )
+    transformed(feed, random)
+    feed.write(60)
+    run = feed.begin("after_transaction_commit:22")
+    assert run.wait_until_held(), run.text()
+    run.kill()
+    marker.unlink()
+    run = feed.begin()
+    assert run.result() == 2, run.text()
+    assert "AccountingError: partition" in run.text()
+    assert "were decoded now" in run.text()
+    marker.touch()
+    feed.run()
+    check(feed)
+
+
+def test_what_a_function_fails_on_stops_the_run_or_goes_to_the_dead_letters_once(feed: Feed) -> None:
+    failing = FUNCTION.replace(
+        "    if change.table", "    if change.row['id'] == 7:\n        1 / 0\n    if change.table", 1
+    )
+    transformed(feed, failing)
+    feed.mysql.execute(*(f"INSERT INTO `{feed.name}`.accounts VALUES ({key}, 1, 'x')" for key in range(60)))
+    run = feed.begin()
+    assert run.result() == 2, run.text()
+    for words in ("BadRecordError: transform 'twice'", f"{feed.name}.accounts", "{'id': 7}", "ZeroDivisionError"):
+        assert words in run.text()
+    assert feed.records("accounts") == [], "nothing of the window is there"
+    feed.configure(on_bad_record="dead_letter", transaction_rows=10)
+    run = feed.begin("after_transaction_commit:6")
+    assert run.wait_until_held(), run.text()
+    run.kill()
+    feed.run()
+    (letter,) = records_of(feed.kafka.bootstrap, f"changefeed.{feed.name}.dead-letter")
+    assert (letter.key, letter.value) == (None, None)
+    assert dict(letter.headers)["changefeed.topic"].decode() == f"{feed.name}.accounts"
+    for topic in ("accounts", "copies"):
+        ids = event_ids(records_of(feed.kafka.bootstrap, f"{feed.name}.{topic}"))
+        assert (len(ids), len(set(ids))) == (59, 59)

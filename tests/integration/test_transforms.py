@@ -1,0 +1,312 @@
+"""Rows through users' functions: the messages that come of them, beside those that the kernel makes by itself."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from integration.binlog_of import Binlog, binlog_of
+from integration.test_made_up_format import OddFormat
+
+from changefeed.block import Message
+from changefeed.errors import BadRecordError, SettingsError
+from changefeed.formats.debezium import DebeziumFormat
+from changefeed.formats.format import FormatSettings, RowFormat
+from changefeed.formats.headers import HEADERS, WithHeaders
+from changefeed.formats.registry import FORMATS, format_of
+from changefeed.formats.template import Slot
+from changefeed.message_key import KeyRule
+from changefeed.pipelines.column_rules import (
+    ALL_SHOWN,
+    ColumnRule,
+    ColumnRules,
+    Constant,
+    Excluded,
+    FirstCharacters,
+    HmacSha256,
+    Sha256,
+)
+from changefeed.pipelines.transform_settings import TransformCall
+from changefeed.pipelines.transform_source import transform_source
+from changefeed.reader import TableField
+from changefeed.topic_name import check_chosen_name
+from changefeed.transforms.finisher import TransformFinisher
+from changefeed.transforms.plain_rows import KNOWN
+from devstack.mysql import MysqlServer
+
+FORMAT = WithHeaders(DebeziumFormat("test", 0), tuple(HEADERS))
+ROWS = (
+    "CREATE TABLE t (id INT PRIMARY KEY, note TEXT, amount DECIMAL(9, 2), at DATETIME(6), doc JSON, raw VARBINARY(9), "
+    "big BIGINT UNSIGNED, dbl DOUBLE)",
+    "CREATE TABLE other (id INT PRIMARY KEY, note TEXT)",
+    "INSERT INTO t VALUES (1, 'a', 1.15, '2026-01-02 03:04:05.6', '{\"a\": 1.0}', x'00ff', 18446744073709551615, 0.1), "
+    "(2, 'Zoë 😀', NULL, NULL, NULL, NULL, NULL, 1e300), (3, 'c', 3.25, NULL, '[]', x'', 0, -0.0)",
+    "INSERT INTO other VALUES (1, 'first'), (2, 'second')",
+    "UPDATE t SET note = CONCAT(note, '!') WHERE id < 3",
+    "UPDATE t SET id = 7 WHERE id = 3",
+    "BEGIN",
+    "INSERT INTO other VALUES (3, 'third')",
+    "DELETE FROM t WHERE id = 1",
+    "INSERT INTO other VALUES (4, 'fourth')",
+    "COMMIT",
+)
+
+LETTERS = "changefeed.x.dead-letter"
+Make = Callable[..., TransformFinisher]
+
+
+@pytest.fixture
+def finisher(tmp_path: Path) -> Make:
+    """Makes a finisher of function texts for `*.t`, each with arguments."""
+
+    def make(*functions: str | tuple[str, dict[str, Any]], rules: ColumnRules = ALL_SHOWN, **options: Any) -> Any:
+        calls = []
+        for number, given in enumerate(functions):
+            body, arguments = (given, {}) if isinstance(given, str) else given
+            (tmp_path / f"f{number}.py").write_text(body)
+            calls.append(TransformCall("*.t", transform_source(f"f{number}", tmp_path), arguments))
+
+        def partitions(topic: str) -> int:
+            if topic != LETTERS:
+                check_chosen_name(topic)
+            return 3
+
+        return TransformFinisher(calls, options.pop("format", FORMAT), rules, partitions, **options)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def binlog(mysql_server: MysqlServer) -> Binlog:
+    return binlog_of(mysql_server, "transforms_rows", *ROWS)
+
+
+def decoded(
+    binlog: Binlog, finisher: TransformFinisher | None = None, format: RowFormat = FORMAT, **options: Any
+) -> dict[tuple[str, int], list[Message]]:
+    """Messages by topic and partition, in the order of their blocks."""
+    given: dict[tuple[str, int], list[Message]] = {}
+    for block in binlog.blocks(format, partitions=3, finisher=finisher, block_bytes=1, **options):
+        given.setdefault((block.topic.removeprefix(f"{binlog.database}."), block.partition), []).extend(
+            block.messages()
+        )
+    for messages in given.values():
+        orders = [(message.position, message.sequence) for message in messages]
+        assert orders == sorted(set(orders)), "each stands behind those before it"
+    return given
+
+
+def values(given: dict[tuple[str, int], list[Message]], topic: str) -> list[Any]:
+    messages = sorted(
+        (message for (name, _), messages in given.items() if name == topic for message in messages),
+        key=lambda message: (message.position, message.sequence),
+    )
+    return [message.value and json.loads(message.value) for message in messages]
+
+
+def without_sequences(given: dict[tuple[str, int], list[Message]]) -> dict[Any, Any]:
+    shown = ("position", "key", "value", "event_id", "gtid", "headers", "seconds")
+    return {
+        where: [[getattr(message, name) for name in shown] for message in messages] for where, messages in given.items()
+    }
+
+
+SAME = "def transform(change):\n    return change\n"
+
+
+TEXT_FORMATS = {
+    "made up": OddFormat(FormatSettings("p", 1)),
+    **{name: format_of(name, FormatSettings("p", 1)) for name in FORMATS if name != "avro"},
+}
+
+
+@pytest.mark.parametrize("format", [FORMAT, *TEXT_FORMATS.values()], ids=["headers", *TEXT_FORMATS])
+def test_a_function_that_changes_nothing_leaves_every_byte_as_the_kernel_writes_it(
+    binlog: Binlog, finisher: Make, format: RowFormat
+) -> None:
+    made = finisher(SAME, SAME, format=format)
+    assert without_sequences(decoded(binlog, made, format)) == without_sequences(decoded(binlog, format=format))
+    assert made.taken_counts() == {}
+
+
+def test_rows_of_a_compressed_transaction_keep_their_places(
+    mysql_server: MysqlServer, unique_name: str, finisher: Make
+) -> None:
+    binlog = binlog_of(mysql_server, unique_name, "SET binlog_transaction_compression = ON", *ROWS)
+    assert without_sequences(decoded(binlog, finisher(SAME))) == without_sequences(decoded(binlog))
+
+
+@pytest.mark.parametrize(
+    "route",
+    [
+        {"partition_by": "table"},
+        {"partition_by": ("Note",)},
+        {"partition_by": ("id", "note"), "key": KeyRule(("note",))},
+        {"table_field": TableField("of_table")},
+        {"table_field": TableField("of_table", in_key=False)},
+    ],
+    ids=str,
+)
+def test_partitions_and_keys_follow_from_what_the_route_says(
+    binlog: Binlog, finisher: Make, route: dict[str, Any]
+) -> None:
+    by_kernel, by_python = decoded(binlog, route=route), decoded(binlog, finisher(SAME), route=route)
+    assert without_sequences(by_python) == without_sequences(by_kernel)
+
+
+def test_what_the_kernel_knows_of_an_event_reaches_messages_that_python_makes() -> None:
+    assert set(Slot) == KNOWN
+
+
+def test_rows_are_changed_dropped_split_and_sent_elsewhere(binlog: Binlog, finisher: Make) -> None:
+    function = """
+def transform(change, *, suffix):
+    if change.op == "d":
+        return None
+    if change.row["id"] == 2:
+        change.row["note"] += suffix
+        return [change, change.changed(topic="elsewhere"), change.changed(topic="other.t", key=())]
+    return change.changed(topic="t.rest")
+"""
+    made = finisher((function, {"suffix": " +"}))
+    given = decoded(binlog, made)
+    t = [value["after"]["note"] for value in values(given, "t")]
+    assert t == values_of(given, "elsewhere") == values_of(given, "other.t") == ["Zoë 😀 +", "Zoë 😀! +"]
+    assert values_of(given, "t.rest") == ["a", "c", "a!", None, None, "c"], "a change of key: delete, tombstone, create"
+    assert values_of(given, "other") == ["first", "second", "third", "fourth"]
+    assert made.taken_counts() == {"f0": 1}
+    (create, *_) = [m for (topic, _), ms in given.items() if topic == "elsewhere" for m in ms]
+    assert create.event_id.endswith(b"/1.1"), "row 1, part 1"
+    assert create.key == b'{"id":2}'
+    assert {m.key for (topic, _), ms in given.items() if topic == "other.t" for m in ms} == {None}
+    ids = Counter(message.event_id for messages in given.values() for message in messages)
+    assert set(ids.values()) == {1}
+
+
+def values_of(given: dict[tuple[str, int], list[Message]], topic: str) -> list[Any]:
+    return [value and value["after"] and value["after"]["note"] for value in values(given, topic)]
+
+
+def test_rows_sent_to_another_tables_topic_stand_between_its_own_in_binlog_order(
+    binlog: Binlog, finisher: Make
+) -> None:
+    made = finisher(f'def transform(change):\n    return change.changed(topic="{binlog.database}.other")\n')
+    given = decoded(binlog, made)
+    assert {topic for topic, _ in given} == {"other"}
+    notes = values_of(given, "other")
+    assert notes == [
+        "a",
+        "Zoë 😀",
+        "c",
+        "first",
+        "second",
+        "a!",
+        "Zoë 😀!",
+        None,
+        None,
+        "c",
+        "third",
+        None,
+        None,
+        "fourth",
+    ]
+
+
+def test_columns_may_come_and_go_and_change_their_names_in_the_key_too(binlog: Binlog, finisher: Make) -> None:
+    rename = (
+        "from changefeed.transforms.supplied.rename import transform as rename\n"
+        "def transform(change, columns):\n"
+        "    for row in change.rows:\n"
+        "        row['words'] = ['a', 1, None]\n"
+        "    return rename(change, columns)\n"
+    )
+    given = decoded(binlog, finisher((rename, {"columns": {"id": "number", "note": "text"}})))
+    first = values(given, "t")[0]
+    assert list(first["after"])[:2] == ["number", "text"]
+    assert first["after"]["words"] == ["a", 1, None]
+    keys = [m.key for (topic, _), ms in given.items() if topic == "t" for m in ms]
+    assert all(key is not None and key.startswith(b'{"number":') for key in keys)
+
+
+def test_masks_and_columns_left_out_come_after_functions(binlog: Binlog, finisher: Make) -> None:
+    treatments = {
+        "note": FirstCharacters(2),
+        "amount": Sha256("salt"),
+        "at": Constant(None),
+        "doc": Excluded(),
+        "raw": HmacSha256("key"),
+        "big": Sha256(""),
+        "dbl": HmacSha256(""),
+    }
+    rules = ColumnRules(tuple(ColumnRule(f"*.*.{name}", how, "columns.mask") for name, how in treatments.items()))
+    by_kernel, by_python = decoded(binlog, columns=rules), decoded(binlog, finisher(SAME, rules=rules), columns=rules)
+    assert without_sequences(by_kernel) == without_sequences(by_python)
+    assert values_of(by_python, "t")[0] == "a"
+    key = ColumnRules((ColumnRule("*.t.ID", Constant("x"), "columns.mask"),))
+    with pytest.raises(SettingsError, match="belongs to the primary key"):
+        decoded(binlog, finisher(SAME, rules=key))
+    number = ColumnRules((ColumnRule("*.t.big", FirstCharacters(1), "columns.mask"),))
+    with pytest.raises(SettingsError, match="'big' is no text behind the pipeline's functions"):
+        decoded(binlog, finisher(SAME, rules=number))
+
+
+def test_a_statements_text_stands_in_no_record_of_a_pipeline_with_functions(
+    mysql_server: MysqlServer, unique_name: str, finisher: Make
+) -> None:
+    binlog = binlog_of(mysql_server, unique_name, "SET binlog_rows_query_log_events = ON", *ROWS)
+    rules = ColumnRules((), transformed=True)
+    given = decoded(binlog, finisher(SAME, rules=rules), columns=rules)
+    assert [v["source"]["query"] for topic in ("t", "other") for v in values(given, topic) if v] == [None] * 12
+    assert values(decoded(binlog), "other")[0]["source"]["query"] == ROWS[3]
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("raise KeyError('card')", ["KeyError: 'card'"]),
+        ("return 5", ["returned int", "wanted a Change"]),
+        ("return [change, 5]", ["returned int"]),
+        ("return change.changed(table='x')", ["changed table"]),
+        ("return change.changed(op='x')", ["op is 'x'"]),
+        ("return change.changed(op='u')", ["of op u wanted before and after"]),
+        ("return change.changed(after=[1])", ["a row is list"]),
+        ("del change.after['id']; return change", ["the key's column 'id' is not in the row"]),
+        ("change.after['note'] = {1, 2}; return change", ["cannot be written", "set"]),
+        ("return change.changed(topic='a b')", ["cannot be written", "'a b' cannot be a topic's name"]),
+        ("return change.changed(topic='changefeed.x.commits')", ["is not for rows"]),
+        ("return change.changed(topic='__consumer_offsets')", ["is not for rows"]),
+        ("return change.changed(topic=None)", ["topic is NoneType"]),
+        ("return [change] * 70000", ["more than 65,536 changes"]),
+    ],
+)
+def test_what_a_function_fails_on_is_told_with_function_table_key_and_coordinates(
+    binlog: Binlog, finisher: Make, body: str, words: Sequence[str]
+) -> None:
+    with pytest.raises(BadRecordError) as caught:
+        decoded(binlog, finisher(f"def transform(change):\n    {body}\n"))
+    message = str(caught.value)
+    for word in (
+        *words,
+        "transform 'f0'",
+        f"'{binlog.database}.t'",
+        "key {'id': 1}",
+        f"{binlog.name}:",
+        "row 0",
+        "op c",
+    ):
+        assert word in message
+
+
+def test_a_dead_letter_says_what_it_was_and_shows_nothing_that_was_to_be_hidden(binlog: Binlog, finisher: Make) -> None:
+    function = "def transform(change):\n    if change.row['id'] == 2:\n        1 / 0\n    return change\n"
+    given = decoded(binlog, finisher(function, dead_letters=LETTERS))
+    letters = [m for (topic, _), ms in given.items() if topic == LETTERS for m in ms]
+    assert [(letter.key, letter.value) for letter in letters] == [(None, None)] * 2
+    headers = dict(letters[0].headers)
+    assert headers["changefeed.table"] == headers["changefeed.topic"] == f"{binlog.database}.t".encode()
+    assert letters[0].event_id.endswith(b"/1")
+    assert values_of(given, "t") == ["a", "c", "a!", None, None, "c", None, None]
