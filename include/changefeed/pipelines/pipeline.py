@@ -375,6 +375,14 @@ class Pipeline(Section):
         raise ValueError(f"wanted a cron expression such as '*/5 * * * *', or one of {', '.join(_PRESETS)}, or null")
 
     @model_validator(mode="after")
+    def _format_takes_the_settings(self) -> Pipeline:
+        try:
+            self.message_format(0)
+        except SettingsError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    @model_validator(mode="after")
     def _reference_is_plain(self) -> Pipeline:
         if self.reader == "reference" and self.transforms:
             raise ValueError("`reader: reference` calls no `transforms`: leave them out, or the reader")

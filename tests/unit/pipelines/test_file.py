@@ -123,6 +123,17 @@ def test_the_folder_is_the_one_that_the_environment_names(tmp_path: Path, monkey
             "format:\n  name: flat\n  delete.tombstone.handling.mode: rewrit\n",
             ["shop.yaml, line 8", "'rewrit'", "did you mean 'rewrite'"],
         ),
+        ("format: maxwell\nvalues: {temporal: epoch}\n", ["shop.yaml", "'maxwell' writes values by Maxwell's rules"]),
+        ("format: fluvio\nvalues: {binary: hex}\n", ["shop.yaml", "typed cells: leave `values` out"]),
+        (
+            "format:\n  name: cloudevents\n  data: {name: maxwell, kafka_key_format: hsh}\n",
+            ["shop.yaml, line 8", "'hsh'", "did you mean 'hash'"],
+        ),
+        ("format:\n  name: cloudevents\n  data: maxwel\n", ["shop.yaml, line 8", "did you mean 'maxwell'"]),
+        (
+            "format:\n  name: flat\n  add.fields: [op, source.tsms]\n",
+            ["shop.yaml, line 8", "fields of Debezium's envelope", "did you mean 'source.ts_ms'"],
+        ),
         ("values:\n  decimal: float\n", ["shop.yaml, line 7", "'string', 'double' or 'precise'"]),
         ("reader: reference\nvalues: {binary: hex}\n", ["shop.yaml", "neither `columns` nor `values`"]),
         ("retry_delay_seconds: 100000000000000\n", ["shop.yaml, line 6", "less than or equal to 2592000"]),
