@@ -13,7 +13,7 @@ export CHANGEFEED_KERNEL_CACHE ?= $(CURDIR)/$(VENV)/kernel-cache
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # each Spark worker, Airflow task and command would compile all its modules again
 
-.PHONY: help setup demo stop clean env lint test test-unit test-faults test-huge-file test-ranges bench-decode bench-select bench-end-to-end bench-overhead bench-scale audit lock
+.PHONY: help setup demo stop clean env lint test test-unit test-faults test-huge-file test-ranges bench-decode bench-formats bench-select bench-end-to-end bench-overhead bench-scale audit lock
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -72,6 +72,9 @@ test-ranges: $(READY) ## The package with the oldest and the newest versions tha
 
 bench-decode: $(READY) ## Decoding: rows/s against mysql-replication, one core; Spark local[2] against local[1]
 	$(BIN)/python tests/bench/bench_decode.py $(ARGS)
+
+bench-formats: $(READY) ## Decoding into each format, and with headers, masks and columns left out: rows/s, one core
+	$(BIN)/python tests/bench/bench_formats.py $(ARGS)
 
 bench-select: $(READY) ## Reading rows: messages of a SELECT's rows against mysqldump
 	$(BIN)/python tests/bench/bench_select.py $(ARGS)

@@ -41,6 +41,8 @@ from changefeed.binlog.events.framing import HEADER
 from changefeed.block import Block
 from changefeed.coordinates import FIRST_POSITION
 from changefeed.formats.debezium import DebeziumFormat
+from changefeed.formats.format import RowFormat
+from changefeed.pipelines.column_rules import ALL_SHOWN, ColumnRules
 from changefeed.reader import Route, SliceReport
 from changefeed.window import Slice
 from devstack.home import Home
@@ -129,7 +131,9 @@ def _write(server: MysqlServer, paths: dict[str, Path]) -> None:
         into(paths["oltp"], oltp())
 
 
-def kernel_items(path: Path) -> Callable[[], Iterator[Block | SliceReport]]:
+def kernel_items(
+    path: Path, format: RowFormat | None = None, columns: ColumnRules = ALL_SHOWN
+) -> Callable[[], Iterator[Block | SliceReport]]:
     """What the kernel makes of the file: its blocks, and last its report; as often as it is called."""
     from changefeed.binlog.decoder import KernelDecoder
 
@@ -137,8 +141,9 @@ def kernel_items(path: Path) -> Callable[[], Iterator[Block | SliceReport]]:
     decoder = KernelDecoder(
         lambda database, table: Route(f"{database}.{table}", 3),
         lambda _database, _table: None,
-        DebeziumFormat("bench", 0),
+        format or DebeziumFormat("bench", 0),
         "3e11fa47-71ca-11e1-9e33-c80aa9429562",
+        columns=columns,
     )
 
     def run() -> Iterator[Block | SliceReport]:
@@ -148,9 +153,9 @@ def kernel_items(path: Path) -> Callable[[], Iterator[Block | SliceReport]]:
     return run
 
 
-def kernel_images(path: Path) -> Callable[[], int]:
+def kernel_images(path: Path, format: RowFormat | None = None, columns: ColumnRules = ALL_SHOWN) -> Callable[[], int]:
     """One decoding of the file by the kernel: its row images."""
-    items = kernel_items(path)
+    items = kernel_items(path, format, columns)
 
     def run() -> int:
         images = 0

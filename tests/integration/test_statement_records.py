@@ -236,3 +236,48 @@ def test_a_change_in_statement_format_stops_the_run_and_names_the_setting(
         runner.window()
     assert runner.checkpoint() == before
     assert runner.records(f"{name}.a") == []
+
+
+def test_in_a_topic_of_many_tables_statements_stand_once_and_all_is_in_commit_order(
+    spark: SparkSession,
+    mysql_server: MysqlServer,
+    kafka_broker: KafkaBroker,
+    unique_name: str,
+    server_id: int,
+    tmp_path: Path,
+) -> None:
+    name, topic = unique_name, f"{unique_name}-events"
+    topics = TopicSettings(template=topic, shared=True, partitions=1)
+    pipeline = pipeline_of(name, server_id, publish_ddl="inline", format={"name": "fluvio"}, headers=["table", "op"])
+    pipeline = pipeline.model_copy(update={"topics": topics})
+    runner = Runner(spark, mysql_server, kafka_broker, pipeline, tmp_path / "state.db")
+    plan(runner.endpoints, runner.store)
+    statements = [
+        "CREATE TABLE a (n INT)",
+        "CREATE TABLE b (n INT)",
+        "INSERT INTO a VALUES (1)",
+        "INSERT INTO b VALUES (2)",
+        "RENAME TABLE a TO c, b TO a",
+        "INSERT INTO a VALUES (3)",
+        "TRUNCATE a",
+        "INSERT INTO c VALUES (4)",
+    ]
+    mysql_server.execute(f"CREATE DATABASE `{name}`", f"USE `{name}`", *statements)
+    runner.window()
+    seen: list[object] = []
+    for record in runner.records(topic):
+        operation = record.value["operation"]
+        if "Query" in operation:
+            seen.append(operation["Query"])
+        else:
+            (row,) = operation["Add"]["rows"]
+            seen.append((record.value["uri"].rpartition("/")[2], row["cols"]))
+    assert seen == [
+        *statements[:2],
+        ("a", [{"SignedInteger": 1}]),
+        ("b", [{"SignedInteger": 2}]),
+        statements[4],
+        ("a", [{"SignedInteger": 3}]),
+        statements[6],
+        ("c", [{"SignedInteger": 4}]),
+    ]
