@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from integration.command import Command
 from pyspark.sql import SparkSession
 
 from changefeed.binlog.decoder import KernelDecoder
@@ -250,3 +251,37 @@ def test_filtered_rows_are_counted_under_their_own_name_and_nothing_of_tables_le
         (record.value["op"], record.key["id"]) for record in read_topics(kafka_broker.bootstrap, [f"{name}.orders"])
     ]
     assert told == [("c", 1), ("u", 3)]
+
+
+def test_check_and_explain_say_what_becomes_of_each_table(changefeed: Command) -> None:
+    database, name = changefeed.database, changefeed.name
+    changefeed.mask = ""
+    route = f"{{match: '{database}.o*', topic: all, partitions: 5, partition_by: [n], table_field: from}}"
+    changefeed.write(
+        "keys: {'*.orders': [id, n]}\nheaders: [table]\nrows: {'*.orders': id > 1}\n"
+        "columns: {exclude: ['*.*.secret'], mask: {'*.*.email': {text: hidden}}}\n"
+    )
+    path = changefeed.pipelines / f"{name}.yaml"
+    path.write_text(path.read_text().replace("{partitions: 2}", f"{{partitions: 2, routes: [{route}]}}"))
+    changefeed.server.execute(
+        "CREATE TABLE orders (id INT PRIMARY KEY, n INT, email TEXT, secret TEXT)",
+        "CREATE TABLE plain (n INT)",
+        "INSERT INTO orders VALUES (1, 1, 'a@b', 'x'), (2, 7, 'c@d', 'y')",
+        database=database,
+    )
+    line = (
+        f"{database}.orders: topic 'all', 5 partitions by n; key from, id, n; format debezium-json; without secret; "
+        "masked email; some rows by a condition"
+    )
+    checked = changefeed("check")
+    assert checked.exit_code == 0, checked
+    assert line in checked.out
+    assert f"{database}.plain: topic '{database}.plain', 2 partitions by key; key none; format" in checked.out
+    explained = changefeed("explain", f"{database}.orders", "--pipeline", name).out.splitlines()
+    assert explained[0] == line
+    sample = explained[explained.index("a message:") + 1 :]
+    assert sample[0] == f'  key: {{"from":"{database}.orders","id":2,"n":7}}'
+    after = json.loads(sample[1].removeprefix("  value: "))["after"]
+    assert after == {"id": 2, "n": 7, "email": "hidden", "from": f"{database}.orders"}
+    assert sample[2:] == [f"  header table: {database}.orders"]
+    changefeed("explain", f"{database}x.orders", "--pipeline", name).is_refused("SettingsError", "does not capture")

@@ -12,13 +12,14 @@ from typing import Annotated
 import orjson
 import typer
 
+from changefeed.block import Block, Message
 from changefeed.command.app import app, endpoints_of
 from changefeed.errors import BinlogFormatError, SettingsError
 from changefeed.formats.format import FormatSettings, RowFormat
 from changefeed.formats.registry import DEFAULT_FORMAT, FORMATS, format_of
-from changefeed.message_key import PRIMARY_KEY, KeyRule
 from changefeed.pipelines.column_rules import ALL_SHOWN, ColumnRules
 from changefeed.pipelines.pipeline import TableSettings
+from changefeed.reader import Route, SchemaLookup
 from changefeed.window import Slice
 
 
@@ -72,7 +73,10 @@ def explain(
         str | None, typer.Option("--pipeline", help="Look in the binlog of this pipeline's source, newest file first.")
     ] = None,
 ) -> None:
-    """Print a table's row program: its columns on the wire, and the ops that make its messages."""
+    """Print a table's row program: its columns on the wire, and the ops that make its messages.
+
+    With --pipeline also where its changes go, and the first message of the newest file that has any.
+    """
     if (file is None) == (pipeline_name is None):
         raise SettingsError("wanted where to look for the table: either --file FILE or --pipeline PIPELINE")
     program = _explained_file(file, table) if file is not None else _explained_source(pipeline_name or "", table)
@@ -108,26 +112,35 @@ def _explained_file(path: Path, table: str) -> str | None:
     name = archive.files()[0].name
     piece = Slice(0, name, 4, size)
     format = format_of(DEFAULT_FORMAT, FormatSettings("explain", 0))
-    return _explained(table, archive.chunks(name, 4, size), piece, format, ALL_SHOWN, PRIMARY_KEY)
+    route = Route("-", 1)
+    return _explained(table, archive.chunks(name, 4, size), piece, format, ALL_SHOWN, route, lambda *_: None)
 
 
 def _explained_source(pipeline_name: str, table: str) -> str | None:
     from changefeed.mysql import source
+    from changefeed.mysql.catalog import catalog_lookup
     from changefeed.mysql.dump import DumpStream
     from changefeed.pipelines.file import load_pipeline
+    from changefeed.upkeep.routed_tables import routed_tables
 
     pipeline = load_pipeline(pipeline_name)
     endpoints = endpoints_of(pipeline)
+    database, _, name = table.partition(".")
+    found, schemas = pipeline.route(database, name), catalog_lookup(endpoints.session)
+    if found is None:
+        raise SettingsError(f"pipeline {pipeline_name!r} does not capture {table!r}: see its `tables`")
     with endpoints.session() as session:
-        files = source.binlog_files(session)
-    key = pipeline.key_rule(*table.split(".", 1))
+        files, names_come_along = source.binlog_files(session), source.names_come_along(session)
+    schema = schemas(database, name)
+    shown = routed_tables(endpoints, [schema] if schema else [], server_names_keys=names_come_along)
+    head = "".join(f"{each}\n" for each in shown)
     for file in reversed(files):
         dump = DumpStream(endpoints.session(), file=file.name, start=4, end=file.size_bytes)
         piece = Slice(0, file.name, 4, file.size_bytes)
         format, columns = pipeline.message_format(0), endpoints.column_rules
-        program = _explained(table, dump, piece, format, columns, key)
+        program = _explained(table, dump, piece, format, columns, found.route, schemas)
         if program is not None:
-            return program
+            return head + program
     return None
 
 
@@ -137,27 +150,46 @@ def _explained(
     piece: Slice,
     format: RowFormat,
     columns: ColumnRules,
-    key: KeyRule,
+    route: Route,
+    schemas: SchemaLookup,
 ) -> str | None:
     from changefeed.binlog.decoder import KernelDecoder
     from changefeed.binlog.programs.explain import explain as program_of
-    from changefeed.reader import Route
 
     decoder = KernelDecoder(
-        lambda database, name: Route("-", 1, key) if f"{database}.{name}" == table else None,
-        lambda _database, _table: None,
+        lambda database, name: route if f"{database}.{name}" == table else None,
+        schemas,
         format,
         "",
         columns=columns,
     )
 
     def until_found() -> Iterator[bytes]:
+        behind = 0
         for chunk in chunks:
             yield chunk
-            if table in decoder.programs.bound:
+            behind += table in decoder.programs.bound
+            if behind == 2:  # its first rows may stand in the chunk behind its TABLE_MAP
                 return
 
+    decoding = decoder.slice(piece)
+    items: list[object] = []
     with suppress(BinlogFormatError):  # `until_found` ends before the slice does
-        for _ in decoder.decode(until_found(), piece):
-            pass
-    return program_of(decoder.programs, table) if table in decoder.programs.bound else None
+        items += decoding.decode(until_found())
+    if table not in decoder.programs.bound:
+        return None
+    messages = (
+        message for item in (*items, *decoding.finish()) if isinstance(item, Block) for message in item.messages()
+    )
+    first = min(messages, key=lambda message: (message.position, message.sequence), default=None)
+    return program_of(decoder.programs, table) + ("" if first is None else _shown(first))
+
+
+def _shown(message: Message) -> str:
+    parts = {"key": message.key, "value": message.value}
+    parts |= {f"header {name}": value for name, value in message.headers}
+    lines = (
+        f"  {name}: {'null' if part is None else part.decode('utf-8', 'backslashreplace')}"
+        for name, part in parts.items()
+    )
+    return "\n".join(("a message:", *lines)) + "\n"

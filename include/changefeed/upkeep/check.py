@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 
 from changefeed.ddl.table import Table
 from changefeed.endpoints.endpoints import Endpoints
@@ -20,6 +21,10 @@ from changefeed.runs.topics import table_topics, wanted_topics
 from changefeed.table_schema import TableSchema
 from changefeed.transforms.chain import Transform
 from changefeed.upkeep.neighbours import Neighbours
+from changefeed.upkeep.routed_tables import routed_tables
+
+_SHOWN = 50
+"""So many tables have a line of their own."""
 
 Finding = str | ChangefeedError
 """A line about what is right, or the error that says what is wrong."""
@@ -61,6 +66,10 @@ def _source(endpoints: Endpoints, session: Session) -> Iterator[Finding]:
             f"{row_image!r}, wanted 'FULL': rows are logged without them, and the first such row stops the run. SET "
             "GLOBAL binlog_row_image = 'FULL' (open sessions keep theirs until they reconnect)"
         )
+    routed = routed_tables(endpoints, tables, server_names_keys=source.names_come_along(session))
+    yield from map(str, islice(routed, _SHOWN))
+    if rest := sum(1 for _ in routed):
+        yield f"and {rest} more tables: `changefeed explain DATABASE.TABLE --pipeline {pipeline.name}` shows each"
 
 
 def _captured_schemas(pipeline: Pipeline, session: Session) -> list[TableSchema]:

@@ -1,0 +1,74 @@
+"""What a pipeline makes of each table that it captures now, for people: topic, partitions, key, format, masks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from changefeed.endpoints.endpoints import Endpoints
+from changefeed.pipelines.column_rules import Excluded
+from changefeed.reader import Route
+from changefeed.table_schema import TableSchema
+
+
+@dataclass(frozen=True)
+class RoutedTable:
+    """One table. ``partitions`` are those that its topic is made with; ``key`` is empty for records without a key."""
+
+    table: str
+    topic: str
+    partitions: int
+    partition_by: str
+    key: tuple[str, ...]
+    format: str
+    left_out: tuple[str, ...]
+    """Columns."""
+    masked: tuple[str, ...]
+    """Columns."""
+    filtered: bool
+    """Whether only some of its rows are published."""
+
+    def __str__(self) -> str:
+        parts = [
+            f"{self.table}: topic {self.topic!r}, {self.partitions} partitions by {self.partition_by}",
+            f"key {', '.join(self.key) or 'none'}",
+            f"format {self.format}",
+        ]
+        parts += [f"without {', '.join(self.left_out)}"] if self.left_out else []
+        parts += [f"masked {', '.join(self.masked)}"] if self.masked else []
+        return "; ".join([*parts, *(["some rows by a condition"] if self.filtered else [])])
+
+
+def routed_tables(
+    endpoints: Endpoints, tables: Sequence[TableSchema], *, server_names_keys: bool
+) -> Iterator[RoutedTable]:
+    """What becomes of each of ``tables`` that is captured.
+
+    ``server_names_keys`` says that the source logs FULL metadata, in which a unique key may pass for a primary key.
+    Raises TopicError and SettingsError as `Pipeline.route` and `Route.seen` do.
+    """
+    pipeline, rules = endpoints.pipeline, endpoints.column_rules
+    for table in tables:
+        found = pipeline.route(table.database, table.table)
+        if found is None:
+            continue
+        seen = _as_logged(found.route, server_names_keys=server_names_keys).seen(table)
+        treatments = {seen.columns[position].name: each for position, each in rules.of(seen).items()}
+        by = found.route.partition_by
+        yield RoutedTable(
+            f"{table.database}.{table.table}",
+            found.topic,
+            found.route.partitions,
+            by if isinstance(by, str) else ", ".join(by),
+            tuple(seen.columns[position].name for position in seen.primary_key),
+            pipeline.format.name,
+            tuple(name for name, treatment in treatments.items() if treatment == Excluded()),
+            tuple(name for name, treatment in treatments.items() if treatment != Excluded()),
+            found.route.rows is not None,
+        )
+
+
+def _as_logged(route: Route, *, server_names_keys: bool) -> Route:
+    if server_names_keys and route.key.keyless == "none":
+        return replace(route, key=replace(route.key, keyless="unique"))
+    return route
