@@ -16,7 +16,7 @@ from changefeed.connection import MysqlConnection
 from changefeed.formats.avro import AvroFormat
 from changefeed.formats.avro_schema import avro_text, field_name, full_name
 from changefeed.formats.connect_schema import ConnectSchema, Type
-from changefeed.formats.schema_ids import NoIds
+from changefeed.formats.schema_ids import LocalIds
 from changefeed.mysql.server_schemas import current_schemas
 from changefeed.mysql.session import Session
 from changefeed.schema_registry.compatibility import mismatch
@@ -79,7 +79,7 @@ def test_schemas_are_those_that_a_connect_converter_makes(
     mysql_server.execute(DEFAULTS.format(database))
     with Session(MysqlConnection.from_uri(mysql_server.root_url)) as session:
         tables = {name.table: entry.schema for name, entry in current_schemas(session).tables.items()}
-    avro = AvroFormat("my-server", 0, NoIds())
+    avro = AvroFormat("my-server", 0, LocalIds())
     for name in ("types", "defaults"):
         for schema in (avro.key_schema(tables[name]), avro.value_schema(tables[name])):
             ours, theirs = java.schema(avro_text(schema)), java.of_connect(connect_json(schema))

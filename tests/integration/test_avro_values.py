@@ -26,7 +26,7 @@ from changefeed.formats import render
 from changefeed.formats.avro import AvroFormat
 from changefeed.formats.debezium import DebeziumFormat
 from changefeed.formats.format import RowFormat
-from changefeed.formats.schema_ids import NoIds
+from changefeed.formats.schema_ids import LocalIds
 from changefeed.mysql.server_schemas import current_schemas
 from changefeed.mysql.session import Session
 from changefeed.reader import Route
@@ -40,7 +40,7 @@ SEED = os.environ.get("CHANGEFEED_RANDOM_SEED", "changefeed")
 ROWS = 8
 
 
-class NumberedSchemas(NoIds):
+class NumberedSchemas(LocalIds):
     """Gives each schema the next number."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ import pytest
 from changefeed.errors import CompatibilityError, RegistryError, RegistryUnavailableError, SettingsError
 from changefeed.formats.avro import AvroFormat
 from changefeed.formats.avro_schema import avro_text
-from changefeed.formats.schema_ids import NoIds
+from changefeed.formats.schema_ids import LocalIds
 from changefeed.schema_registry import client
 from changefeed.schema_registry.client import Registry
 from changefeed.schema_registry.connection import RegistryConnection
@@ -45,7 +45,7 @@ def with_price(**changes: Any) -> TableSchema:
 
 def value_text(table: TableSchema) -> str:
     """The schema of the table's values."""
-    return avro_text(AvroFormat("p", 0, NoIds()).value_schema(table))
+    return avro_text(AvroFormat("p", 0, LocalIds()).value_schema(table))
 
 
 def subjects_of(registry: Registry, topic: str) -> Subjects:

@@ -17,8 +17,9 @@ from airflow.sdk import DAG
 
 from changefeed.airflow.alerts import check_reads_no_file, notifier, notify
 from changefeed.errors import SettingsError
+from changefeed.pipelines.alert_settings import NotifierSettings
 from changefeed.pipelines.file import read_pipeline
-from changefeed.pipelines.pipeline import NotifierSettings, Pipeline
+from changefeed.pipelines.pipeline import Pipeline
 
 SMTP = "airflow.providers.smtp.notifications.smtp.SmtpNotifier"
 POPEN = "airflow.providers.standard.hooks.subprocess.Popen"

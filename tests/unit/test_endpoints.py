@@ -41,6 +41,16 @@ def test_a_worker_gets_both_connections_and_looks_nothing_up(monkeypatch: pytest
         arrived.lookup("state")
 
 
+def test_a_worker_gets_the_login_of_a_schema_registry_which_shows_nowhere() -> None:
+    avro = Pipeline.model_validate({**PIPELINE.model_dump(), "format": {"name": "avro", "registry": "schemas"}})
+    endpoints = Endpoints(avro, {**URIS, "schemas": f"http://me:{SECRET}@registry:8081"}.__getitem__)
+    arrived: Endpoints = pickle.loads(pickle.dumps(endpoints))
+    assert arrived.registry is not None
+    assert arrived.registry.connection.password == SECRET
+    assert SECRET not in f"{arrived.registry!r} {arrived.registry.connection} {arrived.schema_ids({})!r} {endpoints!r}"
+    assert Endpoints(PIPELINE, URIS.__getitem__).schema_ids({}) is None
+
+
 def test_no_password_shows_in_a_repr() -> None:
     endpoints = Endpoints(PIPELINE, URIS.__getitem__)
     assert SECRET not in f"{endpoints} {endpoints.mysql} {endpoints.kafka!r} {endpoints!r}"

@@ -11,8 +11,9 @@ from typing import Any
 from airflow.sdk import BaseNotifier, get_current_context
 
 from changefeed.errors import SettingsError
+from changefeed.pipelines.alert_settings import NotifierSettings
 from changefeed.pipelines.file import load_pipeline
-from changefeed.pipelines.pipeline import NotifierSettings, Pipeline
+from changefeed.pipelines.pipeline import Pipeline
 from changefeed.pipelines.site import load_site
 
 _log = logging.getLogger(__name__)

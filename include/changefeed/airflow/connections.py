@@ -17,6 +17,8 @@ from changefeed.pipelines.pipeline import Pipeline
 if TYPE_CHECKING:  # at run time it would bring the clients of Kafka and MySQL into each process that reads DAGs
     from changefeed.endpoints.endpoints import Endpoints
 
+_AS_THEY_ARE = ("mysql", "kafka", "sqlite", "postgresql", "http")
+"""The schemes of URIs in the environment that Airflow would rewrite."""
 _PASSED_ON = (
     "PATH",
     "HOME",
@@ -37,7 +39,7 @@ _PASSED_ON_PREFIXES = (
 
 def airflow_lookup(connection_id: str) -> str:
     """A `ConnectionLookup` that asks Airflow (environment, secrets backends, its database), masked in its logs."""
-    if os.environ.get(variable_of(connection_id), "").strip().startswith(("mysql", "kafka", "sqlite", "postgresql")):
+    if os.environ.get(variable_of(connection_id), "").strip().startswith(_AS_THEY_ARE):
         return from_environment(connection_id)  # a URI as SQLAlchemy or librdkafka want it, which Airflow would rewrite
     try:
         return _uri_of(BaseHook.get_connection(connection_id))
@@ -49,7 +51,7 @@ def airflow_lookup(connection_id: str) -> str:
 
 def server_lookup(connection_id: str) -> str:
     """As `airflow_lookup`, in the API server, which is no task: it asks Airflow's models."""
-    if os.environ.get(variable_of(connection_id), "").strip().startswith(("mysql", "kafka", "sqlite", "postgresql")):
+    if os.environ.get(variable_of(connection_id), "").strip().startswith(_AS_THEY_ARE):
         return from_environment(connection_id)
     from airflow.models.connection import Connection
 
@@ -101,7 +103,7 @@ def _uri_of(connection: Any) -> str:
 
 
 def job_environment(pipeline: Pipeline) -> dict[str, str]:
-    """What the Spark job may see: the paths it needs, its own two connections and the secrets that it names, nothing
+    """What the Spark job may see: the paths it needs, its own connections and the secrets that it names, nothing
     else of Airflow's.
 
     Airflow's environment holds all connections and the secret that signs its tokens.
@@ -113,5 +115,6 @@ def job_environment(pipeline: Pipeline) -> dict[str, str]:
         name: value for name, value in os.environ.items() if name in names or name.startswith(_PASSED_ON_PREFIXES)
     }
     named = (where.connection for where in secrets if where.connection is not None)
-    wanted = dict.fromkeys((pipeline.source.connection, pipeline.kafka.connection, *named))
+    registry = () if pipeline.format.registry is None else (pipeline.format.registry,)
+    wanted = dict.fromkeys((pipeline.source.connection, pipeline.kafka.connection, *registry, *named))
     return passed | {variable_of(connection_id): airflow_lookup(connection_id) for connection_id in wanted}

@@ -122,4 +122,4 @@ class BinlogFileLines:
             while statements and statements[0].position < message.position:
                 yield self._format.statement(statements.pop(0))
             if message.value is not None:
-                yield message.value
+                yield self._format.line(message.value)

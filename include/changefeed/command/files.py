@@ -15,7 +15,7 @@ import typer
 from changefeed.block import Block, Message
 from changefeed.command.app import app, endpoints_of
 from changefeed.errors import BinlogFormatError, SettingsError
-from changefeed.formats.format import FormatSettings, RowFormat
+from changefeed.formats.format import FormatSettings, RowFormat, Shown
 from changefeed.formats.registry import DEFAULT_FORMAT, FORMATS, format_of
 from changefeed.pipelines.column_rules import ALL_SHOWN, ColumnRules
 from changefeed.pipelines.pipeline import TableSettings
@@ -182,11 +182,12 @@ def _explained(
         message for item in (*items, *decoding.finish()) if isinstance(item, Block) for message in item.messages()
     )
     first = min(messages, key=lambda message: (message.position, message.sequence), default=None)
-    return program_of(decoder.programs, table) + ("" if first is None else _shown(first))
+    return program_of(decoder.programs, table) + ("" if first is None else _shown(first, format))
 
 
-def _shown(message: Message) -> str:
-    parts = {"key": message.key, "value": message.value}
+def _shown(message: Message, format: RowFormat) -> str:
+    shown = format.shown if isinstance(format, Shown) else bytes
+    parts = {name: part and shown(part) for name, part in {"key": message.key, "value": message.value}.items()}
     parts |= {f"header {name}": value for name, value in message.headers}
     lines = (
         f"  {name}: {'null' if part is None else part.decode('utf-8', 'backslashreplace')}"

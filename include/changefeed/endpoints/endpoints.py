@@ -13,7 +13,7 @@ from changefeed.errors import SettingsError
 from changefeed.kafka.commit_log import CommitLog
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.lease import Lease
-from changefeed.kafka.schema_log import SchemaLog, schema_history_topic
+from changefeed.kafka.schema_log import SchemaLog, schema_changes_topic, schema_history_topic
 from changefeed.kafka.topics import commit_log_topic
 from changefeed.mysql.server_ids import ServerIds
 from changefeed.mysql.session import Session
@@ -21,6 +21,9 @@ from changefeed.mysql.source import session_on
 from changefeed.pipelines.column_rules import ColumnRules
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.pipelines.transform_settings import TransformCall
+from changefeed.schema_registry.client import Registry
+from changefeed.schema_registry.connection import RegistryConnection
+from changefeed.schema_registry.subjects import KnownIds, Subjects
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ class Endpoints:
     A connection is looked up when it is first needed, so what reads only MySQL does not miss a Kafka connection.
     ``lookup`` raises SettingsError for a connection that does not exist.
 
-    Pickled for a Spark worker, which can look nothing up, it takes both connections along, passwords included, and the
+    Pickled for a Spark worker, which can look nothing up, it takes its connections along, passwords included, and the
     secrets of masks: it travels on Spark's own channels only. None of them shows in its repr.
     """
 
@@ -51,6 +54,30 @@ class Endpoints:
         uri = self.lookup(self.pipeline.kafka.connection)
         with _named(self.pipeline.kafka.connection):
             return KafkaConnection(*kafka_parts(uri), timeout_seconds=self.patience.connect_seconds)
+
+    @cached_property
+    def registry(self) -> Registry | None:
+        """The schema registry of the pipeline's format; None for a format that has none."""
+        connection_id = self.pipeline.format.registry
+        if connection_id is None:
+            return None
+        uri = self.lookup(connection_id)
+        with _named(connection_id):
+            return Registry(RegistryConnection.from_uri(uri, self.patience))
+
+    def schema_ids(self, known: KnownIds) -> Subjects | None:
+        """The ids of the schemas in the pipeline's topics, of which some are ``known``; None without a registry."""
+        if self.registry is None:
+            return None
+        pipeline = self.pipeline
+
+        def topic_of(database: str, table: str) -> str:
+            route = pipeline.route(database, table)
+            if route is None:
+                raise SettingsError(f"{database}.{table} is left out of pipeline {pipeline.name!r}: it has no topic")
+            return route.topic
+
+        return Subjects(self.registry, topic_of, schema_changes_topic(pipeline.name, pipeline.topics.suffix), known)
 
     @cached_property
     def column_rules(self) -> ColumnRules:
@@ -99,6 +126,7 @@ class Endpoints:
             "kafka": self.kafka,
             "column_rules": self.column_rules,
             "transform_calls": self.transform_calls,
+            "registry": self.registry,
         }
 
 

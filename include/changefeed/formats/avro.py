@@ -6,22 +6,26 @@ https://debezium.io/documentation/reference/stable/configuration/avro.html
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+
+import orjson
 
 from changefeed import __version__
 from changefeed.block import Header
 from changefeed.errors import SchemaError, SettingsError
 from changefeed.formats import connect_schema
-from changefeed.formats.avro_binary import FIRST, SECOND, written
+from changefeed.formats.avro_binary import FIRST, SECOND, read, written
 from changefeed.formats.avro_notation import AvroNotation
 from changefeed.formats.avro_schema import avro_text
 from changefeed.formats.connect_schema import ConnectSchema
 from changefeed.formats.debezium import table_changes
 from changefeed.formats.format import FormatSettings, TableChange
 from changefeed.formats.headers import binlog_header
-from changefeed.formats.schema_ids import SchemaIds
+from changefeed.formats.options import Options, text
+from changefeed.formats.schema_ids import Part, SchemaIds
 from changefeed.formats.style import Encoding, Kind, Style
 from changefeed.formats.template import (
     ABSENT_IMAGE,
@@ -37,6 +41,10 @@ from changefeed.reader import Statement
 from changefeed.table_schema import TableSchema
 from changefeed.varint import written_part, written_varint
 
+REGISTRY = text("registry", "")
+"""The connection id of the schema registry; without it schemas are numbered, for messages that nobody keeps."""
+OPTIONS = (REGISTRY,)
+
 _STYLE = Style(
     {
         Kind.DECIMAL: Encoding.PRECISE,
@@ -48,6 +56,7 @@ _STYLE = Style(
 )
 """Debezium's defaults."""
 _MAGIC = b"\x00"
+_FRAME_BYTES = 5
 _NULL = FIRST
 _TIMES = (("ts_ms", 1), ("ts_us", 1000), ("ts_ns", 1_000_000))
 """The fields of a time, and what its milliseconds are multiplied by."""
@@ -66,10 +75,13 @@ class AvroFormat:
     style: Style = _STYLE
     tombstones: bool = True
     needs_definitions: bool = True
+    _made: dict[int, ConnectSchema] = field(default_factory=dict, compare=False, repr=False)
+    """The schemas that were given ids, for `shown`."""
 
     @classmethod
     def of(cls, settings: FormatSettings) -> AvroFormat:
-        """The format as ``settings`` say."""
+        """The format as ``settings`` say; raises OptionError for an option that it does not take."""
+        Options("avro", OPTIONS, settings.options)
         return cls(settings.server_name, settings.ts_ms, settings.schema_ids, tombstones=settings.tombstones)
 
     @cached_property
@@ -92,6 +104,18 @@ class AvroFormat:
         columns = [(column.name, self.notation.type_of(column)) for column in table.columns]
         return connect_schema.envelope(prefix, connect_schema.row_schema(f"{prefix}.Value", columns))
 
+    def shown(self, message: bytes) -> bytes:
+        """The record as Connect's JSON has it: bytes in base64."""
+        schema = self._made[int.from_bytes(message[1:_FRAME_BYTES], "big")]
+        value, _ = read(schema, memoryview(message), _FRAME_BYTES)
+        return orjson.dumps(value, default=lambda data: base64.b64encode(data).decode())
+
+    def _framed(self, table: TableSchema, part: Part, schema: ConnectSchema) -> bytes:
+        """What stands before a record of ``schema``."""
+        schema_id = self.ids.of_table(table, part, avro_text(schema))
+        self._made[schema_id] = schema
+        return _frame(schema_id)
+
     def _prefix(self, table: TableSchema) -> str:
         return connect_schema.prefix_of(self.server_name, table)
 
@@ -101,7 +125,7 @@ class AvroFormat:
         """The primary key's columns as a record; None for a table without a primary key."""
         if not table.primary_key:
             return None
-        return (_framed(self.ids.of_table(table, "key", avro_text(self.key_schema(table)))), Slot.KEY)
+        return (self._framed(table, "key", self.key_schema(table)), Slot.KEY)
 
     def messages(self, table: TableSchema) -> Messages:
         """A change of key is a delete, its tombstone and a create, as in Debezium."""
@@ -111,7 +135,7 @@ class AvroFormat:
         """The envelope of a row change."""
         absent = ABSENT_IMAGE.get(op)
         return (
-            _framed(self.ids.of_table(table, "value", avro_text(self.value_schema(table)))),
+            self._framed(table, "value", self.value_schema(table)),
             *((Slot.BEFORE,) if absent is Slot.BEFORE else (SECOND, Slot.BEFORE)),
             *((Slot.AFTER,) if absent is Slot.AFTER else (SECOND, Slot.AFTER)),
             _text(__version__) + _text("mysql") + _text(self.server_name),
@@ -145,7 +169,7 @@ class AvroFormat:
             "ddl": statement.sql,
             "tableChanges": table_changes(changes),
         }
-        return _framed(self.ids.of_statements("value", avro_text(schema))) + written(schema, value)
+        return _frame(self.ids.of_statements("value", avro_text(schema))) + written(schema, value)
 
     def truncate(self, statement: Statement, table: TableSchema) -> bytes:
         """Op `t`, in the envelope of the table's changes. Raises SchemaError where its columns are not known."""
@@ -161,7 +185,7 @@ class AvroFormat:
             "op": "t",
             **{name: self.ts_ms * times for name, times in _TIMES},
         }
-        return _framed(self.ids.of_table(table, "value", avro_text(schema))) + written(schema, value)
+        return self._framed(table, "value", schema) + written(schema, value)
 
     def statement(
         self,
@@ -195,7 +219,7 @@ class AvroFormat:
         }
 
 
-def _framed(schema_id: int) -> bytes:
+def _frame(schema_id: int) -> bytes:
     return _MAGIC + schema_id.to_bytes(4, "big")
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from changefeed.block import Header
 from changefeed.formats.notation import Notation
-from changefeed.formats.schema_ids import NoIds, SchemaIds
+from changefeed.formats.schema_ids import LocalIds, SchemaIds
 from changefeed.formats.style import DEFAULT_STYLE, Style
 from changefeed.formats.template import Messages, Op, Template
 from changefeed.reader import Statement
@@ -30,7 +30,7 @@ class FormatSettings:
     ts_ms: int
     style: Style = DEFAULT_STYLE
     tombstones: bool = True
-    schema_ids: SchemaIds = field(default_factory=NoIds)
+    schema_ids: SchemaIds = field(default_factory=LocalIds)
     options: Mapping[str, object] = field(default_factory=dict)
     """The format's own, by name, as the YAML has them: whoever makes the format checks them (`formats.options`)."""
 
@@ -67,6 +67,15 @@ class RowFormat(Protocol):
 
     def value(self, table: TableSchema, op: Op) -> Template:
         """The message value for a row change of ``op``."""
+        ...
+
+
+@runtime_checkable
+class Shown(Protocol):
+    """A format whose messages are no text, and which shows those that it has made as JSON."""
+
+    def shown(self, message: bytes) -> bytes:
+        """A key or a value of a table that the format has been asked about, as JSON."""
         ...
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from changefeed.formats.format import RowFormat
+from changefeed.formats.format import RowFormat, Shown
 from changefeed.formats.notation import Notation
 from changefeed.formats.style import Style
 from changefeed.formats.template import ONE_MESSAGE_EACH, Messages, Op, Template
@@ -46,6 +46,10 @@ class LineFormat:
     def value(self, table: TableSchema, op: Op) -> Template:
         """That of ``values``."""
         return self.values.value(table, op)
+
+    def line(self, value: bytes) -> bytes:
+        """The line of a row change, whose message has ``value``."""
+        return self.values.shown(value) if isinstance(self.values, Shown) else value
 
     def statement(self, statement: Statement) -> bytes:
         """The line of a statement, whatever it does: `{"op":"q","source":{...},"sql":...}`."""

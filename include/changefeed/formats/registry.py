@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from changefeed.errors import SettingsError, did_you_mean
+from changefeed.formats.avro import AvroFormat
 from changefeed.formats.cloudevents import CloudEventsFormat
 from changefeed.formats.debezium import DebeziumFormat
 from changefeed.formats.flat import FlatFormat
@@ -18,8 +19,12 @@ FORMATS: dict[str, Callable[[FormatSettings], Format]] = {
     "maxwell": MaxwellFormat.of,
     "cloudevents": CloudEventsFormat.of,
     "fluvio": FluvioFormat.of,
+    "avro": AvroFormat.of,
 }
 """How the format of that name is made; raises OptionError for an option that the format does not take."""
+
+WITH_SCHEMA_REGISTRY = frozenset({"avro"})
+"""Those whose schemas are in a registry: a pipeline's `registry`, an option of theirs, is its connection id."""
 
 DEFAULT_FORMAT = "debezium-json"
 """The format of a pipeline that names none."""

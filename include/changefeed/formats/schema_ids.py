@@ -25,13 +25,16 @@ class SchemaIds(Protocol):
         ...
 
 
-class NoIds:
-    """Stands in for a registry where nobody reads the ids: each is 0."""
+class LocalIds:
+    """Stands in for a registry where none is asked: schemas are numbered from 1, in the order in which they come."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
 
     def of_table(self, table: TableSchema, part: Part, schema: str) -> int:  # noqa: ARG002 - the protocol's signature
-        """0."""
-        return 0
+        """The schema's number."""
+        return self.of_statements(part, schema)
 
     def of_statements(self, part: Part, schema: str) -> int:  # noqa: ARG002 - the protocol's signature
-        """0."""
-        return 0
+        """The schema's number."""
+        return self._numbers.setdefault(schema, len(self._numbers) + 1)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ConfigDict, field_validator, model_serializer, model_validator
 
 from changefeed.errors import OptionError, SettingsError
 from changefeed.formats.format import FormatSettings
-from changefeed.formats.registry import check_name, format_of
-from changefeed.pipelines.section import MistakeInsideError, Section
+from changefeed.formats.registry import WITH_SCHEMA_REGISTRY, check_name, format_of
+from changefeed.pipelines.section import MistakeInsideError, Section, check_connection_id
 
 
 class FormatChoice(Section):
@@ -25,6 +25,26 @@ class FormatChoice(Section):
     def options(self) -> Mapping[str, object]:
         """The format's options, by name."""
         return self.model_extra or {}
+
+    @property
+    def registry(self) -> str | None:
+        """Connection id of the schema registry; None for a format that has none."""
+        registry = self.options.get("registry")
+        return str(registry) if registry and self.name in WITH_SCHEMA_REGISTRY else None
+
+    def check_registry(self, beside: Sequence[str]) -> None:
+        """Raises ValueError where the format has its schemas in a registry, and none is named, or a setting stands
+        ``beside`` it that such a format does not go with."""
+        if self.name not in WITH_SCHEMA_REGISTRY:
+            return
+        if self.registry is None:
+            raise ValueError(
+                f"format {self.name!r} needs a schema registry: give its connection id, as in "
+                f"`format: {{name: {self.name}, registry: schema_registry}}`"
+            )
+        check_connection_id(self.registry)
+        for setting in beside:
+            raise ValueError(f"format {self.name!r} does not go with `{setting}`: leave that out")
 
     @model_validator(mode="before")
     @classmethod

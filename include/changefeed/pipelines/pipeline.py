@@ -15,8 +15,10 @@ from changefeed.errors import SettingsError
 from changefeed.formats.format import Format, FormatSettings
 from changefeed.formats.headers import WithHeaders, check_headers
 from changefeed.formats.registry import DEFAULT_FORMAT, format_of
+from changefeed.formats.schema_ids import LocalIds, SchemaIds
 from changefeed.formats.style import Encoding, Kind, Style
 from changefeed.message_key import Keyless, KeyRule
+from changefeed.pipelines.alert_settings import AlertSettings
 from changefeed.pipelines.column_rules import ColumnRule, ColumnRules, Excluded
 from changefeed.pipelines.column_settings import ColumnSettings
 from changefeed.pipelines.format_choice import FormatChoice
@@ -208,23 +210,6 @@ class SparkSettings(Section):
         return (os.cpu_count() or 1) if local[1] == "*" else int(local[1] or 1)
 
 
-class NotifierSettings(Section):
-    """An Airflow notifier: its class, and the arguments it is made with, which may be templates."""
-
-    notifier: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*\.[A-Za-z_]\w*$")]
-    arguments: dict[str, str | int | float | bool | list[str]] = Field(default={}, repr=False)
-
-
-class AlertSettings(Section):
-    """What is sent to the notifiers, besides failed windows and dead letters, which always are."""
-
-    headroom_hours: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """The server purges the binlog that the checkpoint stands in, in less than so many hours."""
-    lag_bytes: Positive | None = None
-    lag_seconds: Positive | None = None
-    notify: list[NotifierSettings] = Field(default=[])
-
-
 class Pipeline(Section):
     """What a file of `include/pipelines/` says.
 
@@ -343,11 +328,13 @@ class Pipeline(Section):
                 return KeyRule(tuple(columns), self.keyless, f"{self._shown_file}: {pattern!r} in keys")
         return KeyRule(keyless=self.keyless)
 
-    def message_format(self, frozen_at_ms: int) -> Format:
-        """The wire format of this pipeline's messages; ``frozen_at_ms`` is when their window was frozen."""
-        settings = FormatSettings(
-            self.name, frozen_at_ms, self.values.style, self.tombstones, options=self.format.options
-        )
+    def message_format(self, frozen_at_ms: int, schema_ids: SchemaIds | None = None) -> Format:
+        """The wire format of this pipeline's messages; ``frozen_at_ms`` is when their window was frozen.
+
+        ``schema_ids`` are those of its registry; without them its messages are for nobody to keep.
+        """
+        ids, style = schema_ids or LocalIds(), self.values.style
+        settings = FormatSettings(self.name, frozen_at_ms, style, self.tombstones, ids, self.format.options)
         format = format_of(self.format.name, settings)
         return WithHeaders(format, tuple(self.headers)) if self.headers else format
 
@@ -380,6 +367,17 @@ class Pipeline(Section):
             self.message_format(0)
         except SettingsError as error:
             raise ValueError(str(error)) from None
+        return self
+
+    @model_validator(mode="after")
+    def _goes_with_its_format(self) -> Pipeline:
+        beside = {
+            "publish_ddl: inline": self.publish_ddl == "inline",
+            "statements: publish": self.statements == "publish",
+            "reader: reference": self.reader == "reference",
+            "values": self.values != ValueSettings(),
+        }
+        self.format.check_registry([setting for setting, is_set in beside.items() if is_set])
         return self
 
     @model_validator(mode="after")

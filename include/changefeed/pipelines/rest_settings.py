@@ -11,7 +11,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from changefeed.errors import SettingsError
-from changefeed.pipelines.pipeline import NotifierSettings, Pipeline, SparkSettings
+from changefeed.pipelines.alert_settings import NotifierSettings
+from changefeed.pipelines.pipeline import Pipeline, SparkSettings
 from changefeed.pipelines.site import ConnectionPair, Site, site_file
 
 SPARK_SIZES = frozenset(
@@ -95,6 +96,7 @@ def check_rest_settings(
     _check_server_ids(new, old, others)
     _check_masks(new, old)
     _check_transforms(new, old)
+    _check_registry(new, old)
     _check_spark(new.spark, old.spark if old else SparkSettings(), site)
     for notifier in added_notifiers(new, old):
         site.check_notifier(notifier.notifier)
@@ -163,6 +165,15 @@ def _check_transforms(new: Pipeline, old: Pipeline | None) -> None:
         raise SettingsError(
             "`transforms` may not be set, changed or taken away over REST: they name code to run, and may hide values. "
             "They come from the pipeline's file."
+        )
+
+
+def _check_registry(new: Pipeline, old: Pipeline | None) -> None:
+    """Whose login goes to whichever host its connection names."""
+    if new.format.registry not in (None, old.format.registry if old else None):
+        raise SettingsError(
+            f"`registry` of format {new.format.name!r} may not be set or changed over REST: it names a connection "
+            "whose login is used. It comes from the pipeline's file."
         )
 
 

@@ -7,7 +7,8 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 
-def _is_id(text: str) -> str:
+def check_connection_id(text: str) -> str:
+    """``text``; ValueError where it is no id, but what belongs in the connection."""
     if "://" in text or "@" in text:
         raise ValueError("wanted the id of a connection: its address and password belong in that connection")
     return text
@@ -15,7 +16,7 @@ def _is_id(text: str) -> str:
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$")]
 Positive = Annotated[int, Field(gt=0, lt=2**63)]
-ConnectionId = Annotated[str, AfterValidator(_is_id), Field(max_length=250)]
+ConnectionId = Annotated[str, AfterValidator(check_connection_id), Field(max_length=250)]
 
 
 class MistakeInsideError(ValueError):

@@ -120,6 +120,9 @@ class Registry:
             f"{answer.message!r}.{hint} Is the connection's URL that of a registry with Confluent's interface?"
         )
 
+    def __getstate__(self) -> dict[str, RegistryConnection]:
+        return {"connection": self.connection}
+
     @cached_property
     def _opener(self) -> urllib.request.OpenerDirector:
         handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]

@@ -50,10 +50,6 @@ class Subjects:
         """See `SchemaIds.of_statements`; raises as `Registry`, too."""
         return self._id(f"{self.statements_topic}-{part}", schema, "")
 
-    def registered(self) -> KnownIds:
-        """The ids that are known by now."""
-        return {**self.known, **self._ids}
-
     def _id(self, subject: str, schema: str, table: str) -> int:
         key = (subject, digest(schema))
         if key in self.known:
@@ -74,6 +70,29 @@ class Subjects:
         found = self.registry.register(subject, schema)
         if found is None:
             raise _refused(self.registry, subject, level, table, "the registry gives no reason (409)")
+        return found
+
+
+class Lookups:
+    """A `SchemaIds` that registers nothing: it looks up, through ``subjects``, which ids there are already."""
+
+    def __init__(self, subjects: Subjects) -> None:
+        self._subjects = subjects
+        self.known: dict[tuple[str, str], int] = {}
+
+    def of_table(self, table: TableSchema, part: Part, schema: str) -> int:
+        """The id; 0 for a schema that is not registered."""
+        return self._id(f"{self._subjects.topic_of(table.database, table.table)}-{part}", schema)
+
+    def of_statements(self, part: Part, schema: str) -> int:
+        """As `of_table`."""
+        return self._id(f"{self._subjects.statements_topic}-{part}", schema)
+
+    def _id(self, subject: str, schema: str) -> int:
+        found = self._subjects.registry.id_of(subject, schema)
+        if found is None:
+            return 0
+        self.known[subject, digest(schema)] = found
         return found
 
 

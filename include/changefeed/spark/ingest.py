@@ -32,6 +32,7 @@ from changefeed.mysql.session import Session
 from changefeed.pipelines.message_rules import check_same_rules, message_rules
 from changefeed.reader import SliceReport
 from changefeed.runs.failover import marks_of
+from changefeed.runs.registered_ids import registered_ids
 from changefeed.runs.schema_history import history_for, keep_learned, makes_records_of_tables, save_history, with_tables
 from changefeed.runs.topics import table_topics, wanted_topics
 from changefeed.runs.unfinished import check_given, check_next, given_before, sealed_manifest
@@ -131,6 +132,7 @@ def ingest(
             copies=makes_copies(spark),
             given=given_before(window, state),
             marks=begun.marks or (),
+            schema_ids=registered_ids(endpoints, history, window),
             tables=tuple(TableName(*table) for table in tables),
         )
         wait_for_workers()

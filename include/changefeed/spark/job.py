@@ -21,6 +21,7 @@ from changefeed.mysql.server_ids import ServerIds
 from changefeed.mysql.session import Session
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.reader import Route, SliceReport
+from changefeed.schema_registry.subjects import KnownIds
 from changefeed.settlement import Settlement, settle
 from changefeed.window import Slice, Window
 
@@ -56,6 +57,8 @@ class IngestJob:
     """Those that the server has and the pipeline captures."""
     marks: tuple[Mark, ...] = ()
     """After a failover: how far the old server gave each topic-partition."""
+    schema_ids: KnownIds = field(default_factory=dict)
+    """Of the schemas that the captured tables have as the window begins, those that are registered."""
     slices: tuple[Slice, ...] = ()
     """The window's, when it is cut."""
     settlement: Settlement = field(default_factory=Settlement)
@@ -90,7 +93,7 @@ class IngestJob:
 
     def format(self) -> Format:
         """The wire format of the window's messages."""
-        return self.pipeline.message_format(self.window.frozen_at_ms)
+        return self.pipeline.message_format(self.window.frozen_at_ms, self.endpoints.schema_ids(self.schema_ids))
 
     @property
     def server_ids(self) -> ServerIds:

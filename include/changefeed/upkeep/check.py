@@ -9,6 +9,7 @@ from itertools import islice
 from changefeed.ddl.table import Table
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import ChangefeedError, SettingsError, TopicError, did_you_mean
+from changefeed.kafka.schema_log import schema_changes_topic
 from changefeed.kafka.topics import TopicSettings, missing_topics, not_there, partition_counts
 from changefeed.mysql import source
 from changefeed.mysql.catalog import table_names
@@ -42,7 +43,12 @@ def check(endpoints: Endpoints, neighbours: Neighbours) -> Iterator[Finding]:
             topics = wanted_topics(endpoints.pipeline, session)
     except ChangefeedError as error:
         yield error
-    for part in (_kafka(endpoints, topics), _server_ids(endpoints), neighbours.findings(endpoints)):
+    for part in (
+        _kafka(endpoints, topics),
+        _server_ids(endpoints),
+        _registry(endpoints),
+        neighbours.findings(endpoints),
+    ):
         try:
             yield from part
         except ChangefeedError as error:
@@ -60,7 +66,14 @@ def _source(endpoints: Endpoints, session: Session) -> Iterator[Finding]:
     yield from _column_rules(endpoints, tables)
     yield from _transforms(endpoints, tables)
     yield from _keys(pipeline, tables, server_names_keys=source.names_come_along(session))
-    if pipeline.chooses_keys and (row_image := session.variable("binlog_row_image")) != "FULL":
+    row_image = session.variable("binlog_row_image")
+    if pipeline.message_format(0).notation.binary is not None and row_image != "FULL":
+        yield SettingsError(
+            f"format {pipeline.format.name!r} cannot leave a column out, and binlog_row_image is {row_image!r}, wanted "
+            "'FULL': the first row without all columns stops the run. SET GLOBAL binlog_row_image = 'FULL' (open "
+            "sessions keep theirs until they reconnect)"
+        )
+    if pipeline.chooses_keys and row_image != "FULL":
         yield SettingsError(
             f"pipeline {pipeline.name!r} chooses columns of keys by `keys` or `keyless`, and binlog_row_image is "
             f"{row_image!r}, wanted 'FULL': rows are logged without them, and the first such row stops the run. SET "
@@ -70,6 +83,13 @@ def _source(endpoints: Endpoints, session: Session) -> Iterator[Finding]:
     yield from map(str, islice(routed, _SHOWN))
     if rest := sum(1 for _ in routed):
         yield f"and {rest} more tables: `changefeed explain DATABASE.TABLE --pipeline {pipeline.name}` shows each"
+
+
+def _registry(endpoints: Endpoints) -> Iterator[Finding]:
+    """Whether the format's schema registry answers."""
+    if endpoints.registry is not None:
+        level = endpoints.registry.level(schema_changes_topic(endpoints.pipeline.name))
+        yield f"schema registry {endpoints.registry.connection}: new subjects have the compatibility {level}"
 
 
 def _captured_schemas(pipeline: Pipeline, session: Session) -> list[TableSchema]:

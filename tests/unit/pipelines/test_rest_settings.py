@@ -161,3 +161,11 @@ def test_a_notifier_over_rest_is_one_of_the_administrators() -> None:
     check(pipeline(alerts={"notify": [{"notifier": SMTP, "arguments": arguments}]}))
     check(pipeline(), pipeline(alerts={"notify": [{"notifier": SMTP, "arguments": arguments}]}))
     refused({"alerts": {"notify": [{"notifier": f"{SMTP}s", "arguments": arguments}]}}, "not among `notifiers`")
+
+
+def test_the_connection_of_a_schema_registry_comes_from_the_file() -> None:
+    settings = {"format": {"name": "avro", "registry": "elsewhere"}}
+    refused(settings, "`registry` of format 'avro' may not be set or changed over REST")
+    with pytest.raises(SettingsError, match="registry"):
+        check(pipeline(**settings), pipeline(format={"name": "avro", "registry": "own"}))
+    check(pipeline(), pipeline(**settings))
