@@ -30,6 +30,7 @@ from changefeed.pipelines.column_rules import (
     HmacSha256,
     Sha256,
 )
+from changefeed.pipelines.pipeline import Pipeline
 from changefeed.pipelines.transform_settings import TransformCall
 from changefeed.pipelines.transform_source import transform_source
 from changefeed.reader import TableField
@@ -310,3 +311,72 @@ def test_a_dead_letter_says_what_it_was_and_shows_nothing_that_was_to_be_hidden(
     assert headers["changefeed.table"] == headers["changefeed.topic"] == f"{binlog.database}.t".encode()
     assert letters[0].event_id.endswith(b"/1")
     assert values_of(given, "t") == ["a", "c", "a!", None, None, "c", None, None]
+
+
+BATCHES = """
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def transform_batch(batch, suffix):
+    batch = pa.Table.from_batches([batch]).filter(pc.not_equal(batch["op"], "d"))
+    after = batch["after"].combine_chunks()
+    names = [field.name for field in after.type]
+    columns = dict(zip(names, after.flatten()))
+    columns["note"] = pc.binary_join_element_wise(columns["note"], suffix, "")
+    batch = batch.set_column(batch.schema.names.index("after"), "after", pa.StructArray.from_arrays(
+        [columns[name] for name in names], names))
+    return pa.concat_tables([batch, batch]).sort_by("change")
+"""
+
+
+def test_a_function_of_batches_changes_drops_and_splits_many_rows_at_once(binlog: Binlog, finisher: Make) -> None:
+    made = finisher((BATCHES, {"suffix": " +"}), SAME)
+    given = decoded(binlog, made)
+    assert values_of(given, "t")[:6] == ["a +", "a +", "Zoë 😀 +", "Zoë 😀 +", "c +", "c +"]
+    assert made.taken_counts() == {"f0": 1}
+    assert values_of(given, "other") == ["first", "second", "third", "fourth"]
+
+
+def test_a_function_of_batches_that_changes_nothing_leaves_every_byte(
+    mysql_server: MysqlServer, unique_name: str, finisher: Make
+) -> None:
+    same = "def transform_batch(batch):\n    assert batch.num_rows\n    return batch\n"
+    for image in ("FULL", "MINIMAL"):
+        binlog = binlog_of(mysql_server, f"{unique_name}{image}", f"SET binlog_row_image = {image}", *ROWS)
+        assert without_sequences(decoded(binlog, finisher(same))) == without_sequences(decoded(binlog))
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (
+            "ids = [row['id'] for row in batch['after'].to_pylist() if row]\n    if 2 in ids: raise KeyError('x')\n"
+            "    return batch",
+            ["KeyError", "'id': 2"],
+        ),
+        ("return 5", ["returned int", "wanted a RecordBatch"]),
+        ("return batch.drop_columns(['op'])", ["has no column 'op'"]),
+        ("return batch.drop_columns(['change'])", ["has no column 'change'"]),
+        (
+            "import pyarrow\n    return batch.set_column(0, 'change', pyarrow.array([7] * len(batch)))",
+            ["rising numbers of given changes"],
+        ),
+    ],
+)
+def test_a_batch_that_a_function_fails_on_is_searched_for_the_change(
+    binlog: Binlog, finisher: Make, body: str, words: Sequence[str]
+) -> None:
+    with pytest.raises(BadRecordError) as caught:
+        decoded(binlog, finisher(f"def transform_batch(batch):\n    {body}\n"))
+    for word in (*words, "transform 'f0'", "row "):
+        assert word in str(caught.value)
+
+
+def test_rows_that_a_filter_leaves_out_reach_no_function(binlog: Binlog, finisher: Make) -> None:
+    made = finisher("def transform(change):\n    assert change.row['id'] != 2\n    return change\n")
+    settings = {"source": {"connection": "m"}, "kafka": {"connection": "k"}, "rows": {"*.t": "id <> 2"}}
+    route = Pipeline.model_validate({"name": "p", **settings}).route(binlog.database, "t")
+    assert route is not None
+    given = decoded(binlog, made, route={"rows": route.route.rows})
+    assert "Zoë 😀" not in values_of(given, "t")

@@ -9,14 +9,17 @@ import re
 import shlex
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import yaml
 from integration.binlog_of import binlog_of
 
-from changefeed.pipelines.transform_settings import TransformSettings
-from changefeed.pipelines.transform_source import supplied_names, transforms_folder
+from changefeed.pipelines.transform_settings import TransformCall, TransformSettings
+from changefeed.pipelines.transform_source import supplied_names, transform_source, transforms_folder
+from changefeed.transforms.chain import Transform
+from changefeed.transforms.change import Change, Coordinates
 from devstack.mysql import MysqlServer
 
 PAGE = (Path(__file__).parents[2] / "docs" / "transforms.md").read_text()
@@ -32,8 +35,22 @@ def function_in(text: str) -> str:
 
 
 def test_the_example_is_the_file_that_comes_along() -> None:
-    (shown,) = blocks("python")
+    shown, _ = blocks("python")
     assert function_in(shown) == function_in((transforms_folder() / "mask_cards.py").read_text())
+
+
+def test_the_example_of_batches_drops_deletes_and_changes_a_column(tmp_path: Path) -> None:
+    (tmp_path / "upper.py").write_text(blocks("python")[1])
+    at = Coordinates("binlog.000001", 4, 0)
+    begun = datetime.fromtimestamp(0, UTC)
+    changes = [
+        Change("c", "shop", "t", None, {"id": 1, "name": "ada"}, ("id",), "shop.t", begun, None, at),
+        Change("d", "shop", "t", {"id": 2, "name": "bob"}, None, ("id",), "shop.t", begun, None, at),
+    ]
+    transform = Transform.of(TransformCall("*.*", transform_source("upper", tmp_path), {"column": "name"}))
+    created, deleted = transform(changes)
+    assert created == [changes[0].changed(after={"id": 1, "name": "ADA"})]
+    assert deleted == []
 
 
 def test_the_yaml_is_taken_and_each_supplied_function_has_a_row() -> None:

@@ -19,7 +19,7 @@ PACKAGE = PROJECT / "include" / "changefeed"
 CORE = "core"
 """The modules that stand in the package itself."""
 
-PURE = (CORE, "pipelines", "binlog", "ddl", "formats", "batches", "transforms")
+PURE = (CORE, "pipelines", "binlog", "ddl", "formats", "batches")
 """Rooms that compute: bytes and values in, bytes and values out."""
 
 CLIENTS = {"airflow", "pyspark", "pyarrow", "kafka", "confluent_kafka", "pymysql", "pymysqlreplication", "sqlalchemy",
@@ -38,7 +38,7 @@ ROOM_OF = {
     "py4j": {"spark": "home"},
     "lz4": {"batches": "home: record batches"},
     "snappy": {"batches": "home: record batches"},
-    "pyarrow": {"spark": "home: the batches between Spark and Python"},
+    "pyarrow": {"spark": "home: the batches between Spark and Python", "transforms": "batches for functions"},
     "google_crc32c": {"kafka": "home: the checksum of record batches"},
     "kafka": {"kafka": "home", "devstack": "shows and verifies what is in the topics, independently of the package"},
     "pymysql": {"mysql": "home", "devstack": "starts the servers and waits until they answer"},

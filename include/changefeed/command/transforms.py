@@ -51,13 +51,14 @@ def try_transform(
         if not call.takes(change.database, change.table):
             continue
         taken += 1
-        try:
-            for result in chain(change):
-                print(line_of(result).decode())
-                made += 1
-        except TransformFailed as failed:
+        (outcome,) = chain([change])
+        if isinstance(outcome, TransformFailed):
             failures += 1
-            print(f"line {number}: {failed.error(change_of(line, number, columns))}", file=sys.stderr)
+            print(f"line {number}: {outcome.error(change_of(line, number, columns))}", file=sys.stderr)
+            continue
+        for result in outcome:
+            print(line_of(result).decode())
+            made += 1
     print(f"{taken} changes in, {made} out, {dropped[name]} dropped, {failures} failed", file=sys.stderr)
     if failures:
         raise typer.Exit(EXIT_ERROR)

@@ -85,7 +85,8 @@ def messages(
             kind = Change.KEY_CHANGE
     for message in format.messages(table)[kind]:
         image = change.before if message.key == "before" else change.after
-        about = replace(change, op=message.op or "d", step=message.step)
+        op = message.op or "d"
+        about = change if (op, message.step) == (change.op, change.step) else replace(change, op=op, step=message.step)
         filled = None if message.op is None else value(format, table, about)
         headers = tuple((name, _filled(format, value, table, about, image, JSON)) for name, value in message.headers)
         yield Rendered(message.step, _key(format, table, change, image), filled, headers, image or {})

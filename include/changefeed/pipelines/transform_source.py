@@ -19,7 +19,8 @@ from typing import Any
 
 from changefeed.errors import SettingsError, did_you_mean
 
-FUNCTIONS = ("transform", "transform_batch")
+BATCH_FUNCTION = "transform_batch"
+FUNCTIONS = ("transform", BATCH_FUNCTION)
 """What a file may define: a function of one change, or one of a batch of them."""
 _LARGEST = 1 << 20
 _PACKAGE = "transforms"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from changefeed.errors import BadRecordError
 from changefeed.pipelines.transform_settings import TransformCall
+from changefeed.pipelines.transform_source import BATCH_FUNCTION
 from changefeed.transforms.change import Change
 from changefeed.transforms.loading import function_of
 
@@ -34,6 +36,10 @@ class TransformFailed(Exception):
         )
 
 
+Outcome = Sequence[Change] | TransformFailed
+"""What became of one change: those that were made of it, or why none could be."""
+
+
 @dataclass(frozen=True)
 class Transform:
     """A function with its arguments, under the name that the pipeline calls it by."""
@@ -44,10 +50,14 @@ class Transform:
     @classmethod
     def of(cls, call: TransformCall) -> Transform:
         """The function that ``call`` names; raises SettingsError where it cannot be imported."""
-        return cls(call.source.name, partial(function_of(call.source), **call.arguments))
+        function = partial(function_of(call.source), **call.arguments)
+        return (BatchTransform if call.source.function == BATCH_FUNCTION else cls)(call.source.name, function)
 
-    def __call__(self, change: Change) -> Sequence[Change]:
-        """What the function makes of ``change``: none, one or several. Raises TransformFailed."""
+    def __call__(self, changes: Sequence[Change]) -> list[Outcome]:
+        """What the function makes of each of ``changes``."""
+        return [self._outcome(change) for change in changes]
+
+    def _outcome(self, change: Change) -> Outcome:
         try:
             made = self.function(change)
             if made is None:
@@ -56,8 +66,29 @@ class Transform:
             for each in changes:
                 _check(each, change)
         except Exception as error:
-            raise TransformFailed(self.name, f"{type(error).__name__}: {error}") from error
+            return TransformFailed(self.name, f"{type(error).__name__}: {error}")
         return changes
+
+
+@dataclass(frozen=True)
+class BatchTransform(Transform):
+    """A function of Arrow batches. Where it fails on a batch, it gets each change of that alone."""
+
+    def __call__(self, changes: Sequence[Change]) -> list[Outcome]:
+        from changefeed.transforms import batches  # loads pyarrow, which no other function needs
+
+        outcomes: list[Outcome] = []
+        for alike in batches.alike(changes):
+            try:
+                made: list[Outcome] = list(batches.taken_through(self.function, alike))
+                for change, results in zip(alike, made, strict=True):
+                    for each in results if not isinstance(results, TransformFailed) else ():
+                        _check(each, change)
+            except Exception as error:
+                failed = TransformFailed(self.name, f"{type(error).__name__}: {error}")
+                made = [failed] if len(alike) == 1 else [self([change])[0] for change in alike]
+            outcomes += made
+        return outcomes
 
 
 class Chain:
@@ -66,18 +97,25 @@ class Chain:
     def __init__(self, transforms: Sequence[Transform], dropped: Counter[str]) -> None:
         self._transforms, self._dropped = transforms, dropped
 
-    def __call__(self, change: Change) -> Sequence[Change]:
-        """What all functions make of ``change``. Raises TransformFailed."""
-        changes: Sequence[Change] = (change,)
+    def __call__(self, changes: Sequence[Change]) -> list[Outcome]:
+        """What all functions make of each of ``changes``."""
+        outcomes: list[Outcome] = [(change,) for change in changes]
         for transform in self._transforms:
-            made: list[Change] = []
-            for each in changes:
-                result = transform(each)
-                if not result:
-                    self._dropped[transform.name] += 1
-                made += result
-            changes = made
-        return changes
+            outcomes = list(self._through(transform, outcomes))
+        return outcomes
+
+    def _through(self, transform: Transform, given: Sequence[Outcome]) -> Iterator[Outcome]:
+        changes = [change for each in given if not isinstance(each, TransformFailed) for change in each]
+        results = iter(transform(changes))
+        for each in given:
+            if isinstance(each, TransformFailed):
+                yield each
+                continue
+            own = list(islice(results, len(each)))
+            if dropped := sum(not isinstance(result, TransformFailed) and not result for result in own):
+                self._dropped[transform.name] += dropped
+            failed = next((result for result in own if isinstance(result, TransformFailed)), None)
+            yield failed or [change for result in own if not isinstance(result, TransformFailed) for change in result]
 
     @property
     def last(self) -> str:

@@ -6,7 +6,8 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import itemgetter
 
 import numpy as np
 
@@ -28,6 +29,8 @@ from changefeed.transforms.rendering import Rendering
 PART_BITS = 16
 """Of a sequence, between row and step: which of the changes that a function made of one."""
 _STEPS = 2
+_AT_ONCE = 1024
+"""Rows that are Python objects at a time; a function of batches gets at most so many."""
 REASON_HEADER, TOPIC_HEADER, TABLE_HEADER = "changefeed.reason", "changefeed.topic", "changefeed.table"
 
 _log = logging.getLogger(__name__)
@@ -93,20 +96,21 @@ class TransformFinisher:
 
     def messages(self, unfinished: Iterable[Routed], topics: Topics) -> Iterator[Routed]:
         """See `Finisher.messages`."""
-        for where, message in unfinished:
-            table = topics.unfinished.get(where[0])
+        for name, run in groupby(unfinished, key=lambda routed: routed[0][0]):
+            table = topics.unfinished.get(name)
             if table is None:
-                yield where, message
+                yield from run
             else:
-                yield from self._finished(message, table)
+                yield from self._finished([message for _, message in run], table)
 
     def _made(self, output: Output, first: int, last: int, topics: Topics) -> Iterator[tuple[int, Message]]:
         raw = zip(output.groups[first:last].tolist(), output.messages(first, last), strict=True)
-        for group, message in raw:
-            for (topic, partition), made in self._finished(message, topics.unfinished[topics.groups[group][0]]):
+        for group, run in groupby(raw, key=itemgetter(0)):
+            table = topics.unfinished[topics.groups[group][0]]
+            for (topic, partition), made in self._finished([message for _, message in run], table):
                 yield topics.group_of(topic, self._partitions(topic)) + partition, made
 
-    def _finished(self, message: Message, unfinished: UnfinishedTable) -> Iterator[Routed]:
+    def _finished(self, messages: Sequence[Message], unfinished: UnfinishedTable) -> Iterator[Routed]:
         table = self._tables.get(id(unfinished))
         if table is None:
             schema = unfinished.schema
@@ -117,15 +121,20 @@ class TransformFinisher:
                 Rendering(self._format, self._rules, schema, unfinished.route),
                 self._suffix,
             )
-        try:
-            yield from table.messages(message, self._partitions)
-        except TransformFailed as failed:
-            change = table.change(row_change(message))
-            error = failed.error(change)
-            if self._dead_letters is None:
-                raise error from failed
-            _log.warning("%s", error)
-            yield self._dead_letter(self._dead_letters, message, change)
+        for at in range(0, len(messages), _AT_ONCE):
+            few = messages[at : at + _AT_ONCE]
+            for message, made in zip(few, table.finished(few, self._partitions), strict=True):
+                if isinstance(made, TransformFailed):
+                    yield self._failed(table.change(row_change(message)), message, made)
+                else:
+                    yield from made
+
+    def _failed(self, change: Change, message: Message, failed: TransformFailed) -> Routed:
+        error = failed.error(change)
+        if self._dead_letters is None:
+            raise error from failed
+        _log.warning("%s", error)
+        return self._dead_letter(self._dead_letters, message, change)
 
     def _dead_letter(self, topic: str, message: Message, change: Change) -> Routed:
         headers = (
@@ -170,10 +179,21 @@ class _Table:
             Coordinates(given.file, given.position, given.row),
         )
 
-    def messages(self, message: Message, partitions: Callable[[str], int]) -> list[Routed]:
-        """All messages of a change: none is given away before the last one is made. Raises TransformFailed."""
-        given = row_change(message)
-        changes = self._chain(self.change(given))
+    def finished(
+        self, messages: Sequence[Message], partitions: Callable[[str], int]
+    ) -> Iterator[list[Routed] | TransformFailed]:
+        """For each of ``messages`` those that are made of it, all of them or none."""
+        given = [row_change(message) for message in messages]
+        outcomes = self._chain([self.change(change) for change in given])
+        for message, change, outcome in zip(messages, given, outcomes, strict=True):
+            if isinstance(outcome, TransformFailed):
+                yield outcome
+            else:
+                yield self._written(outcome, change, message, partitions)
+
+    def _written(
+        self, changes: Sequence[Change], given: RowChange, message: Message, partitions: Callable[[str], int]
+    ) -> list[Routed] | TransformFailed:
         made: list[Routed] = []
         try:
             if len(changes) >> PART_BITS:
@@ -184,7 +204,7 @@ class _Table:
             raise
         except Exception as error:
             reason = f"what it returned cannot be written: {type(error).__name__}: {error}"
-            raise TransformFailed(self._chain.last, reason) from error
+            return TransformFailed(self._chain.last, reason)
         return made
 
     def _rendered(

@@ -26,6 +26,7 @@ KNOWN = frozenset(
     {
         *(*_FIELDS, *_EVENT_FIELDS, *_IMAGES),
         *(Slot.KEY, Slot.KEY_BEFORE, Slot.KEY_AFTER, Slot.CHANGED, Slot.SEPARATOR),  # of the images
+        Slot.SEQUENCE,  # of the coordinates
         *(Slot.TS_MILLIS, Slot.TS_MICROS, Slot.TS_NANOS, Slot.TIME),  # of the seconds
         *(Slot.GTID, Slot.GTID_TEXT, Slot.EVENT_ID),  # of the message
         *(Slot.QUERY, Slot.SNAPSHOT),  # the same for all rows: there is none

@@ -70,7 +70,9 @@ class Rendering:
         before, after = change.before, change.after
         if shape.treatments:
             before, after = _masked(before, shape.treatments), _masked(after, shape.treatments)
-        made = replace(given, op=change.op, before=before, after=after, part=part)
+        made = given
+        if part or given.op != change.op or given.before is not before or given.after is not after:
+            made = replace(given, op=change.op, before=before, after=after, part=part)
         for rendered in render.messages(shape.format, shape.table, made, self._spread):
             hashed = self._name if self._name is not None else rendered.key
             if self._spread:
