@@ -28,7 +28,6 @@ from changefeed.formats.template import (
     Change,
     Messages,
     Op,
-    RowHeader,
     RowMessage,
     Slot,
     Template,
@@ -147,15 +146,17 @@ class FlatFormat:
         """A change of key is a delete and a create, as in the envelope."""
         deletes = _DELETES[self.mode]
         changes = {**ONE_MESSAGE_EACH, Change.DELETE: deletes, Change.KEY_CHANGE: (*deletes, CREATED_ANEW)}
+        envelopes = self.envelope.messages(table)
         return {
-            change: tuple(replace(message, headers=self._headers(table, message)) for message in messages)
+            change: tuple(self._with_headers(table, message, envelopes[change]) for message in messages)
             for change, messages in changes.items()
         }
 
-    def _headers(self, table: TableSchema, message: RowMessage) -> tuple[RowHeader, ...]:
-        if message.op is None and self.mode == "rewrite-with-tombstone":  # a record of its own, which has no envelope
-            return tuple((field.name, (b"d",)) for field in self.headers if field.path == "op")
-        return tuple((field.name, self._field(field.path, table, message.op or "d")) for field in self.headers)
+    def _with_headers(self, table: TableSchema, message: RowMessage, envelopes: Sequence[RowMessage]) -> RowMessage:
+        """``message`` with the headers of the envelope that it is made of, and those that are added."""
+        own = next((envelope.headers for envelope in envelopes if envelope.key == message.key), ())
+        added = ((field.name, self._field(field.path, table, message.op or "d")) for field in self.headers)
+        return replace(message, headers=(*own, *added))
 
     def value(self, table: TableSchema, op: Op) -> Template:
         """The after image's columns, or those of the row that was deleted, and the fields that are added."""
@@ -166,6 +167,8 @@ class FlatFormat:
             value = self._field(field.path, table, op)
             if field.path == "source.gtid":
                 value = (Slot.GTID,)
+            elif field.path == "source.snapshot" and op != "r":
+                value = (b"null",)
             elif field.path not in _NUMBERS:
                 value = (b'"', *value, b'"')
             added.append((field.name, value))
@@ -182,10 +185,10 @@ class FlatFormat:
             "source.version": (__version__.encode(),),
             "source.connector": (b"mysql",),
             "source.name": (_inside(self.envelope.server_name),),
-            "source.ts_ms": (Slot.TS_SECONDS, b"000"),
-            "source.ts_us": (Slot.TS_SECONDS, b"000000"),
-            "source.ts_ns": (Slot.TS_SECONDS, b"000000000"),
-            "source.snapshot": (Slot.SNAPSHOT,),
+            "source.ts_ms": (Slot.TS_MILLIS,),
+            "source.ts_us": (Slot.TS_MICROS,),
+            "source.ts_ns": (Slot.TS_NANOS,),
+            "source.snapshot": (Slot.SNAPSHOT,) if op == "r" else (),
             "source.db": (_inside(table.database),),
             "source.table": (_inside(table.table),),
             "source.server_id": (Slot.SERVER_ID,),
