@@ -29,7 +29,9 @@ from changefeed.binlog.search.table_counts import count_rows
 from changefeed.column_types import DATA_TYPES, data_types_of
 from changefeed.coordinates import FIRST_POSITION
 from changefeed.errors import BinlogFormatError, SchemaError
+from changefeed.formats.avro import AvroFormat
 from changefeed.formats.debezium import DebeziumFormat
+from changefeed.formats.schema_ids import LocalIds
 from changefeed.formats.style import Encoding, Kind, Style
 from changefeed.pipelines.column_rules import ALL_SHOWN, ColumnRules, Sha256, Treatment
 from changefeed.reader import Route
@@ -239,10 +241,11 @@ def fuzz(files: list[list[bytes]], cases: range, seed: str, seconds: float = 1e9
         nameless = case // 50 % 10 == 9
         if decoder is None or case % 500 == 0:
             style = _STYLES[case // 500 % len(_STYLES)]
+            text, binary = DebeziumFormat("fuzz", 0, style), AvroFormat("fuzz", 0, LocalIds())
             decoder = KernelDecoder(
                 lambda _database, table: Route(table, 3) if table != "skipped" else None,
                 guessed,
-                DebeziumFormat("fuzz", 0, style),
+                binary if case // 500 % 3 == 2 else text,
                 "uuid",
                 columns=AllHashed() if case // 500 % 2 else ALL_SHOWN,
             )

@@ -22,8 +22,8 @@ VECTOR_WIDTH = -18
 RESULT_ROW = -20
 KEY_ABSENT = -22
 FILTER_ABSENT = -23
-MISSING_COLUMN = -22
-NULL_COLUMN = -23
+MISSING_COLUMN = -25
+NULL_COLUMN = -26
 NULL_VALUE = -21
 """Not a fault: the value has no text in its column's encoding, and its column is written as if it were NULL."""
 
