@@ -94,6 +94,8 @@ class Statement:
     server_id: int = 0
     size_bytes: int = 0
     flags: int = 0
+    error_code: int = 0
+    """What it failed with on the source, of which a part was done all the same; 0 where it did not."""
 
 
 @dataclass(frozen=True)

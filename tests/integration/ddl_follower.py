@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from changefeed.binlog.events.query_event import Query
 from changefeed.binlog.events.table_map import TableMap
 from changefeed.connection import MysqlConnection
 from changefeed.coordinates import BinlogCoordinates
@@ -27,6 +28,7 @@ class Logged:
     coordinates: BinlogCoordinates
     session: SessionContext
     sql: str
+    failed: bool = False
 
 
 class Follower:
@@ -78,11 +80,8 @@ class Follower:
         variables, rest = body[13 : 13 + variables_size], body[13 + variables_size :]
         database = rest[:database_size].decode()
         session = SessionContext.from_status_variables(database, variables, self._collations.get)
-        text = rest[database_size + 1 :]
-        # After the catalog come MariaDB's character_set_collations, where they count, and then the client's charset.
-        charset = re.search(rb"\x06\x03std(?:\x83(?:\x00|\x01.{4}|\x02.{8}))?\x04(..)", variables, re.DOTALL)
-        collation = self._collations.get(int.from_bytes(charset[1], "little"), "") if charset else ""
-        return Logged(coordinates, session, text.decode("cp1252" if collation.startswith("latin1") else "utf-8"))
+        query = Query.parse(body)
+        return Logged(coordinates, session, query.sql, query.error_code != 0)
 
     def listed(self, *databases: str) -> dict[tuple[str, str], Any]:
         """All tables of these databases as information_schema has them."""

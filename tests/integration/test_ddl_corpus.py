@@ -100,7 +100,7 @@ class Run:
             if isinstance(logged, TableMap):
                 self._fit(logged, sql)
                 continue
-            statement = read_statement(logged.sql, logged.session, self._follower.server)
+            statement = read_statement(logged.sql, logged.session, self._follower.server, failed=logged.failed)
             self._outcome.definitions += statement.kind is Kind.DEFINITION
             # MariaDB logs rows of tables with versions by transaction as statements, also in ROW format.
             if statement.kind is Kind.UNREADABLE or (statement.kind is Kind.ROWS and not sql.startswith("a row")):
@@ -127,11 +127,11 @@ class Run:
         if logged.database not in self._schemas.databases:
             return
         self._outcome.table_maps += 1
-        schema = self._schemas.lookup(logged.database, logged.table)
-        if schema is None:
-            self.wrong(f"a row of {logged.table}, which is not known, after {sql!r}")
-            return
         try:
+            schema = self._schemas.lookup(logged.database, logged.table)
+            if schema is None:
+                self.wrong(f"a row of {logged.table}, which is not known, after {sql!r}")
+                return
             fitted = fit(schema, logged.columns, is_mariadb=self._follower.server.is_mariadb)
         except SchemaError as error:
             self.wrong(f"after {sql!r}\n    {error}")

@@ -133,6 +133,8 @@ def _drop(cursor: Cursor) -> Iterator[Action]:
         cursor.advance()
         cursor.if_exists()
         name = cursor.identifier()
+        if name.upper() == "PRIMARY":
+            cursor.one_of("KEY")
         yield DropPrimaryKey() if name.upper() == "PRIMARY" else DropIndex(name)
     elif cursor.word("FOREIGN", "KEY") or cursor.one_of("CHECK"):
         cursor.if_exists()
@@ -141,7 +143,7 @@ def _drop(cursor: Cursor) -> Iterator[Action]:
         cursor.until()
     elif cursor.word("SYSTEM", "VERSIONING"):
         return
-    elif is_period(cursor):
+    elif is_period(cursor) or cursor.is_word("PERIOD", "IF", "EXISTS", "FOR"):
         cursor.until(",")
     else:
         cursor.one_of("COLUMN")

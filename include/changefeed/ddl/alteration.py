@@ -66,6 +66,8 @@ def altered_table(table: Table, actions: Sequence[Action], around: Surroundings)
     for action in actions:
         if isinstance(action, SetVisibility) and action.column.lower() == "my_row_id":
             generated_key = not action.visible
+        elif isinstance(action, AddColumn | ChangeColumn) and action.column.name.lower() == "my_row_id":
+            generated_key = action.column.invisible
     schema = work.result()
     generated_key = generated_key and is_generated_key(schema, around.server)
     return Table(schema, collation, generated_key)
@@ -120,6 +122,15 @@ class _Types:
         return textual_column(replace(column, data_type=data_type, collation=self.converted), self.server)
 
 
+@dataclass(frozen=True)
+class _Placed:
+    """A column that is added, or moved from where it is."""
+
+    column: Column
+    position: Position | None
+    is_there: bool = False
+
+
 class _Alteration:
     """The clauses of one ALTER TABLE, gathered, and then done in the server's order."""
 
@@ -128,8 +139,8 @@ class _Alteration:
         self._types = types
         self._names = [column.name.lower() for column in table.schema.columns]
         self._dropped: set[str] = set()
-        self._changed: dict[str, tuple[Column, Position | None]] = {}
-        self._placed: list[tuple[Column, Position | None]] = []
+        self._changed: dict[str, Column] = {}
+        self._placed: list[_Placed] = []
         """Columns to add or to move, in the order of their clauses."""
         self._definitions: dict[str, ColumnDefinition] = {}
         """Of the columns that are added and changed, by their new names."""
@@ -144,23 +155,24 @@ class _Alteration:
     def take(self, action: Action) -> None:
         match action:
             case AddColumn(column=definition, position=position, if_not_exists=if_not_exists):
-                if if_not_exists and definition.name.lower() in self._names:
+                added = [placed.column.name.lower() for placed in self._placed]
+                if if_not_exists and definition.name.lower() in (*self._names, *added):
                     return
-                self._placed.append((self._types.column(definition), position))
+                self._placed.append(_Placed(self._types.column(definition), position))
                 self._take(definition)
             case ChangeColumn(old=old, column=definition, position=position, if_exists=if_exists):
                 if self._is_added_here(old, definition):
-                    self._placed.append((self._types.column(definition), position))
+                    self._placed.append(_Placed(self._types.column(definition), position))
                     self._definitions[definition.name.lower()] = definition
                 elif self._is_there(old, if_exists):
-                    self._changed[old.lower()] = (self._types.column(definition), position)
+                    self._changed[old.lower()] = column = self._types.column(definition)
                     if position is not None:
-                        self._placed.append((self._types.column(definition), position))
+                        self._placed.append(_Placed(column, position, is_there=True))
                     self._take(definition)
             case RenameColumn(old=old, new=new, if_exists=if_exists):
                 if self._is_there(old, if_exists):
                     before = self._table.schema.columns[self._names.index(old.lower())]
-                    self._changed[old.lower()] = (replace(self._types.convert(before), name=new), None)
+                    self._changed[old.lower()] = replace(self._types.convert(before), name=new)
             case DropColumn(name=name, if_exists=if_exists):
                 if self._is_there(name, if_exists):
                     self._dropped.add(name.lower())
@@ -190,13 +202,14 @@ class _Alteration:
         for column in self._table.schema.columns:
             name = column.name.lower()
             if name in self._changed:
-                changed, position = self._changed[name]
-                if position is None:
-                    columns.append(changed)
+                columns.append(self._changed[name])
             elif name not in self._dropped:
                 columns.append(self._with_default(self._types.convert(column)))
-        for column, position in self._placed:
-            _put(columns, self._with_default(column), position, 1 if self._has_generated_key(columns) else 0)
+        for placed in self._placed:
+            if placed.is_there:
+                del columns[position_of(columns, placed.column.name)]
+            column = self._with_default(placed.column)
+            _put(columns, column, placed.position, 1 if self._has_generated_key(columns) else 0)
         self._set_first_timestamp(columns)
         names = self._names_now(columns)
         keys = [over_columns(key, self._periods) for key in self._keys]
@@ -256,7 +269,7 @@ class _Alteration:
 
         A column that is dropped and added again so keeps its keys.
         """
-        before = {changed.name.lower(): old for old, (changed, _) in self._changed.items()}
+        before = {changed.name.lower(): old for old, changed in self._changed.items()}
         names: dict[str, str] = {}
         for column in columns:
             names.setdefault(before.get(column.name.lower(), column.name.lower()), column.name)
@@ -264,7 +277,7 @@ class _Alteration:
 
     def _is_added_here(self, old: str, definition: ColumnDefinition) -> bool:
         """MariaDB changes a column that an earlier clause adds, by its new name; that clause counts no more."""
-        names = [column.name.lower() for column, _ in self._placed]
+        names = [placed.column.name.lower() for placed in self._placed]
         name = definition.name.lower()
         if not self._types.server.is_mariadb or old.lower() in self._names or name not in names:
             return False

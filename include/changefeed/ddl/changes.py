@@ -210,9 +210,10 @@ class AlterTable:
 
 @dataclass(frozen=True)
 class DropTables:
-    """DROP TABLE."""
+    """DROP TABLE; or DROP SEQUENCE, which leaves tables of those names where they are."""
 
     names: tuple[TableName, ...]
+    sequences: bool = False
 
 
 @dataclass(frozen=True)

@@ -62,24 +62,30 @@ def _literal(cursor: Cursor) -> Value:
         return Decimal(1)
     if cursor.one_of("FALSE"):
         return Decimal(0)
+    is_prefix = cursor.token.keyword in ("N", "DATE", "TIME", "TIMESTAMP") or cursor.token.keyword.startswith("_")
+    if is_prefix and (cursor.ahead(1).kind in (TokenKind.STRING, TokenKind.NUMBER) or _is_digits(cursor, 1)):
+        cursor.advance()
     token = cursor.token
     if token.kind is TokenKind.NUMBER:
         cursor.advance()
         if token.text[:2] in ("0x", "0b"):
             return _bytes(token.text[2:], 16 if token.text[1] == "x" else 2)
         return sign * Decimal(token.text)
-    if token.keyword in ("X", "B") and cursor.ahead(1).kind is TokenKind.STRING:
+    if _is_digits(cursor, 0):
         cursor.advance()
         return _bytes(cursor.advance().text, 16 if token.keyword == "X" else 2)
-    is_prefix = token.keyword in ("N", "DATE", "TIME", "TIMESTAMP") or token.keyword.startswith("_")
-    if is_prefix and cursor.ahead(1).kind is TokenKind.STRING:
-        cursor.advance()
     text = ""
     if not cursor.is_kind(TokenKind.STRING):
         raise ValueError(cursor.token.text)
     while cursor.is_kind(TokenKind.STRING):
         text += cursor.advance().text
     return text
+
+
+def _is_digits(cursor: Cursor, distance: int) -> bool:
+    """Whether X'41' or B'1000001' stands there."""
+    is_mark = cursor.ahead(distance).keyword in ("X", "B")
+    return is_mark and cursor.ahead(distance + 1).kind is TokenKind.STRING
 
 
 def _bytes(digits: str, base: int) -> bytes:

@@ -157,6 +157,9 @@ def _passed_over(cursor: Cursor) -> bool:
             cursor.identifier()
     elif cursor.one_of("REFERENCES"):
         read_reference(cursor)
+    elif cursor.one_of("COMPRESSED"):  # MariaDB takes it behind other attributes, too
+        cursor.symbol("=")
+        cursor.one_of("ZLIB")
     elif cursor.one_of("WITH", "WITHOUT"):
         cursor.expect("SYSTEM", "VERSIONING")
     elif _is_engine_option(cursor):

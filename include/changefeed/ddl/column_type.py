@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from changefeed.character_width import max_bytes
 from changefeed.column_types import DATA_TYPES, Measure, data_type_named
 from changefeed.ddl.charsets import charset_of, resolve
+from changefeed.ddl.contradiction import ContradictionError
 from changefeed.ddl.cursor import Cursor
 from changefeed.ddl.scanner import TokenKind
 from changefeed.ddl.session import Server, SessionContext
@@ -33,27 +34,33 @@ class ColumnType:
     charset: str | None = None
     collation: str | None = None
     binary: bool = False
-    labels: tuple[str, ...] = ()
+    labels: tuple[str | bytes, ...] = ()
+    """Bytes where one is written as a number, in the charset that the column will have."""
     srid: int | None = None
 
     def column(self, name: str, inherited: str, server: Server, session: SessionContext) -> Column:
-        """The column of this type; ``inherited`` is the table's default collation."""
+        """The column of this type; ``inherited`` is the table's default collation.
+
+        Raises ContradictionError for a label whose bytes are not known to be text of the column's charset.
+        """
         if not is_textual(self.name):
             data_type = blob_of(self.length, self.name) if self.name == "blob" and self.length else self.name
-            if data_type == "varbinary" and (self.length or 0) > MAX_ROW:
+            if data_type == "varbinary" and (self.length or 0) > _largest(server):
                 data_type = blob_of(self.length or 0, "blob")
-            return self._measured(Column(name, data_type, self.unsigned, None, (), self.srid))
+            unsigned = self.unsigned and data_type != "year"
+            return self._measured(Column(name, data_type, unsigned, None, (), self.srid))
         collation = resolve(self.charset, self.collation, inherited, server, session, binary=self.binary)
         data_type, width = self.name, max_bytes(charset_of(collation))
         if self.length is not None and data_type == "text" and self.length:
             data_type = blob_of(self.length * width, "text")
-        elif self.length is not None and data_type == "varchar" and self.length * width > MAX_ROW:
+        elif self.length is not None and data_type == "varchar" and self.length * width > _largest(server):
             data_type = blob_of(self.length * width, "text")  # what a session without strict mode gets
-        return textual_column(self._measured(Column(name, data_type, False, collation, self.labels)), server)
+        labels = tuple(_label(label, charset_of(collation)) for label in self.labels)
+        return textual_column(self._measured(Column(name, data_type, False, collation, labels)), server)
 
     def _measured(self, column: Column) -> Column:
         """The column with what the server lists of its size: what the definition leaves out has a default."""
-        column = replace(column, zerofill=self.zerofill)
+        column = replace(column, zerofill=self.zerofill and column.data_type != "year")
         measure = DATA_TYPES[column.data_type].measure if column.data_type in DATA_TYPES else Measure.NONE
         match measure:
             case Measure.LENGTH:
@@ -76,6 +83,13 @@ _DEFAULT_LENGTHS = {"char": 1, "binary": 1, "bit": 1, "vector": 2048}
 _WIDTHS = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigint": 20}
 """Digits of the largest unsigned number: the display width of ZEROFILL where none is written."""
 MAX_ROW = 65535
+
+
+def _largest(server: Server) -> int:
+    """Bytes of the largest VARCHAR and VARBINARY: beyond it a session without strict mode gets a TEXT or BLOB."""
+    return MAX_ROW - 3 if server.is_mariadb else MAX_ROW
+
+
 _ORACLE = {
     "VARCHAR2": "varchar",
     "NUMBER": "decimal",
@@ -115,7 +129,7 @@ def textual_column(column: Column, server: Server) -> Column:
 
 def read_type(cursor: Cursor) -> ColumnType:
     """Read a type with its attributes; raises UnreadableStatement for one that neither server has."""
-    spellings = _ORACLE if cursor.session.oracle else {}
+    spellings = _ORACLE if cursor.session.oracle else _SCHEMAS["MAXDB_SCHEMA"] if cursor.session.maxdb else {}
     if cursor.token.keyword in _SCHEMAS and cursor.is_symbol(".", 1):
         spellings = _SCHEMAS[cursor.advance().keyword]
         cursor.advance()
@@ -150,6 +164,8 @@ def _named_type(cursor: Cursor, spellings: dict[str, str]) -> ColumnType:
     if spellings is _ORACLE and keyword == "NUMBER" and not cursor.is_symbol("(", 1):
         cursor.advance()
         return ColumnType("double")
+    if spellings is _ORACLE and keyword == "BLOB" and cursor.is_symbol("(", 1):
+        spellings = {}  # with a size it is the smallest that holds that
     data_type = data_type_named(spellings.get(keyword, keyword))
     if data_type is None:
         raise cursor.unreadable("a column's type")
@@ -190,20 +206,20 @@ def _measures(cursor: Cursor) -> tuple[int | None, int | None]:
             if cursor.symbol(","):
                 at += 1
             elif cursor.is_kind(TokenKind.NUMBER) and at < len(numbers):
-                numbers[at] = cursor.integer()
+                numbers[at] = cursor.whole_number()
             else:
                 cursor.advance()
     return numbers[0], numbers[1]
 
 
-def _labels(cursor: Cursor) -> tuple[str, ...]:
-    """Labels of ENUM and SET: strings, or the same as x'61', 0x61, b'1100001'. The server cuts blanks at their ends."""
+def _labels(cursor: Cursor) -> tuple[str | bytes, ...]:
+    """Labels of ENUM and SET: strings, or the same as x'61', 0x61, b'1100001'."""
     cursor.expect_symbol("(")
-    labels = []
+    labels: list[str | bytes] = []
     while True:
         token = cursor.advance()
         if token.kind is TokenKind.STRING:
-            labels.append(token.text.rstrip(" "))
+            labels.append(token.text)
         elif token.kind is TokenKind.NUMBER and token.text[:2] in ("0x", "0b"):
             labels.append(_bytes(token.text[2:], 16 if token.text[1] == "x" else 2))
         elif token.keyword in ("X", "B") and cursor.is_kind(TokenKind.STRING):
@@ -215,9 +231,22 @@ def _labels(cursor: Cursor) -> tuple[str, ...]:
         cursor.expect_symbol(",")
 
 
-def _bytes(digits: str, base: int) -> str:
+def _bytes(digits: str, base: int) -> bytes:
     number = int(digits, base)
-    return number.to_bytes(max(1, (number.bit_length() + 7) // 8), "big").decode("utf-8", "replace").rstrip(" ")
+    return number.to_bytes(max(1, (number.bit_length() + 7) // 8), "big")
+
+
+def _label(label: str | bytes, charset: str) -> str:
+    """A label as the server keeps it: it cuts blanks at the end, but of bytes."""
+    try:
+        text = label if isinstance(label, str) else label.decode(_CODECS.get(charset, "ascii"))
+    except UnicodeDecodeError as error:
+        raise ContradictionError(f"the label 0x{error.object.hex()} is text of {charset}, not read here") from None
+    return text if charset == "binary" else text.rstrip(" ")
+
+
+_CODECS = {"utf8mb4": "utf-8", "utf8mb3": "utf-8", "latin1": "cp1252"}
+"""Python's codecs of the charsets in which labels may be written as numbers; of others, those that are ASCII."""
 
 
 def _attributes(cursor: Cursor, kind: ColumnType) -> ColumnType:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from changefeed.ddl.names import TableName
 from changefeed.ddl.scanner import Token, TokenKind, UnreadableStatement, scan
 from changefeed.ddl.session import Server, SessionContext
 
+_UNITS = ("MICROSECOND", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR")
+"""What the units of an INTERVAL end in."""
 _OPERATORS = frozenset(
     {
         *("+", "-", "*", "/", "%", "|", "&", "^", "<", ">", "=", "<=", ">=", "<>", "!=", "<=>", "<<", ">>"),
@@ -156,6 +160,12 @@ class Cursor:
             raise self.unreadable("a number")
         return int(self.advance().text)
 
+    def whole_number(self) -> int:
+        """Take a number without sign, of which the server leaves the fraction out, as in DECIMAL(19.5)."""
+        if self.is_kind(TokenKind.NUMBER) and re.fullmatch(r"\d+\.\d*", self.token.text):
+            return int(self.advance().text.partition(".")[0])
+        return self.integer()
+
     def if_exists(self) -> bool:
         """Take IF EXISTS, if it follows."""
         return self.word("IF", "EXISTS")
@@ -211,9 +221,11 @@ class Cursor:
             while not self.word("END"):
                 self.advance()
         elif self.word("INTERVAL"):
+            is_function = self.is_symbol("(")  # INTERVAL(a, 10, 20), if no unit follows
             self._operand()
-            self.identifier()
-        elif self.word("NEXT", "VALUE", "FOR"):
+            if not is_function or self.token.keyword.rpartition("_")[2] in _UNITS:
+                self.identifier()
+        elif self.word("NEXT", "VALUE", "FOR") or self.word("PREVIOUS", "VALUE", "FOR"):
             self.table()
         elif self.is_kind(TokenKind.STRING):
             while self.is_kind(TokenKind.STRING):
@@ -224,6 +236,11 @@ class Cursor:
             token = self.advance()
             while self.symbol("."):
                 self.advance()
+            if token.keyword.startswith("_"):
+                if self.is_one_of("X", "B") and self.ahead(1).kind is TokenKind.STRING:
+                    self.advance()  # _utf8mb4 X'41'
+                elif self.is_kind(TokenKind.NUMBER):
+                    self.advance()  # _latin1 0x41
             if token.kind is TokenKind.WORD and self.is_kind(TokenKind.STRING):
                 self.advance()  # x'00', N'text', _utf8mb4'text', DATE'2020-01-01'
             if self.is_symbol("("):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import islice
 
@@ -27,6 +27,7 @@ from changefeed.ddl.names import TableName
 from changefeed.ddl.row_changes import written_tables
 from changefeed.ddl.scanner import Token, UnreadableStatement, scan
 from changefeed.ddl.session import Server, SessionContext
+from changefeed.server_text import is_server_text
 
 
 class Kind(StrEnum):
@@ -91,9 +92,16 @@ _HARMLESS = frozenset(
 )
 
 
-def read_statement(sql: str, session: SessionContext | None = None, server: Server | None = None) -> DdlStatement:
-    """Read a statement as ``server`` ran it in ``session``. Raises nothing: what cannot be read says so."""
+def read_statement(
+    sql: str, session: SessionContext | None = None, server: Server | None = None, *, failed: bool = False
+) -> DdlStatement:
+    """Read a statement as ``server`` ran it in ``session``. Raises nothing: what cannot be read says so.
+
+    A ``failed`` CREATE OR REPLACE TABLE is logged as it removed the table; of others that failed all counts.
+    """
     session, server = session or SessionContext(), server or Server()
+    if session.no_backslash_escapes and is_server_text(sql):
+        session = replace(session, no_backslash_escapes=False)
     first = _first_words(sql, session, server)
     keyword = first[0].keyword if first else ""
     if keyword == "SET" and len(first) > 1 and first[1].keyword == "STATEMENT":
@@ -101,7 +109,7 @@ def read_statement(sql: str, session: SessionContext | None = None, server: Serv
     if not keyword:
         return DdlStatement(sql, session, Kind.UNREADABLE if first and first[0].text else Kind.HARMLESS)
     if keyword in FIRST_WORDS:
-        return _definition(sql, session, Cursor(sql, session, server))
+        return _definition(sql, session, Cursor(sql, session, server), failed)
     if keyword in _TRANSACTION:
         return DdlStatement(sql, session, Kind.TRANSACTION)
     if keyword in _ROWS:
@@ -143,8 +151,10 @@ def _set_statement(sql: str, session: SessionContext, server: Server) -> DdlStat
     return DdlStatement(sql, session, inner.kind, inner.tables, inner.change)
 
 
-def _definition(sql: str, session: SessionContext, cursor: Cursor) -> DdlStatement:
+def _definition(sql: str, session: SessionContext, cursor: Cursor, failed: bool) -> DdlStatement:
     change = read_definition(cursor)
+    if failed and isinstance(change, CreateTable | CreateTableLike) and change.replace:
+        change = DropTables((change.name,))
     if change is None or (isinstance(change, UnreadChange) and not change.names):
         return DdlStatement(sql, session, Kind.HARMLESS)
     if isinstance(change, TruncateTable):

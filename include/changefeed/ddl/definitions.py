@@ -106,12 +106,12 @@ def _alter(cursor: Cursor) -> Change | None:
 def _drop(cursor: Cursor) -> Change | None:
     if cursor.word("TEMPORARY"):
         return None
-    if cursor.one_of("TABLE", "TABLES") or (cursor.server.is_mariadb and cursor.one_of("SEQUENCE")):
+    if sequences := (cursor.server.is_mariadb and bool(cursor.one_of("SEQUENCE"))) or cursor.one_of("TABLE", "TABLES"):
         cursor.if_exists()
         names = [cursor.table()]
         while cursor.symbol(","):
             names.append(cursor.table())
-        return DropTables(tuple(names))
+        return DropTables(tuple(names), sequences=sequences is True)
     if cursor.one_of("DATABASE", "SCHEMA"):
         cursor.if_exists()
         return DropDatabase(cursor.server.table_name(cursor.identifier()))

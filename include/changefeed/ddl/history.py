@@ -32,7 +32,7 @@ def read_logged(statement: Statement, server: Server, collations: Mapping[int, s
         raise BinlogFormatError(
             f"the statement at {statement.file}:{statement.position} has damaged status variables: {error}"
         ) from error
-    return read_statement(statement.sql, session, server)
+    return read_statement(statement.sql, session, server, failed=statement.error_code != 0)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from changefeed.ddl.alteration import altered_table
@@ -118,12 +118,13 @@ class Schemas:
                 )
             case AlterTable():
                 return self._altered(change, statement)
-            case DropTables(names=names):
-                return self._without(*names)
+            case DropTables(names=names, sequences=sequences):
+                return self._without(*(name for name in names if not sequences or self._is_sequence(name)))
             case RenameTables(names=pairs):
                 schemas = self
-                for old, new in pairs:
-                    schemas = schemas._renamed(old, new)
+                for number, (old, new) in enumerate(pairs):
+                    if not _is_temporary(old, pairs[number + 1 :]):
+                        schemas = schemas._renamed(old, new)
                 return schemas
             case CreateDatabase(name=name, charset=charset, if_not_exists=if_not_exists, replace=replaced):
                 if if_not_exists and name in self.databases:
@@ -198,6 +199,10 @@ class Schemas:
     def _with(self, entries: Mapping[TableName, Entry]) -> Schemas:
         return replace(self, tables={**self.tables, **entries})
 
+    def _is_sequence(self, name: TableName) -> bool:
+        entry = self.tables.get(name)
+        return not isinstance(entry, Table) or entry.schema.columns == _SEQUENCE
+
     def _without(self, *names: TableName) -> Schemas:
         left = dict(self.tables)
         for name in names:
@@ -226,3 +231,14 @@ _SHOWN = 300
 def _unknown(name: TableName, problem: str, statement: DdlStatement) -> UnknownTable:
     sql = statement.sql if len(statement.sql) <= _SHOWN else statement.sql[:_SHOWN] + " …"
     return UnknownTable(name, f"after {sql!r}, {problem}")
+
+
+def _is_temporary(name: TableName, later: Sequence[tuple[TableName, TableName]]) -> bool:
+    """Whether a name that RENAME TABLE gives up must be of a temporary table, as ``later`` pairs find a table of that
+    name once more. MariaDB logs such a statement for the other tables in it."""
+    for old, new in later:
+        if old == name:
+            return True
+        if new == name:
+            return False
+    return False

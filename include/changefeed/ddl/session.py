@@ -49,6 +49,7 @@ class Server:
 _REAL_AS_FLOAT = 1
 _ANSI_QUOTES = 4
 _ORACLE = 512
+_MAXDB = 4096
 _NO_BACKSLASH_ESCAPES = 1 << 20
 
 CollationName = Callable[[int], str | None]
@@ -70,6 +71,7 @@ class SessionContext:
     no_backslash_escapes: bool = False
     real_as_float: bool = False
     oracle: bool = False
+    maxdb: bool = False
     collation_server: str | None = None
     default_collations: tuple[tuple[str, str], ...] = ()
     explicit_defaults_for_timestamp: bool = True
@@ -91,6 +93,7 @@ class SessionContext:
             no_backslash_escapes=bool(mode & _NO_BACKSLASH_ESCAPES),
             real_as_float=bool(mode & _REAL_AS_FLOAT),
             oracle=bool(mode & _ORACLE),
+            maxdb=bool(mode & _MAXDB),
             collation_server=collation_name(_number(charsets[4:6])) if charsets is not None else None,
             default_collations=tuple(
                 (collation.partition("_")[0], collation) for collation in defaults if collation is not None

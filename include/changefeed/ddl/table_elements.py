@@ -67,12 +67,14 @@ def own_keys(column: ColumnDefinition) -> list[KeyDefinition]:
 
 def is_period(cursor: Cursor) -> bool:
     """MariaDB's `PERIOD FOR name (start, end)`; `period` is a column's name otherwise."""
-    return cursor.is_word("PERIOD", "FOR")
+    return cursor.is_word("PERIOD", "FOR") or cursor.is_word("PERIOD", "IF", "NOT", "EXISTS", "FOR")
 
 
 def read_period(cursor: Cursor) -> Period:
     """Read what `is_period` saw; raises UnreadableStatement."""
-    cursor.expect("PERIOD", "FOR")
+    cursor.expect("PERIOD")
+    cursor.if_not_exists()
+    cursor.expect("FOR")
     name = cursor.identifier()
     cursor.expect_symbol("(")
     start = cursor.identifier()
@@ -88,6 +90,7 @@ def read_key(cursor: Cursor) -> KeyDefinition | Check | None:
         return None  # a word that may also name a column
     constraint = None
     if cursor.one_of("CONSTRAINT"):
+        cursor.if_not_exists()
         constraint = "" if cursor.is_one_of("PRIMARY", "UNIQUE", "FOREIGN", "CHECK") else cursor.identifier()
     if cursor.word("PRIMARY", "KEY"):
         return _key(cursor, KeyKind.PRIMARY)

@@ -13,6 +13,7 @@ from enum import Enum
 from changefeed.binlog.events import charsets
 from changefeed.binlog.events.framing import DamagedEvent, Fields
 from changefeed.reader import Statement
+from changefeed.server_text import server_text
 from changefeed.status_variables import StatusVariable, status_variables
 
 Header = tuple[int, int, int, int, int, int]
@@ -56,6 +57,8 @@ class Query:
     sql: str
     variables: bytes = b""
     """Status variables: sql_mode, charsets and the like of the session."""
+    error_code: int = 0
+    """What the statement failed with, of which a part was done all the same; 0 where it did not."""
 
     @property
     def step(self) -> TransactionStep | None:
@@ -71,7 +74,7 @@ class Query:
         fields = Fields(body)
         fields.take(8)
         database_size = fields.number(1)
-        fields.take(2)
+        error_code = fields.number(2)
         variables_size = fields.number(2)
         if load:
             fields.take(13)
@@ -82,13 +85,16 @@ class Query:
         text = fields.take(fields.left)
         if compressed:
             text = inflate(text)
-        return cls(database, charsets.decoder_of(charset)(text), variables)
+        sql = server_text(text)
+        return cls(database, charsets.decoder_of(charset)(text) if sql is None else sql, variables, error_code)
 
     def statement(self, header: Header, file: str, position: int, gtid: str) -> Statement:
         """What is reported of it; ``header`` is the event's."""
         seconds, _, server_id, size, _, flags = header
         variables = self.variables.hex()
-        return Statement(file, position, seconds, gtid, self.database, self.sql, variables, server_id, size, flags)
+        return Statement(
+            file, position, seconds, gtid, self.database, self.sql, variables, server_id, size, flags, self.error_code
+        )
 
 
 def transaction_step(sql: str) -> TransactionStep | None:
