@@ -10,6 +10,8 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+import orjson
+
 from changefeed.formats.connect_schema import ConnectSchema, Type
 from changefeed.varint import part, varint, written_part, written_varint
 
@@ -24,7 +26,8 @@ def is_null_first(schema: ConnectSchema) -> bool:
 
 
 def written(schema: ConnectSchema, value: object) -> bytes:
-    """``value`` as ``schema`` says: a struct is a mapping, an array a sequence, bytes are base64 or bytes.
+    """``value`` as ``schema`` says: a struct is a mapping, an array a sequence, bytes are base64 or bytes. What is no
+    text and is to be one is written as JSON.
 
     Raises ValueError for None where it is not allowed.
     """
@@ -45,7 +48,8 @@ def _present(schema: ConnectSchema, value: Any) -> bytes:
         case Type.FLOAT32 | Type.FLOAT64:
             return _FLOATS[schema.type].pack(float(value))
         case Type.STRING:
-            return written_part(str(value).encode("utf-8", "replace"))
+            text = value if isinstance(value, str) else orjson.dumps(value).decode()
+            return written_part(text.encode("utf-8", "replace"))
         case Type.BYTES:
             return written_part(value if isinstance(value, bytes) else base64.b64decode(value, validate=True))
         case Type.ARRAY:

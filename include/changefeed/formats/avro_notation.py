@@ -69,9 +69,11 @@ class AvroNotation:
         """This one: all rows are alike."""
         return self
 
-    def value(self, column: Column, value: object) -> bytes:
-        """See `Binary.value`."""
+    def value(self, column: Column, value: object) -> bytes | None:
+        """See `Binary.value`; the TIMESTAMP 0 has none."""
         schema = self.type_of(column)
+        if schema.name == connect_schema.ZONED_TIMESTAMP and str(value).startswith("0000"):
+            return None
         branch = len(FIRST) if schema.optional else 0
         return written(schema, _of_json(schema, column, value))[branch:]
 
