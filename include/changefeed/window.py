@@ -112,6 +112,9 @@ class Slice:
     start: int
     end: int
     gtid: str = ""
+    commit_micros: int = 0
+    """With ``gtid``: when that transaction was committed where it was made, in microseconds since 1970; 0 where nothing
+    says it."""
 
     @property
     def size_bytes(self) -> int:

@@ -113,18 +113,21 @@ def test_records_of_random_tables_are_what_select_returns_and_what_plain_python_
         source = record["source"]
         where = f"{source['db']}.{source['table']} (CHANGEFEED_RANDOM_SEED={SEED})"
         bound = decoder.programs.bound[f"{source['db']}.{source['table']}"][0].schema
-        assert (message.key, message.value) == _rendered(avro, bound, change), where
+        assert (message.key, message.value) == _rendered(avro, bound, change, source["ts_us"]), where
         if record["op"] == "c" and record["after"]["id"] < 100:
             table = next(table for table in tables if table.name == source["table"])
             row = inserted[table.name][record["after"]["id"]]
             _compare(table, bound, record["after"], row, where)
 
 
-def _rendered(format: RowFormat, table: TableSchema, change: dict[str, Any]) -> tuple[bytes | None, bytes | None]:
+def _rendered(
+    format: RowFormat, table: TableSchema, change: dict[str, Any], commit_micros: int
+) -> tuple[bytes | None, bytes | None]:
     source = change["source"]
     row = render.RowChange(
         change["op"], change["before"], change["after"], source["file"], source["pos"], source["row"],
         source["gtid"] or "", source["server_id"], source["ts_ms"] // 1000, source["query"],
+        commit_micros=commit_micros,
     )  # fmt: skip
     return render.key(format, table, row), render.value(format, table, row)
 

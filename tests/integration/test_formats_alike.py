@@ -40,6 +40,18 @@ OPTIONS: list[tuple[str, dict[str, Any]]] = [
         "flat",
         {"delete.tombstone.handling.mode": "drop", "add.headers": ["op", "db", "file:binlog"], "add.fields": ["row"]},
     ),
+    ("debezium", {"schemas": True, "topic.prefix": "shop", "binary.handling.mode": "base64", "include.query": True}),
+    (
+        "debezium",
+        {
+            "decimal.handling.mode": "string",
+            "time.precision.mode": "microseconds",
+            "bigint.unsigned.handling.mode": "precise",
+            "binary.handling.mode": "hex",
+            "tombstones.on.delete": False,
+            "skipped.operations": "c,t",
+        },
+    ),
     ("maxwell", {"kafka_key_format": "array", "output_nulls": False, "output_binlog_position": True}),
     ("maxwell", {"output_gtid_position": True, "output_server_id": True, "output_row_query": True}),
     ("cloudevents", {"data": "maxwell", "source": "urn:shop", "type": "com.example"}),
@@ -74,7 +86,7 @@ class _RawFormat:
 
     def value(self, table: TableSchema, op: Op) -> Template:  # noqa: ARG002
         parts: tuple[bytes | Slot, ...] = (op.encode(), Slot.BEFORE, Slot.AFTER, Slot.EVENT_TYPE, Slot.EVENT_SIZE)
-        parts += (Slot.EVENT_END, Slot.EVENT_FLAGS, Slot.SERVER_ID, Slot.QUERY)
+        parts += (Slot.EVENT_END, Slot.EVENT_FLAGS, Slot.SERVER_ID, Slot.QUERY, Slot.TS_MICROS)
         return tuple(part for pair in zip(parts, [_PART] * len(parts), strict=True) for part in pair)
 
 
@@ -101,12 +113,13 @@ def _changes(binlog: Binlog, style: Style) -> Iterator[tuple[TableSchema, RowCha
             continue
         table, _ = decoder.programs.bound[block.topic]
         for message in block.messages():
-            op, before, after, *event, server_id, query, _ = (message.value or b"").split(_PART)
+            op, before, after, *event, server_id, query, micros, _ = (message.value or b"").split(_PART)
             yield table.schema, RowChange(
                 op.decode(), _image(before), _image(after), binlog.name, message.position,  # type: ignore[arg-type]
                 message.sequence >> 2, message.gtid.decode(), int(server_id), message.seconds,
                 None if query == b"null" else orjson.loads(query),
                 event=EventHeader(*map(int, event)), server_uuid=SERVER_UUID,
+                commit_micros=int(micros),
             )  # fmt: skip
 
 

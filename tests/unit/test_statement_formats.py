@@ -53,6 +53,17 @@ def test_flat_lets_schema_changes_pass_and_drops_truncate_as_the_transform_does(
     assert statement(flat, hide_sql=True)["__sql"] is None
 
 
+def test_debezium_skips_truncate_by_default_and_says_all_of_its_source_otherwise() -> None:
+    assert of("debezium").truncate(STATEMENT, TABLE) is None
+    record = orjson.loads(of("debezium", **{"skipped.operations": "none"}).truncate(STATEMENT, TABLE) or b"")
+    assert (record["op"], record["source"]["ts_us"]) == ("t", 1_769_860_800_000_000)
+    with_schema = orjson.loads(
+        of("debezium", **{"skipped.operations": "c", "schemas": True}).truncate(STATEMENT, TABLE) or b""
+    )
+    assert with_schema["payload"] == record
+    assert with_schema["schema"]["name"] == "eu.shop.orders.Envelope"
+
+
 def test_maxwell_says_what_a_table_is_now() -> None:
     maxwell = of("maxwell", output_binlog_position=True, output_gtid_position=True)
     record = schema_change(maxwell, CHANGES)

@@ -89,7 +89,7 @@ class SliceDecoder(KernelRun):
         if piece.gtid:
             if piece.gtid != ANONYMOUS:
                 self._texts.set_gtid(Gtid.parse(piece.gtid))
-            self.state[layout.IN_TRANSACTION] = 1
+            self.state[[layout.IN_TRANSACTION, layout.COMMIT_MICROS]] = 1, piece.commit_micros
 
     def decode(self, chunks: Iterable[bytes | bytearray | memoryview]) -> Iterator[Block | SliceReport]:
         """See `KernelDecoder.decode`."""

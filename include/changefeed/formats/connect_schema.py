@@ -81,6 +81,15 @@ _GEOMETRIES = frozenset(
 )
 
 
+_BIGINTS = {
+    Encoding.STRING: _STRING,
+    Encoding.PRECISE: ConnectSchema(
+        Type.BYTES, name=DECIMAL, version=1, parameters=(("scale", "0"), ("connect.decimal.precision", "20"))
+    ),
+}
+"""BIGINT UNSIGNED, where it is not the number that BIGINT is."""
+
+
 def value_schema(column: Column, style: Style) -> ConnectSchema:
     """The schema of a column's values, as they are written in ``style``; without a default."""
     return replace(_type_of(column, style), optional=column.nullable is not False)
@@ -92,8 +101,7 @@ def _type_of(column: Column, style: Style) -> ConnectSchema:
         return ConnectSchema((_WIDER if column.unsigned else _SIGNED)[data_type])
     match data_type:
         case "bigint":
-            text = column.unsigned and style[Kind.BIGINT_UNSIGNED] is Encoding.STRING
-            return _STRING if text else _INT64
+            return _BIGINTS.get(style[Kind.BIGINT_UNSIGNED], _INT64) if column.unsigned else _INT64
         case "decimal":
             return _decimal(column, style)
         case "float":
@@ -118,7 +126,8 @@ def _type_of(column: Column, style: Style) -> ConnectSchema:
             return ConnectSchema(Type.ARRAY, name=FLOAT_VECTOR, version=1, items=ConnectSchema(Type.FLOAT32))
     if data_type in _GEOMETRIES:
         return _GEOMETRY
-    return ConnectSchema(Type.BYTES) if data_type in _BLOBS else _STRING
+    is_bytes = data_type in _BLOBS and style[Kind.BINARY] is Encoding.BASE64
+    return ConnectSchema(Type.BYTES) if is_bytes else _STRING
 
 
 def _decimal(column: Column, style: Style) -> ConnectSchema:
@@ -144,7 +153,7 @@ _KINDS = {"date": Kind.DATE, "time": Kind.TIME, "datetime": Kind.DATETIME, "time
 
 def _temporal(column: Column, style: Style) -> ConnectSchema:
     kind = _KINDS[column.data_type]
-    if style[kind] is Encoding.ISO:
+    if style[kind] in (Encoding.ISO, Encoding.ZONED):
         zoned = kind is Kind.TIMESTAMP
         return ConnectSchema(Type.STRING, name=ZONED_TIMESTAMP, version=1) if zoned else _STRING
     match kind:
@@ -152,7 +161,7 @@ def _temporal(column: Column, style: Style) -> ConnectSchema:
             return ConnectSchema(Type.INT32, name=DATE, version=1)
         case Kind.TIME:
             return ConnectSchema(Type.INT64, name=MICRO_TIME, version=1)
-    millis = (column.datetime_precision or 0) <= 3
+    millis = (column.datetime_precision or 0) <= 3 and style[kind] is not Encoding.MICROS
     return ConnectSchema(Type.INT64, name=TIMESTAMP if millis else MICRO_TIMESTAMP, version=1)
 
 

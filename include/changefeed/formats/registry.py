@@ -8,12 +8,14 @@ from changefeed.errors import SettingsError, did_you_mean
 from changefeed.formats.avro import AvroFormat
 from changefeed.formats.cloudevents import CloudEventsFormat
 from changefeed.formats.debezium import DebeziumFormat
+from changefeed.formats.debezium_connector import ConnectorFormat
 from changefeed.formats.flat import FlatFormat
 from changefeed.formats.fluvio import FluvioFormat
 from changefeed.formats.format import Format, FormatSettings
 from changefeed.formats.maxwell import MaxwellFormat
 
 FORMATS: dict[str, Callable[[FormatSettings], Format]] = {
+    "debezium": ConnectorFormat.of,
     "debezium-json": DebeziumFormat.of,
     "flat": FlatFormat.of,
     "maxwell": MaxwellFormat.of,

@@ -54,6 +54,13 @@ class RowChange:
     step: Step = Step.CHANGE
     part: int = 0
     """Which of the changes that a function made of one."""
+    commit_micros: int = 0
+    """When it was committed, in microseconds since 1970; 0 where nothing says it."""
+
+    @property
+    def micros(self) -> int:
+        """When it was committed; the event's second where nothing says it."""
+        return self.commit_micros or self.ts_seconds * 1_000_000
 
     @property
     def subject(self) -> Image | None:
@@ -226,7 +233,7 @@ _NUMBERS: Mapping[Slot, Callable[[RowChange], int]] = {
     Slot.EVENT_FLAGS: lambda change: change.event.flags,
     Slot.SERVER_ID: lambda change: change.server_id,
     Slot.TS_SECONDS: lambda change: change.ts_seconds,
-    Slot.TS_MILLIS: lambda change: change.ts_seconds * 1000,
-    Slot.TS_MICROS: lambda change: change.ts_seconds * 1_000_000,
-    Slot.TS_NANOS: lambda change: change.ts_seconds * 1_000_000_000,
+    Slot.TS_MILLIS: lambda change: change.micros // 1000,
+    Slot.TS_MICROS: lambda change: change.micros,
+    Slot.TS_NANOS: lambda change: change.micros * 1000,
 }

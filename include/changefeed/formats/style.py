@@ -12,9 +12,8 @@ from changefeed.errors import SettingsError
 class Kind(StrEnum):
     """The kinds of columns that can be written in more than one way.
 
-    The others have one encoding: integers, FLOAT, DOUBLE and YEAR are numbers, BIT an unsigned number, text a string,
-    VECTOR an array of numbers, MariaDB's UUID and INET4/6
-    their text.
+    The others have one encoding: integers, FLOAT, DOUBLE and YEAR are numbers, text a string, VECTOR an array of
+    numbers, MariaDB's UUID and INET4/6 their text.
     """
 
     DECIMAL = "decimal"
@@ -23,6 +22,7 @@ class Kind(StrEnum):
     TIME = "time"
     DATETIME = "datetime"
     TIMESTAMP = "timestamp"
+    BIT = "bit"
     ENUM = "enum"
     SET = "set"
     BINARY = "binary"
@@ -34,6 +34,8 @@ class Kind(StrEnum):
 class Encoding(StrEnum):
     """The ways to write a value; `ENCODINGS` says which kind of column has which."""
 
+    LONG = "long"
+    """A signed number: 2**63 and more are negative."""
     STRING = "string"
     """A string of the number's digits: readers with doubles lose none."""
     NUMBER = "number"
@@ -51,11 +53,18 @@ class Encoding(StrEnum):
     EPOCH = "epoch"
     """Debezium's adaptive numbers: days, or milliseconds for a precision of 0 to 3, else microseconds. Zero and partial
     dates are null."""
+    MICROS = "micros"
+    """As EPOCH, in microseconds whatever the precision."""
+    ZONED = "zoned"
+    """As ISO; null for the zero timestamp."""
     BASE64 = "base64"
     """A string; of geometry `{"srid":…,"wkb":"…"}` with it."""
     HEX = "hex"
     NUMBERS = "numbers"
     """An array of the bytes; of geometry those that the server stores: the SRID in four, then well-known binary."""
+    CONNECT = "connect"
+    """As Debezium hands it to Kafka Connect. BIT(1): true or false; more bits: their bytes in base64, the lowest first.
+    Geometry: `{"wkb":"…","srid":…}`, a point's with `x` and `y` before them."""
     TEXT = "text"
     """A string of the document's text."""
     LABEL = "label"
@@ -76,15 +85,16 @@ _BYTES = (Encoding.BASE64, Encoding.HEX, Encoding.NUMBERS)
 
 ENCODINGS: Mapping[Kind, tuple[Encoding, ...]] = {
     Kind.DECIMAL: (Encoding.STRING, Encoding.DOUBLE, Encoding.PRECISE),
-    Kind.BIGINT_UNSIGNED: (Encoding.NUMBER, Encoding.STRING),
+    Kind.BIGINT_UNSIGNED: (Encoding.NUMBER, Encoding.STRING, Encoding.LONG, Encoding.PRECISE),
     Kind.DATE: _DATED,
-    Kind.TIME: _TEMPORAL,
-    Kind.DATETIME: _DATED,
-    Kind.TIMESTAMP: _DATED,
+    Kind.TIME: (*_TEMPORAL, Encoding.MICROS),
+    Kind.DATETIME: (*_DATED, Encoding.MICROS),
+    Kind.TIMESTAMP: (*_DATED, Encoding.ZONED),
+    Kind.BIT: (Encoding.NUMBER, Encoding.CONNECT),
     Kind.ENUM: (Encoding.LABEL, Encoding.INDEX),
     Kind.SET: (Encoding.COMMAS, Encoding.ARRAY),
     Kind.BINARY: _BYTES,
-    Kind.GEOMETRY: _BYTES,
+    Kind.GEOMETRY: (*_BYTES, Encoding.CONNECT),
     Kind.JSON: (Encoding.TEXT, Encoding.INLINE),
 }
 """What each kind can be written as, its default first."""

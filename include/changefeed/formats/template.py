@@ -64,7 +64,8 @@ class Slot(StrEnum):
     TS_SECONDS = "ts_seconds"
     """Timestamp of the event in seconds since 1970: follow it by a literal `000` for milliseconds."""
     TS_MILLIS = "ts_millis"
-    """The same in milliseconds since 1970, in a notation that has no digits to follow."""
+    """When the change was committed on the server where it was made, in milliseconds since 1970; where the source does
+    not say that (without GTIDs, MariaDB), as TS_SECONDS."""
     TS_MICROS = "ts_micros"
     TS_NANOS = "ts_nanos"
     EVENT_TYPE = "event_type"

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from changefeed.errors import SettingsError
+from changefeed.formats.style import Kind
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.window import Window
 
@@ -42,6 +43,8 @@ def message_rules(pipeline: Pipeline) -> dict[str, str]:
     message's key. So are the numbers of partitions: Kafka says them, and progress keeps them.
     """
     values: dict[str, Any] = pipeline.model_dump(mode="python", exclude=_SHAPE_NO_MESSAGE)
+    style = pipeline.message_format(0).style
+    values["style"] = {str(kind): str(style[kind]) for kind in Kind}  # a format's own too, under `values` or not
     values["topics"] = pipeline.topics.rules
     values["transforms"] = [
         [transform.tables, transform.function, transform.arguments, sorted(transform.secrets), transform.source.digest]

@@ -16,7 +16,6 @@ from changefeed.formats.format import Format, FormatSettings
 from changefeed.formats.headers import WithHeaders, check_headers
 from changefeed.formats.registry import DEFAULT_FORMAT, format_of
 from changefeed.formats.schema_ids import LocalIds, SchemaIds
-from changefeed.formats.style import Encoding, Kind, Style
 from changefeed.message_key import Keyless, KeyRule
 from changefeed.pipelines.alert_settings import AlertSettings
 from changefeed.pipelines.column_rules import ColumnRule, ColumnRules, Excluded
@@ -29,6 +28,7 @@ from changefeed.pipelines.table_pattern import TablePattern, matches, matches_an
 from changefeed.pipelines.table_routes import TableRoute, route_of
 from changefeed.pipelines.topic_settings import TopicSettings
 from changefeed.pipelines.transform_settings import TransformCall, TransformSettings
+from changefeed.pipelines.value_settings import ValueSettings
 from changefeed.publish_settings import PublishSettings
 from changefeed.row_predicate import RowFilter
 
@@ -136,32 +136,6 @@ class TableSettings(Section):
         """Whether the table is captured: a pattern of `include` takes it, and none of `exclude`."""
         return matches_any(tuple(self.include), database, table) and not matches_any(
             tuple(self.exclude), database, table
-        )
-
-
-class ValueSettings(Section):
-    """How values are written: what a `formats.style.Style` is made of."""
-
-    decimal: Literal["string", "double", "precise"] = "string"
-    """Text with all digits, a JSON number, or Connect's bytes in base64."""
-    temporal: Literal["iso", "epoch"] = "iso"
-    """ISO 8601 text, or numbers since 1970: days, milliseconds, or microseconds for a precision over 3."""
-    binary: Literal["base64", "hex"] = "base64"
-    bigint_unsigned: Literal["number", "string"] = "number"
-    documents: Literal["text", "inline"] = "text"
-    """JSON columns: a JSON string of the document's text, or the document itself."""
-
-    @property
-    def style(self) -> Style:
-        """These settings as the style that a format writes values in."""
-        return Style(
-            {
-                Kind.DECIMAL: Encoding(self.decimal),
-                Kind.BIGINT_UNSIGNED: Encoding(self.bigint_unsigned),
-                **dict.fromkeys((Kind.DATE, Kind.TIME, Kind.DATETIME, Kind.TIMESTAMP), Encoding(self.temporal)),
-                **dict.fromkeys((Kind.BINARY, Kind.GEOMETRY), Encoding(self.binary)),
-                Kind.JSON: Encoding(self.documents),
-            }
         )
 
 
@@ -386,6 +360,10 @@ class Pipeline(Section):
             raise ValueError("`reader: reference` calls no `transforms`: leave them out, or the reader")
         if self.reader == "reference" and (self.columns != ColumnSettings() or self.values != ValueSettings()):
             raise ValueError("`reader: reference` knows neither `columns` nor `values`: leave them out, or the reader")
+        if self.reader == "reference" and not self.message_format(0).style.is_default():
+            raise ValueError(
+                f"`reader: reference` cannot write values as `format: {self.format.name}` does: take another"
+            )
         topics = self.topics.model_dump(include={"partition_by", "table_field", "routes"}, exclude_defaults=True)
         if self.reader == "reference" and topics:
             raise ValueError(f"`reader: reference` does not know topics.{next(iter(topics))}: leave it out")

@@ -18,7 +18,7 @@ from changefeed.table_schema import TableSchema
 SEPARATOR = b"\x1e"
 """ASCII's record separator: JSON text never holds it unescaped."""
 
-_FIELDS = (Slot.FILE, Slot.POSITION, Slot.ROW, Slot.SERVER_ID, Slot.TS_SECONDS)
+_FIELDS = (Slot.FILE, Slot.POSITION, Slot.ROW, Slot.SERVER_ID, Slot.TS_SECONDS, Slot.TS_MICROS)
 _EVENT_FIELDS = (Slot.EVENT_TYPE, Slot.EVENT_SIZE, Slot.EVENT_END, Slot.EVENT_FLAGS, Slot.XID)
 """Those that few formats have."""
 _IMAGES = (Slot.BEFORE, Slot.AFTER)
@@ -27,7 +27,7 @@ KNOWN = frozenset(
         *(*_FIELDS, *_EVENT_FIELDS, *_IMAGES),
         *(Slot.KEY, Slot.KEY_BEFORE, Slot.KEY_AFTER, Slot.CHANGED, Slot.SEPARATOR),  # of the images
         Slot.SEQUENCE,  # of the coordinates
-        *(Slot.TS_MILLIS, Slot.TS_MICROS, Slot.TS_NANOS, Slot.TIME),  # of the seconds
+        *(Slot.TS_MILLIS, Slot.TS_NANOS, Slot.TIME),  # of the microseconds and seconds
         *(Slot.GTID, Slot.GTID_TEXT, Slot.EVENT_ID),  # of the message
         *(Slot.QUERY, Slot.SNAPSHOT),  # the same for all rows: there is none
     }
@@ -92,7 +92,7 @@ class PlainRows:
 
 def row_change(message: Message) -> RowChange:
     """The row change that the kernel left in ``message``."""
-    op, file, position, row, server_id, seconds, *rest, before, after = (message.value or b"").split(SEPARATOR)
+    op, file, position, row, server_id, seconds, micros, *rest, before, after = (message.value or b"").split(SEPARATOR)
     header, xid = EventHeader(), None
     if rest:
         kind, size, end, flags, last = rest
@@ -109,5 +109,6 @@ def row_change(message: Message) -> RowChange:
         int(seconds),
         xid=xid,
         event=header,
+        commit_micros=int(micros),
         server_uuid=message.event_id.partition(b"/")[0].decode(),
     )

@@ -120,6 +120,12 @@ def test_the_folder_is_the_one_that_the_environment_names(tmp_path: Path, monkey
             ["shop.yaml", "does not go with `publish_ddl: inline`"],
         ),
         ("format: 3\n", ["shop.yaml, line 6", "'format' is '3'", "wanted the name of a format, or a mapping"]),
+        ("format:\n  name: debezium\n  skipped.operations: c,x\n", ["shop.yaml, line 8", "some of c, u, d, t"]),
+        (
+            "format:\n  name: debezium\n  time.precision.mode: connect\n",
+            ["shop.yaml, line 8", "wanted one of adaptive_time_microseconds, microseconds", "found 'connect'"],
+        ),
+        ("reader: reference\nformat: debezium\n", ["shop.yaml", "cannot write values as `format: debezium` does"]),
         ("format: {prefix: x}\n", ["shop.yaml, line 6", "key 'format.name' is missing"]),
         ("format:\n  name: falt\n", ["shop.yaml, line 7", "'format.name' is 'falt'", "did you mean 'flat'"]),
         (

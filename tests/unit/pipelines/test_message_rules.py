@@ -98,3 +98,9 @@ def test_options_of_a_format_count_and_a_mapping_of_its_name_alone_is_its_name()
     assert rules(format={"name": "flat"}) == rules(format="flat")
     with pytest.raises(SettingsError, match="`format`"):
         check_same_rules(WINDOW, rules(format="flat"), rules(format={"name": "flat", "add.fields": ["op"]}))
+
+
+def test_a_value_setting_that_a_format_has_by_itself_changes_nothing_and_another_is_named() -> None:
+    assert rules(values={"decimal": "string"}) == rules()
+    with pytest.raises(SettingsError, match="`style`"):
+        check_same_rules(WINDOW, rules(format="debezium"), rules(format="debezium", values={"decimal": "string"}))

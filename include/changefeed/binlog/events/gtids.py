@@ -99,6 +99,16 @@ def gtid_of(kind: int, server_id: int, body: bytes) -> str:
     return ""
 
 
+def commit_micros(kind: int, body: bytes) -> int:
+    """When the transaction was committed that such an event opens, on the server where it was made, in microseconds
+    since 1970; 0 where the event does not say it. `kernel.transactions` reads it alike, and says how."""
+    if kind != EventType.GTID or len(body) < 49 or body[25] != 2:
+        return 0
+    if body[48] < 128:
+        return int.from_bytes(body[42:49], "little")
+    return int.from_bytes(body[49:56], "little") if len(body) >= 56 else 0
+
+
 def _unsigned(fields: Fields) -> int:
     first = fields.number(1)
     more = 0

@@ -20,6 +20,10 @@ _STRINGS = frozenset(
 """The types that a STRING may really be; the metadata has the real type's number."""
 
 
+POINT = 1
+"""The geometry type of points."""
+
+
 @dataclass
 class MapColumn:
     """One column of a TABLE_MAP; what optional metadata did not say is None.
@@ -36,6 +40,8 @@ class MapColumn:
     name: str | None = None
     labels: tuple[bytes, ...] | None = None
     visible: bool = True
+    is_point: bool = False
+    """Whether it is a geometry that is known to be a point."""
 
     @property
     def wire(self) -> WireType:
@@ -165,6 +171,9 @@ def _optional(table_map: TableMap, kind: int, fields: Fields, mariadb: bool) -> 
                 if count > fields.left:
                     raise DamagedEvent(f"TABLE_MAP says {count} labels in {fields.left} bytes")
                 column.labels = tuple(fields.take(fields.packed()) for _ in range(count))
+        case 7:  # GEOMETRY_TYPE
+            for column in table_map.columns_of(lambda wire: wire is column_types.GEOMETRY):
+                column.is_point = fields.packed() == POINT
         case 8 | 9:  # SIMPLE_PRIMARY_KEY, PRIMARY_KEY_WITH_PREFIX
             key = []
             while fields.left:
@@ -179,7 +188,7 @@ def _optional(table_map: TableMap, kind: int, fields: Fields, mariadb: bool) -> 
             bits = fields.take(fields.left)
             for index, column in enumerate(table_map.columns):
                 column.visible = bool(bits[index >> 3] << (index & 7) & 0x80)
-        case _:  # geometry types, vector dimensions, and what later servers add: not needed to read a row
+        case _:  # vector dimensions, and what later servers add: not needed to read a row
             pass
 
 

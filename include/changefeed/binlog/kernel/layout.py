@@ -31,6 +31,12 @@ YEAR = NUMBERS + 4
 BIT = NUMBERS + 5
 FLOAT = NUMBERS + 6
 DOUBLE = NUMBERS + 7
+UNSIGNED_BYTES = NUMBERS + 8
+"""As DECIMAL_BYTES: the two's complement of an unsigned number in base64."""
+BIT_FLAG = NUMBERS + 9
+"""true or false."""
+BIT_BYTES = NUMBERS + 10
+"""The bits as bytes in base64, the lowest first."""
 
 DECIMALS = 2 << 16
 DECIMAL_TEXT = DECIMALS + 1
@@ -47,7 +53,7 @@ DATETIME_OLD = TEMPORALS + 6
 TIMESTAMP_OLD = TEMPORALS + 7
 
 # how one is written, their d: as text, and from EPOCH on as a number
-ISO, SQL, PARTS, EPOCH, VARINT = 0, 1, 2, 3, 4
+ISO, SQL, PARTS, ZONED, EPOCH, VARINT = 0, 1, 2, 3, 4, 5
 
 STRINGS = 4 << 16
 UTF8 = STRINGS + 1
@@ -73,6 +79,8 @@ INET4 = OTHERS + 5
 INET6 = OTHERS + 6
 CONSTANT = OTHERS + 7
 """A masked column: address and size of the literal that stands for each value."""
+GEOMETRY_STRUCT = OTHERS + 8
+"""a: 1 for a point, whose coordinates come first."""
 
 BINARIES = 7 << 16
 """Values that are no text: see `binary`. `values` tells them, and those with SIZED, by being larger."""
@@ -211,6 +219,9 @@ OP_EVENT_ID = 22
 OP_TIME = 23
 OP_SEQUENCE = 24
 
+OP_MILLIS, OP_MICROS = 25, 26
+"""When the change was committed; the event's second where nothing says it."""
+
 OP_LONG = 30
 """A number as a varint. a: which, as the op that writes its digits; b: what it is multiplied by."""
 OP_GTID_SIZED = 31
@@ -311,6 +322,8 @@ ID_SIZE = 36
 """Of the event ids of the rows at hand, up to the row."""
 FILE_NUMBER = 37
 """The number in the file's name."""
+COMMIT_MICROS = 38
+"""When the transaction at hand was committed where it was made, in microseconds since 1970; 0 where nothing says it."""
 STATE_WORDS = 40
 
 # --- what the kernel returns, when it is no fault

@@ -142,6 +142,14 @@ def _put_event(out: Bytes, at: int, data: Bytes, state: Words, code: int) -> int
 
 
 @inline
+def _commit_time(state: Words, code: int, seconds: int) -> int:
+    micros = int(state[layout.COMMIT_MICROS])
+    if micros == 0:
+        micros = seconds * 1000000
+    return micros if code == layout.OP_MICROS else micros // 1000
+
+
+@inline
 def _put_step(out: Bytes, at: int, step: int) -> int:
     """End an event id behind its row: the step, past the first."""
     if step == 0:
@@ -267,6 +275,8 @@ def run_program(
             at += 1
         elif code == layout.OP_SEQUENCE:
             at = put_number(out, at, (state[layout.FILE_NUMBER] << 40) + state[layout.POSITION] + (sequence >> 2))
+        elif code == layout.OP_MILLIS or code == layout.OP_MICROS:
+            at = put_number(out, at, _commit_time(state, code, seconds))
         elif code == layout.OP_LONG:
             value = state[layout.POSITION]
             if a == layout.OP_ROW:
@@ -275,6 +285,8 @@ def run_program(
                 value = server_id
             elif a == layout.OP_TS:
                 value = seconds
+            elif a == layout.OP_MILLIS or a == layout.OP_MICROS:
+                value = _commit_time(state, a, seconds)
             at = put_varint(out, at, value * b)
         elif code == layout.OP_GTID_SIZED:
             at = _put_gtid(work, at, room, a)

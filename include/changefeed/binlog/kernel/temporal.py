@@ -228,7 +228,9 @@ def _put_timestamp_value(out: Bytes, at: int, seconds: int, micros: int, digits:
         at = _put_part(out, at, _SUBSECOND, _UNIX_TIME, micros)
         put8(out, at, 125)
         return at + 1
-    separator = 84 if how == layout.ISO else 32
+    if how == layout.ZONED and seconds == 0:
+        return NULL_VALUE
+    separator = 32 if how == layout.SQL else 84
     put8(out, at, 34)
     at += 1
     if seconds == 0:  # the zero timestamp: no TIMESTAMP is 1970-01-01 00:00:00
@@ -237,7 +239,7 @@ def _put_timestamp_value(out: Bytes, at: int, seconds: int, micros: int, digits:
         at = put_clock(out, at + 1, 0, 0, 0, micros, digits)
     else:
         at = put_timestamp(out, at, seconds, micros, digits, separator)
-    if how == layout.ISO:
+    if how != layout.SQL:
         put8(out, at, 90)
         at += 1
     put8(out, at, 34)
@@ -291,4 +293,4 @@ def put_temporal(out: Bytes, at: int, data: Bytes, start: int, kind: int, digits
     if day // 100 % 100 > 12:
         return TEMPORAL_RANGE
     months = day // 10000 * 13 + day // 100 % 100
-    return _put_datetime(out, at, months, day % 100, clock // 10000, clock // 100 % 100, clock % 100, 0, 0, how)
+    return _put_datetime(out, at, months, day % 100, clock // 10000, clock // 100 % 100, clock % 100, 0, digits, how)

@@ -26,6 +26,7 @@ from changefeed.binlog.kernel.memory import (
     u32,
     wrap,
 )
+from changefeed.binlog.kernel.null import put_null
 from changefeed.binlog.kernel.numbers import put_float32, put_float64, put_number, put_unsigned
 from changefeed.binlog.kernel.span import part
 from changefeed.binlog.kernel.temporal import put_temporal
@@ -33,6 +34,8 @@ from changefeed.binlog.kernel.text import is_utf8, put_table, put_utf8, put_utf1
 from changefeed.binlog.kernel.varint import put_length
 from changefeed.binlog.kernel.workspace import Workspace
 
+_POINT_BYTES = 21
+"""Of a point's well-known binary: byte order, type, and two doubles."""
 ROOM_FOR_VALUE = 512
 """Bytes that any value of a fixed size fits in; the others look after themselves."""
 
@@ -185,6 +188,36 @@ def _put_geometry(out: Bytes, at: int, room: int, data: Bytes, start: int, end: 
 
 
 @inline
+def _put_geometry_struct(out: Bytes, at: int, room: int, data: Bytes, start: int, end: int, is_point: int) -> int:
+    """`{"wkb":…,"srid":…}` with null for SRID 0; a point's `x` and `y` come first."""
+    if end - start < 4 + _POINT_BYTES * is_point:
+        return SHORT
+    if at + 256 + 2 * (end - start) > room:
+        return FULL
+    put8(out, at, 123)
+    at += 1
+    if is_point != 0:
+        put32(out, at, 0x3A227822)  # "x":
+        at = put_float64(out, at + 4, i64(data, start + 9))
+        put8(out, at, 44)
+        put32(out, at + 1, 0x3A227922)  # "y":
+        at = put_float64(out, at + 5, i64(data, start + 17))
+        put8(out, at, 44)
+        at += 1
+    put32(out, at, 0x626B7722)  # "wkb
+    put16(out, at + 4, 0x3A22)  # ":
+    put8(out, at + 6, 34)
+    at = put_base64(out, at + 7, data, start + 4, end)
+    put32(out, at, 0x73222C22)  # ","s
+    put32(out, at + 4, 0x22646972)  # rid"
+    put8(out, at + 8, 58)
+    srid = u32(data, start)
+    at = put_null(out, at + 9) if srid == 0 else put_number(out, at + 9, srid)
+    put8(out, at, 125)
+    return at + 1
+
+
+@inline
 def _put_vector(out: Bytes, at: int, room: int, data: Bytes, start: int, end: int) -> int:
     if (end - start) % 4 != 0:
         return VECTOR_WIDTH
@@ -204,7 +237,35 @@ def _put_vector(out: Bytes, at: int, room: int, data: Bytes, start: int, end: in
 
 
 @inline
-def _put_numeric(out: Bytes, at: int, data: Bytes, start: int, kind: int, width: int) -> int:
+def _put_flag(out: Bytes, at: int, value: bool) -> int:
+    if value:
+        put32(out, at, 0x65757274)  # true
+        return at + 4
+    put32(out, at, 0x736C6166)  # fals
+    put8(out, at + 4, 101)
+    return at + 5
+
+
+@inline
+def _put_number_bytes(out: Bytes, at: int, data: Bytes, start: int, width: int, kind: int, scratch: Bytes) -> int:
+    """A number's bytes in base64: of bits all, the lowest first; of an integer, which is little-endian here, as few as
+    its two's complement takes, the highest first."""
+    put8(out, at, 34)
+    put8(scratch, 0, 0)
+    for index in range(width):
+        put8(scratch, 1 + index, u8(data, start + width - 1 - index))
+    first = 1
+    if kind == layout.UNSIGNED_BYTES:
+        first = 0
+        while first < width and u8(scratch, first) == 0 and u8(scratch, first + 1) < 128:
+            first += 1
+    at = put_base64(out, at + 1, scratch, first, width + 1)
+    put8(out, at, 34)
+    return at + 1
+
+
+@inline
+def _put_numeric(out: Bytes, at: int, data: Bytes, start: int, kind: int, width: int, scratch: Bytes) -> int:
     if kind == layout.DOUBLE:
         return put_float64(out, at, i64(data, start))
     if kind == layout.FLOAT:
@@ -214,6 +275,10 @@ def _put_numeric(out: Bytes, at: int, data: Bytes, start: int, kind: int, width:
         at = put_unsigned(out, at + 1, i64(data, start))
         put8(out, at, 34)
         return at + 1
+    if kind == layout.BIT_FLAG:
+        return _put_flag(out, at, big_endian(data, start, width) != 0)
+    if kind == layout.BIT_BYTES or kind == layout.UNSIGNED_BYTES:
+        return _put_number_bytes(out, at, data, start, width, kind, scratch)
     if kind == layout.BIT:
         value = big_endian(data, start, width)
     elif kind == layout.YEAR:
@@ -269,6 +334,8 @@ def _put_other(work: Workspace, at: int, room: int, start: int, size: int, kind:
     out, data = work.out, work.data
     if kind == layout.GEOMETRY:
         return _put_geometry(out, at, room, data, start, start + size, a)
+    if kind == layout.GEOMETRY_STRUCT:
+        return _put_geometry_struct(out, at, room, data, start, start + size, a)
     if kind == layout.VECTOR:
         return _put_vector(out, at, room, data, start, start + size)
     if kind == layout.CONSTANT:
@@ -306,7 +373,7 @@ def _put_text_value(work: Workspace, at: int, room: int, start: int, size: int, 
     b = words[spec + layout.SPEC_B]
     group = kind & layout.GROUP
     if group == layout.NUMBERS:
-        return _put_numeric(out, at, data, start, kind, a)
+        return _put_numeric(out, at, data, start, kind, a, work.bytes_scratch)
     if group == layout.DECIMALS:
         return _put_decimals(out, at, data, start, kind, a, b, scratch, work.bytes_scratch)
     if group == layout.TEMPORALS:

@@ -84,7 +84,7 @@ def _bind_column(number: int, column: MapColumn, known: Column | None) -> codecs
     elif known is not None and known.labels:
         labels = known.labels
     name = column.name or (known.name if known is not None else f"@{number + 1}")
-    data_type = known.data_type if known is not None else ""
+    data_type = known.data_type if known is not None else "point" if column.is_point else ""
     return codecs.BoundColumn(name, column.type, column.meta, unsigned, charset, labels, data_type)
 
 

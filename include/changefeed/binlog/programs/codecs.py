@@ -56,6 +56,14 @@ class Spec:
 Codec = Callable[[BoundColumn, Style, ProgramMemory], Spec]
 
 
+_BIGINTS = {
+    Encoding.NUMBER: layout.UNSIGNED,
+    Encoding.STRING: layout.UNSIGNED_TEXT,
+    Encoding.LONG: layout.SIGNED,
+    Encoding.PRECISE: layout.UNSIGNED_BYTES,
+}
+
+
 def _integer(width: int) -> Codec:
     """TINYINT 1, SMALLINT 2, MEDIUMINT 3, INT 4, BIGINT 8 bytes, little-endian.
 
@@ -65,9 +73,8 @@ def _integer(width: int) -> Codec:
     def codec(column: BoundColumn, style: Style, _: ProgramMemory) -> Spec:
         if not column.unsigned:
             return Spec(layout.SIGNED, fixed=width, a=width)
-        if width == 8 and style[Kind.BIGINT_UNSIGNED] is Encoding.STRING:
-            return Spec(layout.UNSIGNED_TEXT, fixed=8, a=8)
-        return Spec(layout.UNSIGNED, fixed=width, a=width)
+        kind = _BIGINTS[style[Kind.BIGINT_UNSIGNED]] if width == 8 else layout.UNSIGNED
+        return Spec(kind, fixed=width, a=width)
 
     return codec
 
@@ -100,10 +107,13 @@ def _year(_column: BoundColumn, _style: Style, _memory: ProgramMemory) -> Spec:
     return Spec(layout.YEAR, fixed=1)
 
 
-def _bit(column: BoundColumn, _style: Style, _memory: ProgramMemory) -> Spec:
+def _bit(column: BoundColumn, style: Style, _memory: ProgramMemory) -> Spec:
     """1 to 8 bytes, big-endian. Manual: https://dev.mysql.com/doc/refman/9.7/en/bit-type.html"""
     width = (column.meta + 7) // 8
-    return Spec(layout.BIT, fixed=width, a=width)
+    kind = layout.BIT
+    if style[Kind.BIT] is Encoding.CONNECT:
+        kind = layout.BIT_FLAG if column.meta == 1 else layout.BIT_BYTES
+    return Spec(kind, fixed=width, a=width)
 
 
 _TEMPORAL_TEXTS = {
@@ -111,7 +121,13 @@ _TEMPORAL_TEXTS = {
     Encoding.EPOCH: layout.EPOCH,
     Encoding.SQL: layout.SQL,
     Encoding.PARTS: layout.PARTS,
+    Encoding.MICROS: layout.EPOCH,
+    Encoding.ZONED: layout.ZONED,
 }
+
+
+_MICROS_DIGITS = 6
+"""Digits of a fraction that make a number count microseconds."""
 
 
 def _date(_column: BoundColumn, style: Style, _memory: ProgramMemory) -> Spec:
@@ -136,7 +152,8 @@ def _temporal(kind: int, size: int, of: Kind) -> Codec:
         if column.meta > 6:
             raise DamagedEvent(f"column {column.name!r} has {column.meta} digits of fractional seconds, more than 6")
         width = (column.meta + 1) // 2
-        return Spec(kind, fixed=size + width, a=column.meta, b=width, d=_TEMPORAL_TEXTS[style[of]])
+        digits = _MICROS_DIGITS if style[of] is Encoding.MICROS else column.meta
+        return Spec(kind, fixed=size + width, a=digits, b=width, d=_TEMPORAL_TEXTS[style[of]])
 
     return codec
 
@@ -149,7 +166,8 @@ def _old_temporal(kind: int, size: int, of: Kind) -> Codec:
     """
 
     def codec(_column: BoundColumn, style: Style, _memory: ProgramMemory) -> Spec:
-        return Spec(kind, fixed=size, d=_TEMPORAL_TEXTS[style[of]])
+        digits = _MICROS_DIGITS if style[of] is Encoding.MICROS else 0
+        return Spec(kind, fixed=size, a=digits, d=_TEMPORAL_TEXTS[style[of]])
 
     return codec
 
@@ -244,6 +262,8 @@ def _geometry(column: BoundColumn, style: Style, _: ProgramMemory) -> Spec:
 
     Manual: https://dev.mysql.com/doc/refman/9.7/en/gis-data-formats.html
     """
+    if style[Kind.GEOMETRY] is Encoding.CONNECT:
+        return Spec(layout.GEOMETRY_STRUCT, prefix=_prefix(column), a=int(column.data_type == "point"))
     if style[Kind.GEOMETRY] is Encoding.NUMBERS:
         return Spec(layout.BYTE_NUMBERS, prefix=_prefix(column))
     return Spec(layout.GEOMETRY, prefix=_prefix(column), a=int(style[Kind.GEOMETRY] is Encoding.HEX))

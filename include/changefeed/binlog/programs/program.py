@@ -44,9 +44,9 @@ _NUMBERS = {
     Slot.ROW: (layout.OP_ROW, 1),
     Slot.SERVER_ID: (layout.OP_SERVER_ID, 1),
     Slot.TS_SECONDS: (layout.OP_TS, 1),
-    Slot.TS_MILLIS: (layout.OP_TS, 1000),
-    Slot.TS_MICROS: (layout.OP_TS, 1_000_000),
-    Slot.TS_NANOS: (layout.OP_TS, 1_000_000_000),
+    Slot.TS_MILLIS: (layout.OP_MILLIS, 1),
+    Slot.TS_MICROS: (layout.OP_MICROS, 1),
+    Slot.TS_NANOS: (layout.OP_MICROS, 1000),
 }
 """The slots that are numbers: the op that writes the digits of one, and what it is multiplied by."""
 _MAY_BE_ABSENT = frozenset({Slot.GTID, Slot.QUERY, Slot.XID})

@@ -19,7 +19,7 @@ from changefeed.binlog.events.framing import (
     EventType,
     name_of,
 )
-from changefeed.binlog.events.gtids import gtid_of
+from changefeed.binlog.events.gtids import commit_micros, gtid_of
 from changefeed.binlog.events.query_event import Header, Query, TransactionStep
 from changefeed.binlog.kernel import hop
 from changefeed.binlog.kernel.memory import Bytes
@@ -62,7 +62,7 @@ class _Scout:
         self._piece, self._slice_bytes, self._skips_rest = piece, slice_bytes, skips_rest
         self._slice_count = 0
         self._slices: list[Slice] = []
-        self._begin, self._begin_gtid = piece.start, piece.gtid
+        self._begin, self._begin_gtid, self._begin_commit = piece.start, piece.gtid, piece.commit_micros
         self._statements: list[Statement] = []
         self._opening: Bytes = np.empty(hop.LARGEST_OPENING, np.uint8)
         self._walk = EventWalk(piece)
@@ -116,7 +116,7 @@ class _Scout:
                 case hop.CUT:
                     self._cut("")
                 case hop.CUT_INSIDE:
-                    self._cut(self._gtid() or ANONYMOUS)
+                    self._cut(self._gtid() or ANONYMOUS, self._commit_micros())
                 case hop.LOOK:
                     self._look()
                 case _:
@@ -159,15 +159,25 @@ class _Scout:
         _, kind, server_id, _, _, _ = HEADER.unpack_from(event)
         return gtid_of(kind, server_id, event[HEADER_SIZE : size - self._walk.checksum_size])
 
-    def _cut(self, gtid: str) -> None:
+    def _commit_micros(self) -> int:
+        """When the transaction at hand was committed; 0 where nothing says it."""
+        size = int(self._state[hop.OPENING_SIZE])
+        if not size:
+            return self._piece.commit_micros
+        event = self._opening[:size].tobytes()
+        return commit_micros(event[4], event[HEADER_SIZE : size - self._walk.checksum_size])
+
+    def _cut(self, gtid: str, commit_micros: int = 0) -> None:
         """End the slice here, where one of its size is due; none is behind the last position of a dump."""
         if self._position > LAST_DUMP_POSITION:
             self._state[hop.CUT_AT] = self._piece.end + 1
             return
         self._add_slice(self._position)
-        self._begin, self._begin_gtid = self._position, gtid
+        self._begin, self._begin_gtid, self._begin_commit = self._position, gtid, commit_micros
         self._state[hop.CUT_AT] = self._position + self._slice_bytes
 
     def _add_slice(self, end: int) -> None:
-        self._slices.append(Slice(self._slice_count, self._piece.file, self._begin, end, self._begin_gtid))
+        self._slices.append(
+            Slice(self._slice_count, self._piece.file, self._begin, end, self._begin_gtid, self._begin_commit)
+        )
         self._slice_count += 1

@@ -1,0 +1,66 @@
+"""Connect's schemas as its JSON converter spells them beside each message, and rows whose columns are as they say.
+
+Source: https://kafka.apache.org/43/javadoc/org/apache/kafka/connect/json/package-summary.html
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass, field
+
+import orjson
+
+from changefeed.formats.connect_schema import ConnectSchema
+from changefeed.formats.notation import ColumnText, JsonNotation, Notation, json_string
+from changefeed.formats.style import Encoding, Kind, Style
+from changefeed.formats.template import Slot
+from changefeed.table_schema import Column
+
+
+def json_schema(schema: ConnectSchema) -> dict[str, object]:
+    """The schema as the converter's `schema` has it."""
+    spelled: dict[str, object] = {"type": str(schema.type)}
+    if schema.items is not None:
+        spelled["items"] = json_schema(schema.items)
+    if schema.fields:
+        spelled["fields"] = [{**json_schema(of), "field": name} for name, of in schema.fields]
+    spelled["optional"] = schema.optional
+    for name in ("name", "version", "doc"):
+        if (value := getattr(schema, name)) is not None:
+            spelled[name] = value
+    if schema.parameters:
+        spelled["parameters"] = dict(schema.parameters)
+    if schema.default is not None:
+        default = schema.default
+        spelled["default"] = base64.b64encode(default).decode() if isinstance(default, bytes) else default
+    return spelled
+
+
+def schema_literal(schema: ConnectSchema) -> bytes:
+    """What stands before a message that ``schema`` goes with; `}` closes it."""
+    return b'{"schema":' + orjson.dumps(json_schema(schema)) + b',"payload":'
+
+
+@dataclass(frozen=True)
+class ConnectNotation(JsonNotation):
+    """JSON objects; a date that is none is null, or 1970 in a column that must have a value, as Connect has it."""
+
+    style: Style = field(default_factory=Style, hash=False)
+
+    def column(self, column: Column) -> ColumnText:
+        """`"name":` before a value; behind it null, or 1970."""
+        name = json_string(column.name) + b":"
+        return ColumnText(name, name + (self._zero(column) if column.nullable is False else b"null"))
+
+    def of(self, slot: Slot) -> Notation:  # noqa: ARG002 - all alike
+        """This one: all rows are alike."""
+        return self
+
+    def _zero(self, column: Column) -> bytes:
+        """What stands for NULL in a column that the source has no NULL in: a date that is none is written so."""
+        match column.data_type:
+            case "timestamp" if self.style[Kind.TIMESTAMP] is Encoding.ZONED:
+                return b'"1970-01-01T00:00:00Z"'
+            case "date" | "datetime" | "timestamp":
+                return b"0"
+        return b"null"

@@ -1,0 +1,196 @@
+"""The format `debezium` beside Debezium's MySQL connector: both read the same binlog, and say the same."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from integration.debezium_connector import LAST_TABLE, Record, Stretch, records_of
+from integration.debezium_tables import definitions, statements
+
+from changefeed.binlog.decoder import KernelDecoder
+from changefeed.block import Block, Message
+from changefeed.connection import MysqlConnection
+from changefeed.coordinates import FIRST_POSITION
+from changefeed.ddl.names import TableName
+from changefeed.formats.format import Format, FormatSettings
+from changefeed.formats.registry import format_of
+from changefeed.mysql.server_schemas import current_schemas
+from changefeed.mysql.session import Session
+from changefeed.reader import Route, SliceReport, Statement
+from changefeed.table_schema import TableSchema
+from changefeed.window import Slice
+from devstack.kafka import KafkaBroker
+from devstack.mysql import MysqlServer
+
+CONNECTORS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "other": {
+        "decimal.handling.mode": "string",
+        "time.precision.mode": "microseconds",
+        "bigint.unsigned.handling.mode": "precise",
+        "binary.handling.mode": "hex",
+        "tombstones.on.delete": False,
+        "skipped.operations": "none",
+    },
+}
+"""By topic prefix the options that connector and format get."""
+
+OURS = {
+    "float_m": "FLOAT(M,D) is the shortest text of its single, not that of the double next to it",
+    "json_": "numbers of documents are spelled shorter",
+    "json_o": "times in documents have all digits of their fraction, and bytes say their type",
+    "year_": "year 0 is 0, not 1900",
+    "datetime_": "years before 100 are what they are (in Debezium: enable.time.adjuster)",
+    "datetime_6": "as datetime_",
+}
+"""Columns of which some values differ, and how ours do."""
+OUR_SCHEMAS = {
+    "geo.optional": "NOT NULL is not optional",
+    "polygon_.optional": "NOT NULL is not optional",
+    "big.default": "all digits",
+    "char_.default": "a quote is one quote",
+    "binary_.default": "its bytes, not text about them",
+}
+"""Properties of fields in schemas that differ, and how ours do."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What the connectors wrote of each table, and the binlog that they read."""
+
+    records: Mapping[str, Mapping[str, list[Record]]]
+    data: bytes
+    piece: Slice
+    schemas: Mapping[str, TableSchema]
+
+    def messages(self, format: Format) -> tuple[Mapping[str, list[Message]], list[Statement]]:
+        """Ours of the same binlog, by table."""
+        decoder = KernelDecoder(
+            lambda _database, table: Route(table, 1),
+            lambda _database, table: self.schemas[table] if format.needs_definitions else None,
+            format,
+            "uuid",
+        )
+        made, statements = defaultdict(list), []
+        for item in decoder.decode([memoryview(self.data)[FIRST_POSITION:]], self.piece):
+            if isinstance(item, Block):
+                made[item.topic] += item.messages()
+            elif isinstance(item, SliceReport):
+                statements += item.statements
+        return made, statements
+
+
+@pytest.fixture(scope="module")
+def judged(mysql_server: MysqlServer, kafka_broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Judged:
+    """One Connect worker reads it all, once."""
+    database = "debezium_judge"
+    with mysql_server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SET sql_mode = '', time_zone = '+00:00'")
+        cursor.execute(f"CREATE DATABASE {database}")
+        cursor.execute(f"USE {database}")
+        for definition in (*definitions(), f"CREATE TABLE {LAST_TABLE} (id INT PRIMARY KEY)"):
+            cursor.execute(definition)
+        cursor.execute("FLUSH BINARY LOGS")
+        cursor.execute("SHOW BINARY LOG STATUS")
+        file, position, _, _, gtids = cursor.fetchone()
+        for statement in (*statements(), "TRUNCATE TABLE keyless", f"INSERT INTO {LAST_TABLE} VALUES (1)"):
+            cursor.execute(statement)
+        cursor.execute("FLUSH BINARY LOGS")
+    data = (mysql_server.data / file).read_bytes()
+    stretch = Stretch(database, file, position, gtids.replace("\n", ""))
+    settings = {name: {key: _property(value) for key, value in given.items()} for name, given in CONNECTORS.items()}
+    folder: Path = tmp_path_factory.mktemp("connect")
+    records: dict[str, dict[str, list[Record]]] = {name: defaultdict(list) for name in CONNECTORS}
+    for name, made in records_of(folder, mysql_server, kafka_broker, stretch, settings).items():
+        for record in made:
+            records[name][record.topic.removeprefix(f"{name}.{database}.")].append(record)
+    with Session(MysqlConnection.from_uri(mysql_server.root_url)) as session:
+        tables = current_schemas(session).tables
+    schemas = {name.table: entry.schema for name, entry in tables.items() if name == TableName(database, name.table)}
+    return Judged(records, data, Slice(0, file, FIRST_POSITION, len(data)), schemas)
+
+
+def _property(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _format(name: str, *, schemas: bool) -> Format:
+    return format_of("debezium", FormatSettings(name, 7, options={**CONNECTORS[name], "schemas": schemas}))
+
+
+@pytest.mark.parametrize("schemas", [False, True], ids=["payload", "schemas"])
+@pytest.mark.parametrize("name", CONNECTORS)
+def test_records_are_those_of_debezium_field_by_field(judged: Judged, name: str, schemas: bool) -> None:
+    messages, _ = judged.messages(_format(name, schemas=schemas))
+    found: set[str] = set()
+    for table, records in judged.records[name].items():
+        theirs = [record for record in records if _is_told(record)]
+        assert [m.key is None for m in messages[table]] == [r.key is None for r in theirs], table
+        for message, record in zip(messages[table], theirs, strict=True):
+            where = f"{table} {record.key!r}"
+            for ours, wanted in ((message.key, record.key), (message.value, record.value)):
+                expected = _read(wanted)
+                if not schemas and expected is not None:
+                    expected = expected["payload"]
+                for path, mine, other in _differences(_read(ours), expected, ()):
+                    assert _may_differ(path, mine, other), (
+                        f"{where}, {'.'.join(path)}: wanted {other!r}, found {mine!r}"
+                    )
+                    found.add(path[-1])
+            wanted_headers = {k: v for k, v in record.headers.items() if not k.startswith("__debezium.context.")}
+            assert dict(message.headers) == wanted_headers, where
+    assert set(OURS) <= found, "what differs is fewer than docs/debezium.md says"
+
+
+def test_a_truncate_is_the_record_of_debezium(judged: Judged) -> None:
+    format = _format("other", schemas=True)
+    _, done = judged.messages(format)
+    (truncated,) = (statement for statement in done if statement.sql.startswith("TRUNCATE"))
+    ours = _read(format.truncate(truncated, judged.schemas["keyless"]))
+    (theirs,) = (value for r in judged.records["other"]["keyless"] if (value := _read(r.value))["payload"]["op"] == "t")
+    assert list(ours["payload"]["source"]) == list(theirs["payload"]["source"])
+    for path, mine, other in _differences(ours, theirs, ()):
+        assert path[-2:-1] == ("source",) or _may_differ(path, mine, other), f"{path}: wanted {other}, found {mine}"
+        assert path[-1] in ("version", "ts_ms", "ts_us", "ts_ns"), f"{path}: wanted {other}, found {mine}"
+    assert _format("plain", schemas=False).truncate(truncated, judged.schemas["keyless"]) is None
+
+
+def _is_told(record: Record) -> bool:
+    """Not a tombstone without a key, which tells nobody anything, nor a truncate, which is a statement here."""
+    value = _read(record.value)
+    return (record.key, value) != (None, None) and (value is None or value["payload"]["op"] != "t")
+
+
+def _read(text: bytes | None) -> Any:
+    return None if text is None else json.loads(text)
+
+
+def _differences(ours: Any, theirs: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
+    """Where they differ, in their order of fields too; an element of a list is called by its `field`."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        if list(ours) != list(theirs):
+            yield (*path, "(fields)"), list(ours), list(theirs)
+        for name in ours.keys() & theirs.keys():
+            yield from _differences(ours[name], theirs[name], (*path, name))
+    elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        for number, (mine, other) in enumerate(zip(ours, theirs, strict=True)):
+            name = str(other.get("field", number)) if isinstance(other, dict) else str(number)
+            yield from _differences(mine, other, (*path, name))
+    elif ours != theirs or type(ours) is not type(theirs):
+        yield path, ours, theirs
+
+
+def _may_differ(path: tuple[str, ...], ours: Any, theirs: Any) -> bool:
+    if ours is None or theirs is None:
+        return path[-2:] == ("source", "thread")
+    if path[-1] in ("ts_ms", "ts_us", "ts_ns"):
+        return "source" not in path  # when it was processed
+    if path[0] == "schema" or "schema" in path:
+        return ".".join(path[-2:]) in OUR_SCHEMAS
+    return path[-2:] == ("source", "version") or (path[-1] in OURS and path[-2] in ("before", "after"))
