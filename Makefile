@@ -73,7 +73,7 @@ test-ranges: $(READY) ## The package with the oldest and the newest versions tha
 bench-decode: $(READY) ## Decoding: rows/s against mysql-replication, one core; Spark local[2] against local[1]
 	$(BIN)/python tests/bench/bench_decode.py $(ARGS)
 
-bench-formats: $(READY) ## Decoding into each format, and with headers, masks and columns left out: rows/s, one core
+bench-formats: $(READY) ## Decoding into each format, and with headers, masks, conditions and functions: rows/s, one core
 	$(BIN)/python tests/bench/bench_formats.py $(ARGS)
 
 bench-select: $(READY) ## Reading rows: messages of a SELECT's rows against mysqldump

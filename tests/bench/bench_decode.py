@@ -132,18 +132,23 @@ def _write(server: MysqlServer, paths: dict[str, Path]) -> None:
 
 
 def kernel_items(
-    path: Path, format: RowFormat | None = None, columns: ColumnRules = ALL_SHOWN
+    path: Path, format: RowFormat | None = None, columns: ColumnRules = ALL_SHOWN, **more: Any
 ) -> Callable[[], Iterator[Block | SliceReport]]:
-    """What the kernel makes of the file: its blocks, and last its report; as often as it is called."""
+    """What the kernel makes of the file: its blocks, and last its report; as often as it is called.
+
+    ``more`` are fields of the route (``rows``), a ``finisher``, and how many ``size_bytes`` of the file are read.
+    """
     from changefeed.binlog.decoder import KernelDecoder
 
-    data = path.read_bytes()
+    data = path.read_bytes()[: more.pop("size_bytes", None)]
+    finisher = more.pop("finisher", None)
     decoder = KernelDecoder(
-        lambda database, table: Route(f"{database}.{table}", 3),
+        lambda database, table: Route(f"{database}.{table}", 3, **more),
         lambda _database, _table: None,
         format or DebeziumFormat("bench", 0),
         "3e11fa47-71ca-11e1-9e33-c80aa9429562",
         columns=columns,
+        finisher=finisher,
     )
 
     def run() -> Iterator[Block | SliceReport]:
@@ -153,9 +158,11 @@ def kernel_items(
     return run
 
 
-def kernel_images(path: Path, format: RowFormat | None = None, columns: ColumnRules = ALL_SHOWN) -> Callable[[], int]:
-    """One decoding of the file by the kernel: its row images."""
-    items = kernel_items(path, format, columns)
+def kernel_images(
+    path: Path, format: RowFormat | None = None, columns: ColumnRules = ALL_SHOWN, **more: Any
+) -> Callable[[], int]:
+    """One decoding of the file by the kernel: its row images. ``more`` is as for `kernel_items`."""
+    items = kernel_items(path, format, columns, **more)
 
     def run() -> int:
         images = 0
