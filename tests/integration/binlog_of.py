@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from changefeed.binlog.decoder import KernelDecoder
+from changefeed.binlog.prepared_rows import PreparedRows
 from changefeed.block import Block, Message
 from changefeed.coordinates import FIRST_POSITION
 from changefeed.formats.format import RowFormat
@@ -45,6 +46,7 @@ class Binlog:
             SERVER_UUID,
             **options,
         )
+        decoder.prepared_rows = PreparedRows(None)
         for item in decoder.decode([self.data[FIRST_POSITION:]], self.piece):
             if isinstance(item, Block):
                 yield item

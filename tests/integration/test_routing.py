@@ -260,18 +260,19 @@ def test_check_and_explain_say_what_becomes_of_each_table(changefeed: Command) -
     changefeed.write(
         "keys: {'*.orders': [id, n]}\nheaders: [table]\nrows: {'*.orders': id > 1}\n"
         "columns: {exclude: ['*.*.secret'], mask: {'*.*.email': {text: hidden}}}\n"
+        "transforms: [{tables: '*.orders', function: rename, arguments: {columns: {note: remark}}}]\n"
     )
     path = changefeed.pipelines / f"{name}.yaml"
     path.write_text(path.read_text().replace("{partitions: 2}", f"{{partitions: 2, routes: [{route}]}}"))
     changefeed.server.execute(
-        "CREATE TABLE orders (id INT PRIMARY KEY, n INT, email TEXT, secret TEXT)",
+        "CREATE TABLE orders (id INT PRIMARY KEY, n INT, email TEXT, secret TEXT, note TEXT)",
         "CREATE TABLE plain (n INT)",
-        "INSERT INTO orders VALUES (1, 1, 'a@b', 'x'), (2, 7, 'c@d', 'y')",
+        "INSERT INTO orders VALUES (1, 1, 'a@b', 'x', ''), (2, 7, 'c@d', 'y', 'z')",
         database=database,
     )
     line = (
         f"{database}.orders: topic 'all', 5 partitions by n; key from, id, n; format debezium-json; without secret; "
-        "masked email; some rows by a condition"
+        "masked email; some rows by a condition; through rename"
     )
     checked = changefeed("check")
     assert checked.exit_code == 0, checked
@@ -282,6 +283,6 @@ def test_check_and_explain_say_what_becomes_of_each_table(changefeed: Command) -
     sample = explained[explained.index("a message:") + 1 :]
     assert sample[0] == f'  key: {{"from":"{database}.orders","id":2,"n":7}}'
     after = json.loads(sample[1].removeprefix("  value: "))["after"]
-    assert after == {"id": 2, "n": 7, "email": "hidden", "from": f"{database}.orders"}
+    assert after == {"id": 2, "n": 7, "email": "hidden", "remark": "z", "from": f"{database}.orders"}
     assert sample[2:] == [f"  header table: {database}.orders"]
     changefeed("explain", f"{database}x.orders", "--pipeline", name).is_refused("SettingsError", "does not capture")

@@ -119,13 +119,13 @@ def without_sequences(given: dict[tuple[str, int], list[Message]]) -> dict[Any, 
 SAME = "def transform(change):\n    return change\n"
 
 
-TEXT_FORMATS = {
+EVERY_FORMAT = {
     "made up": OddFormat(FormatSettings("p", 1)),
-    **{name: format_of(name, FormatSettings("p", 1)) for name in FORMATS if name != "avro"},
+    **{name: format_of(name, FormatSettings("p", 1)) for name in FORMATS},
 }
 
 
-@pytest.mark.parametrize("format", [FORMAT, *TEXT_FORMATS.values()], ids=["headers", *TEXT_FORMATS])
+@pytest.mark.parametrize("format", [FORMAT, *EVERY_FORMAT.values()], ids=["headers", *EVERY_FORMAT])
 def test_a_function_that_changes_nothing_leaves_every_byte_as_the_kernel_writes_it(
     binlog: Binlog, finisher: Make, format: RowFormat
 ) -> None:
@@ -139,6 +139,25 @@ def test_rows_of_a_compressed_transaction_keep_their_places(
 ) -> None:
     binlog = binlog_of(mysql_server, unique_name, "SET binlog_transaction_compression = ON", *ROWS)
     assert without_sequences(decoded(binlog, finisher(SAME))) == without_sequences(decoded(binlog))
+
+
+def test_rows_of_xa_transactions_go_through_functions_at_their_commit(
+    mysql_server: MysqlServer, unique_name: str, finisher: Make
+) -> None:
+    def transaction(xid: str, end: str) -> tuple[str, ...]:
+        work = (
+            f"INSERT INTO t (id, note) VALUES ({xid}, 'x'), (1{xid}, 'y')",
+            f"INSERT INTO other VALUES ({xid}, 'o')",
+        )
+        return f"XA START '{xid}'", *work, f"XA END '{xid}'", f"XA PREPARE '{xid}'", f"XA {end} '{xid}'"
+
+    binlog = binlog_of(mysql_server, unique_name, *ROWS[:2], *transaction("5", "COMMIT"), *transaction("6", "ROLLBACK"))
+    by_kernel, by_python = decoded(binlog), decoded(binlog, finisher(SAME))
+    assert without_sequences(by_python) == without_sequences(by_kernel)
+    assert values_of(by_python, "t") == ["x", "y"]
+    dropping = finisher("def transform(change):\n    return change if change.row['id'] > 9 else None\n")
+    assert values_of(decoded(binlog, dropping), "t") == ["y"]
+    assert dropping.taken_counts() == {"f0": 1}, "none of those that were rolled back"
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,7 @@ ATTACKS = {
     "another cluster": {"kafka": {"connection": "kafka_of_the_attacker"}},
     "a password as a record's text": {"columns": {"mask": {"a.b.c": {"text_from": {"connection": "mysql_shop"}}}}},
     "a variable as a salt": {"columns": {"mask": {"a.b.c": {"sha256": {"environment": "AIRFLOW__CORE__FERNET_KEY"}}}}},
+    "a function": {"transforms": [{"tables": "a.b", "function": "drop_fields", "arguments": {"columns": ["id"]}}]},
     "another state": {"checkpoint": {"store": "table", "connection": "airflow_db"}},
     "a long topic": {"topics": {"template": "{table:>600000000}"}},
     "a delay that no date holds": {"retry_delay_seconds": 10**14},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -19,6 +19,7 @@ from changefeed.formats.format import FormatSettings, RowFormat, Shown
 from changefeed.formats.registry import DEFAULT_FORMAT, FORMATS, format_of
 from changefeed.pipelines.column_rules import ALL_SHOWN, ColumnRules
 from changefeed.pipelines.pipeline import TableSettings
+from changefeed.pipelines.transform_settings import TransformCall
 from changefeed.reader import Route, SchemaLookup
 from changefeed.window import Slice
 
@@ -138,7 +139,7 @@ def _explained_source(pipeline_name: str, table: str) -> str | None:
         dump = DumpStream(endpoints.session(), file=file.name, start=4, end=file.size_bytes)
         piece = Slice(0, file.name, 4, file.size_bytes)
         format, columns = pipeline.message_format(0), endpoints.column_rules
-        program = _explained(table, dump, piece, format, columns, found.route, schemas)
+        program = _explained(table, dump, piece, format, columns, found.route, schemas, endpoints.transform_calls)
         if program is not None:
             return head + program
     return None
@@ -152,9 +153,11 @@ def _explained(
     columns: ColumnRules,
     route: Route,
     schemas: SchemaLookup,
+    transforms: Sequence[TransformCall] = (),
 ) -> str | None:
     from changefeed.binlog.decoder import KernelDecoder
     from changefeed.binlog.programs.explain import explain as program_of
+    from changefeed.transforms.finisher import TransformFinisher
 
     decoder = KernelDecoder(
         lambda database, name: route if f"{database}.{name}" == table else None,
@@ -162,6 +165,9 @@ def _explained(
         format,
         "",
         columns=columns,
+        finisher=TransformFinisher(transforms, format, columns, lambda _topic: route.partitions)
+        if transforms
+        else None,
     )
 
     def until_found() -> Iterator[bytes]:

@@ -115,6 +115,7 @@ class TransformFinisher:
         if table is None:
             schema = unfinished.schema
             calls = [Transform.of(call) for call in self._calls if call.takes(schema.database, schema.table)]
+            # It holds ``unfinished``, so that no other gets its id.
             table = self._tables[id(unfinished)] = _Table(
                 unfinished,
                 Chain(calls, self._dropped),
@@ -160,6 +161,7 @@ class _Table:
 
     def __init__(self, unfinished: UnfinishedTable, chain: Chain, rendering: Rendering, suffix: str) -> None:
         self._chain, self._rendering, self._suffix = chain, rendering, suffix
+        self._unfinished = unfinished
         self._schema = schema = unfinished.schema
         self._topic = unfinished.route.topic.removesuffix(suffix)
         self._key = tuple(schema.columns[number].name for number in schema.primary_key)

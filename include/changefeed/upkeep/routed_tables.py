@@ -27,6 +27,8 @@ class RoutedTable:
     """Columns."""
     filtered: bool
     """Whether only some of its rows are published."""
+    transforms: tuple[str, ...] = ()
+    """The functions that its changes go through, in order."""
 
     def __str__(self) -> str:
         parts = [
@@ -36,7 +38,8 @@ class RoutedTable:
         ]
         parts += [f"without {', '.join(self.left_out)}"] if self.left_out else []
         parts += [f"masked {', '.join(self.masked)}"] if self.masked else []
-        return "; ".join([*parts, *(["some rows by a condition"] if self.filtered else [])])
+        parts += ["some rows by a condition"] if self.filtered else []
+        return "; ".join([*parts, *([f"through {', '.join(self.transforms)}"] if self.transforms else [])])
 
 
 def routed_tables(
@@ -65,6 +68,7 @@ def routed_tables(
             tuple(name for name, treatment in treatments.items() if treatment == Excluded()),
             tuple(name for name, treatment in treatments.items() if treatment != Excluded()),
             found.route.rows is not None,
+            tuple(call.source.name for call in endpoints.transform_calls if call.takes(table.database, table.table)),
         )
 
 

@@ -26,6 +26,7 @@ class Topics:
     def __init__(self) -> None:
         self.groups: list[tuple[str, int]] = []
         self.unfinished: dict[str, UnfinishedTable] = {}
+        self._names: dict[UnfinishedTable, str] = {}
         self._known: dict[str, tuple[int, int]] = {}
 
     def group_of(self, topic: str, partitions: int) -> int:
@@ -39,7 +40,7 @@ class Topics:
         return first
 
     def unfinished_group(self, table: UnfinishedTable) -> int:
-        """The number of a new group for rows of ``table``."""
-        name = f"unfinished {len(self.unfinished)}"  # no topic has a space in its name
-        self.unfinished[name] = table
+        """The number of the group for rows of ``table``."""
+        name = self._names.setdefault(table, f"unfinished {len(self._names)}")  # no topic has a space in its name
+        self.unfinished.setdefault(name, table)
         return self.group_of(name, 1)
