@@ -1,6 +1,8 @@
-"""All tables of a pipeline in one topic of one partition: rows in the order in which they were committed."""
+"""Fluvio's messages: all tables in commit order, and cells under column rules."""
 
 from __future__ import annotations
+
+import hashlib
 
 import orjson
 from integration.binlog_of import SERVER_UUID, binlog_of
@@ -10,6 +12,15 @@ from changefeed.block import Block
 from changefeed.coordinates import FIRST_POSITION, sequence_number
 from changefeed.formats.format import FormatSettings
 from changefeed.formats.registry import format_of
+from changefeed.pipelines.column_rules import (
+    ColumnRule,
+    ColumnRules,
+    Constant,
+    Excluded,
+    FirstCharacters,
+    Sha256,
+    Treatment,
+)
 from changefeed.reader import Route
 from devstack.mysql import MysqlServer
 
@@ -46,3 +57,34 @@ def test_rows_of_many_tables_in_one_partition_are_in_commit_order_and_sequences_
     assert sequences == sorted(set(sequences))
     assert sequences == [sequence_number(binlog.name, each.position, each.sequence >> 2) for each in messages]
     assert all(message.key is None for message in messages)
+
+
+def test_a_masked_cell_is_a_string_and_a_column_that_is_left_out_is_not_named(
+    mysql_server: MysqlServer, unique_name: str
+) -> None:
+    binlog = binlog_of(
+        mysql_server,
+        unique_name,
+        "CREATE TABLE t (id INT, born DATE, code INT, gone DATETIME, name VARCHAR(9), hidden BLOB)",
+        "INSERT INTO t VALUES (1, '2001-02-03', 4, NOW(), 'Zoë', 'x'), (2, NULL, NULL, NULL, NULL, NULL)",
+    )
+    treatments: dict[str, Treatment] = {
+        "born": Constant("***"),
+        "code": Sha256("salt"),
+        "gone": Excluded(),
+        "name": FirstCharacters(2),
+        "hidden": Constant(None),
+    }
+    rules = ColumnRules(
+        tuple(ColumnRule(f"{unique_name}.t.{name}", treatment, "columns") for name, treatment in treatments.items())
+    )
+    first, second = (
+        orjson.loads(message.value or b"")
+        for message in binlog.messages(format_of("fluvio", FormatSettings("shop", 0)), columns=rules)
+    )
+    assert first["columns"] == ["id", "born", "code", "name", "hidden"]
+    code = hashlib.sha256(b"salt4").hexdigest()
+    assert first["operation"]["Add"]["rows"] == [
+        {"cols": [{"SignedInteger": 1}, {"String": "***"}, {"String": code}, {"String": "Zo"}, "Null"]}
+    ]
+    assert second["operation"]["Add"]["rows"] == [{"cols": [{"SignedInteger": 2}, *["Null"] * 4]}]
