@@ -16,6 +16,7 @@ import orjson
 from changefeed.block import Header
 from changefeed.errors import OptionError, did_you_mean
 from changefeed.formats.debezium import DebeziumFormat
+from changefeed.formats.debezium_connector import ConnectorFormat
 from changefeed.formats.flat import FlatFormat
 from changefeed.formats.format import Format, FormatSettings, TableChange
 from changefeed.formats.maxwell import MaxwellFormat
@@ -27,6 +28,7 @@ from changefeed.reader import Statement
 from changefeed.table_schema import TableSchema
 
 _INNER: Mapping[str, Callable[[FormatSettings], Format]] = {
+    "debezium": ConnectorFormat.of,
     "debezium-json": DebeziumFormat.of,
     "flat": FlatFormat.of,
     "maxwell": MaxwellFormat.of,
@@ -55,7 +57,7 @@ def _inner(given: object) -> InnerFormat:
     return InnerFormat(name, options)
 
 
-DATA = Option("data", InnerFormat("debezium-json", {}), _inner)
+DATA = Option("data", InnerFormat("debezium", {}), _inner)
 SOURCE = text("source", "/changefeed/{pipeline}")
 TYPE = text("type", "changefeed")
 OPTIONS = (DATA, SOURCE, TYPE)

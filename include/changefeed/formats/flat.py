@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import orjson
 
 from changefeed import __version__
 from changefeed.block import Header
 from changefeed.errors import did_you_mean
-from changefeed.formats.debezium import DebeziumFormat
+from changefeed.formats import debezium_connector
+from changefeed.formats.connect_json import ConnectNotation
+from changefeed.formats.debezium_connector import ConnectorFormat
 from changefeed.formats.format import FormatSettings, TableChange
 from changefeed.formats.headers import binlog_header
-from changefeed.formats.notation import JSON, JsonNotation, Notation, json_string
+from changefeed.formats.notation import Notation, json_string
 from changefeed.formats.options import Option, Options, choice
 from changefeed.formats.style import Style
 from changefeed.formats.template import (
@@ -94,34 +97,35 @@ MODE = choice("delete.tombstone.handling.mode", *_DELETES)
 FIELDS, FIELDS_PREFIX = _fields("add.fields"), _prefix("add.fields.prefix")
 HEADERS, HEADERS_PREFIX = _fields("add.headers"), _prefix("add.headers.prefix")
 OPTIONS = (MODE, FIELDS, FIELDS_PREFIX, HEADERS, HEADERS_PREFIX)
+_OF_CONNECTOR = (
+    debezium_connector.PREFIX, debezium_connector.DECIMALS, debezium_connector.TIMES, debezium_connector.BIGINTS,
+    debezium_connector.BINARIES, debezium_connector.SKIPPED,
+)  # fmt: skip
+"""The connector's options that a record still shows when it is flat."""
 
 
 @dataclass(frozen=True)
-class _FlatNotation(JsonNotation):
+class _FlatNotation(ConnectNotation):
     """More fields may follow the columns of a row."""
 
     def of(self, slot: Slot) -> Notation:
-        return _OPEN if slot in (Slot.BEFORE, Slot.AFTER) else JSON
-
-
-_OPEN = JsonNotation(closing=b"")
+        return ConnectNotation(closing=b"" if slot in (Slot.BEFORE, Slot.AFTER) else self.closing, style=self.style)
 
 
 @dataclass(frozen=True)
 class FlatFormat:
     """``envelope`` is the format whose envelopes are made flat; ``mode`` is that of deletes."""
 
-    envelope: DebeziumFormat
+    envelope: ConnectorFormat
     mode: str = MODE.default
     fields: tuple[AddedField, ...] = ()
     headers: tuple[AddedField, ...] = ()
-    notation: Notation = _FlatNotation()
     needs_definitions: bool = False
 
     @classmethod
     def of(cls, settings: FormatSettings) -> FlatFormat:
         """The format as ``settings`` say; raises OptionError for options that it does not have."""
-        options = Options("flat", OPTIONS, settings.options)
+        options = Options("flat", (*OPTIONS, *_OF_CONNECTOR), settings.options)
         mode = options[MODE]
         if mode == "rewrite-with-tombstone" and not settings.tombstones:
             mode = "rewrite"
@@ -129,12 +133,20 @@ class FlatFormat:
             tuple(replace(field, name=options[prefix] + field.name) for field in options[option])
             for option, prefix in ((FIELDS, FIELDS_PREFIX), (HEADERS, HEADERS_PREFIX))
         )
-        return cls(DebeziumFormat.of(replace(settings, options={})), mode, fields, headers)
+        given = {
+            option.name: settings.options[option.name] for option in _OF_CONNECTOR if option.name in settings.options
+        }
+        return cls(ConnectorFormat.of(replace(settings, options=given)), mode, fields, headers)
 
     @property
     def style(self) -> Style:
         """The envelope's."""
         return self.envelope.style
+
+    @cached_property
+    def notation(self) -> Notation:
+        """The envelope's, with rows that more fields may follow."""
+        return _FlatNotation(style=self.style)
 
     # --- row changes
 
@@ -143,12 +155,14 @@ class FlatFormat:
         return self.envelope.key(table)
 
     def messages(self, table: TableSchema) -> Messages:
-        """A change of key is a delete and a create, as in the envelope."""
+        """A change of key is a delete and a create, as in the envelope; what is skipped there is skipped."""
         deletes = _DELETES[self.mode]
         changes = {**ONE_MESSAGE_EACH, Change.DELETE: deletes, Change.KEY_CHANGE: (*deletes, CREATED_ANEW)}
         envelopes = self.envelope.messages(table)
         return {
             change: tuple(self._with_headers(table, message, envelopes[change]) for message in messages)
+            if envelopes[change]
+            else ()
             for change, messages in changes.items()
         }
 
@@ -184,7 +198,7 @@ class FlatFormat:
             "ts_ms": (b"%d" % self.envelope.ts_ms,),
             "source.version": (__version__.encode(),),
             "source.connector": (b"mysql",),
-            "source.name": (_inside(self.envelope.server_name),),
+            "source.name": (_inside(self.envelope.prefix),),
             "source.ts_ms": (Slot.TS_MILLIS,),
             "source.ts_us": (Slot.TS_MICROS,),
             "source.ts_ns": (Slot.TS_NANOS,),

@@ -83,9 +83,9 @@ class FluvioFormat:
     @classmethod
     def of(cls, settings: FormatSettings) -> FluvioFormat:
         """The format as ``settings`` say; raises OptionError for options that it does not have, and SettingsError for a
-        style other than the default, as cells have types of their own."""
+        style, as cells have types of their own."""
         options = Options("fluvio", OPTIONS, settings.options)
-        if not settings.style.is_default():
+        if settings.style.chosen:
             raise SettingsError("format 'fluvio' writes values as typed cells: leave `values` out")
         return cls(options[RESOURCE].replace("{pipeline}", settings.server_name))
 

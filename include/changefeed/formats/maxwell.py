@@ -97,9 +97,9 @@ class MaxwellFormat:
     @classmethod
     def of(cls, settings: FormatSettings) -> MaxwellFormat:
         """The format as ``settings`` say; raises OptionError for options that it does not have, and SettingsError for a
-        style other than the default, as Maxwell has rules for values of its own."""
+        style, as Maxwell has rules for values of its own."""
         options = Options("maxwell", OPTIONS, settings.options)
-        if not settings.style.is_default():
+        if settings.style.chosen:
             raise SettingsError("format 'maxwell' writes values by Maxwell's rules: leave `values` out")
         return cls(options, _MaxwellNotation(nulls=options[NULLS], array=options[KEY] == "array"))
 
