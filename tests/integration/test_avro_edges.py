@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from integration.binlog_of import binlog_of
 from integration.test_avro_values import NumberedSchemas
 
 from changefeed.errors import BinlogFormatError
 from changefeed.formats.avro import AvroFormat
+from changefeed.formats.format import FormatSettings
+from changefeed.formats.registry import format_of
 from changefeed.schema_registry.client import Registry
 from changefeed.schema_registry.connection import RegistryConnection
 from changefeed.schema_registry.subjects import Subjects
@@ -74,6 +78,27 @@ def test_numbers_at_their_ends_and_texts_at_the_lengths_where_a_varint_grows(
         assert (row["a"], row["b"], row["c"]) == ("x" * length, "é" * length, '"' + "y" * length + '"')
     assert [row["n"] for row in rows[len(lengths) :]] == ends
     assert [row["u"] for row in rows[len(lengths) :]] == ends, "as Debezium has them: over 2**63 - 1 negative"
+
+
+def test_debezium_s_modes_choose_the_types(mysql_server: MysqlServer, database: str) -> None:
+    binlog = binlog_of(
+        mysql_server,
+        database,
+        "SET binlog_rows_query_log_events = ON",
+        "CREATE TABLE t (id INT PRIMARY KEY, a DECIMAL(5,2), b DATETIME(3))",
+        "INSERT INTO t VALUES (1, -1.5, '1970-01-01 00:00:01.5')",
+    )
+    ids = NumberedSchemas()
+    options = {"decimal.handling.mode": "string", "time.precision.mode": "microseconds", "include.query": "true"}
+    settings = FormatSettings("t", 0, schema_ids=ids, options={**options, "topic.prefix": "srv"})
+    (message,) = binlog.messages(format_of("avro", settings))
+    record = ids.read(message.value or b"")
+    assert record["after"] == {"id": 1, "a": "-1.50", "b": 1_500_000}
+    assert record["source"]["name"] == "srv"
+    assert record["source"]["query"].startswith("INSERT INTO t")
+    schemas = list(map(json.loads, ids.known))
+    assert [schema["name"] for schema in schemas] == ["Key", "Envelope"]
+    assert {schema["namespace"] for schema in schemas} == {f"srv.{database}.t"}
 
 
 def test_a_window_that_is_read_again_makes_the_same_bytes_where_its_table_was_altered_in_it(

@@ -22,11 +22,12 @@ from changefeed.formats.avro_notation import AvroNotation
 from changefeed.formats.avro_schema import avro_text
 from changefeed.formats.connect_schema import ConnectSchema
 from changefeed.formats.debezium import table_changes
+from changefeed.formats.debezium_connector import DECIMALS, PREFIX, QUERIES, TIMES, TOMBSTONES, connector_style
 from changefeed.formats.format import FormatSettings, TableChange
 from changefeed.formats.headers import binlog_header
-from changefeed.formats.options import Options, text
+from changefeed.formats.options import Options, choice, text
 from changefeed.formats.schema_ids import Part, SchemaIds
-from changefeed.formats.style import Encoding, Kind, Style
+from changefeed.formats.style import Style
 from changefeed.formats.template import (
     ABSENT_IMAGE,
     DELETE_AND_CREATE,
@@ -43,18 +44,12 @@ from changefeed.varint import written_part, written_varint
 
 REGISTRY = text("registry", "")
 """The connection id of the schema registry; without it schemas are numbered, for messages that nobody keeps."""
-OPTIONS = (REGISTRY,)
-
-_STYLE = Style(
-    {
-        Kind.DECIMAL: Encoding.PRECISE,
-        Kind.DATE: Encoding.EPOCH,
-        Kind.TIME: Encoding.EPOCH,
-        Kind.DATETIME: Encoding.EPOCH,
-        Kind.TIMESTAMP: Encoding.ISO,
-    }
-)
+_DECIMALS = choice(DECIMALS.name, "precise", "string")
+"""As Debezium's, without doubles."""
+OPTIONS = (REGISTRY, PREFIX, _DECIMALS, TIMES, TOMBSTONES, QUERIES)
+DEFAULT_STYLE = connector_style(Options("avro", OPTIONS, {}), {})
 """Debezium's defaults."""
+
 _MAGIC = b"\x00"
 _FRAME_BYTES = 5
 _NULL = FIRST
@@ -64,7 +59,7 @@ _TIMES = (("ts_ms", 1), ("ts_us", 1000), ("ts_ns", 1_000_000))
 
 @dataclass(frozen=True)
 class AvroFormat:
-    """``server_name`` is the pipeline's name (`source.name`); ``ts_ms`` when the window was frozen.
+    """``server_name`` is the connector's `topic.prefix`; ``ts_ms`` when the window was frozen.
 
     ``ids`` gives the schemas of a table's keys and values their ids. Raises what ``ids`` raises.
     """
@@ -72,8 +67,9 @@ class AvroFormat:
     server_name: str
     ts_ms: int
     ids: SchemaIds
-    style: Style = _STYLE
+    style: Style = DEFAULT_STYLE
     tombstones: bool = True
+    queries: bool = False
     needs_definitions: bool = True
     _made: dict[int, ConnectSchema] = field(default_factory=dict, compare=False, repr=False)
     """The schemas that were given ids, for `shown`."""
@@ -81,8 +77,15 @@ class AvroFormat:
     @classmethod
     def of(cls, settings: FormatSettings) -> AvroFormat:
         """The format as ``settings`` say; raises OptionError for an option that it does not take."""
-        Options("avro", OPTIONS, settings.options)
-        return cls(settings.server_name, settings.ts_ms, settings.schema_ids, tombstones=settings.tombstones)
+        options = Options("avro", OPTIONS, settings.options)
+        return cls(
+            options[PREFIX] or settings.server_name,
+            settings.ts_ms,
+            settings.schema_ids,
+            connector_style(options, {}),
+            options[TOMBSTONES] and settings.tombstones,
+            options[QUERIES],
+        )
 
     @cached_property
     def notation(self) -> AvroNotation:
@@ -151,7 +154,7 @@ class AvroFormat:
             Slot.POSITION,
             Slot.ROW,
             _NULL,  # thread
-            Slot.QUERY,
+            Slot.QUERY if self.queries else _NULL,
             _NULL + _text(op),  # transaction
             *(SECOND + written_varint(self.ts_ms * times) for _, times in _TIMES),
         )

@@ -16,6 +16,7 @@ from changefeed.formats.connect_schema import ConnectSchema, Type
 from changefeed.varint import part, varint, written_part, written_varint
 
 _FLOATS = {Type.FLOAT32: struct.Struct("<f"), Type.FLOAT64: struct.Struct("<d")}
+_LARGEST_SINGLE = (2 - 2**-23) * 2.0**127
 FIRST, SECOND = b"\x00", b"\x02"
 """The branches of a union of two."""
 
@@ -76,7 +77,8 @@ def read(schema: ConnectSchema, data: memoryview, at: int = 0) -> tuple[Any, int
             return varint(data, at)
         case Type.FLOAT32 | Type.FLOAT64:
             form = _FLOATS[schema.type]
-            return form.unpack_from(data, at)[0], at + form.size
+            number: float = form.unpack_from(data, at)[0]
+            return (_shortest(number) if schema.type is Type.FLOAT32 else number), at + form.size
         case Type.STRING | Type.BYTES:
             value, at = part(data, at)
             return (str(value or b"", "utf-8") if schema.type is Type.STRING else value), at
@@ -86,6 +88,17 @@ def read(schema: ConnectSchema, data: memoryview, at: int = 0) -> tuple[Any, int
     for name, of in schema.fields:
         fields[name], at = read(of, data, at)
     return fields, at
+
+
+def _shortest(single: float) -> float:
+    """The double with the fewest digits that is read as ``single``: how people, and Java, write singles."""
+    form = _FLOATS[Type.FLOAT32]
+    texts = (f"{single:.{digits}g}" for digits in range(1, 10))
+    return next(
+        float(text)
+        for text in texts
+        if form.pack(max(-_LARGEST_SINGLE, min(float(text), _LARGEST_SINGLE))) == form.pack(single)
+    )
 
 
 def _read_items(schema: ConnectSchema, data: memoryview, at: int) -> tuple[list[Any], int]:

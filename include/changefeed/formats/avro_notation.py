@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import struct
 from dataclasses import dataclass, field
-from typing import Any
 
 from changefeed.formats import connect_schema
 from changefeed.formats.avro_binary import FIRST, SECOND, is_null_first, written
@@ -69,13 +66,11 @@ class AvroNotation:
         """This one: all rows are alike."""
         return self
 
-    def value(self, column: Column, value: object) -> bytes | None:
-        """See `Binary.value`; the TIMESTAMP 0 has none."""
+    def value(self, column: Column, value: object) -> bytes:
+        """See `Binary.value`."""
         schema = self.type_of(column)
-        if schema.name == connect_schema.ZONED_TIMESTAMP and str(value).startswith("0000"):
-            return None
         branch = len(FIRST) if schema.optional else 0
-        return written(schema, _of_json(schema, column, value))[branch:]
+        return written(schema, value)[branch:]
 
     def before(self, slot: Slot) -> bytes:
         """The branch of the slot's field in `source`, where that is optional."""
@@ -88,23 +83,3 @@ class AvroNotation:
     def text(self, text: str) -> bytes:
         """A string behind its length."""
         return written_part(text.encode("utf-8", "replace"))
-
-
-def _of_json(schema: ConnectSchema, column: Column, value: Any) -> object:
-    """``value``, as JSON has it in Kinds of encodings that say less than the schema does, as the schema says it."""
-    match schema.name:
-        case connect_schema.MICRO_TIME if (column.datetime_precision or 0) <= 3:
-            return value * 1000
-        case connect_schema.BITS:
-            return int(value).to_bytes(((column.length or 1) + 7) // 8, "little")
-        case connect_schema.GEOMETRY | connect_schema.POINT:
-            return _shape(value)
-    return value
-
-
-def _shape(value: dict[str, Any]) -> dict[str, object]:
-    wkb = base64.b64decode(value["wkb"], validate=True)
-    shape: dict[str, object] = {"wkb": wkb, "srid": value["srid"] or None}
-    if len(wkb) >= 21:
-        shape["x"], shape["y"] = struct.unpack_from("<dd", wkb, 5)
-    return shape

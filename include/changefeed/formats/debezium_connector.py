@@ -71,7 +71,7 @@ OPTIONS = (SCHEMAS, PREFIX, DECIMALS, TIMES, BIGINTS, BINARIES, TOMBSTONES, SKIP
 _NEW_KEY, _OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
 
 
-def _style(options: Options, chosen: Mapping[Kind, Encoding]) -> Style:
+def connector_style(options: Options, chosen: Mapping[Kind, Encoding]) -> Style:
     """How the options say that values are written; ``chosen`` comes before them."""
     micros = options[TIMES] == "microseconds"
     return Style(
@@ -110,7 +110,7 @@ class ConnectorFormat:
         return cls(
             options[PREFIX] or settings.server_name,
             settings.ts_ms,
-            _style(options, settings.style.chosen),
+            connector_style(options, settings.style.chosen),
             options[SCHEMAS],
             options[TOMBSTONES] and settings.tombstones,
             options[SKIPPED],

@@ -37,11 +37,8 @@ class Binary(Protocol):
         """What values of ``column`` are written as."""
         ...
 
-    def value(self, column: Column, value: object) -> bytes | None:
-        """``value``, as the format's Style writes it in JSON, of ``column``: what the kernel is held against.
-
-        None for a value that there is none for in binary, and which is written as NULL.
-        """
+    def value(self, column: Column, value: object) -> bytes:
+        """``value``, as the format's Style writes it in JSON, of ``column``: what the kernel is held against."""
         ...
 
     def before(self, slot: Slot) -> bytes:

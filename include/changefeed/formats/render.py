@@ -185,9 +185,7 @@ def _columns(notation: Notation, table: TableSchema, indexes: Iterable[int], ima
         elif image[column.name] is None:
             written.append(_allowed(text.null, column, "is NULL"))
         elif notation.binary is not None:
-            value = notation.binary.value(column, image[column.name])
-            known = None if value is None else text.value + value + text.after
-            written.append(_allowed(text.null, column, "is NULL") if known is None else known)
+            written.append(text.value + notation.binary.value(column, image[column.name]) + text.after)
         else:
             written.append(text.value + orjson.dumps(image[column.name]) + text.after)
     return notation.separator.join(filter(None, written))

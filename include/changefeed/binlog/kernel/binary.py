@@ -8,7 +8,7 @@ from __future__ import annotations
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.compiled import inline
 from changefeed.binlog.kernel.decimals import WRONG_DIGITS, unscaled, unscaled_bytes
-from changefeed.binlog.kernel.faults import DECIMAL_DIGITS, FULL, NULL_VALUE, SHORT, VECTOR_WIDTH
+from changefeed.binlog.kernel.faults import DECIMAL_DIGITS, FULL, SHORT, VECTOR_WIDTH
 from changefeed.binlog.kernel.json_binary import put_json
 from changefeed.binlog.kernel.memory import (
     Bytes,
@@ -31,14 +31,6 @@ _WORD_DIGITS = 18
 """A number of so many digits fits a word."""
 _POINT_BYTES = 21
 """Of a point's well-known binary: byte order, type, and two doubles."""
-
-
-@inline
-def is_zero_timestamp(data: Bytes, start: int, kind: int) -> bool:
-    """Whether a value of ``kind`` is the TIMESTAMP 0, which is no time."""
-    if kind != layout.TIMESTAMP2 and kind != layout.TIMESTAMP_OLD:
-        return False
-    return u32(data, start) == 0
 
 
 @inline
@@ -183,10 +175,7 @@ def put_binary(work: Workspace, at: int, room: int, start: int, size: int, spec:
     if kind == layout.LONG:
         return _put_integer(out, at, data, start, a, b)
     if kind == layout.LONG_TIME:
-        of = words[spec + layout.SPEC_C]
-        if is_zero_timestamp(data, start, of):
-            return NULL_VALUE
-        return put_temporal(out, at, data, start, of, a, b, layout.VARINT)
+        return put_temporal(out, at, data, start, words[spec + layout.SPEC_C], a, b, layout.VARINT)
     if kind == layout.UNSCALED:
         return _put_unscaled(work, at, start, a, b)
     if kind == layout.COPY:

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.addresses import put_address
-from changefeed.binlog.kernel.binary import is_zero_timestamp, put_binary
+from changefeed.binlog.kernel.binary import put_binary
 from changefeed.binlog.kernel.compiled import inline
 from changefeed.binlog.kernel.decimals import put_decimal, put_decimal_bytes
 from changefeed.binlog.kernel.encoding import put_base64, put_hex
-from changefeed.binlog.kernel.faults import FULL, LABEL, NULL_VALUE, SHORT, VECTOR_WIDTH
+from changefeed.binlog.kernel.faults import FULL, LABEL, SHORT, VECTOR_WIDTH
 from changefeed.binlog.kernel.json_binary import put_json
 from changefeed.binlog.kernel.memory import (
     Bytes,
@@ -358,8 +358,6 @@ def put_value(work: Workspace, at: int, room: int, start: int, size: int, spec: 
     if kind < layout.SIZED:
         return put_binary(work, at, room, start, size, spec, kind)
     kind -= layout.SIZED
-    if is_zero_timestamp(work.data, start, kind):
-        return NULL_VALUE
     end = _put_text_value(work, at, room, start, size, spec, kind)
     # Its quotes are where its length goes.
     return put_length(work.out, at, 1, end - 1) if end >= 0 else end
