@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import replace
 from typing import Annotated, Literal
@@ -22,8 +21,10 @@ from changefeed.pipelines.column_rules import ColumnRule, ColumnRules, Excluded
 from changefeed.pipelines.column_settings import ColumnSettings
 from changefeed.pipelines.format_choice import FormatChoice
 from changefeed.pipelines.key_settings import KeySettings
+from changefeed.pipelines.outbox_settings import OutboxSettings
 from changefeed.pipelines.row_settings import RowSettings
 from changefeed.pipelines.section import ConnectionId, Name, Positive, Section
+from changefeed.pipelines.spark_settings import SparkSettings
 from changefeed.pipelines.table_pattern import TablePattern, matches, matches_any
 from changefeed.pipelines.table_routes import TableRoute, route_of
 from changefeed.pipelines.topic_settings import TopicSettings
@@ -156,34 +157,6 @@ class CheckpointSettings(Section):
         return self
 
 
-class SparkSettings(Section):
-    """Where Spark runs, and how a window is cut for it."""
-
-    connection: ConnectionId = "spark_default"
-    """Airflow's connection id of the Spark cluster."""
-    master: str = "local[*]"
-    """Master of runs without Airflow."""
-    connect: Annotated[str, Field(pattern=r"^sc://.+")] | None = Field(default=None, repr=False)
-    """URL of a Spark Connect server that is up already: runs use it instead of spark-submit. It may hold a token."""
-    slice_bytes: Positive = 64 * 1024 * 1024
-    conf: dict[str, str] = Field(default={}, repr=False)
-
-    @property
-    def cores(self) -> int | None:
-        """How many tasks run at once, where these settings say it; None where only the cluster knows."""
-        most, executors, each = (
-            self.conf.get(f"spark.{name}", "") for name in ("cores.max", "executor.instances", "executor.cores")
-        )
-        if most.isdigit():
-            return int(most)
-        if executors.isdigit() and each.isdigit():
-            return int(executors) * int(each)
-        local = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\d+)?\])?", self.master.replace(" ", ""))
-        if local is None or self.connect is not None:
-            return None
-        return (os.cpu_count() or 1) if local[1] == "*" else int(local[1] or 1)
-
-
 class Pipeline(Section):
     """What a file of `include/pipelines/` says.
 
@@ -210,6 +183,8 @@ class Pipeline(Section):
     columns: ColumnSettings = ColumnSettings()
     transforms: list[TransformSettings] = Field(default=[])
     """Python functions that changes go through before they are masked and written, in this order."""
+    outbox: OutboxSettings | None = None
+    """Tables whose rows are messages that an application wrote."""
     values: ValueSettings = ValueSettings()
     tombstones: bool = True
     """Whether a delete is followed by a record with its key and no value, for compacted topics."""
@@ -356,8 +331,10 @@ class Pipeline(Section):
 
     @model_validator(mode="after")
     def _reference_is_plain(self) -> Pipeline:
-        if self.reader == "reference" and self.transforms:
-            raise ValueError("`reader: reference` calls no `transforms`: leave them out, or the reader")
+        if self.reader == "reference" and (self.transforms or self.outbox):
+            raise ValueError(
+                "`reader: reference` knows neither `transforms` nor `outbox`: leave them out, or the reader"
+            )
         if self.reader == "reference" and (self.columns != ColumnSettings() or self.values != ValueSettings()):
             raise ValueError("`reader: reference` knows neither `columns` nor `values`: leave them out, or the reader")
         if self.reader == "reference" and not self.message_format(0).style.is_default():

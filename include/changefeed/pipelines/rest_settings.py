@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 
 from changefeed.errors import SettingsError
 from changefeed.pipelines.alert_settings import NotifierSettings
-from changefeed.pipelines.pipeline import Pipeline, SparkSettings
+from changefeed.pipelines.pipeline import Pipeline
 from changefeed.pipelines.site import ConnectionPair, Site, site_file
+from changefeed.pipelines.spark_settings import SparkSettings
 
 SPARK_SIZES = frozenset(
     {

@@ -61,7 +61,7 @@ class KernelReader:
 
 def finisher_of(job: IngestJob) -> TransformFinisher | None:
     """What makes messages of the rows that the pipeline's functions are for; None for a pipeline without any."""
-    if not job.pipeline.transforms:
+    if not job.pipeline.transforms and job.pipeline.outbox is None:
         return None
 
     topics = job.pipeline.topics
@@ -79,6 +79,7 @@ def finisher_of(job: IngestJob) -> TransformFinisher | None:
         partitions,
         suffix=topics.suffix,
         dead_letters=dead_letters_of(job.pipeline),
+        outbox=job.pipeline.outbox,
     )
 
 

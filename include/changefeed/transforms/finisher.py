@@ -15,14 +15,18 @@ from changefeed.binlog.output import Output
 from changefeed.binlog.programs.topics import Topics, UnfinishedTable
 from changefeed.binlog.unfinished import Routed
 from changefeed.block import Arrays, Message, pack
-from changefeed.errors import ChangefeedError
+from changefeed.errors import ChangefeedError, SettingsError
 from changefeed.formats.format import RowFormat
 from changefeed.formats.render import RowChange
 from changefeed.partition import partition_of
 from changefeed.pipelines.column_rules import ColumnRules
+from changefeed.pipelines.outbox_settings import OutboxSettings
 from changefeed.pipelines.transform_settings import TransformCall
+from changefeed.table_schema import TableSchema
+from changefeed.transforms import outbox
 from changefeed.transforms.chain import Chain, Transform, TransformFailed
 from changefeed.transforms.change import Change, Coordinates
+from changefeed.transforms.outbox import OutboxTable
 from changefeed.transforms.plain_rows import PlainRows, row_change
 from changefeed.transforms.rendering import Rendering
 
@@ -55,11 +59,13 @@ class TransformFinisher:
         *,
         suffix: str = "",
         dead_letters: str | None = None,
+        outbox: OutboxSettings | None = None,
     ) -> None:
+        self._outbox = outbox
         self._calls, self._rules, self._partitions, self._dead_letters = calls, rules, partitions, dead_letters
         self._suffix = suffix
         self._format, self._rows = format, PlainRows(format)
-        self._tables: dict[int, _Table] = {}
+        self._tables: dict[int, _Table | OutboxTable] = {}
         self._dropped: Counter[str] = Counter()
 
     def taken_counts(self) -> dict[str, int]:
@@ -70,7 +76,12 @@ class TransformFinisher:
 
     def row_format(self, database: str, table: str) -> RowFormat | None:
         """See `Finisher.row_format`."""
-        return self._rows if any(call.takes(database, table) for call in self._calls) else None
+        transformed = any(call.takes(database, table) for call in self._calls)
+        if self._outbox is None or not self._outbox.takes(database, table):
+            return self._rows if transformed else None
+        if transformed:
+            raise SettingsError(f"{database}.{table} is an outbox, and `transforms` take it too: wanted one of them")
+        return outbox.ROWS
 
     def output(self, count: int, output: Output, topics: Topics) -> tuple[int, Output]:
         """See `Finisher.output`."""
@@ -116,11 +127,14 @@ class TransformFinisher:
             schema = unfinished.schema
             calls = [Transform.of(call) for call in self._calls if call.takes(schema.database, schema.table)]
             # It holds ``unfinished``, so that no other gets its id.
-            table = self._tables[id(unfinished)] = _Table(
-                unfinished,
-                Chain(calls, self._dropped),
-                Rendering(self._format, self._rules, schema, unfinished.route),
-                self._suffix,
+            table = self._tables[id(unfinished)] = self._table(
+                _Table(
+                    unfinished,
+                    Chain(calls, self._dropped),
+                    Rendering(self._format, self._rules, schema, unfinished.route),
+                    self._suffix,
+                ),
+                schema,
             )
         for at in range(0, len(messages), _AT_ONCE):
             few = messages[at : at + _AT_ONCE]
@@ -136,6 +150,12 @@ class TransformFinisher:
             raise error from failed
         _log.warning("%s", error)
         return self._dead_letter(self._dead_letters, message, change)
+
+    def _table(self, table: _Table, schema: TableSchema) -> _Table | OutboxTable:
+        if self._outbox is None or not self._outbox.takes(schema.database, schema.table):
+            return table
+        columns, rules = self._outbox.columns, self._rules
+        return OutboxTable(columns, schema, rules, table.change, self._suffix, self._dropped)
 
     def _dead_letter(self, topic: str, message: Message, change: Change) -> Routed:
         headers = (

@@ -58,13 +58,17 @@ def routed_tables(
         seen = _as_logged(found.route, server_names_keys=server_names_keys).seen(table)
         treatments = {seen.columns[position].name: each for position, each in rules.of(seen).items()}
         by = found.route.partition_by
+        outbox = pipeline.outbox
+        if outbox is not None and not outbox.takes(table.database, table.table):
+            outbox = None
+        key = tuple(seen.columns[position].name for position in seen.primary_key)
         yield RoutedTable(
             f"{table.database}.{table.table}",
-            found.topic,
+            found.topic if outbox is None else outbox.columns.replacement,
             found.route.partitions,
             by if isinstance(by, str) else ", ".join(by),
-            tuple(seen.columns[position].name for position in seen.primary_key),
-            pipeline.format.name,
+            key if outbox is None else (outbox.columns.key,),
+            pipeline.format.name if outbox is None else "outbox",
             tuple(name for name, treatment in treatments.items() if treatment == Excluded()),
             tuple(name for name, treatment in treatments.items() if treatment != Excluded()),
             found.route.rows is not None,

@@ -83,6 +83,16 @@ def test_the_folder_is_the_one_that_the_environment_names(tmp_path: Path, monkey
         ("rows: {shop.orders: 'a = b'}\n", ["shop.yaml, line 6", "'b' is no constant"]),
         ("rows: {orders: 'a = 1'}\n", ["shop.yaml, line 6", "'orders' names no database"]),
         ("skip: [x]\n", ["shop.yaml, line 6", "'c', 'u', 'd', 'r' or 't'"]),
+        ("outbox: {tables: [shop.outbox], route.by.feld: x}\n", ["line 6", "mean 'route.by.field'"]),
+        (
+            "outbox: {tables: [shop.outbox], table.op.invalid.behavior: skip}\n",
+            ["line 6", "wanted warn, error or fatal"],
+        ),
+        ("outbox: {tables: [shop.outbox], route.topic.replacement: '$1'}\n", ["line 6", "${routedByValue}"]),
+        (
+            "outbox: {tables: [shop.outbox], table.fields.additional.placement: 'a:envelope'}\n",
+            ["line 6", "is placed in 'envelope': wanted column:header"],
+        ),
         ("keyless: uniqe\n", ["shop.yaml, line 6", "'keyless' is 'uniqe'", "'unique'"]),
         ("reader: reference\nkeyless: all\n", ["shop.yaml", "knows neither `keys` nor `keyless`"]),
         ("tables: {include: []}\n", ["shop.yaml, line 6", "'tables.include'", "at least 1"]),
