@@ -33,7 +33,7 @@ PASSWORD = "p%4w 0r=d&/ü;'"
 _SETTINGS = PublishSettings(transaction_seconds=5, transaction_timeout_seconds=20)
 
 
-def _certificate(folder: Path) -> tuple[Path, Path]:
+def self_signed(folder: Path) -> tuple[Path, Path]:
     """A certificate that signs itself, for 127.0.0.1; and the same with its key, as a broker wants them."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")])
@@ -64,7 +64,7 @@ class Guarded:
 
     def guard(self) -> None:
         """Restart it with that listener: its other ports are known once it has run."""
-        self.authority, own = _certificate(self.broker.directory)
+        self.authority, own = self_signed(self.broker.directory)
         node = json.loads((self.broker.directory / "node.json").read_text())
         plain, guarded = f"PLAINTEXT://{LOCALHOST}:{node['port']}", f"SASL_SSL://{LOCALHOST}:{self.port}"
         module = "org.apache.kafka.common.security.{}.{}LoginModule required"

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
+from integration.test_kafka_security import self_signed
 
 from changefeed.errors import CompatibilityError, RegistryError, RegistryUnavailableError, SettingsError
 from changefeed.formats.avro import AvroFormat
@@ -165,6 +167,31 @@ def test_a_wrong_login_is_told_without_its_password(session_folder: Path) -> Non
             with pytest.raises(RegistryError, match="set login and password") as caught:
                 Registry(RegistryConnection.from_uri(f"http://{login}{plain}")).level("any")
             assert "wrong-word" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("no_pause")
+def test_a_registry_behind_tls_is_trusted_by_its_authority_and_trusts_clients_by_their_certificate(
+    session_folder: Path,
+) -> None:
+    folder = session_folder / "tls-registry"
+    folder.mkdir()
+    authority, own = self_signed(folder)
+    arguments = ["-cert", str(own), "-key", str(own), "-clients", str(authority)]
+    with started(SchemaRegistry(folder, arguments=arguments, owner=ProcessId.own())) as server:
+        options = {"ssl_ca": authority, "ssl_cert": own, "ssl_key": own}
+
+        def asked(*names: str) -> str:
+            query = urlencode({name: str(options[name]) for name in names})
+            return Registry(RegistryConnection.from_uri(f"{server.url}/?{query}")).level("any")
+
+        assert asked(*options) == "BACKWARD"
+        with pytest.raises(SettingsError, match=r"certificate that is not trusted.*ssl_ca"):
+            asked("ssl_cert", "ssl_key")
+        with pytest.raises(RegistryUnavailableError, match=rf"{server.url} was asked 4 times"):
+            asked("ssl_ca")
+        options["ssl_ca"] = folder / "none.pem"
+        with pytest.raises(SettingsError, match=r"certificates .* cannot be read.*No such file"):
+            asked("ssl_ca")
 
 
 @pytest.mark.usefixtures("no_pause")
