@@ -115,6 +115,8 @@ class Slice:
     commit_micros: int = 0
     """With ``gtid``: when that transaction was committed where it was made, in microseconds since 1970; 0 where nothing
     says it."""
+    thread: int = 0
+    """With ``gtid``: the connection that made that transaction; 0 where nothing says it."""
 
     @property
     def size_bytes(self) -> int:

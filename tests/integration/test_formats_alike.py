@@ -86,7 +86,7 @@ class _RawFormat:
 
     def value(self, table: TableSchema, op: Op) -> Template:  # noqa: ARG002
         parts: tuple[bytes | Slot, ...] = (op.encode(), Slot.BEFORE, Slot.AFTER, Slot.EVENT_TYPE, Slot.EVENT_SIZE)
-        parts += (Slot.EVENT_END, Slot.EVENT_FLAGS, Slot.SERVER_ID, Slot.QUERY, Slot.TS_MICROS)
+        parts += (Slot.EVENT_END, Slot.EVENT_FLAGS, Slot.SERVER_ID, Slot.QUERY, Slot.TS_MICROS, Slot.THREAD)
         return tuple(part for pair in zip(parts, [_PART] * len(parts), strict=True) for part in pair)
 
 
@@ -113,13 +113,14 @@ def _changes(binlog: Binlog, style: Style) -> Iterator[tuple[TableSchema, RowCha
             continue
         table, _ = decoder.programs.bound[block.topic]
         for message in block.messages():
-            op, before, after, *event, server_id, query, micros, _ = (message.value or b"").split(_PART)
+            op, before, after, *event, server_id, query, micros, thread, _ = (message.value or b"").split(_PART)
             yield table.schema, RowChange(
                 op.decode(), _image(before), _image(after), binlog.name, message.position,  # type: ignore[arg-type]
                 message.sequence >> 2, message.gtid.decode(), int(server_id), message.seconds,
                 None if query == b"null" else orjson.loads(query),
                 event=EventHeader(*map(int, event)), server_uuid=SERVER_UUID,
                 commit_micros=int(micros),
+                thread=int(thread) if thread != b"null" else 0,
             )  # fmt: skip
 
 

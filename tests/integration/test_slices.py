@@ -7,7 +7,8 @@ from pathlib import Path
 from changefeed.binlog.decoder import KernelDecoder
 from changefeed.binlog.search.scout import scout
 from changefeed.block import Block, Message
-from changefeed.formats.debezium import DebeziumFormat
+from changefeed.formats.format import FormatSettings
+from changefeed.formats.registry import format_of
 from changefeed.gtid import GtidSet
 from changefeed.reader import Route, SliceReport
 from changefeed.window import Slice
@@ -53,7 +54,7 @@ def decode(path: Path, slices: list[Slice], database: str) -> Decoded:
     def route(of: str, table: str) -> Route | None:
         return Route(f"{of}.{table}", 3) if of == database else None
 
-    decoder = KernelDecoder(route, lambda *_: None, DebeziumFormat("p", 0), "uuid")
+    decoder = KernelDecoder(route, lambda *_: None, format_of("debezium", FormatSettings("p", 0)), "uuid")
     messages: dict[tuple[str, int], list[Message]] = {}
     reports = []
     for piece in slices:

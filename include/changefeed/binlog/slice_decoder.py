@@ -86,10 +86,10 @@ class SliceDecoder(KernelRun):
         self._prepared = prepared
         self._payload_end = 0
         self.state[layout.LEFT] = piece.size_bytes
-        if piece.gtid:
-            if piece.gtid != ANONYMOUS:
-                self._texts.set_gtid(Gtid.parse(piece.gtid))
-            self.state[[layout.IN_TRANSACTION, layout.COMMIT_MICROS]] = 1, piece.commit_micros
+        if piece.gtid not in ("", ANONYMOUS):
+            self._texts.set_gtid(Gtid.parse(piece.gtid))
+        self.state[layout.IN_TRANSACTION] = bool(piece.gtid)
+        self.state[[layout.COMMIT_MICROS, layout.THREAD]] = piece.commit_micros, piece.thread
 
     def decode(self, chunks: Iterable[bytes | bytearray | memoryview]) -> Iterator[Block | SliceReport]:
         """See `KernelDecoder.decode`."""

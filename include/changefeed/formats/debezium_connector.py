@@ -207,7 +207,9 @@ class ConnectorFormat:
             Slot.POSITION,
             b',"row":',
             Slot.ROW,
-            b',"thread":null,"query":',
+            b',"thread":',
+            Slot.THREAD,
+            b',"query":',
             Slot.QUERY if self.queries else b"null",
             b'},"transaction":null,"op":"%b",%b}' % (op.encode(), self._processed()),
         )

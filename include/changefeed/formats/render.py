@@ -54,6 +54,8 @@ class RowChange:
     step: Step = Step.CHANGE
     part: int = 0
     """Which of the changes that a function made of one."""
+    thread: int = 0
+    """The connection that made its transaction; 0 where nothing says it."""
     commit_micros: int = 0
     """When it was committed, in microseconds since 1970; 0 where nothing says it."""
 
@@ -216,6 +218,8 @@ def _scalar(slot: Slot, change: RowChange, notation: Notation) -> bytes | None:
             return slot_text(notation, slot, change.query) if change.query is not None else None
         case Slot.XID:
             return slot_text(notation, slot, change.xid) if change.xid is not None else None
+        case Slot.THREAD:
+            return b"%d" % change.thread if change.thread else None
         case Slot.SNAPSHOT:
             return slot_text(notation, slot, change.snapshot)
     return slot_number(notation, slot, _NUMBERS[slot](change))

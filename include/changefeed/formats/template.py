@@ -68,6 +68,9 @@ class Slot(StrEnum):
     not say that (without GTIDs, MariaDB), as TS_SECONDS."""
     TS_MICROS = "ts_micros"
     TS_NANOS = "ts_nanos"
+    THREAD = "thread"
+    """Number of the connection that made the transaction, as its BEGIN says; absent where none does: MariaDB, XA. In
+    notations of text only."""
     EVENT_TYPE = "event_type"
     """The number of the event's type, as the source wrote it: of rows it could not read plainly too."""
     EVENT_SIZE = "event_size"

@@ -46,6 +46,17 @@ class FormatChoice(Section):
         for setting in beside:
             raise ValueError(f"format {self.name!r} does not go with `{setting}`: leave that out")
 
+    @property
+    def advice(self) -> str | None:
+        """What to write instead of an older name; None where this is no such."""
+        if self.name != "debezium-json":
+            return None
+        return (
+            "format 'debezium-json' stays as it was; Debezium's own envelope is `format: debezium`, whose values are "
+            "written the same (but for BIT and geometry) with `values: {decimal: string, temporal: "
+            "iso, binary: base64, bigint_unsigned: number}`"
+        )
+
     @model_validator(mode="before")
     @classmethod
     def _of_name(cls, given: Any) -> Any:

@@ -18,7 +18,7 @@ from changefeed.table_schema import TableSchema
 SEPARATOR = b"\x1e"
 """ASCII's record separator: JSON text never holds it unescaped."""
 
-_FIELDS = (Slot.FILE, Slot.POSITION, Slot.ROW, Slot.SERVER_ID, Slot.TS_SECONDS, Slot.TS_MICROS)
+_FIELDS = (Slot.FILE, Slot.POSITION, Slot.ROW, Slot.SERVER_ID, Slot.TS_SECONDS, Slot.TS_MICROS, Slot.THREAD)
 _EVENT_FIELDS = (Slot.EVENT_TYPE, Slot.EVENT_SIZE, Slot.EVENT_END, Slot.EVENT_FLAGS, Slot.XID)
 """Those that few formats have."""
 _IMAGES = (Slot.BEFORE, Slot.AFTER)
@@ -92,7 +92,9 @@ class PlainRows:
 
 def row_change(message: Message) -> RowChange:
     """The row change that the kernel left in ``message``."""
-    op, file, position, row, server_id, seconds, micros, *rest, before, after = (message.value or b"").split(SEPARATOR)
+    op, file, position, row, server_id, seconds, micros, thread, *rest, before, after = (message.value or b"").split(
+        SEPARATOR
+    )
     header, xid = EventHeader(), None
     if rest:
         kind, size, end, flags, last = rest
@@ -109,6 +111,7 @@ def row_change(message: Message) -> RowChange:
         int(seconds),
         xid=xid,
         event=header,
+        thread=int(thread) if thread != b"null" else 0,
         commit_micros=int(micros),
         server_uuid=message.event_id.partition(b"/")[0].decode(),
     )

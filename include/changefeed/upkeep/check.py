@@ -66,6 +66,8 @@ def _source(endpoints: Endpoints, session: Session) -> Iterator[Finding]:
     yield from _column_rules(endpoints, tables)
     yield from _transforms(endpoints, tables)
     yield from _keys(pipeline, tables, server_names_keys=source.names_come_along(session))
+    if "format" in pipeline.model_fields_set and pipeline.format.advice:
+        yield pipeline.format.advice
     row_image = session.variable("binlog_row_image")
     if pipeline.message_format(0).notation.binary is not None and row_image != "FULL":
         yield SettingsError(

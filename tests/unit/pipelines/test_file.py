@@ -9,6 +9,7 @@ import pytest
 
 from changefeed.errors import SettingsError
 from changefeed.pipelines.file import load_pipeline, load_pipelines, pipelines_folder, read_pipeline
+from changefeed.pipelines.format_choice import FormatChoice
 
 GOOD = """\
 name: {name}
@@ -284,3 +285,8 @@ def test_a_pipeline_that_is_not_there_is_told_with_those_that_are(tmp_path: Path
 def test_tables_are_taken_by_pattern_unless_left_out(tmp_path: Path, database: str, table: str, taken: bool) -> None:
     text = "tables:\n  include: ['shop.*', '*.customers']\n  exclude: ['*.orders_*']\n"
     assert read_pipeline(write(tmp_path, "shop", text)).tables.matches(database, table) is taken
+
+
+def test_the_older_name_of_a_format_is_told_what_to_write_instead() -> None:
+    assert "`format: debezium`" in str(FormatChoice(name="debezium-json").advice)
+    assert FormatChoice(name="debezium").advice is None

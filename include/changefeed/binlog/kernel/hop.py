@@ -10,11 +10,12 @@ from changefeed.binlog.kernel.compiled import entry, inline
 from changefeed.binlog.kernel.memory import Bytes, Words, copy, u8, u16, u32
 from changefeed.binlog.kernel.transactions import BEGIN, COMMIT, framing_query
 
-AT, FILLED, POSITION, END, EVENTS, CUT_AT, OPENED, CUTTABLE, OPENING_SIZE = range(9)
+AT, FILLED, POSITION, END, EVENTS, CUT_AT, OPENED, CUTTABLE, OPENING_SIZE, THREAD = range(10)
 """Words of the state: address of the next event, bytes that are there; the event's position in its file, and the
 position at which all ends; events so far; the position from which on a cut is due; whether a transaction was opened,
-and whether a slice may begin behind a statement in it; and the size of the event that opened it."""
-STATE_WORDS = 9
+and whether a slice may begin behind a statement in it; the size of the event that opened it; and the connection that
+made it."""
+STATE_WORDS = 10
 
 MORE, LOOK, CUT, CUT_INSIDE, DONE, READY, FULL = range(7)
 """What kernels that go over events return: the bytes end inside an event; Python is to look at the next event; a cut is
@@ -48,6 +49,7 @@ def _take_query(data: Bytes, body: int, end: int, state: Words) -> int:
         if state[OPENED] == 0 and state[POSITION] >= state[CUT_AT]:
             return CUT  # a server too old to write a GTID event before each transaction
         state[CUTTABLE] = 1
+        state[THREAD] = u32(data, body)
         return MORE
     if step == COMMIT:
         state[OPENED] = 0
@@ -113,6 +115,7 @@ def hop(data: Bytes, opening: Bytes, state: Words, checksum_size: int) -> int:
             copy(opening, 0, data, at, size)
             state[OPENING_SIZE] = size
             state[OPENED] = 1
+            state[THREAD] = 0
             state[CUTTABLE] = 1 if kind == _MARIADB_GTID and u8(data, body + 12) & _NOT_BEGIN == 0 else 0
         elif kind == _QUERY:
             code = _take_query(data, body, at + size - checksum_size, state)

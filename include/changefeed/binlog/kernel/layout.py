@@ -221,6 +221,8 @@ OP_SEQUENCE = 24
 
 OP_MILLIS, OP_MICROS = 25, 26
 """When the change was committed; the event's second where nothing says it."""
+OP_THREAD = 27
+"""Address and size of the literal that stands where nobody knows it."""
 
 OP_LONG = 30
 """A number as a varint. a: which, as the op that writes its digits; b: what it is multiplied by."""
@@ -324,6 +326,8 @@ FILE_NUMBER = 37
 """The number in the file's name."""
 COMMIT_MICROS = 38
 """When the transaction at hand was committed where it was made, in microseconds since 1970; 0 where nothing says it."""
+THREAD = 39
+"""The connection that the transaction at hand was made by, as its BEGIN says; 0 where nothing says it."""
 STATE_WORDS = 40
 
 # --- what the kernel returns, when it is no fault

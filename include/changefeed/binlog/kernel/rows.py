@@ -275,6 +275,12 @@ def run_program(
             at += 1
         elif code == layout.OP_SEQUENCE:
             at = put_number(out, at, (state[layout.FILE_NUMBER] << 40) + state[layout.POSITION] + (sequence >> 2))
+        elif code == layout.OP_THREAD:
+            if state[layout.THREAD] > 0:
+                at = put_number(out, at, state[layout.THREAD])
+            else:
+                copy_short(out, at, work.literals, a, b)
+                at += b
         elif code == layout.OP_MILLIS or code == layout.OP_MICROS:
             at = put_number(out, at, _commit_time(state, code, seconds))
         elif code == layout.OP_LONG:

@@ -122,6 +122,7 @@ def end_transaction(state: Words, runs: Words) -> None:
             state[layout.RUNS] = used + 1
     state[layout.IN_TRANSACTION] = 0
     state[layout.COMMIT_MICROS] = 0
+    state[layout.THREAD] = 0
     state[layout.GTID_KIND] = 0
     state[layout.GTID_SIZE] = 0
     state[layout.QUERY_SIZE] = 0
@@ -160,5 +161,6 @@ def take_begin_or_commit(data: Bytes, body: int, end: int, state: Words, runs: W
         return 0
     if step == BEGIN and state[layout.IN_TRANSACTION] != 1:
         state[layout.IN_TRANSACTION] = 1
+        state[layout.THREAD] = u32(data, body)
         return 0
     return layout.EVENT

@@ -29,6 +29,7 @@ _SLOT_OPS = {
     Slot.TS_SECONDS: layout.OP_TS,
     Slot.QUERY: layout.OP_QUERY,
     Slot.XID: layout.OP_XID,
+    Slot.THREAD: layout.OP_THREAD,
     Slot.EVENT_ID: layout.OP_EVENT_ID,
     Slot.TIME: layout.OP_TIME,
     Slot.SEQUENCE: layout.OP_SEQUENCE,
@@ -49,7 +50,7 @@ _NUMBERS = {
     Slot.TS_NANOS: (layout.OP_MICROS, 1000),
 }
 """The slots that are numbers: the op that writes the digits of one, and what it is multiplied by."""
-_MAY_BE_ABSENT = frozenset({Slot.GTID, Slot.QUERY, Slot.XID})
+_MAY_BE_ABSENT = frozenset({Slot.GTID, Slot.QUERY, Slot.XID, Slot.THREAD})
 _CHANGES = (Change.CREATE, Change.UPDATE, Change.DELETE, Change.READ, Change.KEY_CHANGE)
 """In the kernel's numbering: `layout.CREATE` and those that follow it."""
 _WITH_BOTH_IMAGES = frozenset({Change.UPDATE, Change.KEY_CHANGE})

@@ -62,13 +62,15 @@ class _Scout:
         self._piece, self._slice_bytes, self._skips_rest = piece, slice_bytes, skips_rest
         self._slice_count = 0
         self._slices: list[Slice] = []
-        self._begin, self._begin_gtid, self._begin_commit = piece.start, piece.gtid, piece.commit_micros
+        self._begin, self._begin_gtid = piece.start, piece.gtid
+        self._begin_commit, self._begin_thread = piece.commit_micros, piece.thread
         self._statements: list[Statement] = []
         self._opening: Bytes = np.empty(hop.LARGEST_OPENING, np.uint8)
         self._walk = EventWalk(piece)
         self._state = self._walk.state
         self._state[hop.CUT_AT] = piece.start + slice_bytes
         self._state[hop.CUTTABLE] = bool(piece.gtid)
+        self._state[hop.THREAD] = piece.thread
 
     @property
     def _position(self) -> int:
@@ -174,10 +176,19 @@ class _Scout:
             return
         self._add_slice(self._position)
         self._begin, self._begin_gtid, self._begin_commit = self._position, gtid, commit_micros
+        self._begin_thread = int(self._state[hop.THREAD]) if gtid else 0
         self._state[hop.CUT_AT] = self._position + self._slice_bytes
 
     def _add_slice(self, end: int) -> None:
         self._slices.append(
-            Slice(self._slice_count, self._piece.file, self._begin, end, self._begin_gtid, self._begin_commit)
+            Slice(
+                self._slice_count,
+                self._piece.file,
+                self._begin,
+                end,
+                self._begin_gtid,
+                self._begin_commit,
+                self._begin_thread,
+            )
         )
         self._slice_count += 1
