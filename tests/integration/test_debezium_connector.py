@@ -158,7 +158,8 @@ def test_records_in_avro_have_the_values_of_debezium_field_by_field(judged: Judg
                 if ours is not None and wanted is not None:
                     for path, mine, other in _differences(_read(format.shown(ours)), _read(wanted)["payload"], ()):
                         where = f"{table} {record.key!r}, {'.'.join(path)}"
-                        assert _may_differ(path, mine, other), f"{where}: wanted {other!r}, found {mine!r}"
+                        may_differ = path[-2:] == ("source", "thread") or _may_differ(path)
+                        assert may_differ, f"{where}: wanted {other!r}, found {mine!r}"
                     compared += 1
     assert compared > 50
 
