@@ -1,4 +1,4 @@
-"""REST: windows, seeks, commit log, schemas and backfills of a pipeline."""
+"""REST: windows, seeks, commit log, tables, schemas and backfills of a pipeline."""
 
 from typing import Annotated, Any
 
@@ -47,6 +47,14 @@ def commit_log(name: str, user: GetUserDep) -> dict[str, Any]:
             for (topic, partition), progress in sorted(by_partition.items())
         ]
     }
+
+
+@router.get("/pipelines/{name}/tables", dependencies=[Depends(slots.look)])
+def tables(name: str, user: GetUserDep) -> dict[str, Any]:
+    """What becomes of each table that is captured now: topic, partitions, key columns, format, columns left out and
+    masked, whether rows are left out by a condition, and the functions that its changes go through."""
+    must(user, "GET", name)
+    return {"tables": position.tables(pipeline_of(name))}
 
 
 @router.get("/pipelines/{name}/schema", dependencies=[Depends(slots.look)])

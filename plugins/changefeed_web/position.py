@@ -80,6 +80,26 @@ def _topics(pipeline: Pipeline) -> dict[str, str]:
     return {f"{database}.{table}": topic for (database, table), topic in topics.items()}
 
 
+def tables(pipeline: Pipeline) -> list[dict[str, Any]]:
+    """What becomes of each table that is captured now; raises ChangefeedError."""
+    return list(_once("tables", pipeline.name, lambda: _tables(pipeline)))
+
+
+def _tables(pipeline: Pipeline) -> list[dict[str, Any]]:
+    from changefeed.ddl.table import Table
+    from changefeed.mysql import source
+    from changefeed.mysql.server_schemas import current_schemas
+    from changefeed.upkeep.routed_tables import routed_tables
+    from changefeed_web.silence import AskedOnce
+
+    endpoints = AskedOnce.of(pipeline)
+    with endpoints.session() as session:
+        entries = current_schemas(session).tables
+        server_names_keys = source.names_come_along(session)
+    known = [entry.schema for _, entry in sorted(entries.items()) if isinstance(entry, Table)]
+    return [asdict(table) for table in routed_tables(endpoints, known, server_names_keys=server_names_keys)]
+
+
 def manifests(pipeline: Pipeline, limit: int) -> list[dict[str, Any]]:
     """Manifests of the last windows, latest first; raises ChangefeedError."""
     seals = commit_log(pipeline).seals

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from airflow_site import PIPELINE, Site
@@ -55,7 +57,11 @@ def test_a_write_is_refused_without_a_token_and_without_the_permission(
 
 @pytest.mark.parametrize(
     "path",
-    ["/pipelines", "/pipelines/rest", "/pipelines/rest/windows", "/pipelines/rest/schema", "/pipelines/rest/seeks"],
+    [
+        "/pipelines",
+        "/pipelines/rest",
+        *(f"/pipelines/rest/{what}" for what in ("windows", "schema", "tables", "seeks")),
+    ],
 )
 def test_reading_needs_a_token_and_no_more(rest: Site, path: str) -> None:
     with rest.client(None) as nobody, rest.client("vera") as viewer:
@@ -245,6 +251,19 @@ def test_schemas_are_told_with_the_definitions_that_made_them(rest: Site) -> Non
     )
     assert [column["name"] for column in table["columns"]] == [name for (name,) in columns]
     assert found["changes"][0]["sql"] == "ALTER TABLE rest.t ADD COLUMN note VARCHAR(20)"
+
+
+def test_what_becomes_of_each_table_is_told(rest: Site) -> None:
+    rest.mysql.execute("CREATE TABLE IF NOT EXISTS rest.keyless (a INT)")
+    with rest.client("vera") as client:
+        found: dict[str, Any] = {}
+        while "rest.keyless" not in found:  # an answer is kept for some seconds
+            found = {one["table"]: one for one in client.get(f"{API}/pipelines/rest/tables").json()["tables"]}
+            time.sleep(0.5)
+    rest.mysql.execute("DROP TABLE rest.keyless")
+    assert found.keys() == {"rest.t", "rest.keyless"}
+    assert (found["rest.t"]["topic"], found["rest.t"]["key"]) == ("rest.t", ["id"])
+    assert (found["rest.keyless"]["key"], found["rest.keyless"]["partition_by"]) == ([], "key")
 
 
 def test_prometheus_reads_lag_and_headroom(rest: Site) -> None:

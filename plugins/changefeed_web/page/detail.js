@@ -7,6 +7,7 @@ import { backfillDialog, seekDialog } from "./dialogs.js";
 import { badge, facts } from "./state.js";
 
 const EVERY_MS = 5000;
+const TABLES_EACH = 12; // looks: the source is asked for the columns of all tables
 const PADDING = 34; // of a card, and its border
 
 export async function detail(main, alive, name) {
@@ -15,12 +16,14 @@ export async function detail(main, alive, name) {
     head: el("div", { class: "stack" }, loading("the pipeline")),
     windows: el("section", { class: "card", "aria-label": "Windows" }),
     topics: el("section", { class: "card", "aria-label": "Topics" }),
+    tables: el("section", { class: "card", "aria-label": "Tables" }),
     schema: el("section", { class: "card", "aria-label": "Schemas" }),
     backfills: el("section", { class: "card", "aria-label": "Backfills" }),
     seeks: el("section", { class: "card", "aria-label": "Seeks" }),
   };
   let measure = "Rows";
   let seen = {};
+  let looks = 0;
   let redraw = () => {};
   const title = el("h1", {}, name);
   const state = el("span", {});
@@ -102,6 +105,17 @@ export async function detail(main, alive, name) {
       rows.length ? table("Topics", ["Table", "Topic", "~Given up to, by partition"], rows) : el("p", { class: "empty" }, "No table matches the patterns now."));
   };
 
+  const drawTables = (tables) => {
+    const rest = (one) => [
+      one.left_out.length ? `without ${one.left_out.join(", ")}` : "", one.masked.length ? `masked ${one.masked.join(", ")}` : "",
+      one.filtered ? "some rows by a condition" : "", one.transforms.length ? `through ${one.transforms.join(", ")}` : "",
+    ].filter(Boolean).join("; ");
+    parts.tables.replaceChildren(el("h2", {}, "What becomes of each table"), tables.length
+      ? table("Tables", ["Table", "Topic", "#Partitions", "By", "Key", "Format", "~Changed on the way"], tables.map((one) => [
+        one.table, el("code", {}, one.topic), number(one.partitions), one.partition_by, one.key.join(", ") || el("span", { class: "soft" }, "none"), one.format, rest(one)]))
+      : el("p", { class: "empty" }, "No table matches the patterns now."));
+  };
+
   const drawSchema = ({ until, tables, changes }) => {
     const type = (column) => [column.data_type, column.unsigned ? "unsigned" : "", column.collation || ""].filter(Boolean).join(" ");
     const described = tables.map((one) => [`${one.database}.${one.table}`,
@@ -136,6 +150,7 @@ export async function detail(main, alive, name) {
     const pipeline = await get(path);
     if (!alive()) return;
     const first = !seen.pipeline;
+    looks += 1;
     drawHead(pipeline);
     if (first || seen.pipeline.dag.paused !== pipeline.dag.paused) drawActions(pipeline);
     seen = { ...seen, pipeline };
@@ -152,13 +167,14 @@ export async function detail(main, alive, name) {
     await Promise.all([
       quietly("windows", parts.windows, (found) => drawWindows(found.windows)),
       quietly("commit-log", parts.topics, (found) => drawTopics(pipeline, found.progress)),
+      first || looks % TABLES_EACH === 0 ? quietly("tables", parts.tables, (found) => drawTables(found.tables)) : null,
       quietly("schema", parts.schema, drawSchema),
       quietly("backfills", parts.backfills, (found) => drawBackfills(found.backfills)),
       quietly("seeks", parts.seeks, (found) => drawSeeks(found.seeks)),
     ]);
   };
 
-  for (const part of [parts.windows, parts.topics, parts.schema, parts.backfills, parts.seeks]) part.replaceChildren(el("div", { class: "loading" }, el("i"), el("i"), el("i")));
+  for (const part of [parts.windows, parts.topics, parts.tables, parts.schema, parts.backfills, parts.seeks]) part.replaceChildren(el("div", { class: "loading" }, el("i"), el("i"), el("i")));
   await refresh();
   await every(EVERY_MS, alive, async () => {
     if (!document.querySelector("dialog[open]")) await refresh().catch(() => {});
