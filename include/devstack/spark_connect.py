@@ -47,7 +47,6 @@ class SparkConnectServer:
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # starts in half the time
             "spark.driver.bindAddress": LOCALHOST,
             "spark.driver.host": LOCALHOST,
-            "spark.python.daemon.module": "changefeed.spark.daemon",
             "spark.ui.enabled": "false",
         }
         command = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]"]

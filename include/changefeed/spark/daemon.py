@@ -1,7 +1,8 @@
 """Spark's Python daemon with all that tasks need imported already: its workers are forks of it, and start at once.
 
-`spark.python.daemon.module=changefeed.spark.daemon`, for a Spark whose workers can import `changefeed` from the start,
-as those of a local master or of a Connect server with the package. Spark runs the module in pyspark.daemon's place.
+`spark.python.daemon.module=changefeed.spark.daemon`, for a local master, whose workers can import `changefeed` from the
+start. Spark runs the module in pyspark.daemon's place. It is not for a Connect server, which keeps a daemon for each
+session that it ever had: they would hold 200 MB each.
 """
 
 from __future__ import annotations
