@@ -4,8 +4,8 @@
     make bench-end-to-end ARGS="bulk --rounds 1 --no-local1 --no-debezium --no-send"
 
 In each round all take their turn at the same piece of binlog, from the same server into the same broker, topics of
-their own; one pass before warms JVMs, workers and caches up. Everything is on that is on in a run: shuffle,
-transactions, commit log, accounts.
+their own; rounds before, three by default, warm JVMs, workers and caches up. Everything is on that is on in a run:
+shuffle, transactions, commit log, accounts.
 
 - local[2], local[1]: `ingest` from a process that holds its Spark session. Rows/s are of the phase ingest, which is
   from the first look at the binlog to the last commit; `whole` is the whole call. CPU is of driver, JVM and workers.
@@ -143,12 +143,12 @@ def measure(given: argparse.Namespace, part: str) -> None:
             systems["send"] = partial(send, settings.topics.template.format(table=TABLES[0]), mysql, broker)
         print(f"{part}: {workload.rows:,} rows, {(workload.head - workload.start) / 1e6:,.0f} MB of binlog", flush=True)
         turns: dict[str, list[Figures]] = {name: [] for name in systems}
-        for number in range(given.rounds + 1):
+        for number in range(-given.warm_ups, given.rounds):
             for name, system in systems.items():
                 figures = system()
                 told = f"{figures.rate:>10,.0f} rows/s, load {os.getloadavg()[0]:.1f}  {figures.note}"
-                print(f"  {number or 'warm-up':<8}{name:10}{told}", flush=True)
-                if number:
+                print(f"  {'warm-up' if number < 0 else number + 1:<8}{name:10}{told}", flush=True)
+                if number >= 0:
                     turns[name].append(figures)
         alone = ", ".join(f"{stage} {micros:.2f}" for stage, micros in stages(mysql, broker, workload).items())
     _table(turns)
@@ -172,6 +172,7 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("parts", nargs="*", choices=[[], *PARTS], help="what to measure; all without")
     arguments.add_argument("--rounds", type=int, default=3)
+    arguments.add_argument("--warm-ups", type=int, default=3, help="rounds that are not counted")
     arguments.add_argument("--no-local1", action="store_true", help="leave out local[1]")
     arguments.add_argument("--no-debezium", action="store_true", help="leave out Debezium")
     arguments.add_argument("--no-send", action="store_true", help="leave out the loop of kafka-python")
