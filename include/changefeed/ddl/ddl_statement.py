@@ -105,7 +105,7 @@ def read_statement(
     first = _first_words(sql, session, server)
     keyword = first[0].keyword if first else ""
     if keyword == "SET" and len(first) > 1 and first[1].keyword == "STATEMENT":
-        return _set_statement(sql, session, server)
+        return _set_statement(sql, session, server, failed)
     if not keyword:
         return DdlStatement(sql, session, Kind.UNREADABLE if first and first[0].text else Kind.HARMLESS)
     if keyword in FIRST_WORDS:
@@ -136,7 +136,7 @@ def _written(sql: str, session: SessionContext, server: Server) -> tuple[TableNa
     return written_tables(Cursor(sql, session, server))
 
 
-def _set_statement(sql: str, session: SessionContext, server: Server) -> DdlStatement:
+def _set_statement(sql: str, session: SessionContext, server: Server, failed: bool) -> DdlStatement:
     """MariaDB's `SET STATEMENT variable=value, … FOR statement`: what counts is the statement."""
     cursor = Cursor(sql, session, server)
     try:
@@ -147,7 +147,7 @@ def _set_statement(sql: str, session: SessionContext, server: Server) -> DdlStat
                 cursor.advance()
     except UnreadableStatement:
         return DdlStatement(sql, session, Kind.UNREADABLE)
-    inner = read_statement(sql[cursor.token.start :], session, server)
+    inner = read_statement(sql[cursor.token.start :], session, server, failed=failed)
     return DdlStatement(sql, session, inner.kind, inner.tables, inner.change)
 
 

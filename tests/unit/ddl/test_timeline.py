@@ -7,6 +7,7 @@ import pytest
 
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.ddl import Schemas, SchemaTimeline, Server, SessionContext, Table, TableName, read_statement
+from changefeed.ddl.session import Flavour
 from changefeed.errors import CheckpointError, SchemaError
 from changefeed.table_schema import Column, TableSchema
 
@@ -131,3 +132,12 @@ def test_lower_case_table_names_decides_whether_names_are_the_same(setting: int,
     schemas = Schemas(server).apply(read_statement("CREATE TABLE `Shop`.`Orders` (a INT)", server=server))
     assert (schemas.lookup("shop", "orders") is not None) is known
     assert (schemas.apply(read_statement("DROP TABLE SHOP.ORDERS", server=server)).tables == {}) is known
+
+
+@pytest.mark.parametrize("before", ["", "SET STATEMENT max_statement_time = 1 FOR "])
+def test_a_create_or_replace_that_failed_leaves_no_table(before: str) -> None:
+    server = Server(Flavour.MARIADB)
+    sql = f"{before}CREATE OR REPLACE TABLE t (a INT)"
+    schemas = Schemas(server, {"shop": "latin1_swedish_ci"}).apply(read_statement(sql, SHOP, server))
+    assert len(schemas.tables) == 1
+    assert not schemas.apply(read_statement(sql, SHOP, server, failed=True)).tables
