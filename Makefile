@@ -13,7 +13,7 @@ export CHANGEFEED_KERNEL_CACHE ?= $(CURDIR)/$(VENV)/kernel-cache
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # each Spark worker, Airflow task and command would compile all its modules again
 
-.PHONY: help setup demo stop clean env lint test test-unit test-faults test-huge-file test-ranges bench-decode bench-formats bench-select bench-end-to-end bench-overhead bench-scale audit lock
+.PHONY: help setup demo stop clean env lint test test-unit test-faults test-snapshot test-huge-file test-foreign test-ranges bench-decode bench-formats bench-select bench-snapshot bench-replicate bench-end-to-end bench-overhead bench-scale audit lock
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -29,7 +29,7 @@ $(READY): requirements.lock pyproject.toml
 	-$(BIN)/python -m changefeed.spark.class_archive  # Spark starts in half the time with it; without Java there is none
 	touch $@
 
-demo: $(READY) ## Start real servers and Airflow, run the shop pipeline, show its records (ARGS=--once: verify and end)
+demo: $(READY) ## Start real servers and Airflow, run the shop pipeline, show its records (ARGS=--once: verify and end; --follower: and copy them to a second MySQL)
 	$(BIN)/python -m devstack demo $(ARGS)
 
 stop: ## Stop what `make demo` started, and only that
@@ -56,8 +56,15 @@ test-unit: $(READY) ## The tests that need no server
 test-faults: $(READY) ## The faults suite in its long form: 200 random kills, and 100 on real Spark on each server
 	CHANGEFEED_FAULTS=200 $(BIN)/python -m pytest tests/faults --timeout 7200 $(ARGS)
 
+test-snapshot: $(READY) ## A snapshot of a million rows on each server beside writers, killed 10 times (ARGS="-k mysql"; KILLS=50 ROWS=100000)
+	CHANGEFEED_SNAPSHOT_ROWS=$(or $(ROWS),1000000) CHANGEFEED_SNAPSHOT_KILLS=$(or $(KILLS),10) \
+		$(BIN)/python -m pytest -s -n 0 tests/faults/long_snapshot.py $(ARGS)
+
 test-huge-file: $(READY) ## A binlog file of more than 4 GiB: its positions do not fit into four bytes
 	$(BIN)/python -m pytest tests/integration/huge_file.py $(ARGS)
+
+test-foreign: $(READY) ## MySQL's and MariaDB's own test statements, file by file, followed and rebuilt (ARGS="--server mariadb 'main/type*.test'": some)
+	PYTHONPATH=$(PYTHONPATH):$(CURDIR)/tests $(BIN)/python -m foreign $(ARGS)
 
 test-ranges: $(READY) ## The package with the oldest and the newest versions that pyproject.toml allows
 	for end in lowest-direct highest; do \
@@ -78,6 +85,12 @@ bench-formats: $(READY) ## Decoding into each format, and with headers, masks, c
 
 bench-select: $(READY) ## Reading rows: messages of a SELECT's rows against mysqldump
 	$(BIN)/python tests/bench/bench_select.py $(ARGS)
+
+bench-snapshot: $(READY) ## A snapshot of a million rows, against mysqldump and Debezium's (ARGS="--rounds 1 --no-debezium")
+	$(BIN)/python tests/bench/bench_snapshot.py $(ARGS)
+
+bench-replicate: $(READY) ## A follower: row changes/s against mysqlbinlog | mysql
+	$(BIN)/python tests/bench/bench_replicate.py $(ARGS)
 
 bench-end-to-end: $(READY) ## A live server into Kafka: rows/s, CPU of client and broker, seconds by phase (ARGS="bulk --rounds 1": a part)
 	$(BIN)/python tests/bench/bench_end_to_end.py $(ARGS)

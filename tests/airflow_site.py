@@ -91,7 +91,8 @@ class Site:
     ) -> None:
         """Add a pipeline and wait until Airflow knows it. Its jobs run on the Connect server, or by spark-submit."""
         self.write_pipeline(name, database, more, server_ids, submit=submit)
-        self.wait_for_dag(*(f"changefeed_{kind}__{name}" for kind in ("ingest", "seek", "backfill")))
+        kinds = ("ingest", "seek", "backfill", "snapshot", "verify")
+        self.wait_for_dag(*(f"changefeed_{kind}__{name}" for kind in kinds))
 
     def write_pipeline(
         self, name: str, database: str, more: str = "", server_ids: str = "65000-65031", *, submit: bool = False
@@ -187,7 +188,9 @@ def site(folder: Path, mysql: MysqlServer, kafka: KafkaBroker, spark: SparkConne
         settings={
             "CHANGEFEED_PIPELINES": str(pipelines),
             "CHANGEFEED_SITE": str(site_file),
-            "PYTHONPATH": os.pathsep.join([str(PROJECT / "include"), str(Path(__file__).parent / "security")]),
+            "PYTHONPATH": os.pathsep.join(
+                map(str, (PROJECT / "include", PROJECT / "plugins", Path(__file__).parent / "security"))
+            ),
             "LIMITED_RIGHTS": str(rights),
             "AIRFLOW__CORE__AUTH_MANAGER": "limited_auth_manager.LimitedAuthManager",
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{name}:{role}" for name, role in USERS.items()),

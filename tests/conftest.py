@@ -15,6 +15,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from airflow_site import Site, site
 from xdist.scheduler.loadscope import LoadScopeScheduling
@@ -28,6 +29,12 @@ from devstack.process import started
 from devstack.reaper import end_orphans
 from devstack.schema_registry import SchemaRegistry
 from devstack.spark_connect import SparkConnectServer
+
+# How long a property takes says how busy the machine is, and fails no test.
+hypothesis.settings.register_profile(
+    "changefeed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("changefeed")
 
 _server_ids = itertools.count(1000 + os.getpid() % 100_000 * 1000)
 
@@ -72,6 +79,25 @@ def mariadb_server(session_folder: Path) -> Iterator[MariadbServer]:
 def stock_mariadb_server(session_folder: Path) -> Iterator[MariadbServer]:
     """MariaDB 11.4 with binlog_row_metadata=NO_LOG, its default."""
     with started(MariadbServer(session_folder / "stock-mariadb", owner=ProcessId.own(), quick=True)) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mysql_follower(session_folder: Path) -> Iterator[MysqlServer]:
+    """A second MySQL, without a binlog, that a pipeline's changes are applied to."""
+    options = {"skip-log-bin": "ON", "gtid-mode": "OFF", "enforce-gtid-consistency": "OFF", "server-id": 2}
+    options |= {"innodb-buffer-pool-size": "32M"}
+    with started(MysqlServer(session_folder / "mysql-2", options=options, owner=ProcessId.own(), quick=True)) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb_follower(session_folder: Path) -> Iterator[MariadbServer]:
+    """A second MariaDB that a pipeline's changes are applied to."""
+    options = {"server-id": 2, "innodb-buffer-pool-size": "32M"}
+    with started(
+        MariadbServer(session_folder / "mariadb-2", options=options, owner=ProcessId.own(), quick=True)
+    ) as server:
         yield server
 
 
@@ -128,7 +154,15 @@ def database(mysql_server: MysqlServer, unique_name: str) -> Iterator[str]:
 AIRFLOW = ("tests/browser/", "tests/integration/test_airflow_", "tests/security/")
 """The tests that share the one Airflow of a session."""
 
-LONGEST_FIRST = (*AIRFLOW, "tests/faults/", "tests/integration/", "tests/dags/", "tests/contract/", "tests/unit/")
+LONGEST_FIRST = (
+    *AIRFLOW,
+    "tests/faults/",
+    "tests/foreign/",
+    "tests/integration/",
+    "tests/dags/",
+    "tests/contract/",
+    "tests/unit/",
+)
 """The order with workers: the short ones at the end fill the gaps that the long ones leave."""
 
 

@@ -43,6 +43,8 @@ Header = tuple[str, bytes]
 
 ID_HEADER = "changefeed.id"
 GTID_HEADER = "changefeed.gtid"
+COMMIT_HEADER = "changefeed.commit"
+"""FILE:POSITION of the XA COMMIT that committed a prepared transaction: its rows' ids say where they were prepared."""
 
 
 class Step(IntEnum):
@@ -51,6 +53,8 @@ class Step(IntEnum):
     CHANGE = 0
     TOMBSTONE = 1
     CREATE = 2
+    TRANSACTION = 3
+    """None of a row: the record that says that a transaction begins or ends."""
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,9 @@ OF_A_RUN = Patience()
 """Of whatever nobody waits for at a page."""
 
 
+_MYSQL_OPTIONS = {"ssl_mode", "ssl_ca", "ssl_cert", "ssl_key", "ssl_verify", "connect_timeout_seconds"}
+
+
 @dataclass(frozen=True)
 class MysqlConnection:
     """A MySQL or MariaDB server. The password does not show in its repr."""
@@ -65,16 +68,28 @@ class MysqlConnection:
     def from_uri(cls, uri: str, patience: Patience = OF_A_RUN) -> MysqlConnection:
         """Read ``mysql://user:password@host:port/?ssl_ca=…``.
 
-        Options are ssl_ca, ssl_cert, ssl_key, ssl_verify and connect_timeout_seconds, which wins over ``patience``.
+        Options are ssl_mode (`preferred`, which takes TLS where the server has it and verifies nothing, or `disabled`),
+        ssl_ca, ssl_cert, ssl_key, ssl_verify and connect_timeout_seconds, which wins over ``patience``.
         Raises SettingsError for another scheme or option, and without a host. No message has the password in it.
         """
         parts = _split(uri, "mysql")
         if not parts.hostname:
             raise SettingsError("a MySQL connection has no host: wanted mysql://user:password@host:3306")
         options = dict(parse_qsl(parts.query))
-        unknown = sorted(set(options) - {"ssl_ca", "ssl_cert", "ssl_key", "ssl_verify", "connect_timeout_seconds"})
+        unknown = sorted(set(options) - _MYSQL_OPTIONS)
         if unknown:
             raise SettingsError(f"unknown option {shown_option(unknown[0])} of MySQL connection to {parts.hostname!r}")
+        mode = options.get("ssl_mode", "preferred").lower()
+        if mode not in ("preferred", "disabled"):
+            raise SettingsError(
+                f"option 'ssl_mode' of MySQL connection to {parts.hostname!r} is {shown_option(mode)}: wanted "
+                "'preferred' or 'disabled'; with ssl_ca, or ssl_verify=true, TLS is required and the server verified"
+            )
+        if mode == "disabled" and (asked := sorted(name for name in options if name.startswith("ssl_")))[1:]:
+            raise SettingsError(
+                f"MySQL connection to {parts.hostname!r} has ssl_mode=disabled, and {asked[0]!r}, which asks for TLS: "
+                "leave out one of them"
+            )
         if not re.fullmatch("[0-9]{1,6}", options.get("connect_timeout_seconds", "1")):
             raise SettingsError(
                 f"option 'connect_timeout_seconds' of MySQL connection to {parts.hostname!r} is no whole number"

@@ -14,6 +14,7 @@
     │   ├── RegistryError         the schema registry refuses the login, or what it is asked for
     │   │   └── CompatibilityError   a schema does not go with those that its subject has
     │   ├── BadRecordError        a record that Kafka does not take, or a transform fails on
+    │   ├── FollowerError         a follower refuses a statement, or cannot follow as it is set up
     │   ├── AccountingError       a window's bytes or rows do not add up
     │   └── CheckpointError       a checkpoint that cannot be read, or may not be moved
     │       └── StaleCheckpointError   another run moved it first
@@ -22,6 +23,7 @@
         ├── SparkUnavailableError      the Spark Connect server cannot be reached
         ├── SparkFailedError           a Spark job failed, or lost what it had decoded
         ├── RegistryUnavailableError   the schema registry cannot be reached, or does not answer
+        ├── FollowerUnavailableError   the follower cannot be reached, or has no lock to give
         ├── BrokerUnavailableError     Kafka cannot be reached, or refused for now
         ├── StateStoreUnavailableError   the database that keeps checkpoints cannot be read or written
         ├── FencedError                a newer attempt of the same pipeline took over
@@ -95,6 +97,14 @@ class BadRecordError(TerminalError):
     coordinates."""
 
 
+class FollowerError(TerminalError):
+    """A follower refuses a statement or the login; ``code`` is the server's, 0 where it is none of its errors."""
+
+    def __init__(self, message: str, code: int = 0) -> None:
+        super().__init__(message)
+        self.code = code
+
+
 class AccountingError(TerminalError):
     """The bytes or rows of a window do not add up; the checkpoint stays where it is."""
 
@@ -125,6 +135,10 @@ class SparkFailedError(RetryableError):
 
 class RegistryUnavailableError(RetryableError):
     """The schema registry cannot be reached, or does not answer."""
+
+
+class FollowerUnavailableError(RetryableError):
+    """The follower cannot be reached, or has no lock to give."""
 
 
 class BrokerUnavailableError(RetryableError):

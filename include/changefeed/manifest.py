@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from typing import Any
 
 from changefeed.errors import AccountingError
 from changefeed.gtid import GtidSet
 from changefeed.reader import SliceReport
 from changefeed.window import Slice, Window
+
+_MOST_XIDS = 1000
+"""So many of a window's XA transactions are named in its manifest."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,11 @@ class Manifest:
     filtered: dict[str, dict[str, int]] = field(default_factory=dict)
     transformed_away: dict[str, int] = field(default_factory=dict)
     """Row changes of which a function of the pipeline made no message, by its name; they are among ``rows``."""
+    prepared: tuple[str, ...] = ()
+    """The xids of XA transactions that the window prepared and did not end, in order and 1000 at most: their rows are
+    published by the window with their XA COMMIT."""
+    rules: str = ""
+    """A digest of the settings that shaped its messages; '' in seals of earlier versions."""
 
     @property
     def dead_letters(self) -> int:
@@ -84,8 +93,9 @@ class Manifest:
     def to_json(self) -> dict[str, Any]:
         """As the commit log stores it, and the REST API shows it."""
         values = {**asdict(self), "window": self.window.to_json()}
-        if not self.filtered:
-            del values["filtered"]
+        for name in ("filtered", "prepared", "rules"):
+            if not values[name]:
+                del values[name]
         return values
 
     @classmethod
@@ -96,6 +106,7 @@ class Manifest:
         """
         known = {name: value for name, value in values.items() if name in cls.__dataclass_fields__}
         known["window"] = Window.from_json(values["window"])
+        known["prepared"] = tuple(values.get("prepared", ()))
         known["topics"] = tuple(map(TopicPartitionReceipt.from_json, values["topics"]))
         return cls(**known)
 
@@ -155,7 +166,17 @@ def account(
         seconds=seconds,
         gtids=str(gtids.union(GtidSet.parse(window.head_gtids))),
         transformed_away=dict(sum((Counter(report.transformed_away) for report in reports), Counter())),
+        prepared=_prepared(by_slice[piece.number] for piece in slices),
     )
+
+
+def _prepared(reports: Iterable[SliceReport]) -> tuple[str, ...]:
+    xids: dict[str, None] = {}
+    for report in reports:  # in binlog order; an xid that a slice ended may be prepared again behind that
+        for xid in report.ended:
+            xids.pop(xid, None)
+        xids.update(dict.fromkeys(report.prepared))
+    return tuple(islice(xids, _MOST_XIDS))
 
 
 def _check_gtids(window: Window, accounted: GtidSet) -> None:

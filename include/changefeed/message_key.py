@@ -50,7 +50,8 @@ class KeyRule:
                 f"PIPELINE --relearn {table.database}.{table.table}`, or choose its columns under `keys`."
             )
         unique = (key.columns for key in table.unique_keys or () if key.not_null)
-        return next(unique, tuple(range(len(table.columns))) if self.keyless == "all" else ())
+        everything = tuple(number for number, column in enumerate(table.columns) if not column.hidden)
+        return next(unique, everything if self.keyless == "all" else ())
 
 
 def chosen_columns(table: TableSchema, columns: Sequence[str], who: str, what: str) -> tuple[int, ...]:

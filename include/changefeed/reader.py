@@ -42,6 +42,11 @@ class Route:
     """Which rows are published; None for all."""
     skipped: frozenset[str] = frozenset()
     """Ops whose rows are left out."""
+    with_history: bool = True
+    """Whether rows of MariaDB's system-versioned tables count that are history; else a row that becomes history is
+    deleted, and what happens to it then is nothing."""
+    unchanged_skipped: bool = False
+    """Whether updates are left out that change nothing of what is written of a row."""
 
     def seen(self, table: TableSchema, *, by_server: bool = False) -> TableSchema:
         """``table`` as formats see it: with the key that was chosen, and the field with its name behind its columns.
@@ -49,7 +54,13 @@ class Route:
         ``by_server`` is that of `KeyRule.keyed`. Raises as that does, and SettingsError for a field that is named as
         a column is.
         """
+        if self.with_history:
+            table = replace(table, columns=tuple(replace(column, hidden=False) for column in table.columns))
         table = self.key.keyed(table, by_server=by_server)
+        end = table.row_end
+        if self.with_history and end is not None and table.primary_key and not self.key.columns:
+            # Of the versions of a row several have the key that was defined.
+            table = replace(table, primary_key=tuple(dict.fromkeys((*table.primary_key, end))))
         if self.table_field is None:
             return table
         if any(column.name.lower() == self.table_field.name.lower() for column in table.columns):
@@ -96,6 +107,13 @@ class Statement:
     flags: int = 0
     error_code: int = 0
     """What it failed with on the source, of which a part was done all the same; 0 where it did not."""
+    commit_micros: int = 0
+    """When it was committed, in microseconds since 1970; 0 where nothing says it."""
+
+    @property
+    def micros(self) -> int:
+        """When it was committed; the event's second where nothing says it."""
+        return self.commit_micros or self.ts_seconds * 1_000_000
 
 
 @dataclass(frozen=True)
@@ -109,7 +127,8 @@ class SliceReport:
     ``transaction_events`` are those on which depends whether rows before them are published, in binlog order, and
     ``open_since`` is where the transaction begins that the slice ends in, None where it ends between two: `settlement`
     makes of them what is left out. ``transformed_away`` counts row changes of which a function of the pipeline made
-    nothing, by its name; they are among ``rows``.
+    nothing, by its name; they are among ``rows``. ``prepared`` are the xids of XA transactions that the slice prepared
+    and did not end, ``ended`` those that it ended and had not prepared.
     """
 
     slice: int
@@ -126,6 +145,8 @@ class SliceReport:
     open_since: int | None = None
     filtered: dict[str, dict[str, int]] = field(default_factory=dict)
     transformed_away: dict[str, int] = field(default_factory=dict)
+    prepared: tuple[str, ...] = ()
+    ended: tuple[str, ...] = ()
 
 
 class SliceReader(Protocol):

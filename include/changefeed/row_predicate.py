@@ -30,6 +30,18 @@ class Comparison:
 
 
 @dataclass(frozen=True)
+class Like:
+    """A column's text compared with a pattern; unknown where the column is NULL.
+
+    In ``pattern`` `%` stands for any characters, `_` for one, and a character behind ``escape`` for itself.
+    """
+
+    column: ColumnOf
+    pattern: str
+    escape: str = "\\"
+
+
+@dataclass(frozen=True)
 class IsNull:
     """Whether the column is NULL; never unknown."""
 
@@ -59,7 +71,7 @@ class Either:
     second: RowPredicate
 
 
-RowPredicate = Comparison | IsNull | Not | Both | Either
+RowPredicate = Comparison | Like | IsNull | Not | Both | Either
 
 
 @dataclass(frozen=True)

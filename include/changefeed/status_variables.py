@@ -17,12 +17,28 @@ class StatusVariable(IntEnum):
     """u32: session options, `OPTION_...` of the server's sources."""
     SQL_MODE = 1
     """u64"""
+    AUTO_INCREMENT = 3
+    """auto_increment_increment, auto_increment_offset: each u16"""
     CHARSET = 4
     """character_set_client, collation_connection, collation_server: each u16, the id of a collation."""
+    TIME_ZONE = 5
+    """Its name, where the statement depends on it."""
+    LC_TIME_NAMES = 7
+    """u16"""
+    CHARSET_DATABASE = 8
+    """collation_database: u16, the id of a collation"""
+    MICROSECONDS = 13
+    """u24: the fraction of the event's time."""
     EXPLICIT_DEFAULTS_FOR_TIMESTAMP = 16
     """u8, MySQL 8.0+"""
     DEFAULT_COLLATION_FOR_UTF8MB4 = 18
     """u16, the id of a collation"""
+    SQL_REQUIRE_PRIMARY_KEY = 19
+    """u8"""
+    DEFAULT_TABLE_ENCRYPTION = 20
+    """u8"""
+    MARIADB_MICROSECONDS = 128
+    """u24: the fraction of the event's time."""
     CHARACTER_SET_COLLATIONS = 131
     """MariaDB 11.2+: pairs of u16, the ids of a charset and of its default collation."""
 

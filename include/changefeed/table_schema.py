@@ -7,7 +7,7 @@ never to be read as "no".
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,10 @@ class Column:
     generated: bool | None = None
     default: Default | None = None
     comment: str | None = None
+    row_end: bool | None = None
+    """Whether MariaDB keeps in it when a row of a system-versioned table became history."""
+    hidden: bool = False
+    """Whether no SELECT * has it, nor `information_schema`: messages leave it out."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +122,27 @@ class TableSchema:
     def _as_read(self) -> tuple[object, ...]:
         columns = [(c.name, c.data_type, c.unsigned, c.collation, c.labels, c.srid) for c in self.columns]
         return self.database, self.table, columns, self.primary_key
+
+    @property
+    def row_end(self) -> int | None:
+        """The position of the column that says when a row became history; None where the table keeps none, or it is not
+        known."""
+        return next((position for position, column in enumerate(self.columns) if column.row_end), None)
+
+    @property
+    def keys_of_current_rows(self) -> TableSchema:
+        """The table with keys as they were defined: MariaDB adds the row end to each that is unique."""
+        end = self.row_end
+        if end is None:
+            return self
+        indexes = self.indexes and tuple(
+            replace(index, columns=tuple(column for column in index.columns if column != end))
+            if index.unique
+            else index
+            for index in self.indexes
+        )
+        key = tuple(column for column in self.primary_key if column != end)
+        return replace(self, primary_key=key, indexes=indexes)
 
     @property
     def unique_keys(self) -> tuple[UniqueKey, ...] | None:

@@ -36,12 +36,15 @@ def up() -> None:
 @app.command()
 def demo(
     once: Annotated[bool, typer.Option("--once", help="End when the first windows are verified.")] = False,
+    follower: Annotated[
+        bool, typer.Option("--follower", help="Bring a second MySQL to the same rows, and compare the two.")
+    ] = False,
 ) -> None:
     """Run the shop pipeline on the servers, and show what it publishes."""
     from devstack.demo import demo as run_demo
 
     try:
-        run_demo(Stack(), once=once)
+        run_demo(Stack(with_follower=follower), once=once)
     except KeyboardInterrupt:
         print("ended")
 

@@ -159,6 +159,23 @@ class PrivateApt:
             raise FetchError(f"{what}: apt reported success, but {', '.join(missing)} is not in {archives}")
         return fetched
 
+    def fetch_alone(self, package: str, what: str) -> Path:
+        """Download *package* without what it depends on; *what* is the title that people see."""
+        (line,) = (line for line in self._run("download", package, "--print-uris").splitlines() if line.startswith("'"))
+        _, name, size, *_ = shlex.split(line)
+        archives = self._folder / "cache" / "archives"
+        with download(what, int(size)) as shown:
+            run_download(
+                ["apt-get", "download", package],
+                what=what,
+                folder=archives,
+                log=self._folder / "apt.log",
+                shown=shown,
+                environment=self._environment(),
+                inside=True,
+            )
+        return archives / name
+
     def _environment(self) -> dict[str, str]:
         return {**os.environ, "APT_CONFIG": str(self._folder / "apt.conf"), "LC_ALL": "C.UTF-8"}
 

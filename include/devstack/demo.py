@@ -15,6 +15,7 @@ from rich.console import Console
 from devstack.airflow import USER
 from devstack.errors import DevstackError
 from devstack.shop import DATABASE, TABLES, Connect, ShopWriter, create_shop, shop_rows
+from devstack.shop_copy import replicate, verify_copy
 from devstack.stack import Stack
 from devstack.topics import Record, read_topics, rebuilt_rows
 
@@ -59,6 +60,10 @@ def _run(stack: Stack, connect: Connect, *, once: bool) -> None:
         _show(records)
         _out.print()
         verify(connect, records)
+        if stack.with_follower:
+            _out.print(replicate(stack))
+            for line in verify_copy(connect, _connector(stack.follower.root_url)):
+                _out.print(line)
         _out.print(f"Checkpoint: {json.dumps(_checkpoint(stack), indent=2)}")
         show_login(stack)
         if not once:

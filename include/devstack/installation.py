@@ -49,15 +49,21 @@ def run_download(
     log: Path,
     shown: Download,
     environment: Mapping[str, str] | None = None,
+    inside: bool = False,
 ) -> None:
-    """Run *command*, reporting to *shown* how many bytes it has put below *folder*.
+    """Run *command*, reporting to *shown* how many bytes it has put below *folder*; *inside* says to run it there.
 
     Raises FetchError with the end of its output if it fails.
     """
     before = bytes_below(folder)
     with log.open("wb") as output:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=environment
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            cwd=folder if inside else None,
         )
         try:
             while process.poll() is None:

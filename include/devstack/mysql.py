@@ -40,10 +40,11 @@ class MysqlSoftware:
         for folder in ("sbin", "bin"):
             path = self.root / "usr" / folder / name
             if path.exists():
-                return [*self._loader(), str(path)]
+                return [*self.loader(), str(path)]
         return None
 
-    def _loader(self) -> list[str]:
+    def loader(self) -> list[str]:
+        """The beginning of a command line that runs any program with the unpacked libraries."""
         # The machine's own C library may be older than what these programs were built for.
         loaders = sorted((self.root / "usr" / "lib").glob("*/ld-linux*.so.*"))
         if not loaders:

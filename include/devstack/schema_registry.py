@@ -163,6 +163,11 @@ class SchemaRegistry:
         """Its URL, also as an Airflow connection."""
         return f"{'https' if '-cert' in self._arguments else 'http'}://{LOCALHOST}:{self.port}"
 
+    @property
+    def pid(self) -> int | None:
+        """Pid of the running process, or None."""
+        return self._process.pid
+
     def start(self) -> None:
         """Build what is missing, start it and wait until it takes requests."""
         program = fetch_registry(self.home)

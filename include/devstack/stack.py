@@ -26,6 +26,7 @@ from devstack.kafka import KafkaBroker, fetch_kafka
 from devstack.lock import exclusive
 from devstack.mariadb import MariadbServer, fetch_mariadb
 from devstack.mysql import MysqlServer, fetch_mysql
+from devstack.mysqltest import MARIADB_TESTS, fetch_mariadb_binlog
 from devstack.reaper import end_orphans
 from devstack.sql_server import Options, SqlServer
 
@@ -33,6 +34,13 @@ MYSQL_VARIABLE = "MYSQL_URL"
 KAFKA_VARIABLE = "KAFKA_BOOTSTRAP"
 
 SQL_OPTIONS: Options = {"binlog_row_metadata": "FULL"}
+FOLLOWER_OPTIONS: Options = {
+    "skip-log-bin": "ON",
+    "gtid-mode": "OFF",
+    "enforce-gtid-consistency": "OFF",
+    "server-id": 2,
+    "innodb-buffer-pool-size": "32M",
+}
 
 
 class Condition(StrEnum):
@@ -58,13 +66,15 @@ class Stack:
     Any process may make one: it finds what another has started.
     """
 
-    def __init__(self, home: Home | None = None) -> None:
+    def __init__(self, home: Home | None = None, *, with_follower: bool = False) -> None:
+        self.with_follower = with_follower
         self.home = home or Home.default()
         self._existing_mysql = _existing_mysql()
         self._existing_kafka = os.environ.get(KAFKA_VARIABLE) or None
         servers = self.home.servers
         self._mysql = MysqlServer(servers / "mysql", options=SQL_OPTIONS, home=self.home)
         self._mariadb = MariadbServer(servers / "mariadb", options=SQL_OPTIONS, home=self.home)
+        self._follower = MysqlServer(servers / "mysql-2", options=FOLLOWER_OPTIONS, home=self.home)
         self._kafka = KafkaBroker(servers / "kafka", home=self.home)
         self._chosen: SqlServer | None = None
 
@@ -76,6 +86,11 @@ class Stack:
         if self._existing_mysql is None and self._chosen is None:
             self._chosen = self._choose()
         return self._chosen
+
+    @property
+    def follower(self) -> SqlServer:
+        """A second MySQL, started where the stack was made with one."""
+        return self._follower
 
     @property
     def kafka(self) -> KafkaBroker | None:
@@ -136,6 +151,8 @@ class Stack:
             fetch_mariadb(self.home)
             fetch_mysql(self.home)
             fetch_kafka(self.home)
+            fetch_mariadb_binlog(self.home)
+            MARIADB_TESTS.fetch(self.home)
 
     def up(self) -> None:
         """Fetch and start what does not run, and wait until all answer.
@@ -146,9 +163,9 @@ class Stack:
             end_orphans(self.home)
             self.fetch()
             with ThreadPoolExecutor(2) as threads:
-                starts = [
-                    threads.submit(server.start) for server in (self.sql_server, self.kafka) if server is not None
-                ]
+                follower = self._follower if self.with_follower else None
+                servers = (self.sql_server, follower, self.kafka)
+                starts = [threads.submit(server.start) for server in servers if server is not None]
             for start in starts:
                 start.result()
             self.airflow.start()
@@ -162,7 +179,7 @@ class Stack:
             stopped = [state.name for state in self.states() if state.condition is Condition.RUNNING]
             self._airflow().stop()
             with ThreadPoolExecutor(3) as threads:
-                for server in (self._mysql, self._mariadb, self._kafka):
+                for server in (self._mysql, self._mariadb, self._follower, self._kafka):
                     threads.submit(server.stop)
             return stopped + end_orphans(self.home)
 
@@ -193,6 +210,9 @@ class Stack:
             if server.running or (server is self._mysql and mysql is None):
                 where = f"mysql://127.0.0.1:{server.port}" if server.running else ""
                 states.append(ServerState(server.product, _condition(server.running), where))
+        if self._follower.running:
+            where = f"mysql://127.0.0.1:{self._follower.port}"
+            states.append(ServerState("MySQL (follower)", Condition.RUNNING, where))
         if kafka is not None:
             states.append(ServerState("Kafka", Condition.EXISTING, f"{kafka} ({KAFKA_VARIABLE})"))
         if self._kafka.running or kafka is None:

@@ -14,10 +14,14 @@ from changefeed.airflow.backfill_dag import backfill_dag_id
 from changefeed.airflow.connections import server_endpoints
 from changefeed.airflow.ingest_dag import ingest_dag_id
 from changefeed.airflow.seek_dag import seek_dag_id
+from changefeed.airflow.snapshot_dag import snapshot_dag_id
+from changefeed.airflow.verify_dag import verify_dag_id
+from changefeed.pipelines.follower_settings import follower_of
+from changefeed.snapshot.request import snapshot_identity
 from changefeed.upkeep.site_archive import site_archive
 from changefeed_web import position, slots
 from changefeed_web.access import GetUserDep, audited, must
-from changefeed_web.bodies import BackfillBody, RunBody, SeekBody
+from changefeed_web.bodies import BackfillBody, RunBody, SeekBody, SnapshotBody, VerifyBody
 from changefeed_web.dag_state import dag_state
 from changefeed_web.pipelines import pipeline_of
 
@@ -98,6 +102,51 @@ def backfill(name: str, body: BackfillBody, user: GetUserDep) -> dict[str, Any]:
     return _triggered(user, "backfill", name, backfill_dag_id(name), conf)
 
 
+@router.post("/pipelines/{name}/snapshot/plan", dependencies=[Depends(slots.plan)])
+def plan_snapshot(name: str, body: SnapshotBody, user: GetUserDep) -> dict[str, Any]:
+    """Tables and rows of a snapshot. Changes nothing; it is for those who may start one, as it asks the source."""
+    from changefeed.snapshot.planning import plan_snapshot as planned
+
+    _may_snapshot(name, user)
+    pipeline = pipeline_of(name)
+    endpoints, store = server_endpoints(pipeline), position.store_of(pipeline)
+    plan = planned(endpoints, store, body.request(name), snapshot_identity(name, ""), only_look=True).to_json()
+    return {what: plan[what] for what in ("request", "tables", "topics")}
+
+
+@router.post("/pipelines/{name}/snapshot", status_code=202)
+def snapshot(name: str, body: SnapshotBody, user: GetUserDep) -> dict[str, Any]:
+    """Start a run of the pipeline's snapshot DAG."""
+    _may_snapshot(name, user)
+    pipeline_of(name)
+    conf = body.request(name).model_dump(mode="json", exclude_none=True, exclude={"pipeline"})
+    return _triggered(user, "snapshot", name, snapshot_dag_id(name), conf)
+
+
+@router.post("/pipelines/{name}/snapshot/pause", dependencies=[Depends(slots.plan)])
+def pause_snapshot(name: str, user: GetUserDep) -> dict[str, Any]:
+    """Let the pipeline's snapshot wait, behind the chunks that are under way."""
+    return _switch_snapshot(name, user, paused=True)
+
+
+@router.post("/pipelines/{name}/snapshot/resume", dependencies=[Depends(slots.plan)])
+def resume_snapshot(name: str, user: GetUserDep) -> dict[str, Any]:
+    """Let the pipeline's snapshot go on."""
+    return _switch_snapshot(name, user, paused=False)
+
+
+@router.post("/pipelines/{name}/verify", status_code=202)
+def verify(name: str, user: GetUserDep, body: VerifyBody | None = None) -> dict[str, Any]:
+    """Start a run of the pipeline's verify DAG, which compares the topics with the source, or a follower of its
+    `followers`, and changes none of them."""
+    must(user, "POST", name, run=True, dag_id=verify_dag_id(name))
+    asked, pipeline = body or VerifyBody(), pipeline_of(name)
+    if asked.follower:
+        follower_of(pipeline.followers, asked.follower)
+    conf = {key: value for key, value in asked.model_dump().items() if key != "follower" or value}
+    return _triggered(user, "verify", name, verify_dag_id(name), conf)
+
+
 def _may_seek(name: str, user: Any) -> None:
     must(user, "PUT", name)
     must(user, "POST", name, run=True, dag_id=seek_dag_id(name))
@@ -106,6 +155,11 @@ def _may_seek(name: str, user: Any) -> None:
 def _may_backfill(name: str, user: Any) -> None:
     must(user, "PUT", name)
     must(user, "POST", name, run=True, dag_id=backfill_dag_id(name))
+
+
+def _may_snapshot(name: str, user: Any) -> None:
+    must(user, "PUT", name)
+    must(user, "POST", name, run=True, dag_id=snapshot_dag_id(name))
 
 
 def _switch(name: str, user: Any, *, paused: bool) -> dict[str, Any]:
@@ -118,6 +172,16 @@ def _switch(name: str, user: Any, *, paused: bool) -> dict[str, Any]:
         model.is_paused = paused
     audited(user, "pause" if paused else "resume", name)
     return {"name": name, "paused": paused}
+
+
+def _switch_snapshot(name: str, user: Any, *, paused: bool) -> dict[str, Any]:
+    from changefeed.snapshot.pausing import set_paused
+
+    _may_snapshot(name, user)
+    identities = set_paused(server_endpoints(pipeline_of(name)), paused=paused)
+    position.forget(name)
+    audited(user, "pause_snapshot" if paused else "resume_snapshot", name)
+    return {"name": name, "paused": paused, "snapshots": identities}
 
 
 def _triggered(user: Any, what: str, name: str, dag_id: str, conf: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from fastapi import HTTPException
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from changefeed.snapshot.request import SnapshotRequest
 from changefeed.upkeep.backfill_request import BackfillRequest, GtidText, Short, TablePatterns
 
 LONGEST = 4 << 20
@@ -84,3 +85,29 @@ class BackfillBody(Body):
     def request(self, pipeline: str) -> BackfillRequest:
         """The backfill that is asked for."""
         return BackfillRequest.of({"pipeline": pipeline, **self.model_dump()})
+
+
+class SnapshotBody(Body):
+    """The tables whose rows are published, which of their rows, and how fast."""
+
+    tables: TablePatterns = []
+    where: Annotated[str, Field(max_length=10_000)] | None = None
+    rows_per_second: Annotated[int, Field(gt=0, lt=2**31)] | None = None
+    connections: Annotated[int, Field(gt=0, lt=2**15)] | None = None
+    chunk_rows: Annotated[int, Field(gt=0, lt=2**31)] | None = None
+    changed_keys: Annotated[int, Field(gt=0, lt=2**31)] | None = None
+
+    def request(self, pipeline: str) -> SnapshotRequest:
+        """The snapshot that is asked for."""
+        return SnapshotRequest.of({"pipeline": pipeline, **self.model_dump()})
+
+
+class VerifyBody(Body):
+    """Which tables are compared, how many of their rows and of which server, and for how long the pipeline's runs are
+    waited for."""
+
+    tables: TablePatterns = []
+    sample_percent: Annotated[int, Field(ge=1, le=100)] = 100
+    follower: Annotated[str, Field(max_length=250)] | None = None
+    """One of the pipeline's `followers`, whose rows are compared in place of the source's."""
+    wait_seconds: Annotated[int, Field(ge=0, le=86_400)] = 900

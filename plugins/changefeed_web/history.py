@@ -1,4 +1,4 @@
-"""REST: windows, seeks, commit log, tables, schemas and backfills of a pipeline."""
+"""REST: windows, seeks, commit log, tables, schemas, backfills and snapshots of a pipeline."""
 
 from typing import Annotated, Any
 
@@ -6,6 +6,8 @@ from fastapi import APIRouter, Depends, Query
 
 from changefeed.airflow.backfill_dag import backfill_dag_id
 from changefeed.airflow.ingest_dag import ingest_dag_id
+from changefeed.airflow.snapshot_dag import snapshot_dag_id
+from changefeed.airflow.verify_dag import verify_dag_id
 from changefeed_web import position, slots
 from changefeed_web.access import GetUserDep, must
 from changefeed_web.dag_state import runs, runs_at
@@ -52,7 +54,11 @@ def commit_log(name: str, user: GetUserDep) -> dict[str, Any]:
 @router.get("/pipelines/{name}/tables", dependencies=[Depends(slots.look)])
 def tables(name: str, user: GetUserDep) -> dict[str, Any]:
     """What becomes of each table that is captured now: topic, partitions, key columns, format, columns left out and
-    masked, whether rows are left out by a condition, and the functions that its changes go through."""
+    masked, whether rows are left out by a condition, the functions that its changes go through, and a message of it.
+
+    The message is of a row that is made up by the columns' types, with the masks but without their secrets; null for
+    an outbox. What is binary is shown as JSON.
+    """
     must(user, "GET", name)
     return {"tables": position.tables(pipeline_of(name))}
 
@@ -74,3 +80,21 @@ def backfills(name: str, user: GetUserDep, limit: Limit = 10) -> dict[str, Any]:
     must(user, "GET", name, run=True, dag_id=backfill_dag_id(name))
     pipeline_of(name)
     return {"backfills": runs(backfill_dag_id(name), limit)}
+
+
+@router.get("/pipelines/{name}/snapshots", dependencies=[Depends(slots.look)])
+def snapshots(name: str, user: GetUserDep, limit: Limit = 10) -> dict[str, Any]:
+    """The last snapshots, latest first: chunks and rows done, rows a second, seconds left; and the runs of the DAG."""
+    must(user, "GET", name)
+    must(user, "GET", name, run=True, dag_id=snapshot_dag_id(name))
+    found = position.snapshots(pipeline_of(name))[:limit]
+    return {"snapshots": found, "runs": runs(snapshot_dag_id(name), limit)}
+
+
+@router.get("/pipelines/{name}/verifications", dependencies=[Depends(slots.look)])
+def verifications(name: str, user: GetUserDep, limit: Limit = 10) -> dict[str, Any]:
+    """The reports of the last comparison with the source and with each follower, and the last runs of the verify DAG,
+    latest first."""
+    must(user, "GET", name)
+    must(user, "GET", name, run=True, dag_id=verify_dag_id(name))
+    return {"reports": position.reports(pipeline_of(name)), "runs": runs(verify_dag_id(name), limit)}

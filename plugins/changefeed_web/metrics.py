@@ -29,6 +29,13 @@ HELP = {
     "changefeed_last_window_rows": ("gauge", "Row changes of the last window by table and op"),
     "changefeed_last_window_bytes": ("gauge", "Bytes of binlog of the last window"),
     "changefeed_last_window_seconds": ("gauge", "Seconds of the last window by phase"),
+    "changefeed_snapshot_chunks": ("gauge", "Chunks that the last snapshot has published"),
+    "changefeed_snapshot_rows": ("gauge", "Rows that the last snapshot has read"),
+    "changefeed_snapshot_rows_per_second": ("gauge", "Rows a second of the last snapshot"),
+    "changefeed_snapshot_seconds_left": ("gauge", "Seconds that the last snapshot still takes, 0 when it is finished"),
+    "changefeed_verified_rows": ("gauge", "Rows of a server that its last verification found equal in the topics"),
+    "changefeed_differing_rows": ("gauge", "Rows and records that a server's last verification found differing"),
+    "changefeed_verified_at_seconds": ("gauge", "When a server's last verification ended, in Unix time"),
     "changefeed_recent_dead_letters": ("gauge", "Dead letters of the windows that the commit log still has"),
 }
 
@@ -40,17 +47,20 @@ def metrics(user: GetUserDep) -> str:
     seen = [pipeline for name, pipeline in sorted(pipelines.items()) if may(user, "GET", ingest_dag_id(name))]
     samples: list[Sample] = []
     for pipeline, looked in zip(seen, position.of_each(seen, _look), strict=True):
-        samples += _samples(pipeline, *(looked or (position.NO_ANSWER, [])))
+        samples += _samples(pipeline, *(looked or (position.NO_ANSWER, [], [], [])))
     return text_of(samples)
 
 
-def _look(pipeline: Pipeline) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Where it stands, and its last windows."""
+_Looked = tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]
+
+
+def _look(pipeline: Pipeline) -> _Looked:
+    """Where it stands, its last windows, its snapshots and its last verifications."""
     stands = position.position(pipeline)
     try:
-        return stands, position.manifests(pipeline, 100)
+        return stands, position.manifests(pipeline, 100), position.snapshots(pipeline), position.reports(pipeline)
     except ChangefeedError:
-        return stands, []
+        return stands, [], [], []
 
 
 def text_of(samples: Iterable[Sample]) -> str:
@@ -66,7 +76,13 @@ def text_of(samples: Iterable[Sample]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _samples(pipeline: Pipeline, stands: dict[str, Any], windows: list[dict[str, Any]]) -> Iterable[Sample]:
+def _samples(
+    pipeline: Pipeline,
+    stands: dict[str, Any],
+    windows: list[dict[str, Any]],
+    snapshots: list[dict[str, Any]],
+    reports: list[dict[str, Any]],
+) -> Iterable[Sample]:
     of = {"pipeline": pipeline.name}
     yield "changefeed_up", of, 0 if stands.get("error") else 1
     dag = dag_state(ingest_dag_id(pipeline.name))
@@ -76,6 +92,15 @@ def _samples(pipeline: Pipeline, stands: dict[str, Any], windows: list[dict[str,
     for key in ("lag_bytes", "lag_seconds", "retention_headroom_seconds"):
         if stands.get(key) is not None:
             yield f"changefeed_{key}", of, float(stands[key])
+    for snapshot in snapshots[:1]:
+        for key in ("chunks", "rows", "rows_per_second", "seconds_left"):
+            if snapshot[key] is not None:
+                yield f"changefeed_snapshot_{key}", of, snapshot[key]
+    for report in reports:
+        server = {**of, "server": report["follower"] or "source"}
+        yield "changefeed_verified_rows", server, report["compared"]
+        yield "changefeed_differing_rows", server, report["differing"]
+        yield "changefeed_verified_at_seconds", server, report["finished_at_ms"] / 1000
     if not windows:
         return
     last = windows[0]

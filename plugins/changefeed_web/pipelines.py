@@ -145,6 +145,7 @@ def _shown(pipeline: Pipeline, user: Any, stands: dict[str, Any] | None) -> dict
         "source": pipeline.source.connection,
         "kafka": pipeline.kafka.connection,
         "tables": {"include": pipeline.tables.include, "exclude": pipeline.tables.exclude},
+        "followers": [follower.connection for follower in pipeline.followers],
         "owner": pipeline.owner,
         "tags": pipeline.tags,
         "alerts": {"headroom_hours": pipeline.alerts.headroom_hours, "lag_bytes": pipeline.alerts.lag_bytes},

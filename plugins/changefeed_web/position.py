@@ -106,16 +106,36 @@ def manifests(pipeline: Pipeline, limit: int) -> list[dict[str, Any]]:
     return [seals[number].to_json() for number in sorted(seals, reverse=True)[:limit]]
 
 
+def snapshots(pipeline: Pipeline) -> list[dict[str, Any]]:
+    """How far the snapshots are that the commit log knows, the one at work last first; raises ChangefeedError."""
+    from changefeed.snapshot.status import snapshots
+
+    return [status.to_json() for status in snapshots(pipeline.name, _commit_log(pipeline))]
+
+
 def commit_log(pipeline: Pipeline) -> Any:
     """The commit log's state; raises ChangefeedError."""
-    from changefeed.runs.windows import commit_log_state
+    from changefeed.kafka.commit_log import NOTHING_KNOWN
+
+    return _commit_log(pipeline).get(pipeline.name, NOTHING_KNOWN)
+
+
+def _commit_log(pipeline: Pipeline) -> Any:
     from changefeed_web.silence import AskedOnce, unless_silent
 
     def read() -> Any:
         with unless_silent(pipeline.kafka.connection):
-            return commit_log_state(AskedOnce.of(pipeline))
+            log = AskedOnce.of(pipeline).commit_log()
+            return log.read_all() if log.exists() else {}
 
     return _once("commit log", pipeline.name, read)
+
+
+def reports(pipeline: Pipeline) -> list[dict[str, Any]]:
+    """What the last comparisons with the source found, latest first; raises ChangefeedError."""
+    from changefeed.verify.account import last_reports
+
+    return [report.to_json() for report in last_reports(commit_log(pipeline))]
 
 
 def schemas(pipeline: Pipeline, limit: int) -> dict[str, Any]:

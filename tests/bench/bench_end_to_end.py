@@ -12,6 +12,8 @@ shuffle, transactions, commit log, accounts.
 - Debezium: its MySQL connector, from the first record in Kafka to the last (`debezium.py` says how).
 - send: kafka-python's `send` in a loop, over records of the same run.
 
+All read MySQL without TLS, which shares their machine, unless --tls says so.
+
 Last comes what the stages of a row's way cost by themselves (`stages.py`).
 
 CHANGEFEED_BENCH_SCALE=0.1 makes a tenth of it. Wall seconds on a shared machine vary twofold: compare the ratios.
@@ -130,14 +132,15 @@ def measure(given: argparse.Namespace, part: str) -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=mysql.directory.parent)))
         broker = stack.enter_context(started(KafkaBroker(folder / "kafka", owner=ProcessId.own())))
         ((uuid,),) = mysql.execute("SELECT @@server_uuid")
-        servers = Servers(mysql.url, uuid, broker.bootstrap)
+        url = mysql.url if given.tls else f"{mysql.url}?ssl_mode=disabled"
+        servers = Servers(url, uuid, broker.bootstrap)
         systems: dict[str, Callable[[], Figures]] = {}
         for master in ("local[2]",) if given.no_local1 else ("local[2]", "local[1]"):
             settings = pipeline(master, given.partitions, given.slice_mb)
             warm = stack.enter_context(WarmIngest(settings, servers))
             systems[master] = partial(changefeed, warm, workload, mysql, broker)
         if not given.no_debezium:
-            connector = stack.enter_context(Debezium(folder / "connect", mysql, broker, given.partitions))
+            connector = stack.enter_context(Debezium(folder / "connect", mysql, broker, given.partitions, given.tls))
             systems["Debezium"] = partial(debezium, connector, workload)
         if not given.no_send:
             systems["send"] = partial(send, settings.topics.template.format(table=TABLES[0]), mysql, broker)
@@ -176,6 +179,7 @@ def main() -> None:
     arguments.add_argument("--no-local1", action="store_true", help="leave out local[1]")
     arguments.add_argument("--no-debezium", action="store_true", help="leave out Debezium")
     arguments.add_argument("--no-send", action="store_true", help="leave out the loop of kafka-python")
+    arguments.add_argument("--tls", action="store_true", help="read MySQL over TLS, all of them")
     arguments.add_argument("--partitions", type=int, default=1, help="of each topic")
     arguments.add_argument("--slice-mb", type=int, default=32)
     given = arguments.parse_args()

@@ -23,7 +23,7 @@ from changefeed.binlog.events.framing import HEADER, EventType
 from changefeed.coordinates import FIRST_POSITION
 from changefeed.formats.format import Format, FormatSettings
 from changefeed.formats.headers import HEADERS, WithHeaders
-from changefeed.formats.registry import DEFAULT_FORMAT, FORMATS, WITH_SCHEMA_REGISTRY, format_of
+from changefeed.formats.registry import DEFAULT_FORMAT, NAMES, WITH_SCHEMA_REGISTRY, format_of
 from changefeed.pipelines.column_rules import (
     ALL_SHOWN,
     ColumnRule,
@@ -110,7 +110,7 @@ def bytes_of(path: Path, share: float) -> int:
 
 def main() -> None:
     path = workloads(Home.default().run.parent / "bench")["bulk"]
-    every = {name: format_of(name, FormatSettings("bench", 0)) for name in FORMATS}
+    every = {name: format_of(name, FormatSettings("bench", 0)) for name in NAMES}
     rates = measured({name: kernel_images(path, format) for name, format in every.items()})
     json = {name: statistics.median(rounds) for name, rounds in rates.items() if name not in WITH_SCHEMA_REGISTRY}
     fastest = max(json.values())

@@ -61,7 +61,8 @@ class Turn:
 class Debezium:
     """The connector of one workload, with its topics; use as a context manager, which ends the worker."""
 
-    def __init__(self, folder: Path, mysql: MysqlServer, broker: KafkaBroker, partitions: int) -> None:
+    def __init__(self, folder: Path, mysql: MysqlServer, broker: KafkaBroker, partitions: int, tls: bool) -> None:
+        self._tls = tls
         self._mysql, self._broker, self._name = mysql, broker, "debezium"
         self._worker = ConnectWorker(folder, broker.bootstrap, properties=WORKER, heap=HEAP)
         topics = [f"{self._name}.{DATABASE}.{table}" for table in TABLES]
@@ -103,6 +104,8 @@ class Debezium:
             "database.user": str(url.username),
             "database.password": str(url.password),
             "database.server.id": "640001",
+            "database.ssl.mode": "preferred" if self._tls else "disabled",
+            "driver.allowPublicKeyRetrieval": "true",
             "database.include.list": DATABASE,
             "topic.prefix": self._name,
         }

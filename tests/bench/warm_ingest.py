@@ -8,9 +8,10 @@ import os
 import re
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from types import TracebackType
+from typing import Any, Self
 
 from live_workloads import DATABASE, Workload
 
@@ -57,27 +58,19 @@ def pipeline(master: str, partitions: int, slice_mb: int) -> Pipeline:
     )
 
 
-class WarmIngest:
-    """A driver with a Spark session on the pipeline's master. `publish` does one window, as often as wanted.
+class WarmProcess:
+    """A driver with a Spark session, which does what it is sent until None comes; a context manager, that ends it."""
 
-    The first time a workload is published as its pipeline's window, which learns its schemas; each later time under
-    another identity, for which nothing is published yet, into the same topics.
-    """
-
-    def __init__(self, pipeline: Pipeline, servers: Servers) -> None:
-        self.pipeline, self.servers = pipeline, servers
-        self._passes = 0
+    def __init__(self, serve: Callable[..., None], *given: Any) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, pipeline, servers))
+        self._process = context.Process(target=serve, args=(theirs, *given))
 
-    def __enter__(self) -> WarmIngest:
+    def __enter__(self) -> Self:
         self._process.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with contextlib.suppress(OSError):  # it has ended by itself
             self._pipe.send(None)
         self._process.join()
@@ -86,6 +79,19 @@ class WarmIngest:
     def pid(self) -> int:
         """Pid of the driver, from which JVM and workers descend."""
         return self._process.pid or 0
+
+
+class WarmIngest(WarmProcess):
+    """A driver with a Spark session on the pipeline's master. `publish` does one window, as often as wanted.
+
+    The first time a workload is published as its pipeline's window, which learns its schemas; each later time under
+    another identity, for which nothing is published yet, into the same topics.
+    """
+
+    def __init__(self, pipeline: Pipeline, servers: Servers) -> None:
+        super().__init__(_serve, pipeline, servers)
+        self.pipeline, self.servers = pipeline, servers
+        self._passes = 0
 
     def publish(self, workload: Workload) -> tuple[float, Manifest]:
         """Publish ``workload`` once more: the seconds of the call, and the manifest.

@@ -83,7 +83,8 @@ def database(airflow_site: Site) -> Iterator[str]:
         "CREATE TABLE page.orders (id INT PRIMARY KEY AUTO_INCREMENT, n INT)",
         "CREATE TABLE page.customers (id INT PRIMARY KEY AUTO_INCREMENT, name VARCHAR(40))",
     )
-    airflow_site.add_pipeline("page", "page", server_ids="65200-65231")
+    followed = "followers: [{connection: page_copy}]\nvalues: {temporal: iso}\n"
+    airflow_site.add_pipeline("page", "page", followed, server_ids="65200-65231")
     (airflow_site.pipelines / "broken.yaml").write_text("name: broken\nsorce: {}\n")
     airflow_site.run("changefeed_ingest__page")
     for number in range(2):
@@ -160,6 +161,24 @@ def test_the_list_shows_lag_and_what_is_refused(page: Page) -> None:
     assert "Retention headroom\n30.0 days" in card.text
     page.find(".problem", "unknown key 'sorce' (did you mean 'source'?)")
     page.shot("list")
+
+
+def test_a_verification_of_the_source_or_of_a_follower_is_started_from_the_form(page: Page) -> None:
+    page.open("pipelines/page")
+    page.click("button", "Verify")
+    assert page.find("dialog select").text.split("\n") == ["the source", "follower page_copy"]
+    page.shot("verify")
+    assert page.faults() == []
+    page.fill("sample_percent", "0")
+    page.click("dialog button", "Start the verification")
+    page.find("dialog .problem", "sample_percent")
+    page.fill("sample_percent", "100")
+    page.click("dialog button", "Start the verification")
+    page.find("#toasts", "started")
+    page.site.run("changefeed_ingest__page")
+    verdict = page.find("section[aria-label=Verifications] table", "equal").text
+    assert "source" in verdict
+    page.shot("verified")
 
 
 def test_a_backfill_is_started_from_the_form_and_seen_to_finish(page: Page) -> None:
@@ -261,6 +280,8 @@ VIEWS: dict[str, Callable[[Page], object]] = {
     "pipelines/page": lambda page: (
         page.find("section[aria-label=Windows] svg"),
         page.find("section[aria-label=Schemas]", "name varchar utf8mb4_0900_ai_ci"),
+        page.click("details[data-table='page.customers'] summary"),
+        page.find("details[data-table='page.customers']", '"name":"text"'),
     ),
     "pipelines/page/yaml": lambda page: page.find("textarea"),
     "new": lambda page: page.find("textarea"),

@@ -21,6 +21,7 @@ from kafka.producer.producer_batch import ProducerBatch
 from kafka.producer.record_accumulator import IncompleteProducerBatches, RecordAccumulator
 from kafka.producer.sender import Sender
 from kafka.producer.transaction_manager import TransactionalRequestResult, TransactionManager
+from kafka.record import default_records
 
 from changefeed.kafka.client_internals import FinishedRecords, InnerProducer
 from changefeed.kafka.connection import KafkaConnection
@@ -130,3 +131,12 @@ def test_finished_batches_pass_by_its_sender(inner: InnerProducer, kafka_broker:
     inner.close(5)
     expected = [100 * turn + row for turn in range(2) for row in range(30)]
     assert rows_of(kafka_broker.bootstrap, unique_name)[1] == expected
+
+
+def test_records_that_are_read_are_checked_by_a_compiled_checksum() -> None:
+    assert default_records.calc_crc32c(memoryview(b"123456789")) == 0xE3069283, "as RFC 3720 has it"
+    assert "calc_crc32c" in default_records.DefaultRecordBatch.validate_crc.__code__.co_names, READ
+
+
+def test_a_client_asks_for_metadata_again_without_a_pause() -> None:
+    assert "self.config['retry_backoff_ms']" in inspect.getsource(ClusterMetadata.ttl), READ

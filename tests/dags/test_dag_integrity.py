@@ -72,6 +72,9 @@ def pipelines(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "mistyped.yaml").write_text(GOOD.format(name="mistyped") + "retries: many\n")
     (folder / "schedule.yaml").write_text(GOOD.format(name="schedule") + "schedule: every day\n")
     (folder / "broken.yaml").write_text("name: [\n")
+    followed = "followers: [{connection: copy_a}, {connection: copy_b, databases: [shop]}]\nvalues: {temporal: iso}\n"
+    (folder / "followed.yaml").write_text(GOOD.format(name="followed") + followed)
+    (folder / "masked.yaml").write_text(GOOD.format(name="masked") + followed + "skip: [d]\n")
     (folder / "twin.yaml").write_text(GOOD.format(name="twin"))
     (folder / "twin.copy.yaml").write_text(GOOD.format(name="twin"))
     return folder
@@ -94,7 +97,7 @@ def test_each_pipeline_has_its_ingest_dag(ours: dict[str, Any]) -> None:
     assert ingest_dags == {f"changefeed_ingest__{name}" for name in pipelines}
 
 
-@pytest.mark.parametrize("kind", ["ingest", "seek", "backfill"])
+@pytest.mark.parametrize("kind", ["ingest", "seek", "backfill", "snapshot", "verify"])
 def test_a_dag_names_its_own_pipeline_and_asks_for_no_other(mixed: dict[str, Any], kind: str) -> None:
     dags = {name: mixed["dags"][f"changefeed_{kind}__{name}"] for name in ("one", "full", "twin")}
     for name, dag in dags.items():
@@ -134,13 +137,23 @@ def test_schedule_retries_owner_and_tags_are_the_pipelines(mixed: dict[str, Any]
 
 def test_wrong_pipelines_leave_the_others_alone_and_a_copy_leaves_its_original(mixed: dict[str, Any]) -> None:
     ingest_dags = {dag_id for dag_id in mixed["dags"] if dag_id.startswith("changefeed_ingest__")}
-    assert ingest_dags == {"changefeed_ingest__one", "changefeed_ingest__full", "changefeed_ingest__twin"}
+    assert ingest_dags == {f"changefeed_ingest__{name}" for name in ("one", "full", "twin", "followed")}
+
+
+def test_only_a_pipeline_with_followers_has_a_replicate_dag_and_a_task_for_each(mixed: dict[str, Any]) -> None:
+    replicate_dags = [dag_id for dag_id in mixed["dags"] if dag_id.startswith("changefeed_replicate__")]
+    assert replicate_dags == ["changefeed_replicate__followed"]
+    dag = mixed["dags"]["changefeed_replicate__followed"]
+    assert (dag["max_active_runs"], dag["catchup"]) == (1, False)
+    assert {name: task["upstream"] for name, task in dag["tasks"].items()} == {"to_copy_a": [], "to_copy_b": []}
 
 
 def test_an_import_error_names_the_files_and_nothing_of_what_they_say(mixed: dict[str, Any]) -> None:
     """Airflow shows it to whoever may see import errors, of pipelines that they may not see too."""
     (told,) = mixed["import_errors"].values()
-    assert "broken.yaml, function.yaml, mistyped.yaml, schedule.yaml, twin.copy.yaml, unknown.yaml." in told
+    assert (
+        "broken.yaml, function.yaml, masked.yaml, mistyped.yaml, schedule.yaml, twin.copy.yaml, unknown.yaml." in told
+    )
     assert [words for words in ("topcs", "many", "every day", "columm") if words in told] == []
 
 

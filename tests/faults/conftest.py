@@ -8,10 +8,16 @@ from pathlib import Path
 
 import pytest
 from faults.feed import Feed, Runner, fresh_feed
+from faults.replica import replicate
 
+from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.mariadb import MariadbServer
 from devstack.mysql import MysqlServer
+from devstack.process import started
+from devstack.sql_server import SqlServer
+
+Pair = tuple[SqlServer, SqlServer]
 
 LONG = int(os.environ.get("CHANGEFEED_FAULTS", "0"))
 """How many random kills; 0 is the short form."""
@@ -38,3 +44,23 @@ def mariadb_feed(
 ) -> Iterator[Feed]:
     with fresh_feed(mariadb_server, kafka_broker, unique_name, tmp_path, runner) as fresh:
         yield fresh
+
+
+@pytest.fixture
+def pair(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Pair]:
+    """A source and its follower; a parameter is their kind."""
+    kind = getattr(request, "param", MysqlServer)
+    options = {"binlog_row_metadata": "FULL"}
+    if kind is MariadbServer:
+        options["log_slave_updates"] = "ON"
+    with (
+        started(kind(tmp_path / "a", options=options, owner=ProcessId.own(), quick=True)) as source,
+        started(kind(tmp_path / "b", options={**options, "server_id": 2}, owner=ProcessId.own(), quick=True)) as other,
+    ):
+        replicate(source, other)
+        yield source, other
+
+
+@pytest.fixture
+def pair_feed(pair: Pair, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner) -> Feed:
+    return Feed(unique_name, pair[0], kafka_broker, tmp_path, runner)

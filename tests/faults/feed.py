@@ -66,9 +66,16 @@ class Runner:
             else:
                 self._begun.put(message["pid"])
 
-    def begin(self, name: str, env: dict[str, str], log: Path, windows: list[Any] | None = None) -> Forked:
+    def begin(
+        self,
+        name: str,
+        env: dict[str, str],
+        log: Path,
+        windows: list[Any] | None = None,
+        command: tuple[str, ...] | None = None,
+    ) -> Forked:
         assert self._process.stdin is not None
-        asked = {"name": name, "env": env, "log": str(log), "windows": windows}
+        asked = {"name": name, "env": env, "log": str(log), "windows": windows, "command": command}
         print(json.dumps(asked), file=self._process.stdin, flush=True)
         return Forked(self._begun.get(timeout=120), self.codes)
 
@@ -146,6 +153,8 @@ class Feed:
     settings: dict[str, Any] = field(default_factory=dict)
     mysql_port: int | None = None
     kafka_port: int | None = None
+    connections: dict[str, str] = field(default_factory=dict)
+    """URIs of further connections, by name."""
 
     def __post_init__(self) -> None:
         self.runs = 0
@@ -193,6 +202,7 @@ class Feed:
             "AIRFLOW_CONN_KAFKA_FAULTS": f"kafka://127.0.0.1:{self.kafka_port or self.kafka.port}",
             "AIRFLOW_CONN_STATE": f"sqlite:///{self.state}",
             "AIRFLOW_HOME": str(self.folder / "airflow"),
+            **{f"AIRFLOW_CONN_{name}": uri for name, uri in self.connections.items()},
         }
 
     # --- writing
@@ -249,6 +259,11 @@ class Feed:
                 start_new_session=True,
             )
         return Run(process, log, held)
+
+    def fork_command(self, fault: str, *arguments: str) -> Run:
+        """As `begin_command`, sooner, and without Spark's JVM unless the pipeline has a Connect server."""
+        environment, log, held = self._prepared(fault)
+        return Run(self.runner.begin(self.name, environment, log, command=arguments), log, held)
 
     def run(self, *, spark: bool = False) -> str:
         """A run that must succeed; what it printed."""

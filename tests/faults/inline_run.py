@@ -1,7 +1,8 @@
 """Runs of pipelines, as `changefeed run` does them, without Spark's JVM and without the seconds that imports take.
 
-A line on stdin asks for a run: {"name", "env", "log", "windows"}, of windows that were frozen before or null. It is a
-fork of this process in a session of its own. Lines on stdout tell {"name", "pid"} when it began and {"pid", "code"}
+A line on stdin asks for a run: {"name", "env", "log", "windows", "command"}, of windows that were frozen before or
+null; or for a command with its arguments, without Spark's JVM unless the pipeline has a Connect server. It is a fork
+of this process in a session of its own. Lines on stdout tell {"name", "pid"} when it began and {"pid", "code"}
 when it ended: 0 when a window was committed, 3 when nothing is new, 2 with a terminal error, 1 with one that may pass,
 -9 when it was killed.
 """
@@ -15,6 +16,7 @@ import os
 import select
 import sys
 import traceback
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,11 +24,16 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from inline_spark import InlineSpark
 
+import changefeed.binlog.row_reader  # the kernels: each fork would load them
+import changefeed.spark.readers
+import changefeed.spark.snapshot  # noqa: F401 - and what the command snapshot imports
 from changefeed import fault_point
+from changefeed.command.main import main as command_main
 from changefeed.connection import from_environment
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import ChangefeedError, TerminalError
 from changefeed.pipelines.file import load_pipeline
+from changefeed.pipelines.pipeline import Pipeline
 from changefeed.runs.cut import Bounds, cut
 from changefeed.runs.plan import plan
 from changefeed.spark.run import ingest_windows, run_windows
@@ -58,6 +65,24 @@ def run(name: str, windows: list[dict[str, Any]] | None) -> int:
     return 0
 
 
+def command(arguments: list[str]) -> int:
+    importlib.reload(fault_point)
+    from changefeed.spark import session as sessions
+
+    real = sessions.session
+
+    def session(pipeline: Pipeline) -> AbstractContextManager[Any]:
+        return real(pipeline) if pipeline.spark.connect else nullcontext(InlineSpark())
+
+    sessions.session = cast(Any, session)
+    sys.argv = ["changefeed", *arguments]
+    try:
+        command_main()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 1
+    return 0
+
+
 def child(asked: dict[str, Any]) -> None:
     os.setsid()
     log = os.open(asked["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -66,7 +91,7 @@ def child(asked: dict[str, Any]) -> None:
     os.environ.update(asked["env"])
     code = 70
     try:
-        code = run(asked["name"], asked["windows"])
+        code = command(asked["command"]) if asked["command"] else run(asked["name"], asked["windows"])
     except BaseException:
         traceback.print_exc()
     finally:

@@ -2,45 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
-from faults.feed import TABLES, Feed, Runner
+from faults.conftest import Pair
+from faults.feed import TABLES, Feed
 from faults.replica import caught_up, replicate, stop_replicating
 from faults.test_changed_between_attempts import add_partitions
+from faults.test_verify import endpoints_of
+from verified import verified
 
-from devstack.identity import ProcessId
-from devstack.kafka import KafkaBroker
+from changefeed.verify.report import summary
 from devstack.mariadb import MariadbServer
 from devstack.mysql import MysqlServer
-from devstack.process import started
 from devstack.sql_server import SqlServer
 
 pytestmark = pytest.mark.timeout(900)
 
-Pair = tuple[SqlServer, SqlServer]
 KINDS = pytest.mark.parametrize("pair", [MysqlServer, MariadbServer], indirect=True, ids=["mysql", "mariadb"])
-
-
-@pytest.fixture
-def pair(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Pair]:
-    """A source and its follower; a parameter is their kind."""
-    kind = getattr(request, "param", MysqlServer)
-    options = {"binlog_row_metadata": "FULL"}
-    if kind is MariadbServer:
-        options["log_slave_updates"] = "ON"
-    with (
-        started(kind(tmp_path / "a", options=options, owner=ProcessId.own(), quick=True)) as source,
-        started(kind(tmp_path / "b", options={**options, "server_id": 2}, owner=ProcessId.own(), quick=True)) as other,
-    ):
-        replicate(source, other)
-        yield source, other
-
-
-@pytest.fixture
-def pair_feed(pair: Pair, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner) -> Feed:
-    return Feed(unique_name, pair[0], kafka_broker, tmp_path, runner)
 
 
 def write_in_domain_1(server: SqlServer, name: str, rows: int) -> None:
@@ -91,6 +68,8 @@ def test_after_a_failover_nothing_is_repeated_and_nothing_lost(pair: Pair, pair_
     pair_feed.run()
     pair_feed.check(one_server=False)
     assert '"failover"' in pair_feed.command("windows", pair_feed.name, "--json").stdout
+    report = verified(endpoints_of(pair_feed))
+    assert report.outcome == "equal", summary(report)
 
 
 def killed_at(feed: Feed, stage: str) -> None:

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 
 import pytest
 from faults.feed import Feed
+from integration.kafka_pipeline import Pipeline
+
+from changefeed.errors import PipelineBusyError
+from changefeed.kafka.connection import KafkaConnection
+from changefeed.kafka.lease import Lease
+from devstack.kafka import KafkaBroker
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -41,3 +48,27 @@ def test_a_first_run_that_stood_still_is_fenced_when_it_wakes(feed: Feed) -> Non
     assert "FencedError" in zombie.text()
     assert feed.ids() == ids
     feed.check()
+
+
+def test_a_run_waits_for_one_that_is_brief_and_one_that_has_patience_for_all(
+    kafka_broker: KafkaBroker, unique_name: str
+) -> None:
+    connection = KafkaConnection(kafka_broker.bootstrap)
+    topic = Pipeline(connection, unique_name).log_topic
+    seconds, order = 1.0, []
+
+    def claim(name: str, **patience: float) -> None:
+        with Lease(connection, topic, unique_name, seconds, **patience):
+            order.append(name)
+
+    for holder, waiter in (({"brief": True}, {}), ({}, {"patience_seconds": 60.0})):
+        with Lease(connection, topic, unique_name, seconds, **holder):
+            waiting = threading.Thread(target=claim, args=("waiter",), kwargs=waiter)
+            waiting.start()
+            time.sleep(2 * seconds)
+            if not holder:
+                with pytest.raises(PipelineBusyError, match="is alive"):
+                    claim("impatient")
+            order.append("holder")
+        waiting.join(60)
+    assert order == ["holder", "waiter"] * 2

@@ -9,6 +9,7 @@ import os
 import signal
 from pathlib import Path
 
+import psutil
 import pytest
 from faults.conftest import LONG
 from faults.feed import Feed, Run, processes_of
@@ -41,17 +42,23 @@ def kill_one(run: Run, what: str) -> None:
 
 @pytest.mark.parametrize("what", ["driver", "worker", *(["jvm"] if LONG else [])])
 def test_a_part_of_spark_killed_while_publishing_repeats_nothing_and_loses_nothing(
-    feed: Feed, spark_connect: SparkConnectServer, what: str
+    feed: Feed, spark_connect: SparkConnectServer, what: str, tmp_path: Path
 ) -> None:
+    feed.settings["spark"] = {"master": "local[2]", "conf": {"spark.local.dir": str(tmp_path)}}
+    feed.configure()
     for _ in range(3):  # three files are three slices: decoded in parallel, then shuffled
         feed.write(25)
         feed.mysql.execute("FLUSH BINARY LOGS")
     feed.write(10)
     run = feed.begin("after_transaction_commit", spark=True)
     assert run.wait_until_held(400), run.text()
+    assert [*tmp_path.rglob("batches-*")], "what was decoded lies there"
+    jvms = [pid for pid in processes_of(run.process.pid) if "java" in command_of(pid).split(" ")[0]]
     kill_one(run, what)
     if what == "driver":
-        run.kill()  # the JVM it leaves behind
+        assert run.result() != 0
+        psutil.wait_procs([psutil.Process(pid) for pid in jvms if psutil.pid_exists(pid)], timeout=60)
+        assert not [*tmp_path.rglob("batches-*")], "the JVM that it left behind has ended, and removed them"
     else:
         run.file.unlink(missing_ok=True)
         assert run.result() != 0

@@ -93,7 +93,7 @@ def test_a_function_that_makes_other_messages_at_a_retry_is_caught(feed: Feed) -
     )
     transformed(feed, random)
     feed.write(60)
-    run = feed.begin("after_transaction_commit:22")
+    run = feed.begin("before_seal")
     assert run.wait_until_held(), run.text()
     run.kill()
     marker.unlink()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from changefeed.binlog.prepared_rows import PreparedRows
 from changefeed.block import Block, Message
 from changefeed.coordinates import FIRST_POSITION
 from changefeed.formats.format import RowFormat
-from changefeed.reader import Route
+from changefeed.reader import Route, SchemaLookup, SliceReport
 from changefeed.window import Slice
 from devstack.mariadb import MariadbServer
 from devstack.sql_server import SqlServer
@@ -31,25 +31,37 @@ class Binlog:
     def piece(self) -> Slice:
         return Slice(0, self.name, FIRST_POSITION, len(self.data))
 
-    def blocks(
-        self, format: RowFormat, *, partitions: int = 1, route: Mapping[str, Any] | None = None, **options: Any
-    ) -> Iterator[Block]:
-        """What the kernel makes of the file; a topic a table, called DATABASE.TABLE."""
+    def blocks(self, format: RowFormat, **options: Any) -> Iterator[Block]:
+        """What the kernel makes of the file; a topic a table, called DATABASE.TABLE. ``options`` are `decoded`'s."""
+        return (item for item in self.decoded(format, **options) if isinstance(item, Block))
+
+    def reports(self, format: RowFormat, **options: Any) -> list[SliceReport]:
+        """The report of the file, at the end of its blocks."""
+        return [item for item in self.decoded(format, **options) if isinstance(item, SliceReport)]
+
+    def decoded(
+        self,
+        format: RowFormat,
+        *,
+        partitions: int = 1,
+        route: Mapping[str, Any] | None = None,
+        lookup: SchemaLookup = lambda *_: None,
+        **options: Any,
+    ) -> Iterator[Block | SliceReport]:
+        """What the kernel says of the file."""
 
         def router(database: str, table: str) -> Route | None:
             return Route(f"{database}.{table}", partitions, **(route or {})) if database == self.database else None
 
         decoder = KernelDecoder(
             router,
-            lambda *_: None,
+            lookup,
             format,
             SERVER_UUID,
             **options,
         )
         decoder.prepared_rows = PreparedRows(None)
-        for item in decoder.decode([self.data[FIRST_POSITION:]], self.piece):
-            if isinstance(item, Block):
-                yield item
+        return decoder.decode([self.data[FIRST_POSITION:]], self.piece)
 
     def messages(self, format: RowFormat, **options: Any) -> list[Message]:
         """The messages of all tables, in binlog order."""
@@ -57,15 +69,19 @@ class Binlog:
         return sorted(messages, key=lambda message: (message.position, message.sequence))
 
 
-def binlog_of(server: SqlServer, database: str, *statements: str) -> Binlog:
-    """Run ``statements`` in ``database``, which is made if need be, and in a binlog file of their own."""
+def logged(server: SqlServer, *statements: str, before: Sequence[str] = ()) -> tuple[str, bytes]:
+    """Name and bytes of a binlog file with what ``statements`` did, and not ``before``, in one connection."""
     with server.connect() as connection, connection.cursor() as cursor:
-        cursor.execute(f"CREATE DATABASE IF NOT EXISTS {database}")
-        cursor.execute(f"USE {database}")
-        cursor.execute("FLUSH BINARY LOGS")
+        for statement in (*before, "FLUSH BINARY LOGS"):
+            cursor.execute(statement)
         cursor.execute("SHOW MASTER STATUS" if isinstance(server, MariadbServer) else "SHOW BINARY LOG STATUS")
         name = cursor.fetchone()[0]
-        for statement in statements:
+        for statement in (*statements, "FLUSH BINARY LOGS"):
             cursor.execute(statement)
-        cursor.execute("FLUSH BINARY LOGS")
-    return Binlog(name, (server.data / name).read_bytes(), database)
+    return name, (server.data / name).read_bytes()
+
+
+def binlog_of(server: SqlServer, database: str, *statements: str) -> Binlog:
+    """Run ``statements`` in ``database``, which is made if need be, and in a binlog file of their own."""
+    before = [f"CREATE DATABASE IF NOT EXISTS {database}", f"USE {database}"]
+    return Binlog(*logged(server, *statements, before=before), database)

@@ -72,7 +72,7 @@ class Follower:
             if kind == QUERY:
                 yield self._query(coordinates, body)
             elif kind == TABLE_MAP:
-                yield TableMap.parse(body)
+                yield TableMap.parse(body, self.server.is_mariadb)
         self._position += at
 
     def _query(self, coordinates: BinlogCoordinates, body: bytes) -> Logged:

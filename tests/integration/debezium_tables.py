@@ -126,6 +126,8 @@ def definitions() -> list[str]:
         "CREATE TABLE pairs (Name VARCHAR(20), n DECIMAL(5,1), day DATE, rest INT, PRIMARY KEY (day, Name))",
         "CREATE TABLE keyless (a INT, b VARCHAR(20))",
         "CREATE TABLE `odd-name.1` (`a-b` INT PRIMARY KEY, `c d` INT, `ä` INT)",
+        "CREATE DATABASE debezium_judge_other",
+        "CREATE TABLE debezium_judge_other.t (n INT PRIMARY KEY)",
     ]
 
 
@@ -148,13 +150,27 @@ def statements() -> list[str]:
         "INSERT INTO defaults (id) VALUES (1), (2)",
         "UPDATE defaults SET tiny = 1",
         "INSERT INTO pairs VALUES ('a', 1.5, '2026-01-31', 1), ('b', NULL, '1960-01-01', NULL)",
+        "UPDATE pairs SET n = 9",
+        "UPDATE pairs SET n = n + 1, rest = IF(name = 'a', 4, rest)",
         "UPDATE pairs SET rest = 5",
         "UPDATE pairs SET name = CONCAT(name, 'x')",
+        "INSERT INTO `odd-name.1` VALUES (1, 2, 3)",
+        "BEGIN",
+        "UPDATE pairs SET rest = 6",
+        "INSERT INTO keyless VALUES (5, 'a')",
+        "INSERT INTO debezium_judge_other.t VALUES (1)",
+        "UPDATE keyless SET b = 'q'",
+        "UPDATE pairs SET n = n + 1",
+        "UPDATE `odd-name.1` SET `a-b` = 9",
+        "UPDATE pairs SET rest = 5",
+        "DELETE FROM keyless",
+        "COMMIT",
+        "INSERT INTO debezium_judge_other.t VALUES (2)",
         "DELETE FROM pairs WHERE rest = 5",
         "INSERT INTO keyless VALUES (1, 'x'), (NULL, NULL)",
         "UPDATE keyless SET a = 2",
         "DELETE FROM keyless",
-        "INSERT INTO `odd-name.1` VALUES (1, 2, 3)",
+        "INSERT INTO `odd-name.1` VALUES (3, 2, 3)",
     ]
 
 

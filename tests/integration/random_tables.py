@@ -208,8 +208,8 @@ def _temporal(rng: random.Random, name: str) -> RandomColumn:
         low, high = (1, 9999) if kind == "DATETIME" else (1971, 2037)
         if rng.random() < 0.15:
             return "'0000-00-00 00:00:00'"
-        if rng.random() < 0.1 and kind == "DATETIME":
-            return "'2026-00-00 10:11:12'"
+        if rng.random() < 0.1:
+            return "'2026-00-00 10:11:12'" if kind == "DATETIME" else f"'1970-01-01 00:00:00{fraction(rng)}'"
         date = f"{rng.randint(low, high):04d}-{rng.randint(1, 12):02d}-{rng.randint(1, 28):02d}"
         return f"'{date} {rng.randrange(24):02d}:{rng.randrange(60):02d}:{rng.randrange(60):02d}{fraction(rng)}'"
 
@@ -257,6 +257,7 @@ def _json(_rng: random.Random, name: str) -> RandomColumn:
         "JSON_ARRAY(CAST('-12:13:14.5' AS TIME(6)), CAST('838:59:59' AS TIME))",
         "JSON_OBJECT('b', CAST(X'00FF10' AS BINARY), 'bit', b'101')",
         "CAST(CAST(123.45 AS DECIMAL(5,2)) AS JSON)",
+        "JSON_ARRAY(CAST(1e20 AS DECIMAL(38,10)), -0.5, 0.000)",
         "CAST('\"scalar\"' AS JSON)",
         "JSON_ARRAY(REPEAT('x', 70000), 1.5, REPEAT('é', 200))",
     ]
@@ -324,6 +325,7 @@ def _address(rng: random.Random, name: str) -> RandomColumn:
             "'1::'",
             "'fe80::1:0:0:1'",
             "'1:2:3:4:5:6:7:8'",
+            f"'{':'.join(rng.choice(['0', '0', 'a1']) for _ in range(8))}'",
         ],
     }[kind]
     return RandomColumn(name, kind, lambda rng: rng.choice(values), f"CAST(`{name}` AS CHAR)", str)

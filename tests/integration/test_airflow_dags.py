@@ -14,8 +14,12 @@ from airflow_database import PROGRAMS
 from airflow_site import Site, until
 from integration.kafka_pipeline import committed, ids
 
+from devstack.mysql import MysqlServer
+
 PIPELINE, MORE = "shop", "window_bytes: 1\n"
 INGEST, BACKFILL, SEEK = "changefeed_ingest__shop", "changefeed_backfill__shop", "changefeed_seek__shop"
+VERIFY = "changefeed_verify__shop"
+SNAPSHOT = "changefeed_snapshot__shop"
 
 pytestmark = pytest.mark.timeout(1200)
 
@@ -120,6 +124,72 @@ def test_a_run_stops_at_its_bounds_and_refuses_unknown_ones(shop: Site, caught_u
     assert status(shop)["lag_bytes"] == 0, "one transaction was there: a window always moves"
 
 
+@pytest.mark.usefixtures("caught_up")
+def test_a_comparison_with_the_source_is_a_run_that_keeps_its_report(shop: Site) -> None:
+    with shop.client() as client:
+        started = client.post("/changefeed/api/pipelines/shop/verify", json={"wait_seconds": 300})
+        assert started.status_code == 202, started.text
+        shop.run(INGEST)  # where the source went on since
+        run_id = started.json()["run_id"]
+        assert shop.ended(VERIFY, run_id)[""] == "success", shop.log(VERIFY, "compare", run_id)
+        found = client.get("/changefeed/api/pipelines/shop/verifications").json()
+    (report,) = found["reports"]
+    assert (report["outcome"], report["run"]) == ("equal", run_id)
+    (rows,) = shop.mysql.execute("SELECT COUNT(*) FROM shop.orders")[0]
+    compared = {table["table"]: table["compared"] for table in report["tables"]}
+    assert compared == {"shop.customers": 1, "shop.orders": rows}
+    assert [run["run_id"] for run in found["runs"]] == [run_id]
+    assert "shop: equal: the topics have what the source has" in shop.log(VERIFY, "result", run_id)
+
+
+def test_a_follower_that_its_dag_keeps_is_compared_with_the_topics_by_name(
+    shop: Site, mysql_follower: MysqlServer
+) -> None:
+    file, position, *_ = shop.mysql.execute("SHOW BINARY LOG STATUS")[0]
+    shop.mysql.execute(
+        "CREATE DATABASE twin",
+        "CREATE TABLE twin.pets (id INT PRIMARY KEY, name VARCHAR(20))",
+        "INSERT INTO twin.pets VALUES (1, 'Ada'), (2, 'Bo'), (3, NULL)",
+    )
+    path = shop.pipelines / "twin.yaml"
+    shop.write_pipeline("twin", "twin", "followers: [{connection: copy}]\nvalues: {temporal: iso}\n", "65064-65095")
+    path.write_text(path.read_text().replace("start: latest", f"start: {file}:{position}"))
+    shop.wait_for_dag(*(f"changefeed_{kind}__twin" for kind in ("ingest", "replicate", "verify")))
+    address = mysql_follower.root_url.removeprefix("mysql://").partition("/")[0]
+    login, _, server = address.rpartition("@")
+    with shop.client() as client:
+        connection = {
+            "connection_id": "copy",
+            "conn_type": "mysql",
+            "host": server.partition(":")[0],
+            "port": int(server.partition(":")[2]),
+            "login": login.partition(":")[0],
+            "password": login.partition(":")[2],
+        }
+        added = client.post("/api/v2/connections", json=connection)
+        assert added.status_code == 201, added.text
+        wrong = client.post("/changefeed/api/pipelines/twin/verify", json={"follower": "cpy"})
+        assert "no follower 'cpy' (did you mean 'copy'?)" in wrong.text
+        assert shop.run("changefeed_ingest__twin")[""] == "success"
+        assert shop.run("changefeed_replicate__twin")[""] == "success"
+        mysql_follower.execute("UPDATE twin.pets SET name = 'forged' WHERE id = 2")
+        started = client.post("/changefeed/api/pipelines/twin/verify", json={"follower": "copy"})
+        assert started.status_code == 202, started.text
+        ended = shop.ended("changefeed_verify__twin", started.json()["run_id"])
+        assert ended == {"": "failed", "plan": "success", "compare": "success", "result": "failed"}
+        (report,) = client.get("/changefeed/api/pipelines/twin/verifications").json()["reports"]
+        measured = client.get("/changefeed/metrics").text
+    assert (report["follower"], report["outcome"], report["compared"], report["differing"]) == ("copy", "differs", 2, 1)
+    assert 'changefeed_differing_rows{pipeline="twin",server="copy"} 1' in measured
+    log = shop.log("changefeed_verify__twin", "compare")
+    assert 'server: {"id":2,"name":"forged"}' in log
+    assert '"name":"Bo"' in log
+    assert "the topics differ from the follower copy" in shop.log("changefeed_verify__twin", "result")
+    mysql_follower.execute("DROP DATABASE twin", "DROP DATABASE changefeed")
+    shop.mysql.execute("DROP DATABASE twin")
+    path.unlink()
+
+
 def test_a_backfill_publishes_beside_the_live_topics_and_its_retry_nothing_twice(
     shop: Site, caught_up: dict[str, Any]
 ) -> None:
@@ -142,6 +212,33 @@ def test_a_backfill_publishes_beside_the_live_topics_and_its_retry_nothing_twice
     assert shop.ended(BACKFILL, run_id)[""] == "success"
     assert records(shop, "shop.orders.replay") == replayed
     assert (records(shop, "shop.orders"), status(shop)["checkpoint"]) == (live, checkpoint)
+
+
+@pytest.mark.usefixtures("caught_up")
+def test_a_snapshot_publishes_the_rows_that_are_there_and_its_retry_nothing_twice(shop: Site) -> None:
+    (rows,) = shop.mysql.execute("SELECT COUNT(*) FROM shop.orders")[0]
+    live = records(shop, "shop.orders")
+    with shop.client() as client:
+        began = client.post("/changefeed/api/pipelines/shop/snapshot", json={"tables": ["shop.orders"]})
+        assert began.status_code == 202, began.text
+    run_id = began.json()["run_id"]
+    assert shop.ended(SNAPSHOT, run_id)[""] == "success"
+    assert "shop.orders" in shop.log(SNAPSHOT, "plan", run_id)
+    published = records(shop, "shop.orders")
+    assert len(published) == len(set(published)) == len(live) + rows
+    with shop.client() as client:
+        found = client.get("/changefeed/api/pipelines/shop/snapshots").json()
+        assert found["runs"][0]["run_id"] == run_id
+        (status,) = found["snapshots"]
+        assert (status["finished"], status["rows"], status["left_out"], status["seconds_left"]) == (True, rows, 0, 0)
+        assert f'changefeed_snapshot_rows{{pipeline="shop"}} {rows}' in client.get("/changefeed/metrics").text
+        cleared = client.post(
+            f"/api/v2/dags/{SNAPSHOT}/clearTaskInstances",
+            json={"dry_run": False, "dag_run_id": run_id, "task_ids": ["snapshot", "finish"], "only_failed": False},
+        )
+        assert cleared.status_code == 200, cleared.text
+    assert shop.ended(SNAPSHOT, run_id)[""] == "success"
+    assert records(shop, "shop.orders") == published
 
 
 def test_a_backfill_reads_archived_files(shop: Site, caught_up: dict[str, Any]) -> None:

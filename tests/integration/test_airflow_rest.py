@@ -37,6 +37,7 @@ WRITES = [
     ("POST", "/pipelines/rest/run", {}),
     ("POST", "/pipelines/rest/seek", {"to": "latest", "why": "no"}),
     ("POST", "/pipelines/rest/backfill", {"from_file": "binlog.000001"}),
+    ("POST", "/pipelines/rest/snapshot", {}),
 ]
 
 
@@ -190,6 +191,12 @@ def test_every_write_is_in_airflows_audit_log(rest: Site) -> None:
         ("backfill", {"from_file": "binlog.000001", "suffix": "no dot"}, 422, "suffix"),
         ("backfill/plan", {"from_file": "binlog.000001", "tables": ["other.t"]}, 422, "no table"),
         ("backfill/plan", {"from_time": "1999-01-01T00:00:00Z"}, 410, "begins at"),
+        ("snapshot", {"where": "SLEEP(9)"}, 422, "cannot be worked out"),
+        ("snapshot", {"rows_per_second": 0}, 422, "greater than 0"),
+        ("snapshot/plan", {"tables": ["other.*"]}, 422, "no table"),
+        ("snapshot/plan", {"where": "nothing = 1"}, 422, "has no column"),
+        ("snapshot/pause", {}, 422, "no snapshot under way"),
+        ("snapshot/resume", {}, 422, "no snapshot under way"),
     ],
 )
 def test_a_wrong_request_is_told_what_is_wrong(
@@ -264,6 +271,9 @@ def test_what_becomes_of_each_table_is_told(rest: Site) -> None:
     assert found.keys() == {"rest.t", "rest.keyless"}
     assert (found["rest.t"]["topic"], found["rest.t"]["key"]) == ("rest.t", ["id"])
     assert (found["rest.keyless"]["key"], found["rest.keyless"]["partition_by"]) == ([], "key")
+    sample = found["rest.t"]["sample"]
+    assert (sample["about"], sample["key"]) == ("of a made-up row", '{"id":1}')
+    assert found["rest.keyless"]["sample"]["key"] is None
 
 
 def test_prometheus_reads_lag_and_headroom(rest: Site) -> None:

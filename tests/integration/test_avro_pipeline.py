@@ -15,6 +15,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from integration.kafka_pipeline import committed
 from pyspark.sql import SparkSession
 
+from changefeed.command.tail import lines
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import CompatibilityError
 from changefeed.pipelines.pipeline import KafkaSettings, Pipeline, SourceSettings, TableSettings, TopicSettings
@@ -77,6 +78,11 @@ class Feed:
             for record in committed(self._kafka, topic)
         ]
 
+    def tailed(self, topic: str) -> list[list[Any]]:
+        """Key and value of each record as `changefeed tail` shows them."""
+        found = lines(self.endpoints.kafka, [topic], self.registry.schema, from_beginning=True, follow=False)
+        return [[line["key"], line["value"]] for line in map(json.loads, found)]
+
     def raw(self, topic: str) -> list[bytes]:
         return [record.value for record in committed(self._kafka, topic) if record.value is not None]
 
@@ -131,6 +137,7 @@ def test_a_table_that_is_altered_inside_a_window_is_read_by_each_version_and_by_
         (None, "t", None),
     ]
     assert [str(records[number][1]["after"]["price"]) for number in (0, 1)] == ["12.50", "-1.00"]
+    assert feed.tailed(topic) == json.loads(json.dumps(records, default=str)), "`changefeed tail` reads the same"
     assert records[3][1]["before"] == {"id": 3, "note": "three", "more": None, "sure": 5}
     versions = feed.registry.schemas(f"{topic}-value", latest=False)
     assert len(versions) == 4

@@ -3,6 +3,7 @@ Python writes."""
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import os
@@ -25,8 +26,9 @@ from changefeed.ddl.table import Table
 from changefeed.formats import render
 from changefeed.formats.avro import AvroFormat
 from changefeed.formats.debezium import DebeziumFormat
-from changefeed.formats.format import RowFormat
+from changefeed.formats.format import FormatSettings, RowFormat
 from changefeed.formats.schema_ids import LocalIds
+from changefeed.formats.style import Encoding, Kind
 from changefeed.mysql.server_schemas import current_schemas
 from changefeed.mysql.session import Session
 from changefeed.reader import Route
@@ -38,6 +40,12 @@ from devstack.sql_server import SqlServer
 TABLES = int(os.environ.get("CHANGEFEED_RANDOM_TABLES", "60")) // 3
 SEED = os.environ.get("CHANGEFEED_RANDOM_SEED", "changefeed")
 ROWS = 8
+MODES: tuple[dict[str, object], ...] = (
+    {},
+    {"bigint.unsigned.handling.mode": "precise", "binary.handling.mode": "hex"},
+    {"bigint.unsigned.handling.mode": "precise", "binary.handling.mode": "base64"},
+)
+_BLOBS = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
 
 
 class NumberedSchemas(LocalIds):
@@ -46,7 +54,7 @@ class NumberedSchemas(LocalIds):
     def __init__(self) -> None:
         self.known: list[str] = []
 
-    def of_table(self, table: TableSchema, part: str, schema: str) -> int:  # noqa: ARG002 - the protocol's signature
+    def of_table(self, table: TableSchema, part: str, schema: str, *_: object) -> int:  # noqa: ARG002 - the protocol's
         if schema not in self.known:
             self.known.append(schema)
         return self.known.index(schema)
@@ -100,12 +108,27 @@ def test_records_of_random_tables_are_what_select_returns_and_what_plain_python_
         schemas = {
             name: entry for name, entry in current_schemas(session).tables.items() if name.database == unique_name
         }
-    ids = NumberedSchemas()
-    avro = AvroFormat("t", 7, ids)
+    for options in MODES:
+        avro = AvroFormat.of(FormatSettings("t", 7, schema_ids=NumberedSchemas(), options=options))
+        _check(avro, data, name, schemas, tables, inserted)
+
+
+def _check(
+    avro: AvroFormat,
+    data: bytes,
+    name: str,
+    schemas: dict[TableName, Table],
+    tables: list[RandomTable],
+    inserted: dict[str, Any],
+) -> None:
+    ids, hexed = avro.ids, avro.style[Kind.BINARY] is Encoding.HEX
+    assert isinstance(ids, NumberedSchemas)
     messages, decoder = decoded(data, name, avro, schemas)
     plain, _ = decoded(data, name, DebeziumFormat("t", 7, avro.style), schemas)
     assert len(messages) == len(plain) >= len(tables) * ROWS * 2
     for message, text in zip(messages, plain, strict=True):
+        keys = {name: ids.read(key) for name, key in message.headers}
+        assert keys == {name: json.loads(key) for name, key in text.headers}
         if message.value is None:
             assert text.value is None
             continue
@@ -117,7 +140,7 @@ def test_records_of_random_tables_are_what_select_returns_and_what_plain_python_
         if record["op"] == "c" and record["after"]["id"] < 100:
             table = next(table for table in tables if table.name == source["table"])
             row = inserted[table.name][record["after"]["id"]]
-            _compare(table, bound, record["after"], row, where)
+            _compare(table, bound, record["after"], row, where, hexed=hexed)
 
 
 def _rendered(
@@ -132,7 +155,9 @@ def _rendered(
     return render.key(format, table, row), render.value(format, table, row)
 
 
-def _compare(table: RandomTable, schema: TableSchema, record: dict[str, Any], row: dict[str, Any], where: str) -> None:
+def _compare(
+    table: RandomTable, schema: TableSchema, record: dict[str, Any], row: dict[str, Any], where: str, *, hexed: bool
+) -> None:
     """The record's values in the spelling of SELECT are ``row``, but for dates that are none."""
     types = {column.name: column for column in schema.columns}
     for column in table.columns:
@@ -147,6 +172,8 @@ def _compare(table: RandomTable, schema: TableSchema, record: dict[str, Any], ro
         elif of.data_type == "json":
             assert column.normal(value) == wanted, what
         else:
+            if of.data_type in _BLOBS and isinstance(value, str):
+                value = bytes.fromhex(value) if hexed else base64.b64decode(value)
             assert _as_selected(value, of) == wanted, what
 
 
@@ -157,7 +184,7 @@ def _as_selected(value: Any, column: Column) -> Any:
             assert isinstance(value, Decimal)
             return f"{value:f}"
         case "bigint" if column.unsigned:
-            return value % 2**64
+            return int(value) % 2**64
         case "bit":
             return int(value) if isinstance(value, bool) else int.from_bytes(value, "little")
         case "date":

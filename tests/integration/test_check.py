@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from integration.command import NOTHING_NEW, Command
+
+from changefeed.connection import MysqlConnection
+from changefeed.mysql.session import Session
+from changefeed.mysql.unlogged import cascading_keys, logs_cascades
+from devstack.identity import ProcessId
+from devstack.mariadb import MariadbServer
+from devstack.mysql import MysqlServer
+from devstack.process import started
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -40,7 +49,7 @@ def test_what_is_right_is_told_a_line_each_and_as_json(changefeed: Command) -> N
     as_json = json.loads(changefeed("check", changefeed.name, "--json").out)
     right = [f"{changefeed.name}: {line}" for line in as_json["pipelines"][0]["right"]]
     assert as_json == {"pipelines": [{**as_json["pipelines"][0], "wrong": []}], "unreadable": []}
-    assert right == checked.out.splitlines()
+    assert "\n".join(right).splitlines() == checked.out.splitlines()
 
 
 def test_more_replicas_than_brokers_are_refused_and_so_is_a_config_that_the_broker_does_not_know(
@@ -126,6 +135,63 @@ def test_two_pipelines_that_write_one_topic_or_share_server_ids_are_both_told(ch
     checked = changefeed("check")
     assert checked.exit_code == 0, checked
     assert "compared with 1 other pipeline" in checked.out
+
+
+CASCADES = (
+    "CREATE TABLE parent (id INT PRIMARY KEY)",
+    "CREATE TABLE child (p INT, CONSTRAINT `on delete` FOREIGN KEY (p) REFERENCES parent (id) ON DELETE CASCADE)",
+    "CREATE TABLE second (p INT, CONSTRAINT `a``b` FOREIGN KEY (p) REFERENCES parent (id) ON UPDATE SET NULL)",
+    "CREATE TABLE plain (p INT, CONSTRAINT `plain ON DELETE CASCADE` FOREIGN KEY (p) REFERENCES parent (id))",
+    "CREATE TABLE plain2 (p INT, FOREIGN KEY (p) REFERENCES parent (id) ON DELETE RESTRICT ON UPDATE NO ACTION)",
+)
+
+
+def test_keys_that_cascade_are_told_by_table_where_the_binlog_has_nothing_of_it(
+    changefeed: Command, mariadb_server: MariadbServer
+) -> None:
+    changefeed.server.execute(*CASCADES, database=changefeed.database)
+    assert "foreign keys" not in changefeed("check").out, "MySQL 9.6 and later log what a key changes"
+    database = changefeed.database
+    mariadb_server.execute(f"CREATE DATABASE {database}")
+    with_long_key = "CREATE TABLE hashed (a TEXT, UNIQUE (a))"
+    in_memory = "CREATE TABLE plain3 (a INT, UNIQUE (a) USING HASH) ENGINE=MEMORY"
+    mariadb_server.execute(*CASCADES, with_long_key, in_memory, database=database)
+    told = "2 foreign keys change rows of captured tables, and this server writes nothing of that into its binlog: "
+    for url in (mariadb_server.root_url, mariadb_server.url):  # the replication user sees no rules of keys
+        changefeed.connect(mysql=url)
+        checked = changefeed("check")
+        assert f"{told}{database}.child (on delete); {database}.second (a`b). " in checked.out
+        assert f"1 tables with a UNIQUE key that is too long for an index: {database}.hashed; " in checked.out
+        assert checked.exit_code == 0
+    edited(changefeed, f"'{database}.*'", f"'{database}.p*'")
+    assert "foreign keys" not in changefeed("check").out, "the children are not captured"
+    mariadb_server.execute(f"DROP DATABASE {database}")
+
+
+def test_virtual_columns_of_mysql_are_told(changefeed: Command) -> None:
+    made = "CREATE TABLE t (id INT PRIMARY KEY, v INT AS (id + 1) VIRTUAL, s INT AS (id + 1) STORED, w INT AS (1))"
+    changefeed.server.execute(made, "CREATE TABLE u (id INT PRIMARY KEY)", database=changefeed.database)
+    checked = changefeed("check")
+    assert f"2 virtual columns: {changefeed.database}.t.v, {changefeed.database}.t.w; MySQL may log" in checked.out
+    assert checked.exit_code == 0
+
+
+def test_a_server_that_leaves_keys_to_innodb_is_told_of_too(session_folder: Path, unique_name: str) -> None:
+    options = {"innodb_native_foreign_keys": "ON"}
+    server = MysqlServer(session_folder / unique_name, options=options, owner=ProcessId.own(), quick=True)
+    with started(server), Session(MysqlConnection.from_uri(server.url)) as session:
+        assert not logs_cascades(session)
+        server.execute("CREATE DATABASE d")
+        server.execute(*CASCADES, database="d")
+        keys = [(name.table, key) for name, key in cascading_keys(session, lambda database, _: database == "d")]
+        assert keys == [("child", "on delete"), ("second", "a`b")]
+        before = server.execute("SHOW BINARY LOG STATUS")[0][1]
+        server.execute(
+            "INSERT INTO parent VALUES (1)", "INSERT INTO child VALUES (1)", "DELETE FROM parent", database="d"
+        )
+        (file, *_), *_ = server.execute("SHOW BINARY LOG STATUS")
+        kinds = [row[2] for row in server.execute(f"SHOW BINLOG EVENTS IN '{file}' FROM {before}")]
+        assert kinds.count("Delete_rows") == 1, "of the parent only"
 
 
 def test_no_pipelines_are_an_error_that_names_the_folder(changefeed: Command) -> None:

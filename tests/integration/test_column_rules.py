@@ -29,7 +29,12 @@ from changefeed.upkeep.neighbours import Neighbours
 from changefeed.window import Slice
 from devstack.mysql import MysqlServer
 
-HEAD = "name: shop\nsource: {connection: s}\nkafka: {connection: k}\n"
+HEAD = """\
+name: shop
+source: {connection: s}
+kafka: {connection: k}
+format: {name: debezium, decimal.handling.mode: string, include.query: true}
+"""
 MASKS = """\
 columns:
   exclude: ["*.people.SECRET", "*.people.token_*"]

@@ -18,16 +18,19 @@ from changefeed.block import Block, Message
 from changefeed.connection import MysqlConnection
 from changefeed.coordinates import FIRST_POSITION
 from changefeed.ddl.names import TableName
-from changefeed.formats.format import Format, FormatSettings, Shown
-from changefeed.formats.registry import format_of
+from changefeed.errors import BinlogFormatError
+from changefeed.formats.format import Format, Shown
 from changefeed.mysql.server_schemas import current_schemas
 from changefeed.mysql.session import Session
+from changefeed.pipelines.column_settings import ColumnSettings
+from changefeed.pipelines.pipeline import Pipeline
 from changefeed.reader import Route, SliceReport, Statement
 from changefeed.table_schema import TableSchema
 from changefeed.window import Slice
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
 
+DATABASE = "debezium_judge"
 CONNECTORS: dict[str, dict[str, Any]] = {
     "plain": {},
     "other": {
@@ -38,8 +41,24 @@ CONNECTORS: dict[str, dict[str, Any]] = {
         "tombstones.on.delete": False,
         "skipped.operations": "none",
     },
+    "rows": {
+        "skip.messages.without.change": True,
+        "message.key.columns": f"{DATABASE}.keyless:a ; (.*).PAIRS:rest,Name",
+        "skipped.operations": "d, t",
+        "time.precision.mode": "connect",
+        "binary.handling.mode": "base64-url-safe",
+        "provide.transaction.metadata": True,
+    },
+    "iso": {"time.precision.mode": "isostring", "binary.handling.mode": "base64"},
+    "nano": {"time.precision.mode": "nanoseconds"},
 }
 """By topic prefix the options that connector and format get."""
+_TIMES = [f"{DATABASE}.{column}" for column in ("always.time_", "always.time_3", "always.time_6", "defaults.time_")]
+_DATETIMES = [
+    f"{DATABASE}.{table}.datetime_{digits}" for table in ("always", "zero_always") for digits in ("", "3", "6")
+]
+EXCLUDED = {"rows": [f"{DATABASE}.pairs.n", *_TIMES], "iso": _TIMES, "nano": _DATETIMES}
+"""By topic prefix columns that are left out: values of NOT NULL columns that the mode cannot say end the connector."""
 
 OURS = {
     "float_m": "FLOAT(M,D) is the shortest text of its single, not that of the double next to it",
@@ -69,13 +88,23 @@ class Judged:
     piece: Slice
     schemas: Mapping[str, TableSchema]
 
-    def messages(self, format: Format) -> tuple[Mapping[str, list[Message]], list[Statement]]:
-        """Ours of the same binlog, by table."""
+    def messages(
+        self, pipeline: Pipeline, format: Format | None = None
+    ) -> tuple[Mapping[str, list[Message]], list[Statement]]:
+        """Those of ``pipeline`` of the same binlog, by table, in its ``format``."""
+        format = format or pipeline.message_format(7)
+
+        def route(database: str, table: str) -> Route | None:
+            routed = pipeline.route(database, table)
+            return routed.route if routed else None
+
         decoder = KernelDecoder(
-            lambda _database, table: Route(table, 1),
+            route,
             lambda _database, table: self.schemas[table] if format.needs_definitions else None,
             format,
             "uuid",
+            columns=pipeline.column_rules({}.__getitem__),
+            transactions=Route(pipeline.transaction_topic, 1) if pipeline.transaction_topic else None,
         )
         made, statements = defaultdict(list), []
         for item in decoder.decode([memoryview(self.data)[FIRST_POSITION:]], self.piece):
@@ -89,7 +118,7 @@ class Judged:
 @pytest.fixture(scope="module")
 def judged(mysql_server: MysqlServer, kafka_broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Judged:
     """One Connect worker reads it all, once."""
-    database = "debezium_judge"
+    database = DATABASE
     with mysql_server.connect() as connection, connection.cursor() as cursor:
         cursor.execute("SET sql_mode = '', time_zone = '+00:00'")
         cursor.execute(f"CREATE DATABASE {database}")
@@ -105,6 +134,8 @@ def judged(mysql_server: MysqlServer, kafka_broker: KafkaBroker, tmp_path_factor
     data = (mysql_server.data / file).read_bytes()
     stretch = Stretch(database, file, position, gtids.replace("\n", ""))
     settings = {name: {key: _property(value) for key, value in given.items()} for name, given in CONNECTORS.items()}
+    for name, columns in EXCLUDED.items():
+        settings[name]["column.exclude.list"] = ",".join(columns)
     folder: Path = tmp_path_factory.mktemp("connect")
     records: dict[str, dict[str, list[Record]]] = {name: defaultdict(list) for name in CONNECTORS}
     for name, made in records_of(folder, mysql_server, kafka_broker, stretch, settings).items():
@@ -120,16 +151,33 @@ def _property(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _format(name: str, *, schemas: bool) -> Format:
-    return format_of("debezium", FormatSettings(name, 7, options={**CONNECTORS[name], "schemas": schemas}))
+def _pipeline(name: str, format: dict[str, Any]) -> Pipeline:
+    """One that writes as the connector ``name`` does."""
+    return Pipeline.model_validate(
+        {
+            "name": name,
+            "source": {"connection": "s"},
+            "kafka": {"connection": "k"},
+            "tables": {"include": [f"{DATABASE}.*"]},
+            "topics": {"template": "{table}", "partitions": 1},
+            "format": format,
+            "columns": {"exclude": EXCLUDED.get(name, [])},
+        }
+    )
+
+
+def _debezium(name: str, *, schemas: bool) -> Pipeline:
+    return _pipeline(name, {"name": "debezium", **CONNECTORS[name], "schemas": schemas})
 
 
 @pytest.mark.parametrize("schemas", [False, True], ids=["payload", "schemas"])
 @pytest.mark.parametrize("name", CONNECTORS)
 def test_records_are_those_of_debezium_field_by_field(judged: Judged, name: str, schemas: bool) -> None:
-    messages, _ = judged.messages(_format(name, schemas=schemas))
+    messages, _ = judged.messages(_debezium(name, schemas=schemas))
     found: set[str] = set()
     for table, records in judged.records[name].items():
+        if table == f"{name}.transaction":
+            continue
         theirs = [record for record in records if _is_told(record)]
         assert [m.key is None for m in messages[table]] == [r.key is None for r in theirs], table
         for message, record in zip(messages[table], theirs, strict=True):
@@ -147,9 +195,10 @@ def test_records_are_those_of_debezium_field_by_field(judged: Judged, name: str,
 
 
 def test_records_in_avro_have_the_values_of_debezium_field_by_field(judged: Judged) -> None:
-    format = format_of("avro", FormatSettings("plain", 7))
+    pipeline = _pipeline("plain", {"name": "avro", "registry": "r"})
+    format = pipeline.message_format(7)
     assert isinstance(format, Shown)
-    messages, _ = judged.messages(format)
+    messages, _ = judged.messages(pipeline, format)
     compared = 0
     for table, records in judged.records["plain"].items():
         for message, record in zip(messages[table], filter(_is_told, records), strict=True):
@@ -165,16 +214,53 @@ def test_records_in_avro_have_the_values_of_debezium_field_by_field(judged: Judg
 
 
 def test_a_truncate_is_the_record_of_debezium(judged: Judged) -> None:
-    format = _format("other", schemas=True)
-    _, done = judged.messages(format)
+    pipeline = _debezium("other", schemas=True)
+    _, done = judged.messages(pipeline)
+    format = pipeline.message_format(7)
     (truncated,) = (statement for statement in done if statement.sql.startswith("TRUNCATE"))
     ours = _read(format.truncate(truncated, judged.schemas["keyless"]))
     (theirs,) = (value for r in judged.records["other"]["keyless"] if (value := _read(r.value))["payload"]["op"] == "t")
     assert list(ours["payload"]["source"]) == list(theirs["payload"]["source"])
     for path, mine, other in _differences(ours, theirs, ()):
-        assert path[-2:-1] == ("source",) or _may_differ(path), f"{path}: wanted {other}, found {mine}"
-        assert path[-1] in ("version", "ts_ms", "ts_us", "ts_ns"), f"{path}: wanted {other}, found {mine}"
-    assert _format("plain", schemas=False).truncate(truncated, judged.schemas["keyless"]) is None
+        assert _may_differ(path), f"{path}: wanted {other}, found {mine}"
+    assert _debezium("plain", schemas=False).message_format(7).truncate(truncated, judged.schemas["keyless"]) is None
+
+
+@pytest.mark.parametrize(("mode", "lost"), [("connect", "time_"), ("isostring", "time_"), ("nanoseconds", "datetime_")])
+def test_what_a_mode_cannot_say_of_a_column_without_null_is_refused(judged: Judged, mode: str, lost: str) -> None:
+    pipeline = _pipeline("plain", {"name": "debezium", "time.precision.mode": mode})
+    with pytest.raises(BinlogFormatError, match="a column without NULL has a TIME or DATETIME that the format's"):
+        judged.messages(pipeline)
+    every = pipeline.model_copy(update={"columns": ColumnSettings(exclude=[f"*.*.{lost}*"])})
+    assert judged.messages(every)
+
+
+@pytest.mark.parametrize("schemas", [False, True], ids=["payload", "schemas"])
+def test_records_of_transactions_are_those_of_debezium(judged: Judged, schemas: bool) -> None:
+    topic = "rows.transaction"
+    messages, _ = judged.messages(_debezium("rows", schemas=schemas))
+    theirs = judged.records["rows"][topic]
+    assert 0 <= len(messages[topic]) - len(theirs) <= 1, "the connector was stopped when it had read the last row"
+    for message, record in zip(messages[topic], theirs, strict=False):
+        key, value = _read(record.key), _read(record.value)
+        ours = _read(message.value)
+        for each in (value, ours) if schemas else (value,):
+            each["payload"]["data_collections"] = _sorted(each["payload"]["data_collections"])
+        if not schemas:
+            key, value, ours["data_collections"] = key["payload"], value["payload"], _sorted(ours["data_collections"])
+        assert (_read(message.key), ours) == (key, value)
+    counts = [count for m in messages[topic] if (count := _payload(m)["event_count"]) is not None]
+    assert {0, 1} < set(counts), "of tables that are left out, and of others"
+
+
+def _payload(message: Message) -> Any:
+    value = _read(message.value)
+    return value.get("payload", value)
+
+
+def _sorted(collections: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:
+    """By name: Debezium has them in the order of a hash map."""
+    return sorted(collections, key=lambda each: str(each["data_collection"])) if collections is not None else None
 
 
 def _is_told(record: Record) -> bool:

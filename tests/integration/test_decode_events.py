@@ -84,6 +84,24 @@ def test_an_unknown_event_stops_unless_the_server_says_that_it_may_be_ignored(pl
     assert [value["after"]["id"] for value in found.values] == [1]
 
 
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (6, "LOAD"),
+        (8, "CREATE_FILE"),
+        (10, "EXEC_LOAD"),
+        (12, "NEW_LOAD"),
+        (20, "PRE_GA_WRITE_ROWS"),
+        (21, "PRE_GA_UPDATE_ROWS"),
+        (22, "PRE_GA_DELETE_ROWS"),
+    ],
+)
+def test_events_of_servers_before_5_1_are_refused_by_name(plain: tuple[str, bytes], kind: int, name: str) -> None:
+    database, data = plain
+    with pytest.raises(BinlogFormatError, match=rf"b\.000001:{len(data)}, {name} \({kind}\): no server since MySQL 5"):
+        decode_bytes(data + event(kind, b"old"), "b.000001", database)
+
+
 def test_rows_of_partitions_carry_extra_data(mysql_server: MysqlServer, unique_name: str) -> None:
     values = ", ".join(f"({number})" for number in range(40))
     found = decoded(
@@ -143,13 +161,18 @@ def test_a_relay_log_is_decoded(mysql_server: MysqlServer, stock_mysql_server: M
     assert [value["after"] for value in found] == [value["after"] for value in source.values]
 
 
-@pytest.mark.parametrize("options", ["", "?ssl_verify=false"], ids=["preferred", "asked for"])
-def test_a_dump_over_tls_is_the_file(mysql_server: MysqlServer, plain: tuple[str, bytes], options: str) -> None:
+@pytest.mark.parametrize(
+    "options", ["", "?ssl_verify=false", "?ssl_mode=disabled"], ids=["preferred", "asked for", "disabled"]
+)
+def test_a_dump_is_the_file_with_and_without_tls(
+    mysql_server: MysqlServer, plain: tuple[str, bytes], options: str
+) -> None:
     _, data = plain
     name = next(path.name for path in mysql_server.data.glob("*.[0-9]*") if path.read_bytes() == data)
     connection = MysqlConnection.from_uri(f"{mysql_server.url}{options}")
     with Session(connection) as session:
-        assert session.rows("SHOW SESSION STATUS LIKE 'Ssl_cipher'")[0][1]
+        cipher = session.rows("SHOW SESSION STATUS LIKE 'Ssl_cipher'")[0][1]
+        assert bool(cipher) is ("disabled" not in options)
     dump = DumpStream(Session(connection), file=name, start=4, end=len(data), server_id=7_654_322)
     assert b"".join(dump) == data[4:]
 

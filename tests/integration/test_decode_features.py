@@ -10,9 +10,12 @@ import pytest
 
 from changefeed.binlog.decoder import KernelDecoder
 from changefeed.block import Block, Message, Step
+from changefeed.connection import MysqlConnection
 from changefeed.coordinates import FIRST_POSITION
 from changefeed.errors import BinlogFormatError, SchemaError
 from changefeed.formats.debezium import DebeziumFormat
+from changefeed.mysql.catalog import table_schema
+from changefeed.mysql.session import Session
 from changefeed.partition import partition_of
 from changefeed.reader import Route, SliceReport
 from changefeed.table_schema import Column, TableSchema
@@ -60,7 +63,7 @@ def decode_bytes(data: bytes, name: str, database: str, lookup: Any = none, **op
     decoder = KernelDecoder(
         lambda db, table: Route(f"{db}.{table}", 3) if db == database else None,
         lookup,
-        DebeziumFormat("test", 0),
+        DebeziumFormat("test", 0, queries=True),
         UUID,
         **options,
     )
@@ -287,6 +290,37 @@ def test_without_any_metadata_bytes_are_not_lost(stock_mariadb_server: MariadbSe
     first, second = (value["after"] for value in decode_bytes(data, found.name, unique_name).values)
     assert first == {"@1": 1, "@2": "iVBORw0KGgo=", "@3": "/wA=", "@4": "grün", "@5": "wyg="}
     assert second == {"@1": 2, "@2": "ab", "@3": "", "@4": "東京", "@5": "cd"}
+
+
+def test_mariadbs_minimal_metadata_says_signs_and_charsets_and_the_schema_the_names(
+    stock_mariadb_server: MariadbServer, unique_name: str
+) -> None:
+    server = stock_mariadb_server
+    work = run(
+        "CREATE TABLE t (id BIGINT UNSIGNED PRIMARY KEY, n TINYINT, s TEXT CHARSET latin1, u VARCHAR(9) CHARSET ucs2, "
+        "b BLOB, e ENUM('a', 'ß') CHARSET latin1, w TIME(3))",
+        "INSERT INTO t VALUES (18446744073709551615, -1, 'grün', '東京', x'ff00', 'ß', '-01:02:03.25')",
+        "UPDATE t SET n = 127",
+    )
+    (before,) = server.execute("SELECT @@GLOBAL.binlog_row_metadata")[0]
+    server.execute("SET GLOBAL binlog_row_metadata = 'MINIMAL'")
+    try:
+        with server.connect() as connection, connection.cursor() as cursor:
+            cursor.execute(f"CREATE DATABASE {unique_name}")
+
+        def lookup(database: str, table: str) -> TableSchema | None:
+            with Session(MysqlConnection.from_uri(server.url)) as session:
+                return table_schema(session, database, table)
+
+        found = decoded(server, unique_name, work, lookup)
+    finally:
+        server.execute(f"SET GLOBAL binlog_row_metadata = '{before}'")
+    row = {"id": 2**64 - 1, "n": -1, "s": "grün", "u": "東京", "b": "/wA=", "e": "ß", "w": "-01:02:03.250"}
+    assert [value["after"] for value in found.values] == [row, {**row, "n": 127}]
+    assert found.messages[0][2].key == b'{"id":18446744073709551615}'
+    data = (server.data / found.name).read_bytes()
+    unnamed = decode_bytes(data, found.name, unique_name).values[0]["after"]
+    assert unnamed == {**{f"@{number}": value for number, value in enumerate(row.values(), 1)}, "@6": 2}
 
 
 def test_the_statements_text_and_statements_themselves_are_told(mysql_server: MysqlServer, unique_name: str) -> None:

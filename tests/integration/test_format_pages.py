@@ -35,7 +35,9 @@ def _plain(text: str, name: str) -> str:
     text = re.sub(
         r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:", f"{SERVER_UUID}:", text.replace(name, "binlog.000012")
     )
-    return re.sub(r"(binlog\.000012:|\"(?:pos|position|sequence|offset|thread)\":|[0-9a-f-]{36}:)\d+", r"\g<1>0", text)
+    return re.sub(
+        r"(binlog\.000012:|\"(?:pos|xid|position|sequence|offset|thread)\":|[0-9a-f-]{36}:)\d+", r"\g<1>0", text
+    )
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -22,7 +23,7 @@ from changefeed.formats.format import Format, FormatSettings
 from changefeed.formats.headers import HEADERS, WithHeaders
 from changefeed.formats.notation import ColumnText, JsonNotation
 from changefeed.formats.registry import FORMATS, format_of
-from changefeed.formats.render import EventHeader, Image, RowChange
+from changefeed.formats.render import EventHeader, Image, RowChange, TransactionOrder
 from changefeed.formats.style import Style
 from changefeed.formats.template import ONE_MESSAGE_EACH, Messages, Op, Slot, Template
 from changefeed.reader import Route
@@ -32,9 +33,15 @@ from devstack.mysql import MysqlServer
 _COLUMN, _NAME, _PART = b"\x1e", b"\x1f", b"\x1d"
 """Bytes that JSON text does not hold."""
 
+NO_COMMIT_INFO = {"output_commit_info": False}
+"""What a transaction's end says is not known where single rows are rendered: see test_maxwell_transactions."""
 # Formats in binary have tests of their own: test_avro_values.
 OPTIONS: list[tuple[str, dict[str, Any]]] = [
-    *((name, {}) for name in FORMATS if format_of(name, FormatSettings("", 0)).notation.binary is None),
+    *(
+        (name, NO_COMMIT_INFO if name == "maxwell" else {})
+        for name in FORMATS
+        if format_of(name, FormatSettings("", 0)).notation.binary is None
+    ),
     ("flat", {"delete.tombstone.handling.mode": "rewrite-with-tombstone", "add.fields": "op,table,source.ts_ms,gtid"}),
     (
         "flat",
@@ -52,9 +59,12 @@ OPTIONS: list[tuple[str, dict[str, Any]]] = [
             "skipped.operations": "c,t",
         },
     ),
-    ("maxwell", {"kafka_key_format": "array", "output_nulls": False, "output_binlog_position": True}),
-    ("maxwell", {"output_gtid_position": True, "output_server_id": True, "output_row_query": True}),
-    ("cloudevents", {"data": "maxwell", "source": "urn:shop", "type": "com.example"}),
+    ("debezium", {"provide.transaction.metadata": True, "time.precision.mode": "isostring"}),
+    ("debezium", {"time.precision.mode": "connect", "binary.handling.mode": "base64-url-safe"}),
+    ("flat", {"time.precision.mode": "nanoseconds"}),
+    ("maxwell", {"kafka_key_format": "array", "output_nulls": False, "output_binlog_position": True, **NO_COMMIT_INFO}),
+    ("maxwell", {"output_gtid_position": True, "output_server_id": True, "output_row_query": True, **NO_COMMIT_INFO}),
+    ("cloudevents", {"data": {"name": "maxwell", **NO_COMMIT_INFO}, "source": "urn:shop", "type": "com.example"}),
     ("cloudevents", {"data": {"name": "flat", "delete.tombstone.handling.mode": "rewrite", "add.fields": ["op"]}}),
 ]
 
@@ -201,6 +211,15 @@ def _compared(binlog: Binlog, format: Format) -> list[Message]:
 
 
 def _rendered(binlog: Binlog, format: Format) -> list[Message]:
+    totals, of_tables = Counter[str](), Counter[tuple[str, str]]()
+
+    def rendered(table: TableSchema, change: RowChange) -> Iterator[render.Rendered]:
+        order = TransactionOrder(change.gtid, totals[change.gtid] + 1, of_tables[change.gtid, table.table] + 1)
+        for message in render.messages(format, table, replace(change, transaction=order)):
+            totals[change.gtid] += message.value is not None
+            of_tables[change.gtid, table.table] += message.value is not None
+            yield message
+
     return [
         Message(
             change.position,
@@ -213,5 +232,5 @@ def _rendered(binlog: Binlog, format: Format) -> list[Message]:
             change.ts_seconds,
         )
         for table, change in _changes(binlog, format.style)
-        for message in render.messages(format, table, change)
+        for message in rendered(table, change)
     ]

@@ -142,6 +142,7 @@ topics: {{partitions: 2}}
 start: latest
 schedule: null
 retries: 0
+format: {{name: debezium, decimal.handling.mode: string}}
 spark: {spark}
 """)
     settings = {

@@ -87,7 +87,13 @@ def test_one_line_brings_the_dags_and_the_entry_point_the_page(installed: Instal
     assert shown.returncode == 0, shown.stderr
     bag = json.loads(found.read_text())
     assert not bag["import_errors"]
-    assert bag["dags"].keys() == {"changefeed_ingest__orders", "changefeed_seek__orders", "changefeed_backfill__orders"}
+    assert bag["dags"].keys() == {
+        "changefeed_ingest__orders",
+        "changefeed_seek__orders",
+        "changefeed_backfill__orders",
+        "changefeed_snapshot__orders",
+        "changefeed_verify__orders",
+    }
     shown = installed.run(
         "-c",
         "from airflow.plugins_manager import get_fastapi_plugins\n"

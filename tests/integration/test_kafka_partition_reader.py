@@ -11,6 +11,7 @@ from functools import partial
 import pytest
 from confluent_kafka import Producer
 
+from changefeed.batches.record_batch import records_of
 from changefeed.errors import BrokerUnavailableError, TopicError
 from changefeed.kafka.commit_log import CommitLog
 from changefeed.kafka.connection import KafkaConnection
@@ -104,6 +105,38 @@ def test_aborted_records_are_passed_over_and_an_empty_partition_is_read_to_its_e
         ) as reader:
             values = [record.value for record in reader.to_end(patience_seconds=PATIENCE_SECONDS)]
         assert values == expected
+
+
+def test_whole_batches_hold_the_committed_records_and_no_others(
+    connection: KafkaConnection, topic: str, unique_name: str
+) -> None:
+    producer = Producer({"bootstrap.servers": connection.bootstrap, "transactional.id": unique_name})
+    producer.init_transactions(20)
+    for outcome in (producer.abort_transaction, producer.commit_transaction, producer.abort_transaction):
+        producer.begin_transaction()
+        for number in range(50):
+            producer.produce(topic, b"v", b"%s %d" % (outcome.__name__.encode(), number), 0, headers=[("h", b"x")])
+        producer.flush(20)
+        outcome(20)
+    write(connection, topic, range(3, 5))
+    partitions = [(topic, 0), (topic, 1)]
+    with partition_reader(connection, partitions, "to test") as reader:
+        ends = reader.last_stable_offsets()
+        records = list(reader.to_end(ends, patience_seconds=PATIENCE_SECONDS))
+    with partition_reader(connection, partitions, "to test", whole_batches=True) as reader:
+        batches = list(reader.to_end(ends, patience_seconds=PATIENCE_SECONDS))
+    for _, partition in partitions:
+        wanted = [(record.key, record.value, record.headers) for record in records if record.partition == partition]
+        own = [batch for batch in batches if batch.partition == partition]
+        found = [
+            (record.key, record.value, tuple(record.headers))
+            for batch in own
+            for record in records_of(batch.value or b"")
+        ]
+        assert found == wanted
+        firsts = {record.offset for record in records if record.partition == partition}
+        assert firsts.issuperset(batch.offset for batch in own)
+    assert len(batches) < len(records) == 60
 
 
 def test_a_broker_that_stands_still_in_mid_read_is_an_error_that_names_it_and_the_partition(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from integration.binlog_of import Binlog, binlog_of
 from integration.rebuilt import records_of
 from integration.test_routing import Runs, pipeline_of
 from pyspark.sql import SparkSession
@@ -16,8 +17,11 @@ from changefeed.block import Block, Message
 from changefeed.coordinates import FIRST_POSITION
 from changefeed.errors import BadRecordError, SettingsError
 from changefeed.partition import partition_of
+from changefeed.pipelines.column_rules import ALL_SHOWN
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.transforms.finisher import TransformFinisher
+from changefeed.transforms.outbox import OutboxTable
+from changefeed.transforms.outbox_columns import OutboxByColumns
 from changefeed.window import Slice
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
@@ -149,3 +153,65 @@ def test_a_column_that_the_table_does_not_have_or_that_is_left_out_stops_the_run
     pipeline = pipeline_of(database, outbox=OPTIONS, columns={"exclude": ["*.events.body"]})
     with pytest.raises(SettingsError, match=r"column 'body' of .* is left out"):
         messages_of(mysql_server, database, pipeline, "INSERT INTO events VALUES (2, 'a', 'k', 'v')")
+
+
+MANY = (
+    "CREATE TABLE events (n BIGINT UNSIGNED PRIMARY KEY, kind VARCHAR(20), about TEXT, shard INT, more VARCHAR(300), "
+    "raw VARBINARY(9), body JSON)",
+    *(
+        f"INSERT INTO events VALUES ({number}, '{'odd' if number % 2 else 'even'}', "
+        f"{'NULL' if number % 5 == 0 else repr(f'ann {number % 7}')}, {number % 3 if number % 4 else 'NULL'}, "
+        f"{'NULL' if number % 3 == 0 else f'REPEAT(CHAR(9, 34), {number * 3})'}, "
+        f"{'NULL' if number % 6 == 0 else 'X' + repr('00ff')}, "
+        f"{'NULL' if number % 8 == 0 else repr(f'[{number}]')})"
+        for number in range(40)
+    ),
+    "INSERT INTO events VALUES (18446744073709551615, 'Größe', '', 0, '', '', '\"\"')",
+    "DELETE FROM events WHERE n < 5",
+)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"table.fields.additional.placement": "more:header,n:header:number,raw:header,body:header:again"},
+        {"table.fields.additional.placement": "shard:partition", "route.tombstone.on.empty.payload": True},
+        {"table.field.event.payload": "more", "route.tombstone.on.empty.payload": True},
+        {
+            "table.fields.additional.placement": "nothing:header,more:header",
+            "table.fields.additional.error.on.missing": False,
+        },
+        {"table.field.event.payload": "raw", "table.field.event.key": "raw"},
+        {"route.topic.regex": "(od|ev)(?<end>.*)", "route.topic.replacement": "to.$1-${end}"},
+    ],
+    ids=lambda options: ",".join(options) or "plain",
+)
+def test_rows_become_the_same_messages_by_columns_as_one_by_one(
+    mysql_server: MysqlServer, database: str, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    outbox = {
+        "tables": ["*.events"],
+        "table.field.event.id": "n",
+        "table.field.event.key": "about",
+        "table.field.event.payload": "body",
+        "route.by.field": "kind",
+        **options,
+    }
+    pipeline = pipeline_of(database, outbox=outbox)
+    binlog = binlog_of(mysql_server, database, *MANY)
+    with monkeypatch.context() as patch:
+        patch.setattr(OutboxByColumns, "finished", lambda *_: None)
+        one_by_one = by_partition(binlog, pipeline)
+    monkeypatch.setattr(OutboxTable, "finished", None)
+    assert by_partition(binlog, pipeline) == one_by_one
+    assert sum(map(len, one_by_one.values())) == 41
+
+
+def by_partition(binlog: Binlog, pipeline: Pipeline) -> dict[tuple[str, int], list[Message]]:
+    format, made = pipeline.message_format(0), dict[tuple[str, int], list[Message]]()
+    finisher = TransformFinisher((), format, ALL_SHOWN, lambda _topic: 3, outbox=pipeline.outbox)
+    for block in binlog.blocks(format, finisher=finisher):
+        made.setdefault((block.topic, block.partition), []).extend(block.messages())
+    assert finisher.taken_counts() == {"outbox": 5}
+    return made

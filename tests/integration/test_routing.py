@@ -161,7 +161,12 @@ def test_statements_of_tables_that_share_a_topic_stand_there_once_each_under_ids
 ) -> None:
     name, mysql = unique_name, mysql_server
     route = {"match": f"{name}.s_*", "topic": "{database}.all", "partitions": 1, "configs": {"retention.ms": "99999"}}
-    pipeline = pipeline_of(name, topics={"routes": [route], "partitions": 2}, publish_ddl="inline")
+    pipeline = pipeline_of(
+        name,
+        topics={"routes": [route], "partitions": 2},
+        publish_ddl="inline",
+        format={"name": "debezium", "skipped.operations": "none"},
+    )
     runs = Runs(spark, mysql, kafka_broker, pipeline, tmp_path)
     runs.run()
     mysql.execute(
@@ -271,7 +276,7 @@ def test_check_and_explain_say_what_becomes_of_each_table(changefeed: Command) -
         database=database,
     )
     line = (
-        f"{database}.orders: topic 'all', 5 partitions by n; key from, id, n; format debezium-json; without secret; "
+        f"{database}.orders: topic 'all', 5 partitions by n; key from, id, n; format debezium; without secret; "
         "masked email; some rows by a condition; through rename"
     )
     checked = changefeed("check")

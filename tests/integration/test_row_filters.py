@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from integration.binlog_of import logged
 
 from changefeed import column_types
 from changefeed.binlog.decoder import KernelDecoder
@@ -15,7 +16,7 @@ from changefeed.block import Block
 from changefeed.coordinates import FIRST_POSITION
 from changefeed.errors import BinlogFormatError, SettingsError
 from changefeed.pipelines.pipeline import Pipeline
-from changefeed.reader import SliceReport
+from changefeed.reader import SchemaLookup, SliceReport
 from changefeed.window import Slice
 from devstack.mysql import MysqlServer
 
@@ -29,24 +30,23 @@ def filtered(condition: str, **settings: Any) -> Pipeline:
     return pipeline_of(rows={"*.*": condition}, **settings)
 
 
+def unknown(database: str, table: str) -> None:
+    """A `SchemaLookup` for names that come with the rows."""
+    raise AssertionError(f"{database}.{table} is looked up")
+
+
 class Logged:
     """What statements logged in a file of their own, to be decoded by one pipeline after another."""
 
     def __init__(self, server: MysqlServer, database: str, *statements: str) -> None:
-        server.execute("FLUSH BINARY LOGS")
-        (self.name, *_) = server.execute("SHOW BINARY LOGS")[-1]
-        server.execute(*statements, "FLUSH BINARY LOGS", database=database)
-        self.data = (server.data / self.name).read_bytes()
+        self.name, self.data = logged(server, *statements, before=[f"USE {database}"])
 
-    def decoded(self, pipeline: Pipeline) -> tuple[list[dict[str, Any]], SliceReport]:
+    def decoded(self, pipeline: Pipeline, lookup: SchemaLookup = unknown) -> tuple[list[dict[str, Any]], SliceReport]:
         def route(database: str, table: str) -> Any:
             found = pipeline.route(database, table)
             return found.route if found else None
 
-        def unknown(database: str, table: str) -> None:
-            raise AssertionError(f"{database}.{table} is looked up")
-
-        decoder = KernelDecoder(route, unknown, pipeline.message_format(0), "uuid")
+        decoder = KernelDecoder(route, lookup, pipeline.message_format(0), "uuid")
         items = list(decoder.decode([self.data[FIRST_POSITION:]], Slice(0, self.name, FIRST_POSITION, len(self.data))))
         blocks = (item for item in items if isinstance(item, Block))
         messages = [message for block in blocks for message in block.messages()]
@@ -68,6 +68,73 @@ CREATE TABLE t (
   kind ENUM('new', 'paid', 'gone')
 )
 """
+OF_TIME = """
+CREATE TABLE moments (
+  id INT PRIMARY KEY, day DATE, at DATETIME, at1 DATETIME(1), at3 DATETIME(3), at6 DATETIME(6),
+  stamp TIMESTAMP NULL, stamp2 TIMESTAMP(2) NULL, stamp6 TIMESTAMP(6) NULL, since TIME, since2 TIME(2), since4 TIME(4),
+  since6 TIME(6), born YEAR, fixed BINARY(4), code CHAR(6) COLLATE utf8mb4_bin, name VARCHAR(30) COLLATE utf8mb4_bin,
+  note TEXT CHARACTER SET latin1 COLLATE latin1_bin, raw_bytes VARBINARY(20)
+)
+"""
+DAYS = ["0001-01-01", "1969-12-31", "1999-12-31", "2000-02-29", "2026-01-31", "2026-02-01", "9999-12-31"]
+HOURS = ["00:00:00", "00:00:01", "11:59:59", "23:59:59"]
+BACKSLASH = "\\"
+SPANS = ["-838:59:59", "-100:00:00", "-01:00:00", "-00:00:01", "00:00:00", "00:00:01", "12:30:45", "838:59:59"]
+WORDS = ["", "a", "A", "ab", "a%b", "a_b", "ba", "abab", "é", "aé", "éa", "😀", "a😀b", "\\", "a\\b", "a\nb", " a"]
+PATTERNS = [
+    *(
+        "",
+        "%",
+        "_",
+        "__",
+        "a%",
+        "%a",
+        "%b%",
+        "a_b",
+        "_a",
+        "%_a",
+        "a\\%b",
+        "a\\_b",
+        "%é",
+        "_é%",
+        "a%b%",
+        "%%",
+        "_%_",
+        "😀",
+    ),
+    *("%😀%", "a_", "%ab%ab", "\\\\", "a\\\\%", "%\\%%", "a_b_", " %", "\\a%", "_%😀_"),
+]
+
+
+def of_time(digits: int) -> dict[str, list[str]]:
+    """Fractions that a column with so many digits has, behind what stands before the point."""
+    fractions = [
+        "",
+        *([] if not digits else ["." + text.ljust(digits, "0")[:digits] for text in ("0", "5", "049", "9")]),
+    ]
+    stamps = [f"{day} {hour}" for day in DAYS for hour in HOURS]
+    return {
+        "datetime": [at + fraction for at in stamps for fraction in fractions],
+        "timestamp": [at + fraction for at in stamps if "1970" <= at < "2038" for fraction in fractions],
+        "time": [
+            span + ("" if span.startswith(("-838", "838")) else fraction) for span in SPANS for fraction in fractions
+        ],
+    }
+
+
+MOMENTS: dict[str, list[Any]] = {
+    "day": DAYS,
+    **{name: of_time(digits)["datetime"] for name, digits in (("at", 0), ("at1", 1), ("at3", 3), ("at6", 6))},
+    **{name: of_time(digits)["timestamp"] for name, digits in (("stamp", 0), ("stamp2", 2), ("stamp6", 6))},
+    **{name: of_time(digits)["time"] for name, digits in (("since", 0), ("since2", 2), ("since4", 4), ("since6", 6))},
+    "born": [1901, 1999, 2000, 2026, 2155],
+    "fixed": [b"abcd", b"a\0\0\0", b"\0\0\0\0", b"\xff\0\xff\0"],
+    "code": [word[:6] for word in WORDS if not word.startswith(" ")],
+    "name": WORDS,
+    "note": [word for word in WORDS if "😀" not in word],
+    "raw_bytes": [word.encode() for word in WORDS],
+}
+LIKE = ("code", "name", "note", "raw_bytes")
 VALUES: dict[str, list[Any]] = {
     "tiny": [-128, -1, 0, 1, 127],
     "small": [0, 1, 32768, 65535],
@@ -103,15 +170,39 @@ def literal(value: Any) -> str:
     return str(value) if not isinstance(value, str) else "'" + value.replace("'", "''") + "'"
 
 
-def condition(chance: random.Random, depth: int = 0) -> str:
+def condition(chance: random.Random, depth: int = 0, comparison: Any = None) -> str:
     """A condition that the server understands as well."""
+    more = (chance, depth + 1, comparison)
     match chance.randrange(4 if depth < 3 else 1):
         case 1:
-            return f"({condition(chance, depth + 1)} AND {condition(chance, depth + 1)})"
+            return f"({condition(*more)} AND {condition(*more)})"
         case 2:
-            return f"({condition(chance, depth + 1)} OR {condition(chance, depth + 1)})"
+            return f"({condition(*more)} OR {condition(*more)})"
         case 3:
-            return f"NOT ({condition(chance, depth + 1)})"
+            return f"NOT ({condition(*more)})"
+    return str((comparison or number_or_text)(chance))
+
+
+def time_or_pattern(chance: random.Random) -> str:
+    column = chance.choice(list(MOMENTS))
+    if column in LIKE and chance.randrange(3):
+        pattern = chance.choice([each for each in PATTERNS if column != "note" or "😀" not in each])
+        if chance.randrange(4) == 0:
+            return f"{column} {chance.choice(['', 'NOT '])}LIKE {literal(pattern.replace(BACKSLASH, '|'))} ESCAPE '|'"
+        return f"{column} {chance.choice(['', 'NOT '])}LIKE {stored(pattern)}"
+    constants = [literal(value) for value in MOMENTS[column]]
+    if column in LIKE:
+        return f"{column} IS NOT NULL"
+    match chance.randrange(4):
+        case 0:
+            return f"{column} IN ({', '.join(chance.sample(constants, 3))})"
+        case 1:
+            low, high = chance.choice(constants), chance.choice(constants)
+            return f"{column} {chance.choice(['', 'NOT '])}BETWEEN {low} AND {high}"
+    return f"{column} {chance.choice(['=', '<>', '<', '<=', '>', '>='])} {chance.choice(constants)}"
+
+
+def number_or_text(chance: random.Random) -> str:
     column = chance.choice(list(VALUES))
     constants = [literal(value) for value in (*VALUES[column], *OTHERS.get(column, ()))]
     match chance.randrange(5):
@@ -146,6 +237,35 @@ def test_a_condition_takes_the_rows_that_the_server_selects_by_it(mysql_server: 
         name = f"{database}.t"
         assert report.rows.get(name, {}).get("c", 0) == len(wanted)
         assert report.filtered.get(name, {}).get("c", 0) == 90 - len(wanted), "each row is in one of the accounts"
+
+
+@pytest.mark.parametrize("server_name", ["mysql_server", "mariadb_server"])
+def test_dates_times_and_patterns_take_the_rows_that_the_server_selects_by_them(
+    request: pytest.FixtureRequest, unique_name: str, server_name: str
+) -> None:
+    server: MysqlServer = request.getfixturevalue(server_name)
+    server.execute(f"CREATE DATABASE `{unique_name}`")
+    chance = random.Random(16)
+    utc = "SET SESSION time_zone = '+00:00'"
+    server.execute(OF_TIME, database=unique_name)
+    rows = []
+    for number in range(150):
+        maybe = [
+            "NULL" if number >= 120 and chance.randrange(2) else stored(chance.choice(values))
+            for values in MOMENTS.values()
+        ]
+        rows.append(f"({number}, {', '.join(maybe)})")
+    logged = Logged(server, unique_name, utc, f"INSERT INTO moments VALUES {', '.join(rows)}")
+    for _ in range(200):
+        sql = condition(chance, 0, time_or_pattern)
+        selected = server.execute(utc, f"SELECT id FROM moments WHERE {sql} ORDER BY id", database=unique_name)
+        values, _ = logged.decoded(filtered(sql), lambda *_: None)  # for MariaDB's UUID and INET they are looked up
+        assert [value["after"]["id"] for value in values] == [number for (number,) in selected], sql
+
+
+def stored(value: Any) -> str:
+    """A value in SQL, in which a backslash begins an escape."""
+    return literal(value).replace(BACKSLASH, 2 * BACKSLASH)
 
 
 @pytest.fixture
@@ -200,6 +320,19 @@ def test_ops_are_left_out_and_counted(life: Logged, database: str) -> None:
         ("status < 'é' AND price = 1.5", "price, and double is not compared: wanted an integer"),
         ("kind = 'nwe'", r"with 'nwe': wanted one of new, old \(did you mean 'new'"),
         ("kind < 'new'", "< of enum is not compared"),
+        ("day = '2026-02-30'", "with '2026-02-30': wanted a date that there is"),
+        ("day > '2026-01-01 10:00:00'", "wanted a date in quotes"),
+        ("day > 20260101", "with 20260101: wanted a date or time in quotes"),
+        ("at < '2026-01-01 10:00:00.5'", "wanted at most 0 digits of a second's fraction"),
+        ("at < 'now'", "wanted a date and time in quotes"),
+        ("stamp < '1970-01-01'", "wanted a moment from 1970-01-01 00:00:01"),
+        ("since < '10:00'", "wanted a time in quotes"),
+        ("since < '900:00:00'", "wanted a time up to 838:59:59"),
+        ("born = 26", "wanted a year from 1901 to 2155"),
+        ("fixed = X'61'", "wanted 4 bytes"),
+        ("status LIKE 'a%'", "LIKE of .*status, whose collation takes some characters for the same"),
+        ("n LIKE '1%'", "LIKE of .*n, a int"),
+        ("fixed LIKE 'a%'", "LIKE of .*fixed, a binary"),
         ("latin > 'a'", "wanted = or <>: how latin1 is ordered"),
         ("latin = '😀'", "wanted text that latin1 can hold"),
     ],
@@ -209,10 +342,11 @@ def test_a_comparison_that_a_column_does_not_know_stops_the_run_and_says_what_is
 ) -> None:
     create = (
         "CREATE TABLE r (id INT PRIMARY KEY, status VARCHAR(9) CHARACTER SET utf8mb4, n INT, price DOUBLE, "
-        "kind ENUM('new', 'old'), latin TEXT CHARACTER SET latin1)"
+        "kind ENUM('new', 'old'), latin TEXT CHARACTER SET latin1, day DATE, at DATETIME, stamp TIMESTAMP NULL, "
+        "since TIME, born YEAR, fixed BINARY(4))"
     )
     logged = Logged(mysql_server, database, create, "INSERT INTO r (id) VALUES (1)")
-    with pytest.raises(SettingsError, match=rf"'\*\.\*' in rows {words}|'\*\.\*' in rows compares .*{words}"):
+    with pytest.raises(SettingsError, match=rf"'\*\.\*' in rows (compares .*|has )?{words}"):
         logged.decoded(filtered(sql))
 
 

@@ -27,6 +27,8 @@ from devstack.mariadb import MariadbServer
 from devstack.mysql import MysqlServer
 
 PLAIN = DebeziumFormat("test", 0)
+OWN = ("__debezium.newkey", "__debezium.oldkey")
+"""Headers of its messages of a key that changed."""
 ALL = WithHeaders(PLAIN, tuple(HEADERS))
 CHANGES = (
     "CREATE TABLE t (id INT PRIMARY KEY, note TEXT)",
@@ -113,7 +115,7 @@ def test_headers_are_those_of_the_event_as_the_server_shows_it(mysql_server: Mys
     for message in messages:
         kind, server_id, end = _event_of(mysql_server, binlog, message.position)
         headers = dict(message.headers)
-        assert list(headers) == list(HEADERS)
+        assert [name for name in headers if name not in OWN] == list(HEADERS)
         assert json.loads(headers["mysql_binlog_headers"]) == {
             "timestamp": message.seconds,
             "event_type": types[kind],
@@ -126,18 +128,44 @@ def test_headers_are_those_of_the_event_as_the_server_shows_it(mysql_server: Mys
         assert headers["table"] == f"{unique_name}.t".encode()
         assert headers["op"].decode() == (json.loads(message.value)["op"] if message.value else "d")
         assert headers["transaction_id"] == message.gtid != b""
+        assert headers["xid"] == b""
         assert headers["ts_ms"] == b"%d" % (message.seconds * 1000)
     assert [message.value for message in messages].count(None) == 2, "tombstones have them too"
+
+
+@pytest.mark.parametrize("kind", ["mysql_server", "mariadb_server"])
+def test_rows_of_xa_transactions_have_the_xid_as_the_server_spells_it(
+    kind: str, request: pytest.FixtureRequest, unique_name: str
+) -> None:
+    server: MysqlServer | MariadbServer = request.getfixturevalue(kind)
+    long = "L" * 64
+    binlog = binlog_of(
+        server,
+        unique_name,
+        "CREATE TABLE t (id INT PRIMARY KEY, note TEXT)",
+        *("XA START 'Soon', 'b', 7", "INSERT INTO t VALUES (1, 'a')", "XA END 'Soon', 'b', 7"),
+        *("XA PREPARE 'Soon', 'b', 7", "XA COMMIT 'Soon', 'b', 7"),
+        *("INSERT INTO t VALUES (2, 'no XA')", f"XA START '{long}', '{long}'", "INSERT INTO t VALUES (3, 'b')"),
+        *(f"XA END '{long}', '{long}'", f"XA PREPARE '{long}', '{long}'", f"XA COMMIT '{long}', '{long}'"),
+        "INSERT INTO t VALUES (4, 'no XA')",
+    )
+    xids = {json.loads(message.value or b"")["after"]["id"]: dict(message.headers)["xid"].decode()
+            for message in binlog.messages(ALL)}  # fmt: skip
+    hexed = long.encode().hex()
+    assert xids == {1: "X'536f6f6e',X'62',7", 2: "", 3: f"X'{hexed}',X'{hexed}',1", 4: ""}
+    shown = "\n".join(row[5] for row in server.execute(f"SHOW BINLOG EVENTS IN '{binlog.name}'"))
+    assert all(f"XA COMMIT {xid}" in shown for xid in xids.values() if xid)
 
 
 def test_messages_are_the_same_with_headers_and_without(mysql_server: MysqlServer, unique_name: str) -> None:
     binlog = binlog_of(mysql_server, unique_name, *CHANGES)
     plain, given = (list(binlog.blocks(format, partitions=3)) for format in (PLAIN, ALL))
     assert [block.partition for block in plain] == [block.partition for block in given]
-    assert [[replace(message, headers=()) for message in block.messages()] for block in given] == [
-        list(block.messages()) for block in plain
-    ]
-    assert max(max(block.arrays().nulls) for block in plain) < 4, "without headers nothing is written for them"
+    own = [[replace(m, headers=m.headers[: -len(HEADERS)]) for m in block.messages()] for block in given]
+    assert own == [list(block.messages()) for block in plain]
+    bare = [m for block in plain for m, null in zip(block.messages(), block.arrays().nulls, strict=True) if null < 4]
+    assert len(bare) == 7, "without headers nothing is written for them"
+    assert not any(message.headers for message in bare)
 
 
 def test_inside_of_a_compressed_transaction_headers_are_those_before_compression(

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from integration.binlog_of import logged
 from integration.random_tables import random_table
 
 from changefeed.binlog.decoder import KernelDecoder
@@ -54,15 +55,7 @@ def route(_database: str, table: str) -> Route:
 
 def binlog_of(server: SqlServer, statements: list[str]) -> tuple[str, bytes]:
     """A binlog file with what the statements changed."""
-    with server.connect() as connection, connection.cursor() as cursor:
-        cursor.execute("SET sql_mode = '', time_zone = '+00:00'")
-        cursor.execute("FLUSH BINARY LOGS")
-        cursor.execute("SHOW MASTER STATUS" if isinstance(server, MariadbServer) else "SHOW BINARY LOG STATUS")
-        name = cursor.fetchone()[0]
-        for statement in statements:
-            cursor.execute(statement)
-        cursor.execute("FLUSH BINARY LOGS")
-    return name, (server.data / name).read_bytes()
+    return logged(server, *statements, before=["SET sql_mode = '', time_zone = '+00:00'"])
 
 
 def session_of(server: SqlServer) -> Session:

@@ -16,7 +16,8 @@ from integration.test_kafka_security import self_signed
 from changefeed.errors import CompatibilityError, RegistryError, RegistryUnavailableError, SettingsError
 from changefeed.formats.avro import AvroFormat
 from changefeed.formats.avro_schema import avro_text
-from changefeed.formats.schema_ids import LocalIds
+from changefeed.formats.format import FormatSettings
+from changefeed.formats.schema_ids import LocalIds, SubjectNames
 from changefeed.schema_registry import client
 from changefeed.schema_registry.client import Registry
 from changefeed.schema_registry.connection import RegistryConnection
@@ -74,6 +75,36 @@ def test_a_schema_has_the_id_that_it_was_registered_with_whoever_asks_and_when(
     assert ids[0] != ids[1]
     assert [second.of_table(ORDERS, "value", text) for text in (old, new, old)] == [*ids, ids[0]]
     assert registry.schemas(f"{unique_name}-value", latest=False) == [old, new]
+
+
+def test_subjects_are_named_by_records_so_that_tables_of_one_topic_do_not_follow_one_another(
+    registry: Registry, unique_name: str
+) -> None:
+    people = replace(ORDERS, table="people", columns=(ORDERS.columns[0], Column("price", "varchar", nullable=False)))
+    for names, subjects in (
+        (SubjectNames.TOPIC, [f"{unique_name}-value"]),
+        (SubjectNames.RECORD, [f"{unique_name}.shop.{table}.Envelope" for table in ("orders", "people")]),
+        (
+            SubjectNames.TOPIC_RECORD,
+            [f"{unique_name}-{unique_name}.shop.{table}.Envelope" for table in ("orders", "people")],
+        ),
+    ):
+        format = AvroFormat.of(
+            FormatSettings(
+                unique_name,
+                0,
+                schema_ids=subjects_of(registry, unique_name),
+                options={"value.subject.name.strategy": str(names)},
+            )
+        )
+        format.value(ORDERS, "c")
+        registry._ask("PUT", f"config/{subjects[0]}", {"compatibility": "FULL_TRANSITIVE"})
+        if names is SubjectNames.TOPIC:
+            with pytest.raises(CompatibilityError, match=f"'{unique_name}-value'"):
+                format.value(people, "c")
+        else:
+            format.value(people, "c")
+        assert [len(registry.schemas(subject, latest=False)) for subject in subjects] == [1] * len(subjects)
 
 
 def test_ids_that_are_known_are_not_asked_for(unique_name: str) -> None:

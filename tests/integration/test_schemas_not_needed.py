@@ -12,6 +12,7 @@ from changefeed.coordinates import BinlogCoordinates
 from changefeed.ddl import Table
 from changefeed.ddl.names import TableName
 from changefeed.endpoints.endpoints import Endpoints
+from changefeed.pipelines.format_choice import FormatChoice
 from changefeed.pipelines.pipeline import (
     KafkaSettings,
     Pipeline,
@@ -52,6 +53,7 @@ def new_endpoints(name: str, mysql: MysqlServer, kafka: KafkaBroker, slice_bytes
         start=f"{file}:4",
         spark=SparkSettings(slice_bytes=slice_bytes),
         publish_ddl="off",
+        format=FormatChoice.model_validate({"name": "debezium", "skipped.operations": "none"}),
         window_bytes=1,
     )
     mysql.execute(f"CREATE DATABASE `{name}`", f"CREATE TABLE `{name}`.t (id INT PRIMARY KEY, text VARCHAR(300))")

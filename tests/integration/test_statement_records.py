@@ -71,7 +71,13 @@ def test_definitions_stand_between_the_rows_before_and_after_them_in_each_partit
     tmp_path: Path,
 ) -> None:
     name, mysql = unique_name, stock_mysql_server
-    pipeline = pipeline_of(name, server_id, publish_ddl="inline", statements="publish")
+    pipeline = pipeline_of(
+        name,
+        server_id,
+        publish_ddl="inline",
+        statements="publish",
+        format={"name": "debezium", "skipped.operations": "none"},
+    )
     runner = Runner(spark, mysql, kafka_broker, pipeline, tmp_path / "state.db")
     plan(runner.endpoints, runner.store)  # the first checkpoint, before there is anything
     mysql.execute(

@@ -35,11 +35,12 @@ from changefeed.pipelines.transform_settings import TransformCall
 from changefeed.pipelines.transform_source import transform_source
 from changefeed.reader import TableField
 from changefeed.topic_name import check_chosen_name
+from changefeed.transforms.chain import BatchTransform
 from changefeed.transforms.finisher import TransformFinisher
 from changefeed.transforms.plain_rows import KNOWN
 from devstack.mysql import MysqlServer
 
-FORMAT = WithHeaders(DebeziumFormat("test", 0), tuple(HEADERS))
+FORMAT = WithHeaders(DebeziumFormat("test", 0, queries=True), tuple(HEADERS))
 ROWS = (
     "CREATE TABLE t (id INT PRIMARY KEY, note TEXT, amount DECIMAL(9, 2), at DATETIME(6), doc JSON, raw VARBINARY(9), "
     "big BIGINT UNSIGNED, dbl DOUBLE)",
@@ -119,9 +120,11 @@ def without_sequences(given: dict[tuple[str, int], list[Message]]) -> dict[Any, 
 SAME = "def transform(change):\n    return change\n"
 
 
+OPTIONS = {"maxwell": {"output_commit_info": False}}
+"""What says nothing of a transaction's end, which rows of functions do not know."""
 EVERY_FORMAT = {
     "made up": OddFormat(FormatSettings("p", 1)),
-    **{name: format_of(name, FormatSettings("p", 1)) for name in FORMATS},
+    **{name: format_of(name, FormatSettings("p", 1, options=OPTIONS.get(name, {}))) for name in FORMATS},
 }
 
 
@@ -178,8 +181,12 @@ def test_partitions_and_keys_follow_from_what_the_route_says(
     assert without_sequences(by_python) == without_sequences(by_kernel)
 
 
+OF_TRANSACTION_RECORDS = {Slot.TRANSACTION, Slot.TRANSACTION_ID, Slot.EVENT_COUNT, Slot.EVENT_COUNTS}
+"""No pipeline with functions has records of transactions."""
+
+
 def test_what_the_kernel_knows_of_an_event_reaches_messages_that_python_makes() -> None:
-    assert set(Slot) == KNOWN
+    assert set(Slot) - OF_TRANSACTION_RECORDS == KNOWN
 
 
 def test_rows_are_changed_dropped_split_and_sent_elsewhere(binlog: Binlog, finisher: Make) -> None:
@@ -364,6 +371,148 @@ def test_a_function_of_batches_that_changes_nothing_leaves_every_byte(
     for image in ("FULL", "MINIMAL"):
         binlog = binlog_of(mysql_server, f"{unique_name}{image}", f"SET binlog_row_image = {image}", *ROWS)
         assert without_sequences(decoded(binlog, finisher(same))) == without_sequences(decoded(binlog))
+
+
+SAME_BATCH = "def transform_batch(batch):\n    assert batch.num_rows\n    return batch\n"
+MANY = (
+    "CREATE TABLE t (id INT PRIMARY KEY, note TEXT, few TINYINT UNSIGNED NOT NULL, big BIGINT UNSIGNED, dbl DOUBLE, "
+    "flt FLOAT, amount DECIMAL(12, 2), at DATETIME(3), raw VARBINARY(9), late TIME(6) NOT NULL, flag BIT(1))",
+    "CREATE TABLE other (id INT PRIMARY KEY, note TEXT)",
+    *(
+        statement
+        for number in range(0, 40, 2)
+        for statement in (
+            f"INSERT INTO t VALUES ({number}, CONCAT('q\"\\\\/', CHAR(9, 10, 13, 8, 12, 1, 31, 127), 'é😀', {number}), "
+            f"{number}, 18446744073709551615 - {number}, {number} / 7, 0.1 * {number}, -1234567.25, "
+            f"'2026-01-02 03:04:05.678', x'00ff', '-01:02:03.4', {number} % 4 = 0), "
+            f"({number + 1}, NULL, 0, NULL, NULL, NULL, NULL, NULL, NULL, '00:00:00', NULL)",
+            f"INSERT INTO other VALUES ({number}, 'between')",
+            f"UPDATE t SET note = '', id = id + 1000, big = {number} WHERE id = {number}",
+            f"DELETE FROM t WHERE id = {number + 1}",
+        )
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def many(mysql_server: MysqlServer) -> Binlog:
+    return binlog_of(mysql_server, "transforms_many", *MANY)
+
+
+@pytest.fixture
+def no_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No row of a function of batches becomes an object."""
+
+    def fail(*_: Any) -> None:
+        raise AssertionError("rows became objects")
+
+    monkeypatch.setattr(BatchTransform, "__call__", fail)
+
+
+@pytest.mark.usefixtures("no_objects")
+@pytest.mark.parametrize("name", ["headers", *sorted(set(EVERY_FORMAT) - {"fluvio", "made up"})])
+def test_rows_pass_by_columns_through_functions_of_batches_in_each_format_to_the_same_bytes(
+    many: Binlog, finisher: Make, name: str
+) -> None:
+    format = {**EVERY_FORMAT, "headers": FORMAT}[name]
+    made = finisher(SAME_BATCH, SAME_BATCH, format=format)
+    assert without_sequences(decoded(many, made, format)) == without_sequences(decoded(many, format=format))
+    assert made.taken_counts() == {}
+
+
+@pytest.mark.parametrize("name", ["fluvio", "made up"])
+def test_rows_of_formats_whose_values_are_no_columns_come_to_the_same_bytes(
+    many: Binlog, finisher: Make, name: str
+) -> None:
+    format = EVERY_FORMAT[name]
+    assert without_sequences(decoded(many, finisher(SAME_BATCH, format=format), format)) == without_sequences(
+        decoded(many, format=format)
+    )
+
+
+@pytest.mark.usefixtures("no_objects")
+@pytest.mark.parametrize(
+    "route",
+    [
+        {"partition_by": "table"},
+        {"partition_by": ("note",)},
+        {"key": KeyRule(("note", "id")), "partition_by": ("id",)},
+        {"table_field": TableField("of_table")},
+    ],
+    ids=str,
+)
+def test_rows_that_pass_by_columns_go_where_the_route_says(many: Binlog, finisher: Make, route: dict[str, Any]) -> None:
+    by_kernel, by_columns = decoded(many, route=route), decoded(many, finisher(SAME_BATCH), route=route)
+    assert without_sequences(by_columns) == without_sequences(by_kernel)
+
+
+@pytest.mark.usefixtures("no_objects")
+def test_masks_hold_for_rows_that_pass_by_columns(many: Binlog, finisher: Make) -> None:
+    treatments = {
+        "note": FirstCharacters(2),
+        "amount": Sha256("salt"),
+        "at": Constant(None),
+        "late": Excluded(),
+        "raw": HmacSha256("key"),
+        "few": Constant("x"),
+    }
+    rules = ColumnRules(tuple(ColumnRule(f"*.*.{name}", how, "columns.mask") for name, how in treatments.items()))
+    by_kernel, by_columns = (
+        decoded(many, columns=rules),
+        decoded(many, finisher(SAME_BATCH, rules=rules), columns=rules),
+    )
+    assert without_sequences(by_kernel) == without_sequences(by_columns)
+
+
+COLUMNS = """
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def image(rows, change):
+    columns = change(dict(zip([field.name for field in rows.type], rows.flatten())))
+    return pa.StructArray.from_arrays(list(columns.values()), list(columns), mask=rows.is_null())
+
+
+def changed(columns):
+    columns["dbl"] = pc.multiply(columns["dbl"], 3)
+    columns["length"] = pc.utf8_length(columns["note"])
+    columns["is_long"] = pc.greater(columns["length"], 3)
+    del columns["flag"]
+    return columns
+
+
+def transform_batch(batch):
+    batch = pa.table(batch).filter(pc.not_equal(batch["row"], 1)).combine_chunks().to_batches()[0]
+    topic = pc.if_else(pc.equal(pc.bit_wise_and(batch["position"], 1), 0), "even", batch["topic"])
+    columns = dict(zip(batch.schema.names, batch.columns))
+    columns |= {"before": image(batch["before"], changed), "after": image(batch["after"], changed), "topic": topic}
+    return pa.RecordBatch.from_pydict(columns)
+"""
+ROWS_OF_COLUMNS = """
+def transform(change):
+    if change.coordinates.row == 1:
+        return None
+    for row in change.rows:
+        row["dbl"] = None if row["dbl"] is None else row["dbl"] * 3
+        row["length"] = None if row["note"] is None else len(row["note"])
+        row["is_long"] = None if row["note"] is None else len(row["note"]) > 3
+        del row["flag"]
+    return change.changed(topic="even") if change.coordinates.position % 2 == 0 else change
+"""
+
+
+@pytest.mark.parametrize("name", ["headers", "flat", "maxwell"])
+def test_columns_that_a_function_of_batches_adds_drops_and_sends_elsewhere_are_those_of_one_of_rows(
+    many: Binlog, finisher: Make, name: str, request: pytest.FixtureRequest
+) -> None:
+    format = {**EVERY_FORMAT, "headers": FORMAT}[name]
+    of_rows = finisher(ROWS_OF_COLUMNS, format=format)
+    by_rows = decoded(many, of_rows, format)
+    request.getfixturevalue("no_objects")
+    of_batches = finisher(COLUMNS, SAME_BATCH, format=format)
+    assert without_sequences(decoded(many, of_batches, format)) == without_sequences(by_rows)
+    assert of_batches.taken_counts() == of_rows.taken_counts() == {"f0": 20}
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from changefeed.airflow import ingest_operator, tasks
+from changefeed.airflow import connections, ingest_operator, tasks, verify_dag
 from changefeed.airflow.backfill_dag import backfill_dag
 from changefeed.airflow.ingest_dag import ingest_dag
 from changefeed.airflow.seek_dag import seek_dag
 from changefeed.checkpoint import Checkpoint
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.pipelines.file import read_pipeline
+from changefeed.pipelines.follower_settings import FollowerSettings
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.runs.planned_run import PlannedRun
 from changefeed.window import Window
@@ -66,6 +67,26 @@ def test_windows_of_another_pipeline_are_neither_published_nor_committed(
     ):
         with pytest.raises(AirflowFailException, match="is for pipeline 'other', and this DAG for 'own' only"):
             attack()
+
+
+def test_a_follower_that_the_pipeline_does_not_have_is_not_reached_by_a_comparison(
+    own: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def uri_of(connection: str) -> str:
+        asked.append(connection)
+        return f"mysql://{connection}"
+
+    monkeypatch.setattr(connections, "airflow_lookup", uri_of)
+    monkeypatch.setattr(verify_dag, "airflow_lookup", uri_of)
+    compare: Any = verify_dag.verify_dag(own).get_task("compare")
+    compare._planned(context("plan", {"request": {"follower": "others_mysql"}, "run": ""}))
+    with pytest.raises(AirflowFailException, match="the pipeline has no follower 'others_mysql'"):
+        compare._environment(own)
+    assert "others_mysql" not in asked
+    followed = own.model_copy(update={"followers": [FollowerSettings(connection="others_mysql")]})
+    assert compare._environment(followed)["AIRFLOW_CONN_OTHERS_MYSQL"] == "mysql://others_mysql"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,10 @@ from changefeed_web.bodies import LONGEST
 ROUTES = [
     ("POST", "pipelines"),
     ("PUT", "pipelines/idle"),
-    *(("POST", f"pipelines/idle/{what}") for what in ("run", "seek", "seek/plan", "backfill", "backfill/plan")),
+    *(
+        ("POST", f"pipelines/idle/{what}")
+        for what in ("run", "seek", "seek/plan", "backfill", "backfill/plan", "snapshot", "snapshot/plan")
+    ),
 ]
 
 

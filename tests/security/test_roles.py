@@ -31,6 +31,11 @@ BODIES = {
     "/seek": {"to": "latest", "why": "a test"},
     "/backfill/plan": {"from_file": "binlog.000001"},
     "/backfill": {"from_file": "binlog.000001"},
+    "/snapshot/plan": {},
+    "/snapshot": {},
+    "/snapshot/pause": {},
+    "/snapshot/resume": {},
+    "/verify": {},
 }
 """By the end of the path: bodies of the right shape."""
 
@@ -48,7 +53,8 @@ class Row:
 
     def rights(self, pipeline: str) -> set[str]:
         """The rights that it needs on the pipeline's DAGs, as `LimitedAuthManager` has them."""
-        found = re.findall(r"\b(GET|PUT|POST|DELETE) (runs of )?(ingest|seek|backfill)\b", self.needs)
+        kinds = "ingest|seek|backfill|snapshot|verify"
+        found = re.findall(rf"\b(GET|PUT|POST|DELETE) (runs of )?({kinds})\b", self.needs)
         return {f"{method} {'run' if runs else 'dag'} changefeed_{kind}__{pipeline}" for method, runs, kind in found}
 
 

@@ -74,6 +74,7 @@ class Service(Part):
     image: str
     build: Build | None = None
     command: list[str] = []
+    profiles: list[str] = []
     environment: dict[str, str] = {}
     ports: list[Annotated[str, Field(pattern=r"^127\.0\.0\.1:\d+:\d+$")]] = []
     volumes: list[str] = []
@@ -117,6 +118,7 @@ def test_the_file_has_only_what_the_specification_knows() -> None:
 def test_the_stack_has_all_of_its_servers() -> None:
     assert set(SERVICES) == {
         "mysql",
+        "mysql-copy",
         "kafka",
         "kafka-ui",
         "postgres",
@@ -256,6 +258,7 @@ def test_connections_are_those_that_the_pipelines_name() -> None:
         )
         if connection
     }
+    wanted.add("AIRFLOW_CONN_MYSQL_SHOP_COPY")  # of the follower, for whoever adds it to the pipeline
     for service in AIRFLOW.values():
         assert {name for name in service.environment if name.startswith("AIRFLOW_CONN_")} == wanted
 

@@ -47,6 +47,8 @@ def test_ports_and_forms_of_a_mysql_uri(uri: str, host: str, port: int) -> None:
         ("mysql://", "has no host"),
         ("mysql://u:hush@h:port", "cannot be read"),
         ("mysql://u:hush@h?ssl_cafile=x", "unknown option 'ssl_cafile'"),
+        ("mysql://u:hush@h?ssl_mode=off", "wanted 'preferred' or 'disabled'"),
+        ("mysql://u:hush@h?ssl_mode=disabled&ssl_ca=x", "has ssl_mode=disabled, and 'ssl_ca', which asks for TLS"),
         ("", "found none"),
         ("h:3306", "found none"),
     ],

@@ -9,7 +9,7 @@ import shlex
 import subprocess
 import sys
 import threading
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
@@ -20,6 +20,7 @@ from devstack.home import Home
 from devstack.installation import install_once, run_download
 from devstack.kafka import CHECKSUMS
 from devstack.maven import check_jars, read_checksums
+from devstack.mysqltest import extract
 from devstack.stack import Condition, Stack
 
 
@@ -151,6 +152,24 @@ def test_apt_locks_nothing_of_the_machine_so_that_it_needs_no_root(tmp_path: Pat
     assert len(paths) == 3
     assert all(path.startswith(f"{tmp_path}/") for path in paths), paths
     assert (tmp_path / "status").read_bytes() == MACHINE_STATUS.read_bytes(), "only what the machine lacks is fetched"
+
+
+@pytest.mark.skipif(missing_programs() is not None, reason="a machine without dpkg")
+def test_only_the_files_that_are_wanted_of_a_package_are_unpacked(tmp_path: Path) -> None:
+    tree, package, target = tmp_path / "tree", tmp_path / "some.deb", tmp_path / "target"
+    for name, mode in (("DEBIAN/control", 0o644), ("usr/share/some/t/a.test", 0o644), ("usr/bin/some", 0o755)):
+        path = tree / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("Package: some\nVersion: 1\nArchitecture: all\nMaintainer: no <one@x>\nDescription: d\n")
+        path.chmod(mode)
+    subprocess.run(["dpkg-deb", "--build", str(tree), str(package)], check=True, capture_output=True)
+    extract(package, target, lambda member: PurePosixPath("t", member.name) if member.suffix == ".test" else None)
+    assert [path for path in target.rglob("*") if path.is_file()] == [target / "t" / "a.test"]
+    extract(package, target, lambda member: PurePosixPath(member.name) if member.name == "some" else None)
+    assert (target / "some").stat().st_mode & 0o777 == 0o755
+    package.write_bytes(package.read_bytes()[:400])
+    with pytest.raises(FetchError, match=r"some\.deb could not be unpacked"):
+        extract(package, target, lambda _member: None)
 
 
 def test_an_existing_server_that_is_no_mysql_url_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,6 +34,22 @@ def sealed() -> Manifest:
     return account(WINDOW, SLICES, REPORTS, DECODED, RECEIPTS, {"ingest": 1.5})
 
 
+def test_a_manifest_names_the_xa_transactions_that_are_prepared_at_its_end() -> None:
+    plain = sealed().to_json()
+    assert "prepared" not in plain, "nothing is said where there is none"
+    assert Manifest.from_json(plain).prepared == ()
+    reports = (
+        replace(REPORTS[0], prepared=("X'61',X'',1", "X'62',X'',1", "X'63',X'',1")),
+        replace(REPORTS[1], ended=("X'61',X'',1", "X'63',X'',1", "X'7a',X'',1"), prepared=("X'63',X'',1",)),
+    )
+    manifest = account(WINDOW, SLICES, reports, DECODED, RECEIPTS, {})
+    assert manifest.prepared == ("X'62',X'',1", "X'63',X'',1")
+    stored = json.loads(json.dumps(manifest.to_json()))
+    assert Manifest.from_json(stored) == manifest
+    many = replace(REPORTS[0], prepared=tuple(f"X'{number:04x}',X'',1" for number in range(2000)))
+    assert len(account(WINDOW, SLICES, (many, REPORTS[1]), DECODED, RECEIPTS, {}).prepared) == 1000
+
+
 def test_what_the_slices_report_is_added_up() -> None:
     manifest = sealed()
     assert (manifest.size_bytes, manifest.events, manifest.transactions, manifest.skipped_rows) == (1396, 15, 5, 8)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import os
-from datetime import timedelta
 from typing import Any, cast
 
 from airflow.sdk import DAG, Context, get_current_context, task
 
 from changefeed.airflow.connections import task_endpoints
 from changefeed.airflow.handed_over import check_own_backfill
-from changefeed.airflow.ingest_dag import dag_tags, display_name
 from changefeed.airflow.ingest_operator import JobOperator
+from changefeed.airflow.manual_dag import manual_dag
 from changefeed.airflow.params import backfill_params, given_params
 from changefeed.airflow.summary import table_lines, window_lines
 from changefeed.airflow.tasks import failing_at_once
@@ -42,17 +41,14 @@ def backfill_dag(pipeline: Pipeline) -> DAG:
     Its publishing task runs in the pool that CHANGEFEED_BACKFILL_POOL names, whose slots are how many backfills of all
     pipelines publish at once, or in Airflow's default pool.
     """
-    dag = DAG(
-        dag_id=backfill_dag_id(pipeline.name),
-        dag_display_name=display_name(pipeline, "backfill"),
-        description=f"Publish a part of the binlog of pipeline {pipeline.name} again",
-        schedule=None,
-        catchup=False,
-        max_active_runs=AT_ONCE,
-        default_args={"owner": pipeline.owner, "retries": 2, "retry_delay": timedelta(seconds=15)},
-        tags=dag_tags(pipeline, "backfill"),
-        doc_md=__doc__,
-        is_paused_upon_creation=False,
+    dag = manual_dag(
+        pipeline,
+        backfill_dag_id(pipeline.name),
+        "backfill",
+        f"Publish a part of the binlog of pipeline {pipeline.name} again",
+        __doc__,
+        retries=2,
+        runs_at_once=AT_ONCE,
     )
     with dag:
         plan = task(task_id="plan")(plan_range)(pipeline.name)

@@ -115,6 +115,6 @@ def job_environment(pipeline: Pipeline) -> dict[str, str]:
         name: value for name, value in os.environ.items() if name in names or name.startswith(_PASSED_ON_PREFIXES)
     }
     named = (where.connection for where in secrets if where.connection is not None)
-    registry = () if pipeline.format.registry is None else (pipeline.format.registry,)
+    registry = () if pipeline.registry is None else (pipeline.registry,)
     wanted = dict.fromkeys((pipeline.source.connection, pipeline.kafka.connection, *registry, *named))
     return passed | {variable_of(connection_id): airflow_lookup(connection_id) for connection_id in wanted}

@@ -10,6 +10,7 @@ from typing import Any
 
 from changefeed.errors import SettingsError
 from changefeed.runs.planned_run import PlannedRun
+from changefeed.snapshot.request import snapshot_identity
 from changefeed.upkeep.backfill_request import backfill_identity
 
 
@@ -23,12 +24,20 @@ def own_run(pipeline: str, planned: Mapping[str, Any]) -> PlannedRun:
 def check_own_backfill(pipeline: str, run_id: str, planned: Mapping[str, Any]) -> None:
     """Raises SettingsError where the backfill that `plan` froze is not one of ``pipeline``, or is another run's."""
     _check_own(pipeline, {planned["request"]["pipeline"], planned["window"]["pipeline"]})
-    identity = backfill_identity(pipeline, run_id)
-    if planned["identity"] != identity:
+    _check_identity("backfill", planned["identity"], backfill_identity(pipeline, run_id))
+
+
+def check_own_snapshot(pipeline: str, run_id: str, planned: Mapping[str, Any]) -> None:
+    """Raises SettingsError where the snapshot that `plan` found is not one of ``pipeline``, or is another run's."""
+    _check_own(pipeline, {planned["request"]["pipeline"]})
+    _check_identity("snapshot", planned["identity"], snapshot_identity(pipeline, run_id))
+
+
+def _check_identity(what: str, found: str, identity: str) -> None:
+    if found != identity:
         raise SettingsError(
-            f"what the run's first task handed over is backfill {planned['identity']!r}, and this run's is "
-            f"{identity!r}: the XCom was edited, or an older changefeed planned the run. Nothing was done; clear that "
-            "task, or start a new run."
+            f"what the run's first task handed over is {what} {found!r}, and this run's is {identity!r}: the XCom was "
+            "edited, or an older changefeed planned the run. Nothing was done; clear that task, or start a new run."
         )
 
 

@@ -20,7 +20,8 @@ from changefeed.pipelines.pipeline import Pipeline
 AT_WORK = ("queued", "running", "restarting")
 """States of tasks that go on while their DAG is paused: Airflow begins no other ones then."""
 
-_START = pendulum.datetime(2026, 1, 1, tz="UTC")
+START = pendulum.datetime(2026, 1, 1, tz="UTC")
+"""Of schedules: Airflow wants one, and catches up from nowhere."""
 
 
 def ingest_dag_id(pipeline: str) -> str:
@@ -39,6 +40,18 @@ def display_name(pipeline: Pipeline, kind: str) -> str:
     return f"changefeed {pipeline.name}: {kind}"
 
 
+def task_settings(pipeline: Pipeline) -> dict[str, Any]:
+    """What the tasks of DAGs that run on the pipeline's schedule have in common: its retries and alerts."""
+    settings: dict[str, Any] = {
+        "owner": pipeline.owner,
+        "retries": pipeline.retries,
+        "retry_delay": timedelta(seconds=pipeline.retry_delay_seconds),
+    }
+    if pipeline.alerts.notify:
+        settings["on_failure_callback"] = on_failure(pipeline.name)
+    return settings
+
+
 def ingest_dag(pipeline: Pipeline) -> DAG:
     """The DAG of one pipeline. Nothing is read here but the settings: no network, no database."""
     dag = DAG(
@@ -46,10 +59,10 @@ def ingest_dag(pipeline: Pipeline) -> DAG:
         dag_display_name=display_name(pipeline, "ingest"),
         description=f"Publish row changes of {pipeline.source.connection} to {pipeline.kafka.connection}",
         schedule=pipeline.schedule,
-        start_date=_START,
+        start_date=START,
         catchup=False,
         max_active_runs=1,
-        default_args=_task_settings(pipeline),
+        default_args=task_settings(pipeline),
         deadline=_deadline(pipeline),
         tags=dag_tags(pipeline, "ingest"),
         doc_md=_documentation(pipeline),
@@ -69,17 +82,6 @@ def ingest_dag(pipeline: Pipeline) -> DAG:
         plan >> ingest >> commit
     dag.params.update(ingest_params())  # at the end: each task that is made after it copies it
     return dag
-
-
-def _task_settings(pipeline: Pipeline) -> dict[str, Any]:
-    settings: dict[str, Any] = {
-        "owner": pipeline.owner,
-        "retries": pipeline.retries,
-        "retry_delay": timedelta(seconds=pipeline.retry_delay_seconds),
-    }
-    if pipeline.alerts.notify:
-        settings["on_failure_callback"] = on_failure(pipeline.name)
-    return settings
 
 
 def _deadline(pipeline: Pipeline) -> DeadlineAlert | None:

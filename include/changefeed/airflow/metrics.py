@@ -35,6 +35,14 @@ def measured_windows(pipeline: str, manifests: Sequence[Manifest]) -> None:
             stats.gauge("changefeed.window_seconds", seconds, tags={**tags, "phase": phase})
 
 
+def measured_verification(pipeline: str, follower: str, outcome: str, compared: int, differing: int) -> None:
+    """Gauges of the last comparison with the source, or with ``follower``."""
+    tags = {"pipeline": pipeline, "server": follower or "source"}
+    stats.incr("changefeed.verifications", 1, tags={**tags, "outcome": outcome})
+    stats.gauge("changefeed.verified_rows", compared, tags=tags)
+    stats.gauge("changefeed.differing_rows", differing, tags=tags)
+
+
 def measured_retry(pipeline: str, task: str) -> None:
     """Count another try of a task."""
     stats.incr("changefeed.retries", 1, tags={"pipeline": pipeline, "task": task})

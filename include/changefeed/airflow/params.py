@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow.sdk import Param, get_current_context
@@ -60,14 +60,7 @@ def backfill_params() -> dict[str, Param]:
         "gtids": text("GTIDs", "The shortest range that holds all of this GTID set.", RANGE, **_TEXT),
         "from_time": text("From time", "First transaction written then or later.", RANGE, **_TIME),
         "to_time": text("To time", "Not included; now where it is empty.", RANGE, **_TIME),
-        "tables": Param(
-            [],
-            type="array",
-            items={"type": "string"},
-            title="Tables",
-            description_md="Patterns such as `shop.*`, one a line, of what the pipeline captures. All where empty.",
-            section=DESTINATION,
-        ),
+        "tables": _tables(section=DESTINATION),
         "suffix": Param(
             ".replay",
             type=["null", "string"],
@@ -82,6 +75,49 @@ def backfill_params() -> dict[str, Param]:
             "administrator allows; without a user, a password or a query. Empty: the server.",
             DESTINATION,
             **_ARCHIVE,
+        ),
+    }
+
+
+def _tables(**settings: Any) -> Param:
+    return Param(
+        [],
+        type="array",
+        items={"type": "string"},
+        title="Tables",
+        description_md="Patterns such as `shop.*`, one a line, of what the pipeline captures. All where empty.",
+        **settings,
+    )
+
+
+def snapshot_params() -> dict[str, Param]:
+    """The form of a snapshot: which tables and rows, and how fast."""
+    return {
+        "tables": _tables(),
+        "where": Param(
+            None,
+            title="Where",
+            description_md="Only rows for which this is true, as in `id > 1000 AND status = 'open'`. All where empty.",
+            **_TEXT,
+        ),
+        "rows_per_second": Param(None, title="At most so many rows a second", **_WHOLE_NUMBER),
+        "connections": Param(
+            None,
+            title="At most so many connections",
+            description="Over which rows are read at the same time. As many as Spark has cores where empty.",
+            **_WHOLE_NUMBER,
+        ),
+        "chunk_rows": Param(
+            None,
+            title="At most so many rows in a chunk",
+            description="A chunk is what is published at once. Its size follows the time that it takes.",
+            **_WHOLE_NUMBER,
+        ),
+        "changed_keys": Param(
+            None,
+            title="At most so many changed keys",
+            description="Of rows whose changes no window has published yet, held in memory. A million where empty.",
+            **_WHOLE_NUMBER,
         ),
     }
 
@@ -117,6 +153,41 @@ def seek_params() -> dict[str, Param]:
             description_md="Off: only show in the log of `plan_seek` what would be skipped or repeated.",
         ),
     }
+
+
+def verify_params(followers: Sequence[str]) -> dict[str, Param]:
+    """The form of a comparison: which tables, how much of them, and whose, where the pipeline has ``followers``."""
+    return {
+        "tables": _tables(),
+        **({"follower": _follower(followers)} if followers else {}),
+        "sample_percent": Param(
+            100,
+            type="integer",
+            minimum=1,
+            maximum=100,
+            title="Sample",
+            description_md="Percent of the chunks that are read. A sample never proves that all is equal.",
+        ),
+        "wait_seconds": Param(
+            900,
+            type="integer",
+            minimum=0,
+            maximum=86_400,
+            title="Wait for runs",
+            description_md="For the pipeline's own runs to publish what the source had when it was read.",
+        ),
+    }
+
+
+def _follower(followers: Sequence[str]) -> Param:
+    return Param(
+        "",
+        type="string",
+        enum=["", *followers],
+        title="Rows of",
+        values_display={"": "the source", **{name: f"follower {name}" for name in followers}},
+        description_md="Whose rows are compared with the topics': the source's, or a follower's where it stands.",
+    )
 
 
 def given_params(known: Mapping[str, Any]) -> dict[str, Any]:

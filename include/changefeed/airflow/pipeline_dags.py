@@ -6,10 +6,21 @@ from airflow.sdk import DAG
 
 from changefeed.airflow.backfill_dag import backfill_dag
 from changefeed.airflow.ingest_dag import ingest_dag
+from changefeed.airflow.replicate_dag import replicate_dag
 from changefeed.airflow.seek_dag import seek_dag
+from changefeed.airflow.snapshot_dag import snapshot_dag
+from changefeed.airflow.verify_dag import verify_dag
 from changefeed.pipelines.pipeline import Pipeline
 
 
 def pipeline_dags(pipeline: Pipeline) -> list[DAG]:
-    """Ingest, seek and backfill, for this pipeline only: Airflow's rights on them are the rights on the pipeline."""
-    return [ingest_dag(pipeline), seek_dag(pipeline), backfill_dag(pipeline)]
+    """Ingest, seek, backfill, snapshot, verify and, where it has followers, replicate, for this pipeline only: rights
+    on them are those on the pipeline."""
+    dags = [
+        ingest_dag(pipeline),
+        seek_dag(pipeline),
+        backfill_dag(pipeline),
+        snapshot_dag(pipeline),
+        verify_dag(pipeline),
+    ]
+    return [*dags, replicate_dag(pipeline)] if pipeline.followers else dags

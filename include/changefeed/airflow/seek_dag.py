@@ -12,8 +12,9 @@ from airflow.sdk import DAG, Context, get_current_context, task
 from changefeed.airflow.assets import pipeline_alias
 from changefeed.airflow.connections import task_endpoints
 from changefeed.airflow.handed_over import own_run
-from changefeed.airflow.ingest_dag import AT_WORK, dag_tags, display_name, ingest_dag_id
+from changefeed.airflow.ingest_dag import AT_WORK, ingest_dag_id
 from changefeed.airflow.ingest_operator import JobOperator
+from changefeed.airflow.manual_dag import manual_dag
 from changefeed.airflow.params import given_params, seek_params
 from changefeed.airflow.tasks import checkpoint_store_of, commit_and_tell, failing_at_once
 from changefeed.checkpoint import Checkpoint
@@ -31,17 +32,13 @@ def seek_dag_id(pipeline: str) -> str:
 
 def seek_dag(pipeline: Pipeline) -> DAG:
     """The DAG that moves the checkpoint of one pipeline, by hand: Airflow's rights on it are the rights to do so."""
-    dag = DAG(
-        dag_id=seek_dag_id(pipeline.name),
-        dag_display_name=display_name(pipeline, "seek"),
-        description=f"Seek: move the checkpoint of pipeline {pipeline.name}",
-        schedule=None,
-        catchup=False,
-        max_active_runs=1,
-        default_args={"owner": pipeline.owner, "retries": 0},
-        tags=dag_tags(pipeline, "seek"),
-        doc_md=__doc__,
-        is_paused_upon_creation=False,
+    dag = manual_dag(
+        pipeline,
+        seek_dag_id(pipeline.name),
+        "seek",
+        f"Seek: move the checkpoint of pipeline {pipeline.name}",
+        __doc__,
+        retries=0,
     )
     with dag:
         planned = task.short_circuit(task_id="plan_seek")(show_seek)(pipeline.name)

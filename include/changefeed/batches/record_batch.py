@@ -75,6 +75,19 @@ def records_of(batch: Data) -> Iterator[Record]:
         at += size
 
 
+def records_in(batch: Data) -> tuple[bytes, int]:
+    """The records of a batch, not compressed any more, and how many there are."""
+    view = memoryview(batch)
+    *_, attributes, _, _, _, _, _, _, count = HEAD.unpack_from(view)
+    return codec_of(attributes).decompress(view[HEAD_BYTES:]), count
+
+
+def record_in(data: memoryview) -> Record:
+    """A record with its length before it; its timestamp is the difference to the batch's first."""
+    _, at = varint(data, 0)
+    return _read(data[at:], 0)
+
+
 def _read(data: memoryview, first_ms: int) -> Record:
     delta, at = varint(data, 1)
     _, at = varint(data, at)

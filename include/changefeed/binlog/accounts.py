@@ -10,6 +10,7 @@ import numpy as np
 from changefeed.binlog.events.gtids import TAGGED, GtidRuns
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.memory import Words
+from changefeed.binlog.kernel.transaction_orders import ORDER
 from changefeed.formats.template import OPS
 from changefeed.reader import SliceReport, Statement
 from changefeed.transaction_event import TransactionEvent
@@ -39,6 +40,8 @@ class Accounts:
     def __init__(self, state: Words) -> None:
         self.rows: Words = np.zeros(layout.COUNTS * 64, np.int64)
         """For each table's counter its c, u, d and r, and those that a filter left out."""
+        self.orders: Words = np.zeros(ORDER * 64, np.int64)
+        """For each table's counter where in the transaction at hand it is."""
         self.runs: Words = np.zeros(layout.RUN * layout.MAX_RUNS, np.int64)
         self.statements: list[Statement] = []
         self._state = state
@@ -50,6 +53,7 @@ class Accounts:
         """Room for so many counters of tables."""
         if len(self.rows) < layout.COUNTS * counters:
             self.rows = np.concatenate([self.rows, np.zeros(layout.COUNTS * counters, np.int64)])
+            self.orders = np.concatenate([self.orders, np.zeros(ORDER * counters, np.int64)])
 
     def drain(self, tagged: list[str]) -> None:
         """Take over the kernel's list of GTIDs; ``tagged`` are the prefixes of those that have a tag."""

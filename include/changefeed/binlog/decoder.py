@@ -13,7 +13,7 @@ from changefeed.block import Block
 from changefeed.formats.format import RowFormat
 from changefeed.formats.template import NO_SNAPSHOT
 from changefeed.pipelines.column_rules import ALL_SHOWN, ColumnRules
-from changefeed.reader import Router, SchemaLookup, SliceReport, Statement
+from changefeed.reader import Route, Router, SchemaLookup, SliceReport, Statement
 from changefeed.window import Slice
 
 BLOCK_BYTES = 1 << 20
@@ -29,6 +29,7 @@ class KernelDecoder:
     it is the text of their `Slot.SNAPSHOT`. All others are `false` there.
     ``on_statement`` is called with each statement when the blocks of all earlier rows were yielded and before any later
     row is decoded, so that a caller that follows the schema can move it forward.
+    ``transactions`` is where the records of transactions go, where the format has some.
     ``finisher`` makes messages of the rows of its tables, which the kernel leaves unfinished.
     Rows of an XA transaction come where they stand, as all others, or at its XA COMMIT where ``prepared_rows`` are
     set, anew for each slice.
@@ -46,9 +47,12 @@ class KernelDecoder:
         block_bytes: int = BLOCK_BYTES,
         on_statement: Callable[[Statement], None] | None = None,
         finisher: Finisher | None = None,
+        transactions: Route | None = None,
     ) -> None:
-        row_formats = () if finisher is None else (finisher.row_format,)
-        self.programs = Programs(router, schema_lookup, format, columns, snapshot, *row_formats)
+        row_formats = {} if finisher is None else {"row_format": finisher.row_format}
+        self.programs = Programs(
+            router, schema_lookup, format, columns, snapshot, transactions=transactions, **row_formats
+        )
         self._finisher = finisher
         self.on_statement = on_statement
         self.prepared_rows: PreparedRows | None = None

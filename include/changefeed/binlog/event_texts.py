@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from changefeed.binlog.events.framing import DamagedEvent
@@ -9,20 +11,23 @@ from changefeed.binlog.events.gtids import TAGGED, Gtid
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.memory import Bytes, Words
 from changefeed.coordinates import file_number
-from changefeed.formats.notation import Notation, slot_text
+from changefeed.formats.notation import JSON, Notation, slot_text
 from changefeed.formats.template import Slot
 
 
 class EventTexts:
-    """One slice's texts; their sizes stand in the kernel's ``state``."""
+    """One slice's texts, in the ``notations`` of its messages; their sizes stand in the kernel's ``state``.
 
-    def __init__(self, state: Words, notation: Notation) -> None:
+    What is quoted in notations of text, and counted in a binary one, stands there in both ways where both are.
+    """
+
+    def __init__(self, state: Words, notations: Sequence[Notation]) -> None:
         self.bytes: Bytes = np.zeros(layout.TEXT_BYTES, np.uint8)
         self.query: Bytes = np.zeros(4096, np.uint8)
         self.tagged: list[str] = []
         """Prefixes of tagged GTIDs: the kernel knows each by its number here."""
         self._state = state
-        self._notation = notation
+        self._binary = next((notation for notation in notations if notation.binary is not None), None)
 
     def set_origin(self, server_uuid: str, origin: str, file: str) -> None:
         """Say what event ids begin with, and the binlog file that messages name.
@@ -62,20 +67,25 @@ class EventTexts:
 
     def set_query(self, text: bytes) -> None:
         """The statement that the next rows are of."""
-        quoted = slot_text(self._notation, Slot.QUERY, text.decode("utf-8", "replace"))
-        if len(quoted) > len(self.query):
-            self.query = np.empty(2 * len(quoted), np.uint8)
-        self.query[: len(quoted)] = np.frombuffer(quoted, np.uint8)
-        self._state[layout.QUERY_SIZE] = len(quoted)
+        quoted, counted = self._written(Slot.QUERY, text.decode("utf-8", "replace"))
+        both = quoted + counted
+        if len(both) > len(self.query):
+            self.query = np.empty(2 * len(both), np.uint8)
+        self.query[: len(both)] = np.frombuffer(both, np.uint8)
+        self._state[[layout.QUERY_SIZE, layout.QUERY_COUNTED]] = len(quoted), len(counted)
 
-    def set_xid(self, sql: str) -> None:
-        """The xid of an XA START statement; raises DamagedEvent where it is too long."""
-        words = sql.split(None, 2)
-        quoted = slot_text(self._notation, Slot.XID, words[2] if len(words) == 3 else "")
-        if len(quoted) > layout.ID_TEXT - layout.XID_TEXT:
+    def set_xid(self, xid: str) -> None:
+        """The xid of the XA transaction that the next rows are of; raises DamagedEvent where it is too long."""
+        quoted, counted = self._written(Slot.XID, xid)
+        if len(quoted + counted) > layout.ID_TEXT - layout.XID_TEXT:
             raise DamagedEvent(f"an XA transaction's xid has {len(quoted)} characters")
-        self._put(layout.XID_TEXT, quoted)
-        self._state[layout.XID_SIZE] = len(quoted)
+        self._put(layout.XID_TEXT, quoted + counted)
+        sizes = len(quoted), len(counted), len(quoted) - 2
+        self._state[[layout.XID_SIZE, layout.XID_COUNTED, layout.PLAIN_XID_SIZE]] = sizes
+
+    def _written(self, slot: Slot, text: str) -> tuple[bytes, bytes]:
+        """``text`` as it fills ``slot`` in notations of text, and in the binary one, if there is one."""
+        return slot_text(JSON, slot, text), b"" if self._binary is None else slot_text(self._binary, slot, text)
 
     def _put(self, at: int, text: bytes) -> None:
         self.bytes[at : at + len(text)] = np.frombuffer(text, np.uint8)

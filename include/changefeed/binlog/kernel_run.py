@@ -9,6 +9,7 @@ import numpy as np
 
 from changefeed.binlog.accounts import Accounts
 from changefeed.binlog.buffers import Buffers
+from changefeed.binlog.commit_infos import CommitInfos
 from changefeed.binlog.event_texts import EventTexts
 from changefeed.binlog.events.framing import HEADER_SIZE, DamagedEvent, name_of
 from changefeed.binlog.events.input import Input
@@ -51,6 +52,8 @@ class KernelRun(ABC):
         self.state = np.zeros(layout.STATE_WORDS, np.int64)
         self.state[layout.POSITION] = self.state[layout.COMMITTED] = position
         self.state[layout.GENERATION] = 1
+        self.state[layout.ORDERED] = int(programs.ordered)
+        self.state[layout.TRANSACTION_RECORDS] = programs.transaction_records
         self.state[layout.READS] = int(programs.snapshot != NO_SNAPSHOT)
         self.origin, self._number = origin, number
         self._programs = programs
@@ -59,7 +62,8 @@ class KernelRun(ABC):
         self._scratch = np.zeros(layout.SCRATCH_WORDS, np.int64)
         self._bytes_scratch = np.zeros(2048, np.uint8)
         self._index = TableIndex(self.state)
-        self._texts = EventTexts(self.state, programs.notation)
+        self._texts = EventTexts(self.state, programs.notations)
+        self._commit_infos = CommitInfos(self.state)
         self._accounts = Accounts(self.state)
         self._flushed_to = -1
         try:
@@ -92,6 +96,8 @@ class KernelRun(ABC):
     def _workspace(self, source: Input) -> Workspace:
         """The arrays as they are now: some of them are replaced as they grow."""
         memory, output = self._programs.memory, self._output
+        if memory.has_commit_infos:
+            self._commit_infos.make_room(len(output.positions))
         return Workspace(
             data=source.data,
             state=self.state,
@@ -103,6 +109,7 @@ class KernelRun(ABC):
             scratch=self._scratch,
             bytes_scratch=self._bytes_scratch,
             counts=self._accounts.rows,
+            orders=self._accounts.orders,
             runs=self._accounts.runs,
             out=output.data,
             positions=output.positions,
@@ -110,6 +117,7 @@ class KernelRun(ABC):
             groups=output.groups,
             ends=output.ends,
             seconds=output.seconds,
+            commit_infos=self._commit_infos.words,
             nulls=output.nulls,
         )
 
@@ -150,15 +158,25 @@ class KernelRun(ABC):
         return text
 
     def _flush(self) -> Iterator[Block]:
+        """Hand over all messages."""
+        self._commit_infos.give_up()
+        yield from self._hand_over(int(self.state[layout.MESSAGES]))
+
+    def _hand_over(self, count: int) -> Iterator[Block]:
+        """Hand over the first ``count`` messages; the others stay."""
         state, output = self.state, self._output
-        count = int(state[layout.MESSAGES])
         if count:
             self._flushed_to = int(output.positions[count - 1])
-        state[layout.MESSAGES] = 0
-        state[layout.OUT] = 0
+        handed = self._commit_infos.filled(count, output) if state[layout.COMMIT_INFOS] else output
+        made = count
         if self._finisher is not None:
-            count, output = self._finisher.output(count, output, self._programs.topics)
-        yield from self._grouper.add(count, output)
+            made, handed = self._finisher.output(count, handed, self._programs.topics)
+        yield from self._grouper.add(made, handed)
+        if state[layout.COMMIT_INFOS]:
+            self._commit_infos.handed_over(count, int(output.ends[4 * count - 1]) if count else 0)
+        left = int(state[layout.MESSAGES]) - count
+        state[layout.OUT] = output.keep(count, count + left) if left else 0
+        state[layout.MESSAGES] = left
 
     def _take_back(self, begin: int) -> list[Routed] | None:
         """The messages from position ``begin`` on, with topic and partition, which are not handed over then.
@@ -171,11 +189,15 @@ class KernelRun(ABC):
         first, messages = output.taken_back(int(state[layout.MESSAGES]), begin)
         state[layout.MESSAGES] = first
         state[layout.OUT] = output.ends[4 * first - 1] if first else 0
+        self._commit_infos.taken_back(first)
         return [(self._programs.topics.groups[group], message) for group, message in messages]
 
     def _make_room(self) -> Iterator[Block]:
-        if self.state[layout.MESSAGES]:
-            yield from self._flush()
+        if messages := int(self.state[layout.MESSAGES]):
+            if ready := self._commit_infos.ready(messages):
+                yield from self._hand_over(ready)
+            elif not self._commit_infos.widen(messages, self._output):
+                yield from self._flush()
             return
         try:
             self._output.grow()

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from changefeed.binlog.accounts import CountedRows
 from changefeed.binlog.unfinished import Routed
-from changefeed.block import Block, Message, Step, sequence_of
+from changefeed.block import COMMIT_HEADER, Block, Message, Step, sequence_of
 from changefeed.reader import SliceReport
 from changefeed.transaction_event import PreparedTransaction
 
@@ -61,22 +61,25 @@ class PreparedRows:
     def commit(
         self,
         xid: str,
+        file: str,
         position: int,
         gtid: str,
         count: Callable[[CountedRows], None],
         finished: Callable[[Iterable[Routed]], Iterable[Routed]] = lambda messages: messages,
     ) -> Iterator[tuple[tuple[str, int], list[Message]]]:
-        """The messages of a transaction as they are published at its XA COMMIT at ``position``.
+        """The messages of a transaction as they are published at its XA COMMIT at ``position`` of ``file``.
 
         Progress is ordered by position, so they have the XA COMMIT's; and its GTID, as it is with that transaction
         that the source, and a server after a failover, has the rows. Their ids and values still say where the rows
-        stand. Yields several lists for a topic-partition, in order, where there are many. ``count`` is called with
-        the counts of its rows, ``finished`` makes messages of what was held as the kernel left it.
+        stand, and their header COMMIT_HEADER where the XA COMMIT does. Yields several lists for a topic-partition, in
+        order, where there are many. ``count`` is called with the counts of its rows, ``finished`` makes messages of
+        what was held as the kernel left it.
         """
         held = self.forget(xid)
         prepared = held.prepared if held else self._before.find(xid) if self._before else None
         if prepared is None:
             return
+        commit = (COMMIT_HEADER, f"{file}:{position}".encode())
         given: Counter[tuple[str, int]] = Counter()
         for batch in self._batches(prepared, held, count, finished):
             moved: dict[tuple[str, int], list[Message]] = {}
@@ -85,7 +88,13 @@ class PreparedRows:
                     sequence = sequence_of(given[where], Step.CHANGE)
                     given[where] += 1
                     moved.setdefault(where, []).append(
-                        replace(message, position=position, sequence=sequence, gtid=gtid.encode())
+                        replace(
+                            message,
+                            position=position,
+                            sequence=sequence,
+                            gtid=gtid.encode(),
+                            headers=(*message.headers, commit),
+                        )
                     )
             yield from moved.items()
 
@@ -102,6 +111,10 @@ class PreparedRows:
     def left(self) -> dict[str, PreparedTransaction]:
         """The transactions that are not ended, by xid."""
         return {xid: held.prepared for xid, held in self._held.items()}
+
+    def noted(self, report: SliceReport) -> SliceReport:
+        """The slice's ``report`` with the xids of what it left, and of what it ended."""
+        return replace(report, prepared=tuple(self._held), ended=tuple(sorted(self.ended)))
 
     def _batches(
         self,

@@ -14,12 +14,14 @@ from changefeed.binlog.decoder import BLOCK_BYTES
 from changefeed.binlog.events.framing import HEADER, EventType
 from changefeed.binlog.events.gtids import Gtid
 from changefeed.binlog.events.input import Input
+from changefeed.binlog.events.table_map import TableMap
 from changefeed.binlog.kernel import layout, result_rows
 from changefeed.binlog.kernel.faults import TEXTS
 from changefeed.binlog.kernel.memory import Words
 from changefeed.binlog.kernel_run import KernelRun
 from changefeed.binlog.programs.programs import Programs
 from changefeed.binlog.programs.result_columns import ResultColumn, turned_columns
+from changefeed.binlog.unfinished import Finisher
 from changefeed.block import Block
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.errors import SourceError
@@ -67,7 +69,8 @@ class RowReader:
     """Makes messages of op r out of rows that were read.
 
     Row programs made for one chunk serve the next. Not for use by two threads at once. ``snapshot`` is what
-    `Slot.SNAPSHOT` says of the rows; ``columns`` are left out of the messages or masked in them.
+    `Slot.SNAPSHOT` says of the rows; ``columns`` are left out of the messages or masked in them. ``finisher`` makes
+    messages of the rows of its tables, as it does of a binlog's.
     """
 
     def __init__(
@@ -79,22 +82,39 @@ class RowReader:
         columns: ColumnRules = ALL_SHOWN,
         snapshot: str = "true",
         block_bytes: int = BLOCK_BYTES,
+        finisher: Finisher | None = None,
     ) -> None:
         self._schema: TableSchema | None = None
-        self.programs = Programs(router, lambda _database, _table: self._schema, format, columns, snapshot)
-        self._server_uuid, self._block_bytes = server_uuid, block_bytes
+        row_formats = () if finisher is None else (finisher.row_format,)
+        self.programs = Programs(
+            router, lambda _database, _table: self._schema, format, columns, snapshot, *row_formats
+        )
+        self._server_uuid, self._block_bytes, self._finisher = server_uuid, block_bytes, finisher
         self._buffers = Buffers()
         self._packets, self._event = Input(), Input(_EVENT_BYTES)
 
-    def read(self, schema: TableSchema, rows: Rows, chunk: Chunk, as_of: AsOf) -> Iterator[Block | SliceReport]:
+    def read(
+        self, schema: TableSchema, rows: Rows, chunk: Chunk, as_of: AsOf, *, beside: Sequence[RowReader] = ()
+    ) -> Iterator[Block | SliceReport]:
         """Yield the blocks of ``chunk``, in the order of ``rows``, and last its report.
 
-        ``rows`` are those of a SELECT of `selected(schema)`. Raises SchemaError where they have other
-        columns, BinlogFormatError for rows that cannot be read, SourceError where the server ends them with an error,
-        SettingsError for a column rule that the table cannot have.
+        ``rows`` are those of a SELECT of `selected(schema)`. ``beside`` are readers that make other messages of the
+        same rows: their blocks come between this one's, and their reports before its.
+
+        Raises SchemaError where the rows have other columns, BinlogFormatError for rows that cannot be read,
+        SourceError where the server ends them with an error, SettingsError for a column rule that the table cannot
+        have.
         """
-        self._schema = schema
         table_map, columns = turned_columns(schema, rows.columns)
+        runs = [reader._begin(schema, columns, table_map, chunk, as_of) for reader in (*beside, self)]
+        yield from self._run(runs, rows, np.array(columns, np.int64), _event_head(len(schema.columns), as_of))
+        for run in runs:
+            yield from run.finish()
+
+    def _begin(
+        self, schema: TableSchema, columns: Sequence[int], table_map: TableMap, chunk: Chunk, as_of: AsOf
+    ) -> _ChunkRun:
+        self._schema = schema
         table = self.programs.of(table_map, repr((schema, columns)).encode(), is_mariadb=False)
         run = _ChunkRun(
             self.programs,
@@ -105,12 +125,12 @@ class RowReader:
             file=as_of.coordinates.file,
             position=as_of.coordinates.position,
             block_bytes=self._block_bytes,
+            finisher=self._finisher,
         )
         run.begin(table, as_of.gtid)
-        yield from self._run(run, rows, np.array(columns, np.int64), _event_head(len(schema.columns), as_of))
-        yield from run.finish()
+        return run
 
-    def _run(self, run: _ChunkRun, rows: Rows, columns: Words, head: bytes) -> Iterator[Block]:
+    def _run(self, runs: Sequence[_ChunkRun], rows: Rows, columns: Words, head: bytes) -> Iterator[Block]:
         """Turn row packets into rows events, and have the kernel make messages of each."""
         packets, event = self._packets, self._event
         state = np.zeros(result_rows.STATE_WORDS, np.int64)
@@ -121,9 +141,9 @@ class RowReader:
             code = result_rows.turn(packets.data, state, columns, event.data)
             packets.at = int(state[result_rows.AT])
             if code < 0:
-                raise run.error(f"row {state[result_rows.ROWS]}: {TEXTS[code]}")
+                raise runs[-1].error(f"row {state[result_rows.ROWS]}: {TEXTS[code]}")
             if code == result_rows.REFUSED:
-                raise _refusal(run.origin, packets)
+                raise _refusal(runs[-1].origin, packets)
             if code == result_rows.MORE:
                 room = packets.room()
                 packets.filled += rows.read_into(room)
@@ -132,8 +152,9 @@ class RowReader:
             if size > len(head):
                 event.data[: len(head)] = np.frombuffer(head, np.uint8)
                 event.data[_SIZE_AT : _SIZE_AT + 4] = np.frombuffer(struct.pack("<I", size), np.uint8)
-                event.at, event.filled = 0, size
-                yield from run.run(event)
+                for run in runs:
+                    event.at, event.filled = 0, size
+                    yield from run.run(event)
                 state[result_rows.OUT] = len(head)
             elif code == result_rows.ROOM:
                 event.data = np.empty(2 * len(event.data), np.uint8)

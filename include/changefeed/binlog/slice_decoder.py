@@ -15,11 +15,13 @@ from changefeed.binlog.events.framing import (
     DamagedEvent,
     EventType,
     FormatDescription,
+    incident_of,
     name_of,
+    why_unreadable,
 )
 from changefeed.binlog.events.gtids import Gtid, gtid_of, read_tagged
 from changefeed.binlog.events.input import Input
-from changefeed.binlog.events.query_event import Query, TransactionStep, prepared_xid, savepoint_of, xid_of
+from changefeed.binlog.events.query_event import Query, TransactionStep, prepared_xid, savepoint_of, xid_of, xid_of_gtid
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.compiled import python_of
 from changefeed.binlog.kernel.faults import NO_TABLE_MAP, TEXTS
@@ -88,7 +90,7 @@ class SliceDecoder(KernelRun):
         self.state[layout.LEFT] = piece.size_bytes
         if piece.gtid not in ("", ANONYMOUS):
             self._texts.set_gtid(Gtid.parse(piece.gtid))
-        self.state[layout.IN_TRANSACTION] = bool(piece.gtid)
+        self.state[layout.IN_TRANSACTION] = self.state[layout.IN_PARTS] = bool(piece.gtid)
         self.state[[layout.COMMIT_MICROS, layout.THREAD]] = piece.commit_micros, piece.thread
 
     def decode(self, chunks: Iterable[bytes | bytearray | memoryview]) -> Iterator[Block | SliceReport]:
@@ -142,10 +144,7 @@ class SliceDecoder(KernelRun):
         return "binlog"
 
     def _fault_text(self, code: int) -> str:
-        text = super()._fault_text(code)
-        if self.state[layout.INNER]:
-            text += " (inside a compressed event)"
-        return text
+        return super()._fault_text(code) + (" (inside a compressed event)" if self.state[layout.INNER] else "")
 
     @property
     def committed(self) -> int:
@@ -232,7 +231,9 @@ class SliceDecoder(KernelRun):
                     self._texts.set_gtid(gtid)
             case EventType.MARIADB_GTID if self.state[layout.IN_TRANSACTION] != 1:
                 self._open_transaction()
-                self._texts.set_gtid(Gtid.parse(gtid_of(kind, source.header()[2], self._event(source)[1])))
+                body = self._event(source)[1]
+                self._texts.set_gtid(Gtid.parse(gtid_of(kind, source.header()[2], body)))
+                self._texts.set_xid(xid_of_gtid(body))
                 self.state[layout.IN_TRANSACTION] = 1  # of an XA transaction
                 self._accounts.begin_prepared()
             case EventType.XA_PREPARE:
@@ -245,7 +246,7 @@ class SliceDecoder(KernelRun):
             case EventType.FORMAT_DESCRIPTION:
                 self._describe(source.event(size))
             case EventType.INCIDENT:
-                raise DamagedEvent(self._incident(self._event(source)[1]))
+                raise DamagedEvent(incident_of(self._event(source)[1]))
             case EventType.MARIADB_START_ENCRYPTION if not flags & IGNORABLE_FLAG:  # a server that decrypts sets it
                 raise DamagedEvent(
                     "the file is encrypted (encrypt_binlog): it can be read from the server, not from disk"
@@ -257,7 +258,7 @@ class SliceDecoder(KernelRun):
             case EventType.GTID | EventType.ANONYMOUS_GTID | EventType.MARIADB_GTID:
                 raise DamagedEvent("a transaction begins inside another transaction")
             case _:
-                raise DamagedEvent("changefeed does not know how to read this type of event")
+                raise DamagedEvent(why_unreadable(kind))
         self._pass(source, size)
 
     def _rewritten(self, source: Input, kind: int) -> Iterator[Block]:
@@ -302,7 +303,7 @@ class SliceDecoder(KernelRun):
         elif step is TransactionStep.XA_START:
             state[layout.IN_TRANSACTION] = 1
             self._accounts.begin_prepared()
-            self._texts.set_xid(query.sql)
+            self._texts.set_xid(xid_of(query.sql))
         elif step is TransactionStep.COMMIT:
             end_transaction(state, self._accounts.runs)
         elif step in (TransactionStep.SAVEPOINT, TransactionStep.ROLLBACK_TO):
@@ -325,7 +326,8 @@ class SliceDecoder(KernelRun):
     def report(self) -> SliceReport:
         open_since = self.committed if self.state[layout.IN_TRANSACTION] == 1 else None
         events = self._unsettled.report(open_since)
-        return self._accounts.report(self._number, self._programs.counters, events, open_since)
+        report = self._accounts.report(self._number, self._programs.counters, events, open_since)
+        return report if self._prepared is None else self._prepared.noted(report)
 
     def _transaction_event(self, source: Input, happening: Happening, name: str = "") -> TransactionEvent:
         position = int(self.state[layout.POSITION])
@@ -334,6 +336,7 @@ class SliceDecoder(KernelRun):
 
     def _savepoint(self, source: Input, step: TransactionStep, query: Query) -> None:
         happening = Happening.SAVEPOINT if step is TransactionStep.SAVEPOINT else Happening.ROLLBACK_TO
+        self.state[layout.IN_PARTS] |= happening is Happening.ROLLBACK_TO
         if happening is Happening.ROLLBACK_TO and self.state[layout.INNER]:
             raise DamagedEvent(
                 "ROLLBACK TO stands inside a compressed transaction, whose rows have one position: which of them the "
@@ -363,7 +366,7 @@ class SliceDecoder(KernelRun):
             return
         position, gtid = int(self.state[layout.POSITION]), self._texts.gtid
         for (topic, partition), messages in prepared.commit(
-            xid, position, gtid, self._accounts.add_rows, self._finished
+            xid, self.piece.file, position, gtid, self._accounts.add_rows, self._finished
         ):
             yield self._grouper.block(topic, partition, messages)
 
@@ -373,9 +376,9 @@ class SliceDecoder(KernelRun):
         return self._finisher.messages(messages, self._programs.topics)
 
     def _report_statement(self, source: Input, query: Query) -> None:
-        header = source.header()
-        self._accounts.see(header[0])
-        statement = query.statement(header, self.piece.file, int(self.state[layout.POSITION]), self._texts.gtid)
+        self._accounts.see(source.header()[0])
+        position, micros = map(int, self.state[[layout.POSITION, layout.COMMIT_MICROS]])
+        statement = query.statement(source.header(), self.piece.file, position, self._texts.gtid, micros)
         self._accounts.statements.append(statement)
         self._programs.forget()
         self._index.clear()
@@ -389,12 +392,3 @@ class SliceDecoder(KernelRun):
         state[layout.IN_TRANSACTION] = 2
         state[layout.GTID_KIND] = 0
         state[layout.GTID_SIZE] = 0
-
-    @staticmethod
-    def _incident(body: bytes) -> str:
-        number = int.from_bytes(body[:2], "little")
-        text = body[3 : 3 + body[2]].decode("utf-8", "replace") if len(body) > 2 else ""
-        return (
-            f"the server reports incident {number} ({text}): changes may be missing from its binlog. Compare the "
-            "tables with what consumers have, or load them anew from a dump, then seek behind this event"
-        )

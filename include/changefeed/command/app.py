@@ -23,6 +23,8 @@ if TYPE_CHECKING:  # at run time each command would wait for the clients of Kafk
 
 EXIT_ERROR = 1
 EXIT_NOTHING_NEW = 3
+EXIT_DIFFERS = 4
+EXIT_INCOMPLETE = 5
 
 app = typer.Typer(
     help="changefeed: publish MySQL's row changes to Kafka, without Airflow.",

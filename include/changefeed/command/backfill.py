@@ -58,7 +58,7 @@ def backfill(
     values = {"from_file": from_file, "to_file": to_file, "gtids": gtids, "archive": archive, "suffix": suffix}
     request = BackfillRequest.of({"pipeline": name, "tables": tables or [], **values, **_ends(start, end)})
     pipeline = load_pipeline(name)
-    run_id = _checked(run_id) if run_id else f"command_{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
+    run_id = checked_run_id(run_id) if run_id else f"command_{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
     identity = backfill_identity(name, f"{run_id}_{request.fingerprint}")
     endpoints = endpoints_of(pipeline)
     planned = plan_backfill(endpoints, request, identity, archive_of=Archive)
@@ -100,7 +100,8 @@ def _ends(start: str | None, end: str | None) -> dict[str, Any]:
     }
 
 
-def _checked(run_id: str) -> str:
+def checked_run_id(run_id: str) -> str:
+    """``run_id``; raises SettingsError for one that cannot be part of an identity."""
     if not re.fullmatch(r"[a-zA-Z0-9_-]{1,100}", run_id):
         raise SettingsError(f"run id {run_id!r} cannot be used: wanted up to 100 letters, digits, _ and -")
     return run_id

@@ -15,8 +15,9 @@ import typer
 from changefeed.block import Block, Message
 from changefeed.command.app import app, endpoints_of
 from changefeed.errors import BinlogFormatError, SettingsError
+from changefeed.formats.by_table import of_table
 from changefeed.formats.format import FormatSettings, RowFormat, Shown
-from changefeed.formats.registry import DEFAULT_FORMAT, FORMATS, format_of
+from changefeed.formats.registry import DEFAULT_FORMAT, NAMES, format_of
 from changefeed.pipelines.column_rules import ALL_SHOWN, ColumnRules
 from changefeed.pipelines.pipeline import TableSettings
 from changefeed.pipelines.transform_settings import TransformCall
@@ -29,9 +30,7 @@ def decode(
     files: Annotated[
         list[str], typer.Argument(metavar="FILE...", help="Binlog or relay-log files; - is standard input.")
     ],
-    format_name: Annotated[
-        str, typer.Option("--format", help=f"Message format: {', '.join(FORMATS)}.")
-    ] = DEFAULT_FORMAT,
+    format_name: Annotated[str, typer.Option("--format", help=f"Message format: {', '.join(NAMES)}.")] = DEFAULT_FORMAT,
     format_options: Annotated[
         list[str] | None, typer.Option("--format-option", metavar="NAME=VALUE", help="An option of the format.")
     ] = None,
@@ -60,10 +59,10 @@ def decode(
                 write(b"\n")
         finally:
             sys.stdout.buffer.flush()
-        if stats and lines.report is not None:
-            counts = asdict(lines.report)
-            counts["statements"] = len(lines.report.statements)
-            print(orjson.dumps({"file": lines.name, **counts}).decode(), file=sys.stderr)
+            if stats and lines.report is not None:
+                counts = asdict(lines.report)
+                counts["statements"] = len(lines.report.statements)
+                print(orjson.dumps({"file": lines.name, **counts}).decode(), file=sys.stderr)
 
 
 @app.command()
@@ -188,7 +187,9 @@ def _explained(
         message for item in (*items, *decoding.finish()) if isinstance(item, Block) for message in item.messages()
     )
     first = min(messages, key=lambda message: (message.position, message.sequence), default=None)
-    return program_of(decoder.programs, table) + ("" if first is None else _shown(first, format))
+    return program_of(decoder.programs, table) + (
+        "" if first is None else _shown(first, of_table(format, *table.split(".", 1)))
+    )
 
 
 def _shown(message: Message, format: RowFormat) -> str:

@@ -7,12 +7,24 @@ import json
 import logging
 import sys
 
-from changefeed.command import backfill, check, commits, files, position, runs, seek, transforms
+from changefeed.command import (
+    backfill,
+    check,
+    commits,
+    files,
+    position,
+    replicate,
+    runs,
+    seek,
+    snapshot,
+    transforms,
+    verify,
+)
 from changefeed.command import schema as schemas
 from changefeed.command.app import EXIT_ERROR, app
 from changefeed.errors import ChangefeedError
 
-COMMANDS = (check, runs, position, seek, backfill, commits, schemas, files, transforms)
+COMMANDS = (check, runs, position, seek, backfill, snapshot, replicate, verify, commits, schemas, files, transforms)
 """The modules whose import adds commands to `app`, in the order in which help shows them."""
 
 

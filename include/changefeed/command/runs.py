@@ -95,7 +95,10 @@ def tail(
     limit: Annotated[int | None, typer.Option("-n", help="Stop after so many records.")] = None,
     follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Wait for more at the end.")] = True,
 ) -> None:
-    """Print the committed records of a pipeline's topics: a JSON line each with topic, partition, offset and record."""
+    """Print the committed records of a pipeline's topics: a JSON line each with topic, partition, offset and record.
+
+    Avro is decoded by the schemas of the pipeline's registry.
+    """
     from changefeed.command.tail import lines
     from changefeed.runs.topics import table_topics
 
@@ -108,5 +111,6 @@ def tail(
     if missing:
         raise SettingsError(f"pipeline {name!r} captures no table {missing[0]!r}; it has {', '.join(named) or 'none'}")
     chosen = list(dict.fromkeys(topic for full, topic in named.items() if not table or full in table))
-    for line in islice(lines(endpoints.kafka, chosen, from_beginning=beginning, follow=follow), limit):
+    schemas = endpoints.registry.schema if endpoints.registry else None
+    for line in islice(lines(endpoints.kafka, chosen, schemas, from_beginning=beginning, follow=follow), limit):
         print(line, flush=True)

@@ -2,53 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
+from changefeed.formats.avro_reader import AvroReader
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.partition_reader import KafkaRecord, Start, partition_reader
 from changefeed.kafka.topics import partition_counts
 
+SchemaOfId = Callable[[int], str | None]
+"""Of an id in a schema registry the Avro schema; None for one that is none."""
 
-def lines(kafka: KafkaConnection, topics: Sequence[str], *, from_beginning: bool, follow: bool) -> Iterator[str]:
+_FRAME_BYTES = 5
+"""Of a record whose schema is in a registry: 0, and the schema's id in four bytes."""
+
+
+def lines(
+    kafka: KafkaConnection, topics: Sequence[str], schemas: SchemaOfId | None, *, from_beginning: bool, follow: bool
+) -> Iterator[str]:
     """A JSON line for each committed record of ``topics``, from their first records on or from where they end now.
 
-    Without ``follow`` it stops where the topics end now. A topic that is not made yet has no records. Raises
-    BrokerUnavailableError, TopicError.
+    Without ``follow`` it stops where the topics end now. A topic that is not made yet has no records. ``schemas`` are
+    those of binary records. Raises BrokerUnavailableError, TopicError, and as `Registry` where there is one.
     """
     counts = partition_counts(kafka, topics)
     partitions = [(topic, partition) for topic in topics for partition in range(counts.get(topic, 0))]
     if not partitions:
         return
     start: Start = "first" if from_beginning else "end"
+    shown = ShownRecords(schemas)
     with partition_reader(kafka, partitions, "to print records", start=start) as reader:
         if not follow:
             ends = reader.last_stable_offsets()
-            yield from map(json_line, reader.to_end(ends, patience_seconds=6 * kafka.timeout_seconds))
+            yield from map(shown.line, reader.to_end(ends, patience_seconds=6 * kafka.timeout_seconds))
         while follow:
-            yield from map(json_line, reader.poll(0.5))
+            yield from map(shown.line, reader.poll(0.5))
 
 
-def json_line(record: KafkaRecord) -> str:
-    """One JSON object: topic, partition, offset, headers, key and value; what is not JSON itself is text."""
-    return orjson.dumps(
-        {
-            "topic": record.topic,
-            "partition": record.partition,
-            "offset": record.offset,
-            "headers": {name: value.decode("utf-8", "replace") for name, value in record.headers},
-            "key": _decoded(record.key),
-            "value": _decoded(record.value),
-        }
-    ).decode()
+@dataclass
+class ShownRecords:
+    """Makes lines of records; each of ``schemas`` is asked for once."""
+
+    schemas: SchemaOfId | None = None
+    _readers: dict[int, AvroReader | None] = field(default_factory=dict)
+
+    def line(self, record: KafkaRecord) -> str:
+        """One JSON object: topic, partition, offset, headers, key and value.
+
+        Records of a registry's schemas are decoded, of those that bring their schema along the payload is shown, what
+        is not JSON is text, and what is no text hexadecimal digits behind 0x.
+        """
+        return orjson.dumps(
+            {
+                "topic": record.topic,
+                "partition": record.partition,
+                "offset": record.offset,
+                "headers": {name: _text(value) for name, value in record.headers},
+                "key": self._shown(record.key),
+                "value": self._shown(record.value),
+            }
+        ).decode()
+
+    def _shown(self, data: bytes | None) -> Any:
+        if data is None:
+            return None
+        try:
+            found = orjson.loads(data)
+        except orjson.JSONDecodeError:
+            return self._avro(data)
+        return found["payload"] if isinstance(found, dict) and found.keys() == {"schema", "payload"} else found
+
+    def _avro(self, data: bytes) -> Any:
+        if self.schemas is None or len(data) < _FRAME_BYTES or data[0] != 0:
+            return _text(data)
+        number = int.from_bytes(data[1:_FRAME_BYTES], "big")
+        if number not in self._readers:
+            schema = self.schemas(number)
+            self._readers[number] = None if schema is None else AvroReader(schema)
+        reader = self._readers[number]
+        try:
+            return _text(data) if reader is None else reader.read(data[_FRAME_BYTES:])
+        except ValueError:
+            return _text(data)
 
 
-def _decoded(value: bytes | None) -> Any:
-    if value is None:
-        return None
+def _text(data: bytes) -> str:
     try:
-        return orjson.loads(value)
-    except orjson.JSONDecodeError:
-        return value.decode("utf-8", "replace")
+        return data.decode()
+    except UnicodeDecodeError:
+        return f"0x{data.hex()}"

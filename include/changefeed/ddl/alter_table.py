@@ -18,6 +18,7 @@ from changefeed.ddl.changes import (
     DefaultCharset,
     DropColumn,
     DropIndex,
+    DropPeriod,
     DropPrimaryKey,
     PartitionToTable,
     Position,
@@ -144,7 +145,10 @@ def _drop(cursor: Cursor) -> Iterator[Action]:
     elif cursor.word("SYSTEM", "VERSIONING"):
         return
     elif is_period(cursor) or cursor.is_word("PERIOD", "IF", "EXISTS", "FOR"):
-        cursor.until(",")
+        cursor.expect("PERIOD")
+        cursor.if_exists()
+        cursor.expect("FOR")
+        yield DropPeriod(cursor.identifier())
     else:
         cursor.one_of("COLUMN")
         if_exists = cursor.if_exists()

@@ -16,6 +16,7 @@ from changefeed.ddl.changes import (
     DefaultCharset,
     DropColumn,
     DropIndex,
+    DropPeriod,
     DropPrimaryKey,
     Position,
     RenameColumn,
@@ -70,7 +71,7 @@ def altered_table(table: Table, actions: Sequence[Action], around: Surroundings)
             generated_key = action.column.invisible
     schema = work.result()
     generated_key = generated_key and is_generated_key(schema, around.server)
-    return Table(schema, collation, generated_key)
+    return Table(schema, collation, generated_key, work.periods(schema.columns))
 
 
 def _charset_of(table: Table, actions: Sequence[Action], around: Surroundings) -> tuple[str, str]:
@@ -149,6 +150,7 @@ class _Alteration:
         self._key_dropped = False
         self._keys: list[KeyDefinition] = []
         self._periods: list[Period] = []
+        self._dropped_periods: set[str] = set()
         self._dropped_indexes: set[str] = set()
         self._renamed_indexes: dict[str, str] = {}
 
@@ -184,6 +186,8 @@ class _Alteration:
                     self._dropped_indexes.add(key.name.lower())
             case AddPeriod(period=period):
                 self._periods.append(period)
+            case DropPeriod(name=name):
+                self._dropped_periods.add(name.lower())
             case DropPrimaryKey():
                 self._key_dropped = True
             case DropIndex(name=name):
@@ -212,7 +216,7 @@ class _Alteration:
             _put(columns, column, placed.position, 1 if self._has_generated_key(columns) else 0)
         self._set_first_timestamp(columns)
         names = self._names_now(columns)
-        keys = [over_columns(key, self._periods) for key in self._keys]
+        keys = [over_columns(key, self.periods(columns)) for key in self._keys]
         added = [named_parts(key) for key in keys if key.kind is KeyKind.PRIMARY]
         primary_key = added[-1] if added else self._primary_key(names)
         not_null = {*primary_key, *(name for period in self._periods for name in (period.start, period.end))}
@@ -223,7 +227,22 @@ class _Alteration:
             columns=tuple(columns),
             primary_key=positions_of(columns, primary_key),
             indexes=None if before is None else indexes_at(with_keys(before, keys, columns, primary_key), columns),
-        )
+        ).keys_of_current_rows
+
+    def periods(self, columns: Sequence[Column]) -> tuple[Period, ...]:
+        """The periods that the table has then, over its ``columns``."""
+        names = self._names_now(columns)
+        kept = [period for period in self._table.periods if period.name.lower() not in self._dropped_periods]
+        renamed = [
+            replace(
+                period,
+                start=names.get(period.start.lower(), period.start),
+                end=names.get(period.end.lower(), period.end),
+            )
+            for period in kept
+        ]
+        added = [period for period in self._periods if all(period.name.lower() != own.name.lower() for own in kept)]
+        return (*renamed, *added)
 
     def _set_first_timestamp(self, columns: list[Column]) -> None:
         """Give a column that the statement defines its default, if it is now the table's first TIMESTAMP."""

@@ -88,6 +88,13 @@ class AddPeriod:
 
 
 @dataclass(frozen=True)
+class DropPeriod:
+    """MariaDB's DROP PERIOD FOR."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class DropPrimaryKey:
     """DROP PRIMARY KEY."""
 
@@ -151,6 +158,7 @@ Action = (
     | SetDefault
     | AddKey
     | AddPeriod
+    | DropPeriod
     | DropPrimaryKey
     | DropIndex
     | RenameIndex
@@ -256,6 +264,20 @@ class DropDatabase:
 
 
 @dataclass(frozen=True)
+class CreateView:
+    """CREATE VIEW: no table can have its name then."""
+
+    name: TableName
+
+
+@dataclass(frozen=True)
+class DropViews:
+    """DROP VIEW."""
+
+    names: tuple[TableName, ...]
+
+
+@dataclass(frozen=True)
 class UnreadChange:
     """A definition whose effect on ``names`` is not known; ``problem`` says why."""
 
@@ -274,5 +296,7 @@ Change = (
     | CreateDatabase
     | AlterDatabase
     | DropDatabase
+    | CreateView
+    | DropViews
     | UnreadChange
 )

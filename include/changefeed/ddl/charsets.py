@@ -28,10 +28,12 @@ _DEFAULTS = {
 """Charsets whose default collation is not `CHARSET_general_ci`."""
 
 
-def charset_name(name: str) -> str:
-    """A charset's name as `information_schema` spells it: lower case, and `utf8` is `utf8mb3`."""
+def charset_name(name: str, session: SessionContext | None = None) -> str:
+    """A charset's name as `information_schema` spells it: lower case, and `utf8` is what it means in the session."""
     name = name.lower()
-    return "utf8mb3" if name == "utf8" else name
+    if name != "utf8":
+        return name
+    return "utf8mb4" if session is not None and session.utf8_is_utf8mb4 else "utf8mb3"
 
 
 def charset_of(collation: str) -> str:
@@ -60,7 +62,7 @@ def binary_collation(charset: str) -> str:
     return "binary" if charset == "binary" else f"{charset}_bin"
 
 
-def collation_name(name: str, charset: str) -> str:
+def collation_name(name: str, charset: str, session: SessionContext) -> str:
     """A collation's full name in lower case; ``charset`` is what MariaDB's short `uca1400_ai_ci` is completed with.
 
     Source: https://mariadb.com/kb/en/setting-character-sets-and-collations/ ("contextually typed collations")
@@ -68,7 +70,7 @@ def collation_name(name: str, charset: str) -> str:
     name = name.lower()
     if name.startswith("uca1400_"):
         return f"{charset}_{name}"
-    return f"utf8mb3_{name[5:]}" if name.startswith("utf8_") else name
+    return f"{charset_name('utf8', session)}_{name[5:]}" if name.startswith("utf8_") else name
 
 
 def resolve(
@@ -84,9 +86,9 @@ def resolve(
 
     ``binary`` is the attribute BINARY: the `_bin` collation of whichever charset it is.
     """
-    wanted = charset_name(charset) if charset else charset_of(outer)
+    wanted = charset_name(charset, session) if charset else charset_of(outer)
     if collation is not None and collation.lower() != "default":
-        return collation_name(collation, wanted)
+        return collation_name(collation, wanted, session)
     if binary:
         return binary_collation(wanted)
     return default_collation(wanted, server, session) if charset or collation else outer

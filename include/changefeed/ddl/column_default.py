@@ -98,15 +98,25 @@ _CURRENT = re.compile(
 )
 
 
+_WITHOUT_DEFAULT = frozenset(
+    {"tinytext", "text", "mediumtext", "longtext", "tinyblob", "blob", "mediumblob", "longblob", "json", "geometry"}
+)
+"""Types whose columns have no literal as their default in MySQL."""
+
+
 def listed_default(written: WrittenDefault, column: Column, *, is_mariadb: bool) -> Default:
     """The default of ``column`` as the server lists it; SQL as it is written for what is not worked out here."""
     if written.is_literal and written.value is None:
         return NO_DEFAULT
     if not written.is_literal:
         current = _CURRENT.fullmatch(written.sql)
-        if current and column.data_type in ("datetime", "timestamp"):
+        if current and written.sql.startswith("(") and not is_mariadb:
+            return expression_default(f"now({current[1] or ''})")  # to MySQL an expression like any other
+        if current:
             return current_time(int(current[1] or 0))
         return expression_default(written.sql)
+    if not is_mariadb and column.data_type in _WITHOUT_DEFAULT:
+        return NO_DEFAULT  # without strict mode a server passes over it
     try:
         text = _listed(written.value, column, is_mariadb)
     except (ValueError, InvalidOperation, UnicodeDecodeError):
@@ -130,11 +140,11 @@ def _listed(value: Value, column: Column, is_mariadb: bool) -> str | None:
         case "year":
             return _year(value)
         case "date":
-            return _date(_digits(value))
+            return "0000-00-00" if value == Decimal(0) else _date_of_moment(_digits(value))
         case "time":
-            return _time(_text(value), column)
+            return _time("0:0" if value == Decimal(0) else _text(value), column)
         case "datetime" | "timestamp":
-            return _datetime(_text(value), column)
+            return _datetime("0000-00-00" if value == Decimal(0) else _text(value), column)
         case "enum":
             return _labels([_text(value)], column)
         case "set":
@@ -221,6 +231,12 @@ _TIME = re.compile(r"(-?)(\d{1,3}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,6}))?)?")
 def _date(text: str) -> str | None:
     parts = _DATE.fullmatch(text)
     return f"{parts[1]}-{int(parts[2]):02}-{int(parts[3]):02}" if parts else None
+
+
+def _date_of_moment(text: str) -> str | None:
+    """The date of a text that has one, and behind it perhaps a time without a fraction, which is cut off."""
+    day, _, time = text.replace("T", " ").partition(" ")
+    return _date(day) if not time or re.fullmatch(r"([01]?\d|2[0-3]):[0-5]?\d(:[0-5]?\d)?", time) else None
 
 
 def _time(text: str, column: Column) -> str | None:

@@ -35,6 +35,7 @@ class ColumnDefinition:
     auto_increment: bool = False
     generated: bool = False
     comment: str = ""
+    row_end: bool = False
 
     def column(self, inherited: str, server: Server, session: SessionContext, *, is_first: bool) -> Column:
         """The column that the server makes of it; ``inherited`` is the table's default collation.
@@ -59,6 +60,7 @@ class ColumnDefinition:
             generated=self.generated,
             default=default,
             comment=self.comment,
+            row_end=self.row_end,
         )
 
 
@@ -127,14 +129,14 @@ def _attribute(cursor: Cursor, column: ColumnDefinition) -> ColumnDefinition | N
         return replace(column, on_update=True)
     if cursor.one_of("COMMENT"):
         cursor.symbol("=")
-        return replace(column, comment=cursor.advance().text)
+        return replace(column, comment=cursor.stored(cursor.advance().text))
     if cursor.word("COLLATE"):
         return replace(column, type=replace(column.type, collation=cursor.name_or_string()))
     if cursor.word("SRID"):
         return replace(column, type=replace(column.type, srid=cursor.integer()))
     if cursor.word("GENERATED", "ALWAYS", "AS", "ROW") or cursor.word("AS", "ROW"):
-        cursor.advance()  # START or END
-        return replace(column, generated=True, nullable=False)
+        is_end = cursor.advance().keyword == "END"
+        return replace(column, generated=True, nullable=False, row_end=is_end)
     if cursor.word("GENERATED", "ALWAYS", "AS") or cursor.one_of("AS"):
         cursor.parentheses()
         return replace(column, generated=True)
@@ -160,6 +162,8 @@ def _passed_over(cursor: Cursor) -> bool:
     elif cursor.one_of("COMPRESSED"):  # MariaDB takes it behind other attributes, too
         cursor.symbol("=")
         cursor.one_of("ZLIB")
+    elif cursor.word("MASKING", "POLICY"):  # MySQL 9.7: what some accounts see in the values' stead
+        cursor.identifier()
     elif cursor.one_of("WITH", "WITHOUT"):
         cursor.expect("SYSTEM", "VERSIONING")
     elif _is_engine_option(cursor):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from changefeed.character_width import max_bytes
+from changefeed.charset_codes import decoded
 from changefeed.column_types import DATA_TYPES, Measure, data_type_named
 from changefeed.ddl.charsets import charset_of, resolve
 from changefeed.ddl.contradiction import ContradictionError
@@ -41,7 +42,7 @@ class ColumnType:
     def column(self, name: str, inherited: str, server: Server, session: SessionContext) -> Column:
         """The column of this type; ``inherited`` is the table's default collation.
 
-        Raises ContradictionError for a label whose bytes are not known to be text of the column's charset.
+        Raises ContradictionError for a label whose bytes are no text of the column's charset.
         """
         if not is_textual(self.name):
             data_type = blob_of(self.length, self.name) if self.name == "blob" and self.length else self.name
@@ -221,9 +222,9 @@ def _labels(cursor: Cursor) -> tuple[str | bytes, ...]:
         if token.kind is TokenKind.STRING:
             labels.append(token.text)
         elif token.kind is TokenKind.NUMBER and token.text[:2] in ("0x", "0b"):
-            labels.append(_bytes(token.text[2:], 16 if token.text[1] == "x" else 2))
+            labels.append(_bytes(token.text[2:], token.text[1]))
         elif token.keyword in ("X", "B") and cursor.is_kind(TokenKind.STRING):
-            labels.append(_bytes(cursor.advance().text, 16 if token.keyword == "X" else 2))
+            labels.append(_bytes(cursor.advance().text, token.keyword.lower()))
         else:
             raise cursor.unreadable("a label of ENUM or SET")
         if cursor.symbol(")"):
@@ -231,22 +232,27 @@ def _labels(cursor: Cursor) -> tuple[str | bytes, ...]:
         cursor.expect_symbol(",")
 
 
-def _bytes(digits: str, base: int) -> bytes:
-    number = int(digits, base)
-    return number.to_bytes(max(1, (number.bit_length() + 7) // 8), "big")
+def _bytes(digits: str, notation: str) -> bytes:
+    """The bytes of a literal in hexadecimal ("x") or bits ("b"), zeros in front included."""
+    if notation == "x":
+        return bytes.fromhex(digits.zfill(len(digits) + len(digits) % 2))
+    return int(digits or "0", 2).to_bytes((len(digits) + 7) // 8, "big")
 
 
 def _label(label: str | bytes, charset: str) -> str:
-    """A label as the server keeps it: it cuts blanks at the end, but of bytes."""
-    try:
-        text = label if isinstance(label, str) else label.decode(_CODECS.get(charset, "ascii"))
-    except UnicodeDecodeError as error:
-        raise ContradictionError(f"the label 0x{error.object.hex()} is text of {charset}, not read here") from None
+    """A label as the server keeps it: whole characters, and no blanks at the end, but of bytes."""
+    if isinstance(label, str):
+        text = label
+    else:
+        smallest = _SMALLEST.get(charset, 1)
+        text = decoded(label.rjust(-(-len(label) // smallest) * smallest, b"\0"), charset)
+        if "\ufffd" in text:
+            raise ContradictionError(f"the label 0x{label.hex()} is no text of {charset}")
     return text if charset == "binary" else text.rstrip(" ")
 
 
-_CODECS = {"utf8mb4": "utf-8", "utf8mb3": "utf-8", "latin1": "cp1252"}
-"""Python's codecs of the charsets in which labels may be written as numbers; of others, those that are ASCII."""
+_SMALLEST = {"ucs2": 2, "utf16": 2, "utf16le": 2, "utf32": 4}
+"""The bytes of the smallest character, where it has more than one."""
 
 
 def _attributes(cursor: Cursor, kind: ColumnType) -> ColumnType:

@@ -5,11 +5,17 @@ Sources: https://dev.mysql.com/doc/refman/9.7/en/create-table.html, https://mari
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 from changefeed.ddl.changes import Change, CreateTable, CreateTableLike
 from changefeed.ddl.column_definition import ColumnDefinition
+from changefeed.ddl.column_type import is_textual
 from changefeed.ddl.cursor import Cursor
+from changefeed.ddl.scanner import UnreadableStatement
 from changefeed.ddl.table_elements import KeyDefinition, Period, own_keys, read_element
 from changefeed.ddl.table_options import CharsetOptions, read_charset_option
+from changefeed.server_text import is_server_text
 
 
 def read_create_table(cursor: Cursor, *, replace: bool) -> Change:
@@ -27,7 +33,31 @@ def read_create_table(cursor: Cursor, *, replace: bool) -> Change:
     if cursor.is_symbol("(") and cursor.ahead(1).keyword not in ("SELECT", "WITH", "VALUES", "TABLE"):
         columns, keys, periods = _elements(cursor)
     charset, select = _options(cursor)
+    if cursor.server.is_mariadb and not charset and _is_like_information_schema(cursor.sql, columns):
+        charset = CharsetOptions("utf8mb3", "utf8mb3_general_ci")
     return CreateTable(name, tuple(columns), tuple(keys), tuple(periods), charset, select, if_not_exists, replace)
+
+
+_WITH_ENGINE = re.compile(r"\n\) ENGINE=(MEMORY|Aria\b)?")
+
+
+def _is_like_information_schema(sql: str, columns: Sequence[ColumnDefinition]) -> bool:
+    """Whether MariaDB wrote the statement for CREATE TABLE … LIKE information_schema.…, whose charset it leaves out.
+
+    Those have names in capitals, and no DEFAULT at all, which a column that may be NULL has elsewhere. Raises
+    UnreadableStatement for a table that may be one, or a temporary table: none of its columns may be NULL.
+    """
+    engine = _WITH_ENGINE.search(sql) if is_server_text(sql) else None
+    if engine is None or not any(is_textual(column.type.name) for column in columns):
+        return False
+    for column in columns:
+        if column.default is not None or column.generated or column.type.charset or column.name != column.name.upper():
+            return False
+    if any(column.nullable is not False for column in columns):
+        return True
+    if engine[1]:
+        raise UnreadableStatement("it is not said which charset the columns of an information_schema table have")
+    return False
 
 
 def _elements(cursor: Cursor) -> tuple[list[ColumnDefinition], list[KeyDefinition], list[Period]]:

@@ -21,6 +21,7 @@ _OPERATOR_WORDS = frozenset(
         *("AND", "OR", "XOR", "DIV", "MOD", "LIKE", "RLIKE", "REGEXP", "IN", "IS", "BETWEEN", "ESCAPE", "SOUNDS"),
     }
 )
+_BEYOND_UTF8MB3 = re.compile("[^\0-\uffff]")
 _PREFIXES = frozenset(("+", "-", "!", "~"))
 
 
@@ -134,7 +135,12 @@ class Cursor:
         """Take a name, with or without quotes; raises UnreadableStatement where none follows."""
         if not self.is_kind(TokenKind.WORD, TokenKind.QUOTED):
             raise self.unreadable("a name")
-        return self.advance().text
+        return self.stored(self.advance().text)
+
+    def stored(self, text: str) -> str:
+        """A name or comment as the server keeps it: MySQL writes a question mark for what utf8mb3 cannot hold, and
+        MariaDB refuses such names."""
+        return text if self.server.is_mariadb else _BEYOND_UTF8MB3.sub("?", text)
 
     def table(self) -> TableName:
         """`table`, `database.table` or `.table`; without a database the session's default database."""

@@ -13,7 +13,9 @@ from changefeed.ddl.changes import (
     CreateSequence,
     CreateTable,
     CreateTableLike,
+    CreateView,
     DropTables,
+    DropViews,
     PartitionToTable,
     RenameTables,
     RenameTo,
@@ -157,6 +159,8 @@ def _definition(sql: str, session: SessionContext, cursor: Cursor, failed: bool)
         change = DropTables((change.name,))
     if change is None or (isinstance(change, UnreadChange) and not change.names):
         return DdlStatement(sql, session, Kind.HARMLESS)
+    if isinstance(change, CreateView | DropViews):
+        return DdlStatement(sql, session, Kind.HARMLESS, (), change)
     if isinstance(change, TruncateTable):
         return DdlStatement(sql, session, Kind.TRUNCATE, (change.name,), change)
     return DdlStatement(sql, session, Kind.DEFINITION, touched_tables(change), change)

@@ -18,10 +18,12 @@ from changefeed.ddl.changes import (
     Change,
     CreateDatabase,
     CreateSequence,
+    CreateView,
     DropDatabase,
     DropIndex,
     DropPrimaryKey,
     DropTables,
+    DropViews,
     RenameTables,
     TruncateTable,
     UnreadChange,
@@ -29,7 +31,7 @@ from changefeed.ddl.changes import (
 from changefeed.ddl.create_table import read_create_table
 from changefeed.ddl.cursor import Cursor
 from changefeed.ddl.names import TableName
-from changefeed.ddl.scanner import UnreadableStatement
+from changefeed.ddl.scanner import TokenKind, UnreadableStatement
 from changefeed.ddl.table_elements import KeyDefinition, KeyKind, read_key_parts
 from changefeed.ddl.table_options import CharsetOptions, read_charset_option
 
@@ -39,13 +41,13 @@ FIRST_WORDS = frozenset({"CREATE", "ALTER", "DROP", "RENAME", "TRUNCATE"})
 def read_definition(cursor: Cursor) -> Change | None:
     """Read a statement that begins with one of FIRST_WORDS.
 
-    None for one that changes no table and no database: of views, users, routines, temporary tables. A statement of
+    None for one that changes no table, no view and no database: of users, routines, temporary tables. A statement of
     tables that the grammar cannot follow comes back as UnreadChange with the tables that it names; nothing is raised.
     """
     mark = cursor.mark()
     try:
         change = _read(cursor)
-        if cursor.problem and change is not None:
+        if cursor.problem and change is not None and not isinstance(change, CreateView):
             raise UnreadableStatement(cursor.problem)
     except UnreadableStatement as error:
         cursor.go_back(mark)
@@ -81,6 +83,8 @@ def _create(cursor: Cursor) -> Change | None:
     if cursor.server.is_mariadb and cursor.one_of("SEQUENCE"):
         if_not_exists = cursor.if_not_exists()
         return CreateSequence(cursor.table(), if_not_exists, replace)
+    if cursor.is_one_of("VIEW", "ALGORITHM", "DEFINER", "SQL"):
+        return _create_view(cursor)
     cursor.one_of("ONLINE", "OFFLINE")
     kind = KeyKind.UNIQUE if cursor.one_of("UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR") == "UNIQUE" else KeyKind.OTHER
     if cursor.one_of("INDEX"):
@@ -89,6 +93,19 @@ def _create(cursor: Cursor) -> Change | None:
         table = _indexed_table(cursor)
         return AlterTable(table, (AddKey(KeyDefinition(kind, read_key_parts(cursor), index, if_not_exists), replace),))
     return None
+
+
+def _create_view(cursor: Cursor) -> CreateView | None:
+    """`[ALGORITHM = x] [DEFINER = account] [SQL SECURITY x] VIEW [IF NOT EXISTS] name`; None where a routine, a trigger
+    or an event follows."""
+    while not cursor.is_one_of("VIEW", "TRIGGER", "PROCEDURE", "FUNCTION", "AGGREGATE", "EVENT", "PACKAGE", "AS"):
+        if cursor.at_end:
+            return None
+        cursor.advance()
+    if not cursor.one_of("VIEW"):
+        return None
+    cursor.if_not_exists()
+    return CreateView(cursor.table()) if cursor.is_kind(TokenKind.WORD, TokenKind.QUOTED) else None
 
 
 def _alter(cursor: Cursor) -> Change | None:
@@ -112,6 +129,12 @@ def _drop(cursor: Cursor) -> Change | None:
         while cursor.symbol(","):
             names.append(cursor.table())
         return DropTables(tuple(names), sequences=sequences is True)
+    if cursor.one_of("VIEW"):
+        cursor.if_exists()
+        views = [cursor.table()]
+        while cursor.symbol(","):
+            views.append(cursor.table())
+        return DropViews(tuple(views))
     if cursor.one_of("DATABASE", "SCHEMA"):
         cursor.if_exists()
         return DropDatabase(cursor.server.table_name(cursor.identifier()))

@@ -14,8 +14,10 @@ from changefeed.ddl.changes import (
     CreateSequence,
     CreateTable,
     CreateTableLike,
+    CreateView,
     DropDatabase,
     DropTables,
+    DropViews,
     PartitionToTable,
     RenameTables,
     RenameTo,
@@ -42,6 +44,7 @@ _SEQUENCE = tuple(
         auto_increment=False,
         generated=False,
         default=NO_DEFAULT,
+        row_end=False,
     )
     for name, data_type, unsigned in (
         ("next_not_cached_value", "bigint", False),
@@ -59,15 +62,16 @@ _SEQUENCE = tuple(
 
 @dataclass(frozen=True)
 class Schemas:
-    """Databases with their default collations, and tables; a value: each change makes a new one.
+    """Databases with their default collations, tables, and names of views; a value: each change makes a new one.
 
     A table that is not in ``tables`` does not exist, or is a view. One whose columns are not known stands there as an
-    UnknownTable, so that only its own rows stop a run.
+    UnknownTable, so that only its own rows stop a run. Of ``views`` only names are known, and not of all.
     """
 
     server: Server = field(default_factory=Server)
     databases: Mapping[str, str] = field(default_factory=dict)
     tables: Mapping[TableName, Entry] = field(default_factory=dict)
+    views: frozenset[TableName] = frozenset()
 
     # --- asking
 
@@ -104,7 +108,7 @@ class Schemas:
             case CreateTable():
                 return self._created(change, statement)
             case CreateTableLike(name=name, like=like, if_not_exists=if_not_exists):
-                if if_not_exists and name in self.tables:
+                if if_not_exists and self._is_taken(name):
                     return self
                 model = self.tables.get(like)
                 return self._with(
@@ -137,6 +141,10 @@ class Schemas:
                 default = self._server_collation(session)
                 collation = charset.collation_over(self._collation_of(name), default, self.server, session)
                 return replace(self, databases={**self.databases, name: collation})
+            case CreateView(name=name):
+                return self if name in self.views else replace(self, views=self.views | {name})
+            case DropViews(names=names):
+                return replace(self, views=self.views.difference(names)) if self.views & {*names} else self
             case DropDatabase(name=name):
                 return self._without_database(name)
             case UnreadChange(names=names, problem=problem):
@@ -145,7 +153,7 @@ class Schemas:
 
     def _created(self, change: CreateTable, statement: DdlStatement) -> Schemas:
         name = change.name
-        if change.if_not_exists and name in self.tables:
+        if change.if_not_exists and self._is_taken(name):
             return self
         entry: Entry
         if change.select:
@@ -184,6 +192,10 @@ class Schemas:
     def _name(self, database: str, table: str) -> TableName:
         return TableName(self.server.table_name(database), self.server.table_name(table))
 
+    def _is_taken(self, name: TableName) -> bool:
+        """Whether CREATE TABLE IF NOT EXISTS makes no table of this name: MySQL logs it over views, too."""
+        return name in self.tables or name in self.views
+
     def _server_collation(self, session: SessionContext) -> str:
         return session.collation_server or self.server.collation
 
@@ -212,10 +224,13 @@ class Schemas:
     def _without_database(self, database: str) -> Schemas:
         databases = {name: collation for name, collation in self.databases.items() if name != database}
         tables = {name: entry for name, entry in self.tables.items() if name.database != database}
-        return replace(self, databases=databases, tables=tables)
+        views = frozenset(name for name in self.views if name.database != database)
+        return replace(self, databases=databases, tables=tables, views=views)
 
     def _renamed(self, old: TableName, new: TableName) -> Schemas:
         entry = self.tables.get(old)
+        if old in self.views:
+            return replace(self, views=self.views - {old} | {new})
         return self._without(old)._with({new: entry.named(new)}) if entry else self
 
     def differences(self, other: Schemas) -> Iterator[tuple[TableName, Entry | None]]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from changefeed.ddl.names import TableName
 from changefeed.ddl.schemas import Entry, Schemas
 from changefeed.ddl.session import Flavour, Server
 from changefeed.ddl.table import Table, UnknownTable
+from changefeed.ddl.table_elements import Period
 from changefeed.errors import CheckpointError
 from changefeed.table_schema import Column, Default, Index, TableSchema
 
@@ -27,7 +29,7 @@ READABLE = (1, 2)
 def schemas_to_json(schemas: Schemas) -> Json:
     """``schemas`` as values that `json` writes; `schemas_from_json` reads them back."""
     server = schemas.server
-    return {
+    values: Json = {
         "version": VERSION,
         "server": {
             "flavour": str(server.flavour),
@@ -38,6 +40,7 @@ def schemas_to_json(schemas: Schemas) -> Json:
         "databases": dict(schemas.databases),
         "tables": [entry_to_json(name, entry) for name, entry in schemas.tables.items()],
     }
+    return values | ({"views": [list(name) for name in sorted(schemas.views)]} if schemas.views else {})
 
 
 def schemas_from_json(values: Mapping[str, Any]) -> Schemas:
@@ -57,6 +60,7 @@ def schemas_from_json(values: Mapping[str, Any]) -> Schemas:
             ),
             dict(values["databases"]),
             dict(entry_from_json(item, version) for item in values["tables"]),  # type: ignore[misc]  # entries, none gone
+            frozenset(TableName(*name) for name in values.get("views", ())),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"stored schemas cannot be read ({error!r}): delete them to learn them again") from error
@@ -79,6 +83,8 @@ def entry_to_json(name: TableName, entry: Entry | None) -> Json:
         values["indexes"] = None
     elif schema.indexes:
         values["indexes"] = [_index_to_json(index) for index in schema.indexes]
+    if entry.periods:
+        values["periods"] = [[period.name, period.start, period.end] for period in entry.periods]
     return values | ({"generated_key": True} if entry.generated_key else {})
 
 
@@ -95,7 +101,8 @@ def entry_from_json(values: Mapping[str, Any], version: int = VERSION) -> tuple[
     indexes = values.get("indexes", []) if version > 1 else None
     known = None if indexes is None else tuple(_index_from_json(index) for index in indexes)
     schema = TableSchema(*name, columns, key, known)
-    return name, Table(schema, values["collation"], bool(values.get("generated_key")))
+    periods = tuple(Period(*period) for period in values.get("periods", ()))
+    return name, Table(schema, values["collation"], bool(values.get("generated_key")), periods)
 
 
 def _index_to_json(index: Index) -> Json:
@@ -130,6 +137,8 @@ def column_to_json(column: Column) -> Json:
         values["default_sql" if column.default.is_sql else "default"] = column.default.text
     if column.comment:
         values["comment"] = column.comment
+    if column.row_end is not None and _may_end_rows(column):
+        values["row_end"] = column.row_end
     unknown = [name for name in _SINCE_2 if getattr(column, name) is None]
     if unknown:
         values["unknown"] = True if len(unknown) == len(_SINCE_2) else unknown
@@ -144,7 +153,7 @@ def column_from_json(values: Mapping[str, Any], version: int = VERSION) -> Colum
     since_2["comment"] = values.get("comment", "")
     unknown: Any = values.get("unknown", ()) if version > 1 else True
     since_2 |= dict.fromkeys(_SINCE_2 if unknown is True else unknown)
-    return Column(
+    column = Column(
         values["name"],
         values["type"],
         bool(values.get("unsigned")),
@@ -152,4 +161,13 @@ def column_from_json(values: Mapping[str, Any], version: int = VERSION) -> Colum
         tuple(values.get("labels", ())),
         **{name: values.get(name) for name in _MEASURES},
         **since_2,
+        hidden=False,
     )
+    return replace(column, row_end=values.get("row_end", None if _may_end_rows(column) else False))
+
+
+def _may_end_rows(column: Column) -> bool:
+    """Whether the column is as a row end is: of those it was not stored at first which of them are one."""
+    kind = (column.data_type, column.datetime_precision, column.unsigned)
+    looks_so = kind in (("timestamp", 6, False), ("bigint", None, True)) and not column.nullable
+    return column.generated is None or (column.generated and looks_so)

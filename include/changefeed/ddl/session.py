@@ -51,6 +51,7 @@ _ANSI_QUOTES = 4
 _ORACLE = 512
 _MAXDB = 4096
 _NO_BACKSLASH_ESCAPES = 1 << 20
+_INTERPRET_UTF8_AS_UTF8MB4 = 1 << 33
 
 CollationName = Callable[[int], str | None]
 """A collation's id -> its name, as `information_schema.collations` has it."""
@@ -72,9 +73,15 @@ class SessionContext:
     real_as_float: bool = False
     oracle: bool = False
     maxdb: bool = False
+    utf8_is_utf8mb4: bool = False
     collation_server: str | None = None
     default_collations: tuple[tuple[str, str], ...] = ()
     explicit_defaults_for_timestamp: bool = True
+
+    @classmethod
+    def of_sql_mode(cls, database: str, sql_mode: int) -> SessionContext:
+        """The session of which only database and sql_mode are known: enough to read which tables a statement names."""
+        return cls(database, bool(sql_mode & _ANSI_QUOTES), bool(sql_mode & _NO_BACKSLASH_ESCAPES))
 
     @classmethod
     def from_status_variables(cls, database: str, variables: bytes, collation_name: CollationName) -> SessionContext:
@@ -94,6 +101,7 @@ class SessionContext:
             real_as_float=bool(mode & _REAL_AS_FLOAT),
             oracle=bool(mode & _ORACLE),
             maxdb=bool(mode & _MAXDB),
+            utf8_is_utf8mb4=bool(mode & _INTERPRET_UTF8_AS_UTF8MB4),
             collation_server=collation_name(_number(charsets[4:6])) if charsets is not None else None,
             default_collations=tuple(
                 (collation.partition("_")[0], collation) for collation in defaults if collation is not None

@@ -9,7 +9,7 @@ from changefeed.ddl.column_definition import first_timestamp
 from changefeed.ddl.keys import indexes_at, named_parts, over_columns, positions_of, with_keys, without_null
 from changefeed.ddl.names import TableName
 from changefeed.ddl.session import Server, SessionContext
-from changefeed.ddl.table_elements import KeyKind
+from changefeed.ddl.table_elements import KeyKind, Period
 from changefeed.ddl.table_options import CharsetOptions
 from changefeed.table_schema import TableSchema
 
@@ -19,12 +19,13 @@ class Table:
     """A table's schema, and what later definitions need of it besides.
 
     ``collation`` is the default of columns to come. ``generated_key`` is MySQL's generated invisible primary key,
-    before which no column can be placed.
+    before which no column can be placed. ``periods`` are MariaDB's, whose names keys may have for their columns.
     """
 
     schema: TableSchema
     collation: str
     generated_key: bool = False
+    periods: tuple[Period, ...] = ()
 
     def named(self, name: TableName) -> Table:
         """The same table under another name."""
@@ -73,9 +74,9 @@ def created_table(change: CreateTable, around: Surroundings) -> Table:
         tuple(columns),
         positions_of(columns, primary_key),
         indexes_at(with_keys([], keys, columns, primary_key), columns),
-    )
+    ).keys_of_current_rows
     invisible = bool(change.columns) and change.columns[0].invisible
-    return Table(schema, collation, invisible and is_generated_key(schema, server))
+    return Table(schema, collation, invisible and is_generated_key(schema, server), change.periods)
 
 
 def is_generated_key(schema: TableSchema, server: Server) -> bool:

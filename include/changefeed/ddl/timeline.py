@@ -37,15 +37,17 @@ class HistoryEntry:
     touched: tuple[TableName, ...] = ()
     tables: Mapping[TableName, Entry | None] = field(default_factory=dict)
     databases: Mapping[str, str | None] = field(default_factory=dict)
+    views: Mapping[TableName, bool] = field(default_factory=dict)
+    """Names of views that were made (True) and dropped."""
 
     @property
     def changes_nothing(self) -> bool:
         """Whether the schemas after this move are those before it."""
-        return not self.tables and not self.databases
+        return not self.tables and not self.databases and not self.views
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, as they are stored."""
-        return {
+        values = {
             "coordinates": str(self.coordinates),
             "kind": self.kind,
             "database": self.database,
@@ -54,6 +56,7 @@ class HistoryEntry:
             "tables": [entry_to_json(name, entry) for name, entry in self.tables.items()],
             "databases": dict(self.databases),
         }
+        return values | ({"views": [[*name, there] for name, there in self.views.items()]} if self.views else {})
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any], version: int) -> HistoryEntry:
@@ -66,6 +69,7 @@ class HistoryEntry:
             tuple(TableName(*name) for name in values["touched"]),
             dict(entry_from_json(item, version) for item in values["tables"]),
             dict(values["databases"]),
+            {TableName(database, view): there for database, view, there in values.get("views", ())},
         )
 
 
@@ -95,11 +99,12 @@ class SchemaTimeline:
     def _after(self, entries: Iterable[HistoryEntry], schemas: Schemas | None = None) -> Schemas:
         """``schemas``, or the initial ones, moved by ``entries``: at once, as a server may have thousands of tables."""
         schemas = schemas or self.initial
-        tables, databases = dict(schemas.tables), dict(schemas.databases)
+        tables, databases, views = dict(schemas.tables), dict(schemas.databases), dict.fromkeys(schemas.views, True)
         for entry in entries:
             _move(tables, entry.tables)
             _move(databases, entry.databases)
-        return replace(schemas, tables=tables, databases=databases)
+            _move(views, {name: there or None for name, there in entry.views.items()})
+        return replace(schemas, tables=tables, databases=databases, views=frozenset(views))
 
     def __getstate__(self) -> dict[str, Any]:
         return {"initial": self.initial, "entries": self.entries}  # to a Spark worker without what can be derived
@@ -110,10 +115,15 @@ class SchemaTimeline:
         The same timeline for a statement that is not a definition, and for coordinates that it has already: a retried
         run reads the same statements again. Raises ValueError for coordinates between entries.
         """
-        if statement.kind not in (Kind.DEFINITION, Kind.TRUNCATE) or self._has(coordinates):
+        is_of_views = statement.kind is Kind.HARMLESS  # which were not kept at first, and are not where nothing changes
+        if is_of_views and self.entries and coordinates <= self.entries[-1].coordinates:
+            return self
+        if statement.change is None or self._has(coordinates):
             return self
         before = self.latest
         after = before.apply(statement)
+        if is_of_views and after is before:
+            return self
         names = before.databases.keys() | after.databases.keys()
         entry = HistoryEntry(
             coordinates,
@@ -127,6 +137,7 @@ class SchemaTimeline:
                 for name in sorted(names)
                 if before.databases.get(name) != after.databases.get(name)
             },
+            {name: name in after.views for name in sorted(before.views ^ after.views)},
         )
         return self._with(entry, after)
 

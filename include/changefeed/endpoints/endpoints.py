@@ -57,8 +57,8 @@ class Endpoints:
 
     @cached_property
     def registry(self) -> Registry | None:
-        """The schema registry of the pipeline's format; None for a format that has none."""
-        connection_id = self.pipeline.format.registry
+        """The schema registry of the pipeline's formats; None where none has its schemas in one."""
+        connection_id = self.pipeline.registry
         if connection_id is None:
             return None
         uri = self.lookup(connection_id)
@@ -113,10 +113,11 @@ class Endpoints:
         """The pipeline's schema history in Kafka."""
         return SchemaLog(self.kafka, schema_history_topic(self.pipeline.name), self.pipeline.name)
 
-    def lease(self, identity: str | None = None) -> Lease:
+    def lease(self, identity: str | None = None, *, brief: bool = False, patience_seconds: float = 0.0) -> Lease:
         """The claim of one run on ``identity``, still to be entered; see `Lease`."""
-        topic = commit_log_topic(self.pipeline.name)
-        return Lease(self.kafka, topic, identity or self.pipeline.name, self.pipeline.kafka.lease_seconds)
+        topic, seconds = commit_log_topic(self.pipeline.name), self.pipeline.kafka.lease_seconds
+        identity = identity or self.pipeline.name
+        return Lease(self.kafka, topic, identity, seconds, brief=brief, patience_seconds=patience_seconds)
 
     def __getstate__(self) -> dict[str, Any]:
         return {

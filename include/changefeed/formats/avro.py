@@ -7,8 +7,8 @@ https://debezium.io/documentation/reference/stable/configuration/avro.html
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import orjson
@@ -21,18 +21,30 @@ from changefeed.formats.avro_binary import FIRST, SECOND, read, written
 from changefeed.formats.avro_notation import AvroNotation
 from changefeed.formats.avro_schema import avro_text
 from changefeed.formats.connect_schema import ConnectSchema
-from changefeed.formats.debezium import table_changes
-from changefeed.formats.debezium_connector import DECIMALS, PREFIX, QUERIES, TIMES, TOMBSTONES, connector_style
+from changefeed.formats.debezium import NEW_KEY, OLD_KEY
+from changefeed.formats.debezium_options import (
+    BIGINTS,
+    BINARIES,
+    DECIMALS,
+    PREFIX,
+    QUERIES,
+    TIMES,
+    TOMBSTONES,
+    connector_style,
+)
 from changefeed.formats.format import FormatSettings, TableChange
 from changefeed.formats.headers import binlog_header
 from changefeed.formats.options import Options, choice, text
-from changefeed.formats.schema_ids import Part, SchemaIds
+from changefeed.formats.schema_ids import Part, SchemaIds, SubjectNames
 from changefeed.formats.style import Style
+from changefeed.formats.table_changes import table_changes
 from changefeed.formats.template import (
     ABSENT_IMAGE,
     DELETE_AND_CREATE,
     NO_SNAPSHOT,
+    ONE_MESSAGE_EACH,
     WITH_TOMBSTONES,
+    Change,
     Messages,
     Op,
     Slot,
@@ -46,7 +58,15 @@ REGISTRY = text("registry", "")
 """The connection id of the schema registry; without it schemas are numbered, for messages that nobody keeps."""
 _DECIMALS = choice(DECIMALS.name, "precise", "string")
 """As Debezium's, without doubles."""
-OPTIONS = (REGISTRY, PREFIX, _DECIMALS, TIMES, TOMBSTONES, QUERIES)
+_PRECISIONS = choice(TIMES.name, "adaptive_time_microseconds", "microseconds")
+_BINARIES = choice(BINARIES.name, "bytes", "base64", "hex")
+"""As Debezium's, without those whose values are other types, or otherwise spelled."""
+_KEY_SUBJECTS = choice("key.subject.name.strategy", *SubjectNames)
+_VALUE_SUBJECTS = choice("value.subject.name.strategy", *SubjectNames)
+"""As Confluent's converter calls them."""
+OPTIONS = (
+    REGISTRY, PREFIX, _DECIMALS, _PRECISIONS, BIGINTS, _BINARIES, TOMBSTONES, QUERIES, _KEY_SUBJECTS, _VALUE_SUBJECTS,
+)  # fmt: skip
 DEFAULT_STYLE = connector_style(Options("avro", OPTIONS, {}), {})
 """Debezium's defaults."""
 
@@ -70,6 +90,9 @@ class AvroFormat:
     style: Style = DEFAULT_STYLE
     tombstones: bool = True
     queries: bool = False
+    binary_text: bool = False
+    subjects: Mapping[Part, SubjectNames] = field(default_factory=dict)
+    """How subjects are named, where it is not by topic."""
     needs_definitions: bool = True
     _made: dict[int, ConnectSchema] = field(default_factory=dict, compare=False, repr=False)
     """The schemas that were given ids, for `shown`."""
@@ -85,12 +108,14 @@ class AvroFormat:
             connector_style(options, {}),
             options[TOMBSTONES] and settings.tombstones,
             options[QUERIES],
+            options[_BINARIES] != "bytes",
+            {"key": SubjectNames(options[_KEY_SUBJECTS]), "value": SubjectNames(options[_VALUE_SUBJECTS])},
         )
 
     @cached_property
     def notation(self) -> AvroNotation:
         """Avro's."""
-        return AvroNotation(self.style)
+        return AvroNotation(self.style, self.binary_text)
 
     # --- schemas
 
@@ -113,9 +138,14 @@ class AvroFormat:
         value, _ = read(schema, memoryview(message), _FRAME_BYTES)
         return orjson.dumps(value, default=lambda data: base64.b64encode(data).decode())
 
+    def schema_text(self, number: int) -> str:
+        """The Avro schema that was given this id. Raises KeyError for one that was given to none."""
+        return avro_text(self._made[number])
+
     def _framed(self, table: TableSchema, part: Part, schema: ConnectSchema) -> bytes:
         """What stands before a record of ``schema``."""
-        schema_id = self.ids.of_table(table, part, avro_text(schema))
+        names = self.subjects.get(part, SubjectNames.TOPIC)
+        schema_id = self.ids.of_table(table, part, avro_text(schema), names)
         self._made[schema_id] = schema
         return _frame(schema_id)
 
@@ -131,8 +161,15 @@ class AvroFormat:
         return (self._framed(table, "key", self.key_schema(table)), Slot.KEY)
 
     def messages(self, table: TableSchema) -> Messages:
-        """A change of key is a delete, its tombstone and a create, as in Debezium."""
-        return WITH_TOMBSTONES if self.tombstones and table.primary_key else DELETE_AND_CREATE
+        """A change of key is a delete that names the new one, its tombstone, and a create that names the old one."""
+        if not table.primary_key:
+            return ONE_MESSAGE_EACH
+        frame = self._framed(table, "key", self.key_schema(table))
+        messages = WITH_TOMBSTONES if self.tombstones else DELETE_AND_CREATE
+        *gone, created = messages[Change.KEY_CHANGE]
+        moved = (replace(message, headers=((NEW_KEY, (frame, Slot.KEY_AFTER)),)) for message in gone)
+        named = replace(created, headers=((OLD_KEY, (frame, Slot.KEY_BEFORE)),))
+        return {**messages, Change.KEY_CHANGE: (*moved, named)}
 
     def value(self, table: TableSchema, op: Op) -> Template:
         """The envelope of a row change."""
@@ -205,12 +242,11 @@ class AvroFormat:
         return [binlog_header(statement)]
 
     def _source(self, statement: Statement, tables: Sequence[TableChange]) -> dict[str, object]:
-        seconds = statement.ts_seconds
         return {
             "version": __version__,
             "connector": "mysql",
             "name": self.server_name,
-            **{name: seconds * 1000 * times for name, times in _TIMES},
+            **{name: statement.micros * times // 1000 for name, times in _TIMES},
             "snapshot": NO_SNAPSHOT,
             "db": tables[0][0] if tables else statement.database,
             "table": ",".join(table for _, table, _ in tables) or None,
@@ -220,6 +256,13 @@ class AvroFormat:
             "pos": statement.position,
             "row": 0,
         }
+
+
+def schema_number(message: bytes) -> tuple[int, bytes]:
+    """The id of a message's schema, and its record. Raises ValueError for what has no such frame."""
+    if len(message) < _FRAME_BYTES or not message.startswith(_MAGIC):
+        raise ValueError("it has no frame of a schema registry")
+    return int.from_bytes(message[1:_FRAME_BYTES], "big"), message[_FRAME_BYTES:]
 
 
 def _frame(schema_id: int) -> bytes:

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from changefeed.formats import connect_schema
 from changefeed.formats.avro_binary import FIRST, SECOND, is_null_first, written
-from changefeed.formats.column_defaults import EPOCH_TEXT, with_default
+from changefeed.formats.column_defaults import EPOCH_TEXT, bytes_as_text, with_default
 from changefeed.formats.connect_schema import ConnectSchema, value_schema
 from changefeed.formats.notation import ColumnText
-from changefeed.formats.style import Style
+from changefeed.formats.style import Encoding, Kind, Style
 from changefeed.formats.template import Slot
 from changefeed.table_schema import Column
 from changefeed.varint import written_part
@@ -34,15 +34,17 @@ _ZEROS: dict[str | None, object] = {
 
 @dataclass(frozen=True)
 class AvroNotation:
-    """A row is a record; ``style`` chooses the types of its fields.
+    """A row is a record; ``style`` chooses the types of its fields, ``binary_text`` makes text of bytes.
 
     A row image that does not hold all columns is refused: a record has all of its fields.
     """
 
     style: Style = field(hash=False)
+    binary_text: bool = False
     opening: bytes = b""
     separator: bytes = b""
     closing: bytes = b""
+    _types: dict[Column, ConnectSchema] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def binary(self) -> AvroNotation:
@@ -51,7 +53,15 @@ class AvroNotation:
 
     def type_of(self, column: Column) -> ConnectSchema:
         """The schema of the column's field, with its default."""
-        return with_default(value_schema(column, self.style), column)
+        known = self._types.get(column)
+        if known is None:
+            encoding = self.style[Kind.BINARY]
+            bytes_style = Style({**self.style.chosen, Kind.BINARY: Encoding.BASE64})
+            known = with_default(value_schema(column, bytes_style), column)
+            if self.binary_text or encoding is not Encoding.BASE64:
+                known = bytes_as_text(known, encoding)
+            self._types[column] = known
+        return known
 
     def column(self, column: Column) -> ColumnText:
         """The branch of an optional column; of one that must have a value, 1970 for a date that is none."""

@@ -16,9 +16,8 @@ import orjson
 from changefeed.block import Header
 from changefeed.errors import OptionError, did_you_mean
 from changefeed.formats.debezium import DebeziumFormat
-from changefeed.formats.debezium_connector import ConnectorFormat
 from changefeed.formats.flat import FlatFormat
-from changefeed.formats.format import Format, FormatSettings, TableChange
+from changefeed.formats.format import Format, FormatSettings, RowRules, TableChange, row_rules_of, transactions_of
 from changefeed.formats.maxwell import MaxwellFormat
 from changefeed.formats.notation import Notation, json_string
 from changefeed.formats.options import Option, Options, text
@@ -28,8 +27,7 @@ from changefeed.reader import Statement
 from changefeed.table_schema import TableSchema
 
 _INNER: Mapping[str, Callable[[FormatSettings], Format]] = {
-    "debezium": ConnectorFormat.of,
-    "debezium-json": DebeziumFormat.of,
+    "debezium": DebeziumFormat.of,
     "flat": FlatFormat.of,
     "maxwell": MaxwellFormat.of,
 }
@@ -80,12 +78,19 @@ class CloudEventsFormat:
             data = _INNER[inner.name](replace(settings, options=inner.options))
         except OptionError as error:
             raise OptionError(str(error), DATA.name, *error.path) from None
+        if transactions_of(data) is not None:
+            raise OptionError("events say nothing of their transaction", DATA.name, "provide.transaction.metadata")
         return cls(data, options[SOURCE].replace("{pipeline}", settings.server_name), options[TYPE])
 
     @property
     def style(self) -> Style:
         """That of the data."""
         return self.data.style
+
+    @property
+    def row_rules(self) -> RowRules:
+        """Those of the data."""
+        return row_rules_of(self.data)
 
     @property
     def notation(self) -> Notation:

@@ -6,14 +6,16 @@ column must have a value.
 
 from __future__ import annotations
 
+import base64
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 
 from changefeed.formats import connect_schema
 from changefeed.formats.connect_schema import ConnectSchema, Type
+from changefeed.formats.style import Encoding
 from changefeed.table_schema import Column, Default
 
 EPOCH_TEXT = "1970-01-01T00:00:00Z"
@@ -22,6 +24,21 @@ _TIME = re.compile(r"(-?)(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
 _DAYS_BEFORE_1970 = date(1970, 1, 1).toordinal()
 _DAY_MICROS = 86_400_000_000
 _LARGEST = 2**63 - 1
+
+_TIMES = {connect_schema.MICRO_TIME: 1_000_000, connect_schema.NANO_TIME: 10**9, connect_schema.CONNECT_TIME: 1000}
+_MOMENTS = {
+    connect_schema.TIMESTAMP: 1000,
+    connect_schema.CONNECT_TIMESTAMP: 1000,
+    connect_schema.MICRO_TIMESTAMP: 1_000_000,
+    connect_schema.NANO_TIMESTAMP: 10**9,
+}
+"""How many units of a schema are a second."""
+
+_TEXTS: Mapping[Encoding, Callable[[bytes], str]] = {
+    Encoding.BASE64: lambda data: base64.b64encode(data).decode(),
+    Encoding.BASE64_URL: lambda data: base64.urlsafe_b64encode(data).decode(),
+    Encoding.HEX: bytes.hex,
+}
 
 Value = int | float | str | bytes
 
@@ -35,11 +52,23 @@ def with_default(schema: ConnectSchema, column: Column) -> ConnectSchema:
     return replace(schema, default=value)
 
 
+def bytes_as_text(schema: ConnectSchema, encoding: Encoding) -> ConnectSchema:
+    """``schema`` of a column whose bytes are text in ``encoding``, default and all; one of another type as it is."""
+    if schema.type is not Type.BYTES or schema.name is not None:
+        return schema
+    default = schema.default
+    if isinstance(default, bytes):
+        default = _TEXTS[encoding](default)
+    return replace(schema, type=Type.STRING, default=default)
+
+
 def _of_expression(schema: ConnectSchema, column: Column, default: Default) -> Value | None:
     if not str(default.text).startswith("CURRENT_TIMESTAMP"):
         return None
     if column.data_type == "timestamp":
         return None if schema.optional else (EPOCH_TEXT if schema.type is Type.STRING else 0)
+    if schema.name == connect_schema.ISO_TIMESTAMP:
+        return None if schema.optional else EPOCH_TEXT
     return 0 if schema.type is Type.INT64 else None
 
 
@@ -48,16 +77,17 @@ def _boolean(_schema: ConnectSchema, text: str) -> Value:
 
 
 def _integer(schema: ConnectSchema, text: str) -> Value | None:
-    match schema.name:
-        case connect_schema.DATE:
-            return _days(text)
-        case connect_schema.MICRO_TIME:
-            return _time_micros(text)
-        case connect_schema.TIMESTAMP | connect_schema.MICRO_TIMESTAMP:
-            micros = _moment_micros(text)
-            if micros is None:
-                return None if schema.optional else 0
-            return micros // 1000 if schema.name == connect_schema.TIMESTAMP else micros
+    if schema.name in (connect_schema.DATE, connect_schema.CONNECT_DATE):
+        return _days(text)
+    if schema.name in _TIMES:
+        micros = _time_micros(text)
+        of_day = micros is not None and 0 <= micros <= _DAY_MICROS
+        return _in_units(micros, _TIMES[schema.name]) if of_day or schema.type is Type.INT64 else None
+    if schema.name in _MOMENTS:
+        micros = _moment_micros(text)
+        if micros is None:
+            return None if schema.optional else 0
+        return _in_units(micros, _MOMENTS[schema.name])
     return min(int(Decimal(text)), _LARGEST)
 
 
@@ -66,11 +96,16 @@ def _double(_schema: ConnectSchema, text: str) -> Value:
 
 
 def _string(schema: ConnectSchema, text: str) -> Value | None:
-    if schema.name != connect_schema.ZONED_TIMESTAMP:
+    if schema.name == connect_schema.ISO_DATE:
+        return None if _days(text) is None else text[:10] + "Z"
+    if schema.name == connect_schema.ISO_TIME:
+        micros = _time_micros(text)
+        return _trimmed(text) + "Z" if micros is not None and 0 <= micros <= _DAY_MICROS else None
+    if schema.name not in (connect_schema.ZONED_TIMESTAMP, connect_schema.ISO_TIMESTAMP):
         return text
     if _moment_micros(text) is None:
         return None if schema.optional else EPOCH_TEXT
-    return text.replace(" ", "T") + "Z"
+    return (_trimmed(text) if schema.name == connect_schema.ISO_TIMESTAMP else text).replace(" ", "T") + "Z"
 
 
 def _bytes(schema: ConnectSchema, text: str) -> Value:
@@ -106,6 +141,16 @@ def unscaled(number: Decimal, scale: int) -> bytes:
     power: int = 10 ** (int(exponent) + scale)
     whole = int("".join(map(str, digits))) * (-power if sign else power)
     return whole.to_bytes(((whole if whole >= 0 else ~whole).bit_length() + 8) // 8, "big", signed=True)
+
+
+def _trimmed(text: str) -> str:
+    """``text`` without zeros at the end of its fraction."""
+    whole, _, fraction = text.partition(".")
+    return whole + (f".{digits}" if (digits := fraction.rstrip("0")) else "")
+
+
+def _in_units(micros: int | None, units: int) -> int | None:
+    return None if micros is None else micros * units // 1_000_000
 
 
 def _bits(text: str) -> int:

@@ -61,6 +61,10 @@ class ConnectNotation(JsonNotation):
         match column.data_type:
             case "timestamp" if self.style[Kind.TIMESTAMP] is Encoding.ZONED:
                 return b'"1970-01-01T00:00:00Z"'
+            case "date" if self.style[Kind.DATE] is Encoding.OFFSET:
+                return b'"1970-01-01Z"'
+            case "datetime" if self.style[Kind.DATETIME] is Encoding.OFFSET:
+                return b'"1970-01-01T00:00:00Z"'
             case "date" | "datetime" | "timestamp":
                 return b"0"
         return b"null"

@@ -57,9 +57,17 @@ ENUM_SET = "io.debezium.data.EnumSet"
 JSON = "io.debezium.data.Json"
 YEAR = "io.debezium.time.Year"
 DATE = "io.debezium.time.Date"
+ISO_DATE = "io.debezium.time.IsoDate"
+CONNECT_DATE = "org.apache.kafka.connect.data.Date"
 MICRO_TIME = "io.debezium.time.MicroTime"
+NANO_TIME = "io.debezium.time.NanoTime"
+ISO_TIME = "io.debezium.time.IsoTime"
+CONNECT_TIME = "org.apache.kafka.connect.data.Time"
 TIMESTAMP = "io.debezium.time.Timestamp"
 MICRO_TIMESTAMP = "io.debezium.time.MicroTimestamp"
+NANO_TIMESTAMP = "io.debezium.time.NanoTimestamp"
+ISO_TIMESTAMP = "io.debezium.time.IsoTimestamp"
+CONNECT_TIMESTAMP = "org.apache.kafka.connect.data.Timestamp"
 ZONED_TIMESTAMP = "io.debezium.time.ZonedTimestamp"
 GEOMETRY = "io.debezium.data.geometry.Geometry"
 POINT = "io.debezium.data.geometry.Point"
@@ -151,14 +159,35 @@ def _labelled(column: Column) -> ConnectSchema:
 _KINDS = {"date": Kind.DATE, "time": Kind.TIME, "datetime": Kind.DATETIME, "timestamp": Kind.TIMESTAMP}
 
 
+_TEMPORALS = {
+    Kind.DATE: {Encoding.OFFSET: (Type.STRING, ISO_DATE)},
+    Kind.TIME: {
+        Encoding.NANOS: (Type.INT64, NANO_TIME),
+        Encoding.OF_DAY: (Type.INT32, CONNECT_TIME),
+        Encoding.OFFSET: (Type.STRING, ISO_TIME),
+    },
+    Kind.DATETIME: {
+        Encoding.MILLIS: (Type.INT64, CONNECT_TIMESTAMP),
+        Encoding.NANOS: (Type.INT64, NANO_TIMESTAMP),
+        Encoding.OFFSET: (Type.STRING, ISO_TIMESTAMP),
+    },
+}
+"""The schemas of encodings that have one each."""
+
+
 def _temporal(column: Column, style: Style) -> ConnectSchema:
     kind = _KINDS[column.data_type]
     if style[kind] in (Encoding.ISO, Encoding.ZONED):
         zoned = kind is Kind.TIMESTAMP
         return ConnectSchema(Type.STRING, name=ZONED_TIMESTAMP, version=1) if zoned else _STRING
+    if style[kind] in _TEMPORALS.get(kind, {}):
+        type, name = _TEMPORALS[kind][style[kind]]
+        return ConnectSchema(type, name=name, version=1)
     match kind:
         case Kind.DATE:
-            return ConnectSchema(Type.INT32, name=DATE, version=1)
+            # Connect's own where the others are: what writes days does not tell the two apart
+            name = CONNECT_DATE if style[Kind.TIME] is Encoding.OF_DAY else DATE
+            return ConnectSchema(Type.INT32, name=name, version=1)
         case Kind.TIME:
             return ConnectSchema(Type.INT64, name=MICRO_TIME, version=1)
     millis = (column.datetime_precision or 0) <= 3 and style[kind] is not Encoding.MICROS
@@ -232,6 +261,37 @@ TRANSACTION = ConnectSchema(
     fields=(("id", _STRING), ("total_order", _INT64), ("data_collection_order", _INT64)),
 )
 """Where in its transaction a change stands."""
+
+
+TRANSACTION_KEY = ConnectSchema(
+    Type.STRUCT, name="io.debezium.connector.common.TransactionMetadataKey", version=1, fields=(("id", _STRING),)
+)
+TRANSACTION_VALUE = ConnectSchema(
+    Type.STRUCT,
+    name="io.debezium.connector.common.TransactionMetadataValue",
+    version=1,
+    fields=(
+        ("status", _STRING),
+        ("id", _STRING),
+        ("event_count", _MAYBE_INT64),
+        (
+            "data_collections",
+            ConnectSchema(
+                Type.ARRAY,
+                optional=True,
+                items=ConnectSchema(
+                    Type.STRUCT,
+                    optional=True,
+                    name="event.collection",
+                    version=1,
+                    fields=(("data_collection", _STRING), ("event_count", _INT64)),
+                ),
+            ),
+        ),
+        ("ts_ms", _INT64),
+    ),
+)
+"""The records of the transaction topic."""
 
 
 def row_schema(name: str, columns: Sequence[tuple[str, ConnectSchema]]) -> ConnectSchema:

@@ -1,70 +1,176 @@
-"""Debezium's envelope as schemaless JSON: `before`, `after`, `source`, `op`, `ts_ms`.
+"""What Debezium's MySQL connector writes, as Kafka Connect's JSON converter spells it.
 
-Source: https://debezium.io/documentation/reference/stable/connectors/mysql.html#mysql-events, and for schema changes
-(`databaseName`, `ddl`, `tableChanges`) its #mysql-schema-change-topic
+Sources: https://debezium.io/documentation/reference/stable/connectors/mysql.html#mysql-events, for schema changes its
+#mysql-schema-change-topic, and the connector itself, which a test runs beside this.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import orjson
 
 from changefeed import __version__
 from changefeed.block import Header
-from changefeed.formats.format import FormatSettings, TableChange
+from changefeed.errors import OptionError
+from changefeed.formats import connect_schema
+from changefeed.formats.column_defaults import bytes_as_text, with_default
+from changefeed.formats.connect_json import ConnectNotation, schema_literal
+from changefeed.formats.connect_schema import ConnectSchema, value_schema
+from changefeed.formats.debezium_options import (
+    BINARIES,
+    DEFAULT_RULES,
+    OPTIONS,
+    PREFIX,
+    QUERIES,
+    SCHEMAS,
+    TOMBSTONES,
+    TRANSACTION_TOPIC,
+    TRANSACTIONS,
+    connector_style,
+    row_rules,
+)
+from changefeed.formats.format import FormatSettings, RowRules, TableChange, TransactionRecords
 from changefeed.formats.headers import binlog_header
-from changefeed.formats.notation import JSON, Notation
+from changefeed.formats.notation import json_string
 from changefeed.formats.options import Options
-from changefeed.formats.style import DEFAULT_STYLE, Style
-from changefeed.formats.template import DELETE_AND_CREATE, NO_SNAPSHOT, WITH_TOMBSTONES, Messages, Op, Slot, Template
+from changefeed.formats.style import DEFAULT_STYLE, Encoding, Kind, Style
+from changefeed.formats.table_changes import table_changes
+from changefeed.formats.template import (
+    CREATED_ANEW,
+    DELETED,
+    NO_SNAPSHOT,
+    ONE_MESSAGE_EACH,
+    TOMBSTONE,
+    Change,
+    Messages,
+    Op,
+    Slot,
+    Template,
+)
 from changefeed.reader import Statement
+from changefeed.statement_session import session_of
 from changefeed.table_schema import TableSchema
+from changefeed.topic_name import check_chosen_name
+
+NEW_KEY, OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
 
 
 @dataclass(frozen=True)
 class DebeziumFormat:
-    """``server_name`` is the pipeline's name (`source.name`); ``ts_ms`` when the window was frozen."""
+    """``prefix`` is the connector's `topic.prefix`, ``ts_ms`` when the window was frozen."""
 
-    server_name: str
+    prefix: str
     ts_ms: int
     style: Style = DEFAULT_STYLE
+    schemas: bool = False
     tombstones: bool = True
-    notation: Notation = JSON
-    needs_definitions: bool = False
+    row_rules: RowRules = DEFAULT_RULES
+    queries: bool = False
+    binary_text: bool = False
+    transaction_topic: str | None = None
 
     @classmethod
     def of(cls, settings: FormatSettings) -> DebeziumFormat:
-        """The format as ``settings`` say; raises OptionError, as it has no options."""
+        """The format as ``settings`` say; raises OptionError for options that it does not have."""
+        options = Options("debezium", OPTIONS, settings.options)
+        if options.has(TOMBSTONES) and options[TOMBSTONES] and not settings.tombstones:
+            raise OptionError(f"{TOMBSTONES.name!r} is true, and the pipeline's `tombstones` false", TOMBSTONES.name)
+        prefix = options[PREFIX] or settings.server_name
+        topic = f"{prefix}.{options[TRANSACTION_TOPIC]}" if options[TRANSACTIONS] else None
+        if topic is not None:
+            _check_topic(topic, PREFIX.name if options.has(PREFIX) else TRANSACTION_TOPIC.name)
+        return cls(
+            prefix,
+            settings.ts_ms,
+            connector_style(options, settings.style.chosen),
+            options[SCHEMAS],
+            options[TOMBSTONES] and settings.tombstones,
+            row_rules(options),
+            options[QUERIES],
+            options[BINARIES] != "bytes",
+            topic,
+        )
+
+    @classmethod
+    def older(cls, settings: FormatSettings) -> DebeziumFormat:
+        """What `debezium-json` stands for: the values that it always had, as people read them, texts of statements and
+        truncates. Raises OptionError for any option."""
         Options("debezium-json", (), settings.options)
-        return cls(settings.server_name, settings.ts_ms, settings.style, settings.tombstones)
+        return cls(
+            settings.server_name,
+            settings.ts_ms,
+            settings.style,
+            tombstones=settings.tombstones,
+            row_rules=RowRules(),
+            queries=True,
+        )
+
+    @cached_property
+    def notation(self) -> ConnectNotation:
+        """JSON as Connect has it."""
+        return ConnectNotation(style=self.style)
+
+    @property
+    def needs_definitions(self) -> bool:
+        """Schemas say defaults."""
+        return self.schemas
+
+    # --- schemas
+
+    def _row(self, table: TableSchema, name: str, columns: Sequence[int]) -> ConnectSchema:
+        described = [(table.columns[index].name, self._column(table, index)) for index in columns]
+        return connect_schema.row_schema(f"{connect_schema.prefix_of(self.prefix, table)}.{name}", described)
+
+    def _column(self, table: TableSchema, index: int) -> ConnectSchema:
+        column = table.columns[index]
+        schema = with_default(value_schema(column, Style({**self.style.chosen, Kind.BINARY: Encoding.BASE64})), column)
+        encoding = self.style[Kind.BINARY]
+        return bytes_as_text(schema, encoding) if self.binary_text or encoding is not Encoding.BASE64 else schema
+
+    def _with_schema(self, schema: ConnectSchema, payload: Template) -> Template:
+        return (schema_literal(schema), *payload, b"}")
+
+    def _envelope(self, table: TableSchema) -> ConnectSchema:
+        row = self._row(table, "Value", range(len(table.columns)))
+        return connect_schema.envelope(connect_schema.prefix_of(self.prefix, table), row)
 
     # --- row changes
 
     def key(self, table: TableSchema) -> Template | None:
-        """The primary key's columns as a JSON object; None for a table without a primary key."""
-        return (Slot.KEY,) if table.primary_key else None
+        """The key's columns as a struct; None for a table without one."""
+        if not table.primary_key:
+            return None
+        if not self.schemas:
+            return (Slot.KEY,)
+        return self._with_schema(self._row(table, "Key", table.primary_key), (Slot.KEY,))
 
     def messages(self, table: TableSchema) -> Messages:
-        """A change of key is a delete, its tombstone and a create, as in Debezium."""
-        return WITH_TOMBSTONES if self.tombstones and table.primary_key else DELETE_AND_CREATE
+        """A change of key is a delete that names the new one, its tombstone, and a create that names the old one."""
+        deleted = (DELETED, TOMBSTONE) if self.tombstones and table.primary_key else (DELETED,)
+        moved = tuple(replace(message, headers=((NEW_KEY, (Slot.KEY_AFTER,)),)) for message in deleted)
+        created = replace(CREATED_ANEW, headers=((OLD_KEY, (Slot.KEY_BEFORE,)),))
+        return {**ONE_MESSAGE_EACH, Change.DELETE: deleted, Change.KEY_CHANGE: (*moved, created)}
 
     def value(self, table: TableSchema, op: Op) -> Template:
         """The envelope of a row change."""
-        head = f'"version":"{__version__}","connector":"mysql","name":{json.dumps(self.server_name)}'
-        names = f'"db":{json.dumps(table.database)},"table":{json.dumps(table.table)}'
-        return (
+        payload: Template = (
             b'{"before":',
             Slot.BEFORE,
             b',"after":',
             Slot.AFTER,
-            f',"source":{{{head},"ts_ms":'.encode(),
-            Slot.TS_SECONDS,
-            b'000,"snapshot":"',
+            b',"source":{"version":"%b","connector":"mysql","name":%b,"ts_ms":'
+            % (__version__.encode(), json_string(self.prefix)),
+            Slot.TS_MILLIS,
+            b',"snapshot":"',
             Slot.SNAPSHOT,
-            f'",{names},"server_id":'.encode(),
+            b'","db":%b,"sequence":null,"ts_us":' % json_string(table.database),
+            Slot.TS_MICROS,
+            b',"ts_ns":',
+            Slot.TS_NANOS,
+            b',"table":%b,"server_id":' % json_string(table.table),
             Slot.SERVER_ID,
             b',"gtid":',
             Slot.GTID,
@@ -74,10 +180,35 @@ class DebeziumFormat:
             Slot.POSITION,
             b',"row":',
             Slot.ROW,
+            b',"thread":',
+            Slot.THREAD,
             b',"query":',
-            Slot.QUERY,
-            f'}},"op":"{op}","ts_ms":{self.ts_ms}}}'.encode(),
+            Slot.QUERY if self.queries else b"null",
+            b'},"transaction":',
+            Slot.TRANSACTION if self.transaction_topic is not None else b"null",
+            b',"op":"%b",%b}' % (op.encode(), orjson.dumps(_times(self.ts_ms * 1000))[1:-1]),
         )
+        return self._with_schema(self._envelope(table), payload) if self.schemas else payload
+
+    # --- transactions
+
+    @property
+    def transactions(self) -> TransactionRecords | None:
+        """The records of the transaction topic; None without `provide.transaction.metadata`."""
+        if self.transaction_topic is None:
+            return None
+        key: Template = (b'{"id":"', Slot.TRANSACTION_ID, b'"}')
+        begin, end = (
+            (b'{"status":"%b","id":"' % status, Slot.TRANSACTION_ID, *counts, b',"ts_ms":', Slot.TS_MILLIS, b"}")
+            for status, counts in (
+                (b"BEGIN", (b'","event_count":null,"data_collections":null',)),
+                (b"END", (b'","event_count":', Slot.EVENT_COUNT, b',"data_collections":[', Slot.EVENT_COUNTS, b"]")),
+            )
+        )
+        if self.schemas:
+            key = self._with_schema(connect_schema.TRANSACTION_KEY, key)
+            begin, end = (self._with_schema(connect_schema.TRANSACTION_VALUE, value) for value in (begin, end))
+        return TransactionRecords(self.transaction_topic, key, begin, end)
 
     # --- statements
 
@@ -90,22 +221,27 @@ class DebeziumFormat:
                 "kind": kind,
                 "databaseName": statement.database,
                 "ddl": statement.sql,
+                "session": session_of(statement.ts_seconds, statement.variables),
                 "tableChanges": table_changes(changes),
             }
         )
 
-    def truncate(self, statement: Statement, table: TableSchema) -> bytes:
-        """Op `t`, as Debezium writes it."""
-        return orjson.dumps(self._envelope(statement, [(table.database, table.table)], "t"))
+    def truncate(self, statement: Statement, table: TableSchema) -> bytes | None:
+        """Op `t`; None where it is skipped, as it is by default."""
+        if "t" in self.row_rules.skipped:
+            return None
+        payload = orjson.dumps(self._record(statement, [(table.database, table.table)], "t"))
+        return schema_literal(self._envelope(table)) + payload + b"}" if self.schemas else payload
 
     def statement(self, statement: Statement, tables: Sequence[tuple[str, str]], *, hide_sql: bool) -> bytes:
         """Op `q` with the statement's SQL, or null for that. Debezium has no such record: it is ours."""
         return orjson.dumps(
             {
-                **self._envelope(statement, tables, "q"),
+                **self._record(statement, tables, "q"),
                 "database": statement.database,
                 "sql": None if hide_sql else statement.sql,
                 "tables": [f"{database}.{table}" for database, table in tables],
+                "session": session_of(statement.ts_seconds, statement.variables),
             }
         )
 
@@ -113,51 +249,47 @@ class DebeziumFormat:
         """The binlog event's own header as JSON."""
         return [binlog_header(statement)]
 
-    def _envelope(self, statement: Statement, tables: Sequence[tuple[str, str]], op: str) -> dict[str, object]:
-        source = self._source(statement, tables)
-        return {"before": None, "after": None, "source": source, "op": op, "ts_ms": self.ts_ms}
+    def _record(self, statement: Statement, tables: Sequence[tuple[str, str]], op: str) -> dict[str, object]:
+        return {
+            "before": None,
+            "after": None,
+            "source": self._source(statement, tables),
+            "transaction": None,
+            "op": op,
+            **_times(self.ts_ms * 1000),
+        }
 
     def _source(self, statement: Statement, tables: Sequence[tuple[str, str]]) -> dict[str, object]:
+        times = _times(statement.micros // 1000 * 1000)  # in whole milliseconds, as there
         return {
             "version": __version__,
             "connector": "mysql",
-            "name": self.server_name,
-            "ts_ms": statement.ts_seconds * 1000,
+            "name": self.prefix,
+            "ts_ms": times["ts_ms"],
             "snapshot": NO_SNAPSHOT,
             "db": tables[0][0] if tables else statement.database,
+            "sequence": None,
+            "ts_us": times["ts_us"],
+            "ts_ns": times["ts_ns"],
             "table": ",".join(table for _, table in tables) or None,
             "server_id": statement.server_id,
             "gtid": statement.gtid or None,
             "file": statement.file,
             "pos": statement.position,
             "row": 0,
+            "thread": None,
+            "query": None,
         }
 
 
-def table_changes(changes: Sequence[TableChange]) -> list[dict[str, object]]:
-    """What a definition did to each table, as Debezium's `tableChanges` say it."""
-    return [
-        {
-            "type": "ALTER" if schema else "DROP",
-            "id": f'"{database}"."{table}"',
-            "table": _table(schema) if schema else None,
-        }
-        for database, table, schema in changes
-    ]
+def _check_topic(name: str, option: str) -> None:
+    """Raises OptionError for the topic of transactions, whose name ``option`` decides, that Kafka does not allow."""
+    try:
+        check_chosen_name(name)
+    except ValueError as error:
+        raise OptionError(f"the topic of transactions: {error}", option) from None
 
 
-def _table(schema: TableSchema) -> dict[str, object]:
-    return {
-        "primaryKeyColumnNames": [schema.columns[index].name for index in schema.primary_key],
-        "columns": [
-            {
-                "name": column.name,
-                "position": number,
-                "typeName": column.data_type.upper() + (" UNSIGNED" if column.unsigned else ""),
-                "collationName": column.collation,
-                "enumValues": list(column.labels) or None,
-                "srid": column.srid,
-            }
-            for number, column in enumerate(schema.columns, start=1)
-        ],
-    }
+def _times(micros: int) -> dict[str, int]:
+    """The fields of a time of so many microseconds since 1970."""
+    return {"ts_ms": micros // 1000, "ts_us": micros, "ts_ns": micros * 1000}

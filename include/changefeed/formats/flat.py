@@ -15,10 +15,10 @@ import orjson
 from changefeed import __version__
 from changefeed.block import Header
 from changefeed.errors import did_you_mean
-from changefeed.formats import debezium_connector
+from changefeed.formats import debezium_options
 from changefeed.formats.connect_json import ConnectNotation
-from changefeed.formats.debezium_connector import ConnectorFormat
-from changefeed.formats.format import FormatSettings, TableChange
+from changefeed.formats.debezium import DebeziumFormat
+from changefeed.formats.format import FormatSettings, RowRules, TableChange
 from changefeed.formats.headers import binlog_header
 from changefeed.formats.notation import Notation, json_string
 from changefeed.formats.options import Option, Options, choice
@@ -98,8 +98,8 @@ FIELDS, FIELDS_PREFIX = _fields("add.fields"), _prefix("add.fields.prefix")
 HEADERS, HEADERS_PREFIX = _fields("add.headers"), _prefix("add.headers.prefix")
 OPTIONS = (MODE, FIELDS, FIELDS_PREFIX, HEADERS, HEADERS_PREFIX)
 _OF_CONNECTOR = (
-    debezium_connector.PREFIX, debezium_connector.DECIMALS, debezium_connector.TIMES, debezium_connector.BIGINTS,
-    debezium_connector.BINARIES, debezium_connector.SKIPPED,
+    debezium_options.PREFIX, debezium_options.DECIMALS, debezium_options.TIMES, debezium_options.BIGINTS,
+    debezium_options.BINARIES, debezium_options.SKIPPED, debezium_options.UNCHANGED, debezium_options.KEYS,
 )  # fmt: skip
 """The connector's options that a record still shows when it is flat."""
 
@@ -116,7 +116,7 @@ class _FlatNotation(ConnectNotation):
 class FlatFormat:
     """``envelope`` is the format whose envelopes are made flat; ``mode`` is that of deletes."""
 
-    envelope: ConnectorFormat
+    envelope: DebeziumFormat
     mode: str = MODE.default
     fields: tuple[AddedField, ...] = ()
     headers: tuple[AddedField, ...] = ()
@@ -136,12 +136,17 @@ class FlatFormat:
         given = {
             option.name: settings.options[option.name] for option in _OF_CONNECTOR if option.name in settings.options
         }
-        return cls(ConnectorFormat.of(replace(settings, options=given)), mode, fields, headers)
+        return cls(DebeziumFormat.of(replace(settings, options=given)), mode, fields, headers)
 
     @property
     def style(self) -> Style:
         """The envelope's."""
         return self.envelope.style
+
+    @property
+    def row_rules(self) -> RowRules:
+        """The envelope's."""
+        return self.envelope.row_rules
 
     @cached_property
     def notation(self) -> Notation:
@@ -155,14 +160,12 @@ class FlatFormat:
         return self.envelope.key(table)
 
     def messages(self, table: TableSchema) -> Messages:
-        """A change of key is a delete and a create, as in the envelope; what is skipped there is skipped."""
+        """A change of key is a delete and a create, as in the envelope."""
         deletes = _DELETES[self.mode]
         changes = {**ONE_MESSAGE_EACH, Change.DELETE: deletes, Change.KEY_CHANGE: (*deletes, CREATED_ANEW)}
         envelopes = self.envelope.messages(table)
         return {
             change: tuple(self._with_headers(table, message, envelopes[change]) for message in messages)
-            if envelopes[change]
-            else ()
             for change, messages in changes.items()
         }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
@@ -16,6 +17,33 @@ from changefeed.table_schema import TableSchema
 
 TableChange = tuple[str, str, TableSchema | None]
 """(database, table, its columns after a statement); None for a table that is gone or not known."""
+
+
+@dataclass(frozen=True)
+class TableKey:
+    """The columns that are the messages' key in the tables whose "database.table" matches ``tables`` whole."""
+
+    tables: re.Pattern[str]
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RowRules:
+    """What options of a format say of which rows are published, and under which keys.
+
+    ``skipped`` are ops that are left out, and with ``unchanged_skipped`` so are updates that change nothing of what is
+    written. ``in_place_of`` has the option that was given by the pipeline's setting which it takes the place of.
+    """
+
+    skipped: frozenset[str] = frozenset()
+    unchanged_skipped: bool = False
+    keys: tuple[TableKey, ...] = ()
+    in_place_of: Mapping[str, str] = field(default_factory=dict)
+
+    def key_columns(self, database: str, table: str) -> tuple[str, ...]:
+        """The key's columns; those of all patterns that take the table, and none where no pattern does."""
+        taken = (key.columns for key in self.keys if key.tables.fullmatch(f"{database}.{table}"))
+        return tuple(dict.fromkeys(column for columns in taken for column in columns))
 
 
 @dataclass(frozen=True)
@@ -77,6 +105,47 @@ class Shown(Protocol):
     def shown(self, message: bytes) -> bytes:
         """A key or a value of a table that the format has been asked about, as JSON."""
         ...
+
+
+@dataclass(frozen=True)
+class TransactionRecords:
+    """Records of where transactions begin and end: ``topic`` that they go to, and the templates of their key and of
+    both values. Their slots are `Slot.TRANSACTION_ID` and those behind it, and times."""
+
+    topic: str
+    key: Template
+    begin: Template
+    end: Template
+
+
+@runtime_checkable
+class Transactional(Protocol):
+    """A format whose messages may say where in their transaction they stand."""
+
+    @property
+    def transactions(self) -> TransactionRecords | None:
+        """The records that go with that; None where messages do not say it."""
+        ...
+
+
+def transactions_of(format: RowFormat) -> TransactionRecords | None:
+    """The records of transactions of ``format``, which has `Slot.TRANSACTION` in no message without such records."""
+    return format.transactions if isinstance(format, Transactional) else None
+
+
+@runtime_checkable
+class Ruling(Protocol):
+    """A format with options about rows."""
+
+    @property
+    def row_rules(self) -> RowRules:
+        """What they say."""
+        ...
+
+
+def row_rules_of(format: RowFormat) -> RowRules:
+    """What the options of ``format`` say of rows; nothing for a format without such options."""
+    return format.row_rules if isinstance(format, Ruling) else RowRules()
 
 
 class Format(RowFormat, Protocol):

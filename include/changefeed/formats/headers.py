@@ -12,7 +12,7 @@ import orjson
 
 from changefeed.block import Header
 from changefeed.errors import SettingsError, did_you_mean
-from changefeed.formats.format import Format, TableChange
+from changefeed.formats.format import Format, Shown, TableChange, TransactionRecords, transactions_of
 from changefeed.formats.notation import Notation
 from changefeed.formats.style import Style
 from changefeed.formats.template import Messages, Op, RowMessage, Slot, Template
@@ -47,10 +47,12 @@ HEADERS: Mapping[str, Callable[[TableSchema, RowMessage], Template]] = {
     "table": lambda table, _message: (f"{table.database}.{table.table}".encode(),),
     "op": lambda _table, message: ((message.op or "d").encode(),),
     "transaction_id": lambda _table, _message: (Slot.GTID_TEXT,),
+    "xid": lambda _table, _message: (Slot.XID_TEXT,),
     "ts_ms": lambda _table, _message: (Slot.TS_SECONDS, b"000"),
 }
 """What each header says of a row message: `table` is DATABASE.TABLE, `op` the message's c, u, d or r (a tombstone's is
-d), `transaction_id` the GTID, empty where the source has none, `ts_ms` when the source wrote the event."""
+d), `transaction_id` the GTID, empty where the source has none, `xid` the XA transaction's, empty in all others, `ts_ms`
+when the source wrote the event."""
 
 
 def check_headers(names: Sequence[str]) -> None:
@@ -103,6 +105,11 @@ class WithHeaders:
         """As ``format`` says."""
         return self.format.needs_definitions
 
+    @property
+    def transactions(self) -> TransactionRecords | None:
+        """Those of ``format``, without headers."""
+        return transactions_of(self.format)
+
     def messages(self, table: TableSchema) -> Messages:
         """Those of ``format``, with headers."""
         return {
@@ -121,6 +128,10 @@ class WithHeaders:
     def value(self, table: TableSchema, op: Op) -> Template:
         """That of ``format``."""
         return self.format.value(table, op)
+
+    def shown(self, message: bytes) -> bytes:
+        """As ``format`` shows it; a message of text is shown as it is."""
+        return self.format.shown(message) if isinstance(self.format, Shown) else message
 
     def schema_change(self, statement: Statement, kind: str, changes: Sequence[TableChange]) -> bytes:
         """That of ``format``."""

@@ -40,7 +40,9 @@ GTID = flag("output_gtid_position", False)
 SERVER_ID = flag("output_server_id", False)
 QUERY = flag("output_row_query", False)
 NULLS = flag("output_nulls", True)
-OPTIONS = (KEY, POSITION, GTID, SERVER_ID, QUERY, NULLS)
+COMMIT = flag("output_commit_info", True)
+OFFSETS = flag("output_xoffset", True)
+OPTIONS = (KEY, POSITION, GTID, SERVER_ID, QUERY, NULLS, COMMIT, OFFSETS)
 
 _TYPES: Mapping[Op, str] = {"c": "insert", "u": "update", "d": "delete", "r": "bootstrap-insert"}
 _VERBS = frozenset({"create", "alter", "drop"})
@@ -124,6 +126,8 @@ class MaxwellFormat:
         names = (json_string(table.database), json_string(table.table))
         template: Template = (b'{"database":%b,"table":%b,"type":"%b","ts":' % (*names, _TYPES[op].encode()),)
         template += (Slot.TS_SECONDS,)
+        if self.options[COMMIT] and op != "r":
+            template += (Slot.COMMIT_INFO_OFFSET if self.options[OFFSETS] else Slot.COMMIT_INFO,)
         if self.options[POSITION]:
             template += (b',"position":"', Slot.FILE, b":", Slot.EVENT_END, b'"')
         if self.options[GTID]:

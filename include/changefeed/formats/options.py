@@ -77,6 +77,10 @@ class Options:
                 wanted = f"option {name!r} of format {format_name!r}: wanted {error}"
                 raise OptionError(f"{wanted}, found {str(value)[:100]!r}", name) from None
 
+    def has(self, option: Option[Any]) -> bool:
+        """Whether the pipeline gave it."""
+        return option.name in self._values
+
     def __getitem__(self, option: Option[T]) -> T:
         value: T = self._values.get(option.name, option.default)
         return value

@@ -34,6 +34,25 @@ class EventHeader:
 
 
 @dataclass(frozen=True)
+class TransactionOrder:
+    """Where in the transaction ``id`` a change stands, from 1: among all that are published, and among its table's."""
+
+    id: str
+    total: int
+    of_table: int
+
+    @property
+    def json(self) -> bytes:
+        """What `Slot.TRANSACTION` says of it."""
+        return orjson.dumps({"id": self.id, "total_order": self.total, "data_collection_order": self.of_table})
+
+    @property
+    def next(self) -> TransactionOrder:
+        """That of the table's next change, where no other comes between."""
+        return replace(self, total=self.total + 1, of_table=self.of_table + 1)
+
+
+@dataclass(frozen=True)
 class RowChange:
     """One row change with its coordinates; ``before`` or ``after`` is None where the op has none."""
 
@@ -56,6 +75,8 @@ class RowChange:
     """Which of the changes that a function made of one."""
     thread: int = 0
     """The connection that made its transaction; 0 where nothing says it."""
+    transaction: TransactionOrder | None = None
+    """Where in its transaction it stands; None where nobody counts."""
     commit_micros: int = 0
     """When it was committed, in microseconds since 1970; 0 where nothing says it."""
 
@@ -92,10 +113,15 @@ def messages(
         key = table.primary_key if format.key(table) is not None else ()
         if _changed([*(table.columns[index].name for index in key), *spread], change):
             kind = Change.KEY_CHANGE
+    order = change.transaction
     for message in format.messages(table)[kind]:
         image = change.before if message.key == "before" else change.after
         op = message.op or "d"
-        about = change if (op, message.step) == (change.op, change.step) else replace(change, op=op, step=message.step)
+        about = change
+        if (op, message.step, order) != (change.op, change.step, change.transaction):
+            about = replace(change, op=op, step=message.step, transaction=order)
+        if message.op is not None and order is not None:
+            order = order.next
         filled = None if message.op is None else value(format, table, about)
         headers = tuple((name, _filled(format, value, table, about, image, JSON)) for name, value in message.headers)
         yield Rendered(message.step, _key(format, table, change, image), filled, headers, image or {})
@@ -208,6 +234,8 @@ def _scalar(slot: Slot, change: RowChange, notation: Notation) -> bytes | None:
             return slot_text(notation, slot, change.gtid) if change.gtid else None
         case Slot.GTID_TEXT:
             return change.gtid.encode()
+        case Slot.COMMIT_INFO | Slot.COMMIT_INFO_OFFSET:
+            return b""  # nobody who renders single rows knows it
         case Slot.EVENT_ID:
             part = f".{change.part}" if change.part else ""
             step = f"/{change.step:d}" if change.step else ""
@@ -216,10 +244,14 @@ def _scalar(slot: Slot, change: RowChange, notation: Notation) -> bytes | None:
             return datetime.fromtimestamp(change.ts_seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ").encode()
         case Slot.QUERY:
             return slot_text(notation, slot, change.query) if change.query is not None else None
+        case Slot.XID_TEXT:
+            return (change.xid or "").encode()
         case Slot.XID:
             return slot_text(notation, slot, change.xid) if change.xid is not None else None
         case Slot.THREAD:
             return b"%d" % change.thread if change.thread else None
+        case Slot.TRANSACTION:
+            return change.transaction.json if change.transaction is not None else None
         case Slot.SNAPSHOT:
             return slot_text(notation, slot, change.snapshot)
     return slot_number(notation, slot, _NUMBERS[slot](change))

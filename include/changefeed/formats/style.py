@@ -53,10 +53,21 @@ class Encoding(StrEnum):
     EPOCH = "epoch"
     """Debezium's adaptive numbers: days, or milliseconds for a precision of 0 to 3, else microseconds. Zero and partial
     dates are null."""
+    MILLIS = "millis"
+    """As EPOCH, in milliseconds whatever the precision."""
     MICROS = "micros"
     """As EPOCH, in microseconds whatever the precision."""
+    NANOS = "nanos"
+    """As EPOCH, in nanoseconds; null for a DATETIME before 1677-09-22 or after 2262, whose number has no 64 bits."""
+    OF_DAY = "of_day"
+    """Milliseconds since midnight; null for a TIME below 0 or over 24 hours."""
+    OFFSET = "offset"
+    """As ISO, with Z and without zeros at the end of a fraction; null for zero and partial dates, and for a TIME below
+    0 or over 24 hours."""
     ZONED = "zoned"
     """As ISO; null for the zero timestamp."""
+    BASE64_URL = "base64_url"
+    """As BASE64, with `-` and `_` in place of `+` and `/`."""
     BASE64 = "base64"
     """A string; of geometry `{"srid":…,"wkb":"…"}` with it."""
     HEX = "hex"
@@ -86,14 +97,14 @@ _BYTES = (Encoding.BASE64, Encoding.HEX, Encoding.NUMBERS)
 ENCODINGS: Mapping[Kind, tuple[Encoding, ...]] = {
     Kind.DECIMAL: (Encoding.STRING, Encoding.DOUBLE, Encoding.PRECISE),
     Kind.BIGINT_UNSIGNED: (Encoding.NUMBER, Encoding.STRING, Encoding.LONG, Encoding.PRECISE),
-    Kind.DATE: _DATED,
-    Kind.TIME: (*_TEMPORAL, Encoding.MICROS),
-    Kind.DATETIME: (*_DATED, Encoding.MICROS),
+    Kind.DATE: (*_DATED, Encoding.OFFSET),
+    Kind.TIME: (*_TEMPORAL, Encoding.MICROS, Encoding.NANOS, Encoding.OF_DAY, Encoding.OFFSET),
+    Kind.DATETIME: (*_DATED, Encoding.MILLIS, Encoding.MICROS, Encoding.NANOS, Encoding.OFFSET),
     Kind.TIMESTAMP: (*_DATED, Encoding.ZONED),
     Kind.BIT: (Encoding.NUMBER, Encoding.CONNECT),
     Kind.ENUM: (Encoding.LABEL, Encoding.INDEX),
     Kind.SET: (Encoding.COMMAS, Encoding.ARRAY),
-    Kind.BINARY: _BYTES,
+    Kind.BINARY: (*_BYTES, Encoding.BASE64_URL),
     Kind.GEOMETRY: (*_BYTES, Encoding.CONNECT),
     Kind.JSON: (Encoding.TEXT, Encoding.INLINE),
 }

@@ -83,7 +83,29 @@ class Slot(StrEnum):
     """Text of the statement (ROWS_QUERY) as a JSON string; absent where the binlog does not hold it, and where column
     rules hide values that it may have."""
     XID = "xid"
-    """The xid of an XA transaction as a JSON string, as XA RECOVER's CONVERT XID form writes it; absent in others."""
+    """The xid of an XA transaction as a JSON string, as binlogs spell it (`X'gtrid',X'bqual',format`, in lower case);
+    absent in others."""
+    XID_TEXT = "xid_text"
+    """That xid without quotes; empty in others."""
+    COMMIT_INFO = "commit_info"
+    """What only the end of the transaction says, as members of a JSON object behind a comma: `,"xid":23396` for the
+    number that the source's XID event has, where it ends with one, and `,"commit":true` in its last row. Nothing where
+    it is not said: rows that were read, those of XA transactions, of transactions of which a part was rolled back or is
+    in another slice, and of those that take more than 64 MB or 262,144 messages. In values of text only, once."""
+    COMMIT_INFO_OFFSET = "commit_info_offset"
+    """As COMMIT_INFO, and `,"xoffset":0` in all rows but the last: their number in the transaction, of those that have
+    this slot."""
+    TRANSACTION = "transaction"
+    """Where in its transaction the message stands, as a JSON object: `id`, `total_order` among all messages of it but
+    tombstones, and `data_collection_order` among those of its table; absent outside of a transaction. In notations of
+    text only, and in formats that have `format.TransactionRecords`."""
+    TRANSACTION_ID = "transaction_id"
+    """The transaction's id without quotes: its GTID, or `file=…,pos=…` of its BEGIN where it has none. This and the
+    next two: in `TransactionRecords` only."""
+    EVENT_COUNT = "event_count"
+    """How many messages the transaction has, without tombstones."""
+    EVENT_COUNTS = "event_counts"
+    """How many of each table, as the items of a JSON array: `{"data_collection":"db.table","event_count":1}`."""
     SNAPSHOT = "snapshot"
     """The snapshot that the row was read for, unquoted: `false` for a change out of a binlog, else what its reader
     calls it (Debezium's words: `true`, `first`, `last`, `incremental`). The same for all rows of one reader."""

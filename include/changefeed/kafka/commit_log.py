@@ -205,6 +205,16 @@ class CommitLog:
         """Whose records the log holds: the one that wrote last comes last. Raises as `read` does."""
         return list(dict.fromkeys(entry.identity for entry in reversed(self._latest())))[::-1]
 
+    def read_all(self) -> dict[str, CommitLogState]:
+        """What the log says of each identity, without waiting for transactions that are open; for who looks on.
+
+        The one that wrote last comes last. Raises as `read` does.
+        """
+        entries: dict[str, list[LogEntry]] = {}
+        for entry in self._latest(open_seconds=1.0):
+            entries[entry.identity] = [*entries.pop(entry.identity, ()), entry]
+        return {identity: CommitLogState(tuple(of_identity)) for identity, of_identity in entries.items()}
+
     def _latest(self, open_seconds: float | None = None) -> list[LogEntry]:
         """The last record of each key that is not forgotten, of all identities, in the order of the log."""
         wanted = f"to read the commit log of {self.identity!r}"
@@ -246,9 +256,11 @@ class CommitLog:
         records |= {BegunRecord.key_of(self.identity, number): None for number in (window, *old)}
         self._write(records, f"to seal window {window}")
 
-    def keep(self, record: LogRecord) -> None:
-        """Write ``record``, in place of an earlier one with its key."""
-        self._write({record.key(self.identity): record.value()}, f"to keep a record of kind {record.kind!r}")
+    def keep(self, record: LogRecord, forgotten: Iterable[LogRecord] = ()) -> None:
+        """Write ``record``, in place of an earlier one with its key; behind it those ``forgotten`` are forgotten."""
+        records: dict[bytes, bytes | None] = {record.key(self.identity): record.value()}
+        records |= {gone.key(self.identity): None for gone in forgotten}
+        self._write(records, f"to keep a record of kind {record.kind!r}")
 
     def begin(self, record: BegunRecord, state: CommitLogState) -> None:
         """Write that a window is begun, and forget later ones of ``state``: none of them has given anything.
@@ -284,6 +296,10 @@ class CommitLog:
         gone: list[LogRecord] = [record for record in state.of(BegunRecord) if record.window.number <= window]
         gone += [record for record in state.of(FailoverRecord) if record.window < window]
         return self._forget([record.key(self.identity) for record in gone], f"to forget windows up to {window}")
+
+    def forget_records(self, records: Iterable[LogRecord]) -> int:
+        """Forget ``records``, as `read` gave them; return how many."""
+        return self._forget([record.key(self.identity) for record in records], "to forget records")
 
     def forget_everything(self) -> int:
         """Forget all records of this identity, of unknown kinds too; return how many.

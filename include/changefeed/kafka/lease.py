@@ -2,9 +2,10 @@
 
 A run claims the pipeline in the commit log and repeats its claim every few seconds while it lives. Of two claims the
 first in the log wins, so two runs that begin in the same instant cannot both go on. The second watches the first: a
-claim that is repeated is alive, and the second run raises PipelineBusyError; a claim that is not repeated for
-``seconds`` is of a dead run, and is passed over. No clocks of two machines are compared: the second run
-waits that long, unless the broker's own timestamps (LogAppendTime, as changefeed makes the log) say that it is over.
+claim that is repeated is alive, and the second run raises PipelineBusyError, or waits, where it has the patience or the
+first one said that it would be brief; a claim that is not repeated for ``seconds`` is of a dead run, and is passed
+over. No clocks of two machines are compared: the second run waits that long, unless the broker's own timestamps
+(LogAppendTime, as changefeed makes the log) say that it is over.
 
 Safety does not rest on it. A run that stood still for longer than ``seconds`` may be taken for dead: then `fencing`
 stops it when it wakes, and nothing is published twice or lost.
@@ -34,10 +35,13 @@ _log = logging.getLogger(__name__)
 BEATS = 5
 """How often a claim is repeated within the time after which it counts as dead."""
 
+BRIEF_SECONDS = 300.0
+"""How long a run waits for one that said that it would be brief."""
+
 
 @dataclass(frozen=True)
 class Claim:
-    """A run's claim: ``first`` is the offset of its first record, ``offset`` that of the latest.
+    """A run's claim: ``first`` is the offset of its first record, ``offset`` that of the latest; see `ClaimRecord`.
 
     ``at_ms`` is the latest record's time by the broker's clock, None where the log keeps its writers' times.
     """
@@ -46,6 +50,7 @@ class Claim:
     first: int
     offset: int
     who: str
+    brief: bool
     at_ms: int | None
 
 
@@ -54,10 +59,23 @@ class Lease:
 
     Entering returns when no other run is alive: at once, or after up to ``seconds`` where another run died without
     giving its claim back. Raises PipelineBusyError while another run is alive, BrokerUnavailableError, TopicError.
+
+    A ``brief`` run says that it is done within seconds: others wait for it, up to BRIEF_SECONDS. For a run that is not
+    brief this one waits up to ``patience_seconds``.
     """
 
-    def __init__(self, connection: KafkaConnection, topic: str, identity: str, seconds: float) -> None:
+    def __init__(
+        self,
+        connection: KafkaConnection,
+        topic: str,
+        identity: str,
+        seconds: float,
+        *,
+        brief: bool = False,
+        patience_seconds: float = 0.0,
+    ) -> None:
         self.attempt = uuid.uuid4().hex
+        self._brief, self._patience_seconds = brief, patience_seconds
         self._connection, self._topic, self._identity, self._seconds = connection, topic, identity, seconds
         self._who = f"process {os.getpid()} on {socket.gethostname()}"
         self._first = -1
@@ -69,7 +87,7 @@ class Lease:
     def __enter__(self) -> Self:
         self._writer = RecordWriter(self._connection, self._topic)
         try:
-            self._first = self._write(self.attempt, ClaimRecord(self.attempt, None, self._who))
+            self._first = self._write(self.attempt, ClaimRecord(self.attempt, None, self._who, self._brief))
             self._beat.start()
             self._wait_for_others()
         except BaseException:
@@ -98,7 +116,7 @@ class Lease:
     def _repeat(self) -> None:
         while not self._done.wait(self._seconds / BEATS):
             try:
-                self._write(self.attempt, ClaimRecord(self.attempt, self._first, self._who))
+                self._write(self.attempt, ClaimRecord(self.attempt, self._first, self._who, self._brief))
             except ChangefeedError as error:
                 _log.warning("the claim of this run could not be repeated: %s", error)
 
@@ -114,17 +132,23 @@ class Lease:
             seen = {name: claims[name].offset for name in earlier}
             for name in [name for name in earlier if self._is_over(claims[name])]:
                 del seen[name]
-            deadline = time.monotonic() + self._seconds
+            begun = time.monotonic()
+            deadline = begun + self._seconds
             while seen.keys() & claims.keys() and time.monotonic() < deadline:
                 self._take(reader.poll(0.05), claims)
                 for name in seen.keys() & claims.keys():
-                    if claims[name].offset != seen[name]:
+                    if claims[name].offset == seen[name]:
+                        continue
+                    patience_seconds = BRIEF_SECONDS if claims[name].brief else self._patience_seconds
+                    if time.monotonic() - begun >= patience_seconds:
                         raise PipelineBusyError(
                             f"{self._identity!r} is being published by {claims[name].who} (attempt {name}), which is "
                             "alive. This run stops and has published nothing; run again when the other is done. If it "
                             "hangs, end that process: its claim is void "
                             f"{self._seconds:g} seconds later."
                         )
+                    seen[name] = claims[name].offset
+                    deadline = time.monotonic() + self._seconds
         for name in earlier & claims.keys():
             _log.warning("the run of %s (attempt %s) did not end in order; it is taken over", claims[name].who, name)
             self._write(name, None)
@@ -147,7 +171,7 @@ class Lease:
             claim = entry.read()
             if isinstance(claim, ClaimRecord):
                 first = record.offset if claim.first is None else claim.first
-                claims[name] = Claim(name, first, record.offset, claim.who, at_ms)
+                claims[name] = Claim(name, first, record.offset, claim.who, claim.brief, at_ms)
             else:
                 claims.pop(name, None)  # it was given back
 

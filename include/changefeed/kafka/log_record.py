@@ -133,12 +133,14 @@ class BegunRecord(LogRecord, kind="begun"):
     """A window of which publishing began and that is not sealed yet.
 
     ``rules`` are digests of the settings that it was begun with. ``marks`` are how far each topic-partition had been
-    given before a failover; None in records of earlier versions, which have a FailoverRecord instead.
+    given before a failover; None in records of earlier versions, which have a FailoverRecord instead. ``schema_ids``
+    are the ids by subject that its schema registry had given by then.
     """
 
     window: Window
     rules: Mapping[str, str] = field(default_factory=dict)
     marks: tuple[Mark, ...] | None = ()
+    schema_ids: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def parts(self) -> tuple[str | int, ...]:
@@ -146,12 +148,14 @@ class BegunRecord(LogRecord, kind="begun"):
 
     def to_json(self) -> Any:
         values = {**self.window.to_json(), "rules": dict(self.rules)}
+        if self.schema_ids:
+            values |= {"schema_ids": dict(self.schema_ids)}
         return values if self.marks is None else values | {"marks": [asdict(mark) for mark in self.marks]}
 
     @classmethod
     def from_json(cls, _parts: Sequence[Any], value: Any, /) -> Self:
         marks = tuple(Mark(**mark) for mark in value["marks"]) if "marks" in value else None
-        return cls(Window.from_json(value), value.get("rules", {}), marks)
+        return cls(Window.from_json(value), value.get("rules", {}), marks, value.get("schema_ids", {}))
 
 
 @dataclass(frozen=True)
@@ -200,27 +204,84 @@ class AttemptRecord(LogRecord, kind="attempt"):
 class ClaimRecord(LogRecord, kind="lease"):
     """That a run is alive; see `lease`. ``first`` is the offset of its first claim, None in that one itself.
 
-    ``who`` names the run's process and machine, for people.
+    ``who`` names the run's process and machine, for people. A ``brief`` run is soon done: others wait for it.
     """
 
     attempt: str
     first: int | None
     who: str
+    brief: bool = False
 
     @property
     def parts(self) -> tuple[str | int, ...]:
         return (self.attempt,)
 
     def to_json(self) -> Any:
-        return {"first": self.first, "who": self.who}
+        return {"first": self.first, "who": self.who} | ({"brief": True} if self.brief else {})
 
     @classmethod
     def from_json(cls, parts: Sequence[Any], value: Any, /) -> Self:
-        return cls(str(parts[0]), None if value["first"] is None else int(value["first"]), str(value["who"]))
+        first = None if value["first"] is None else int(value["first"])
+        return cls(str(parts[0]), first, str(value["who"]), bool(value.get("brief", False)))
 
     @classmethod
     def key_of(cls, identity: str, *parts: str | int) -> bytes:
         return json.dumps([identity, cls.kind, *parts]).encode()  # with spaces, as its keys always had
+
+
+@dataclass(frozen=True)
+class VerifyRecord(LogRecord, kind="verify"):
+    """The last comparison of the topics with the source, or with the follower of that connection id."""
+
+    follower: str
+    report: Mapping[str, Any]
+
+    @property
+    def parts(self) -> tuple[str | int, ...]:
+        return (self.follower,)
+
+    def to_json(self) -> Any:
+        return dict(self.report)
+
+    @classmethod
+    def from_json(cls, parts: Sequence[Any], value: Any, /) -> Self:
+        return cls(str(parts[0]), dict(value))
+
+
+@dataclass(frozen=True)
+class ReliedRecord(LogRecord, kind="relied"):
+    """Up to where a snapshot relies on the pipeline's windows: it left out rows whose keys change before ``until``, as
+    the windows publish them.
+
+    So no window that begins before ``until``, coordinates of server ``source``, is published by other ``rules``
+    (`pipelines.message_rules`) or without one of ``tables``, and none on another server that lacks the transactions
+    ``gtids``. ``snapshot`` is the snapshot's identity.
+    """
+
+    snapshot: str
+    source: str
+    until: str
+    rules: Mapping[str, str]
+    tables: tuple[str, ...]
+    gtids: str = ""
+
+    @property
+    def parts(self) -> tuple[str | int, ...]:
+        return (self.snapshot,)
+
+    def to_json(self) -> Any:
+        return {
+            "source": self.source,
+            "until": self.until,
+            "rules": dict(self.rules),
+            "tables": list(self.tables),
+            "gtids": self.gtids,
+        }
+
+    @classmethod
+    def from_json(cls, parts: Sequence[Any], value: Any, /) -> Self:
+        tables, gtids = tuple(value["tables"]), value.get("gtids", "")
+        return cls(str(parts[0]), value["source"], value["until"], value["rules"], tables, gtids)
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ transaction that stays open end in the same errors everywhere, and nothing waits
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import kafka
@@ -18,6 +18,7 @@ import kafka.errors
 from changefeed.errors import BrokerUnavailableError, ChangefeedError, TopicError
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.progress import TopicPartition
+from changefeed.kafka.whole_batches import hand_out_batches
 
 _NO_SUCH_TOPIC, _NOT_ALLOWED = 3, 29
 _LOG_APPEND_TIME = 1
@@ -53,11 +54,13 @@ def partition_reader(
     *,
     start: Start = "first",
     committed: bool = True,
+    whole_batches: bool = False,
 ) -> Iterator[PartitionReader]:
     """A reader of ``partitions``, at least one, closed afterwards. ``wanted`` ("to read ...") begins its messages.
 
     With ``committed`` it passes over records of aborted transactions, and stops before one that is open; without,
-    it reads all that was written.
+    it reads all that was written. With ``whole_batches`` each `KafkaRecord` is a record batch as it is stored: its
+    offset is that of its first record, its value its bytes.
 
     Raises BrokerUnavailableError when no broker answers, SettingsError where the login is refused.
     """
@@ -66,13 +69,15 @@ def partition_reader(
         isolation_level=isolation, auto_offset_reset="earliest", fetch_max_wait_ms=_FETCH_WAIT_MS
     ) as consumer:
         assigned = [kafka.TopicPartition(*partition) for partition in partitions]
+        if whole_batches:
+            hand_out_batches(consumer)
         consumer.assign(assigned)
         if start == "end":
             consumer.seek_to_end(*assigned)
         elif start != "first":
             for partition in assigned:
                 consumer.seek(partition, start[partition])
-        yield PartitionReader(consumer, connection, assigned, wanted)
+        yield PartitionReader(consumer, connection, assigned, wanted, _batch if whole_batches else _record)
 
 
 class PartitionReader:
@@ -83,9 +88,15 @@ class PartitionReader:
     """
 
     def __init__(
-        self, consumer: Any, connection: KafkaConnection, partitions: Sequence[TopicPartition], wanted: str
+        self,
+        consumer: Any,
+        connection: KafkaConnection,
+        partitions: Sequence[TopicPartition],
+        wanted: str,
+        record_of: Callable[[Any], KafkaRecord],
     ) -> None:
         self._consumer, self._connection, self._wanted = consumer, connection, wanted
+        self._record_of = record_of
         self._partitions = [kafka.TopicPartition(*partition) for partition in partitions]
         self._ahead: list[KafkaRecord] = []
         self._answered_at = time.monotonic()
@@ -93,6 +104,12 @@ class PartitionReader:
     def last_stable_offsets(self) -> dict[TopicPartition, int]:
         """Where each partition ends now for readers of committed records: before its first open transaction."""
         return self._ends(self._partitions)
+
+    def first_offsets(self) -> dict[TopicPartition, int]:
+        """Where each partition begins now: 0, unless its first records were removed. Compaction does not move it."""
+        with self._errors_of(self._partitions):
+            offsets = self._consumer.beginning_offsets(list(self._partitions))
+        return {(partition.topic, partition.partition): offset for partition, offset in offsets.items()}
 
     def to_end(
         self,
@@ -171,6 +188,20 @@ class PartitionReader:
             self._look_after_silence(self._partitions)
         return records
 
+    def only(self, partitions: Sequence[TopicPartition]) -> None:
+        """Fetch records of these partitions from now on, and of no others until they are named again."""
+        wanted = {kafka.TopicPartition(*partition) for partition in partitions}
+        paused = self._consumer.paused()
+        if stopped := set(self._partitions) - wanted - paused:
+            self._consumer.pause(*stopped)
+        if resumed := wanted & paused:
+            self._consumer.resume(*resumed)
+
+    def positions(self) -> dict[TopicPartition, int | None]:
+        """The next offset to be read of each partition; None until the broker has said where it begins."""
+        positions = self._positions(self._partitions)
+        return {(topic, partition): offset for (topic, partition), offset in positions.items()}
+
     def _next(self, milliseconds: int) -> list[KafkaRecord]:
         if self._ahead:
             records, self._ahead = self._ahead, []
@@ -179,7 +210,7 @@ class PartitionReader:
             polled = self._consumer.poll(timeout_ms=milliseconds, max_records=_MAX_RECORDS)
         if polled:
             self._answered_at = time.monotonic()
-        return [_record(raw) for batch in polled.values() for raw in batch]
+        return [self._record_of(raw) for batch in polled.values() for raw in batch]
 
     def _learn_ends(self, bounds: dict[TopicPartition, int]) -> None:
         for partition in self._partitions:
@@ -275,3 +306,8 @@ def _record(raw: Any) -> KafkaRecord:
         raw.timestamp,
         raw.timestamp_type == _LOG_APPEND_TIME,
     )
+
+
+def _batch(raw: Any) -> KafkaRecord:
+    """A whole batch, whose first eight bytes are its first record's offset."""
+    return replace(_record(raw), offset=int.from_bytes(raw.value[:8], "big"))

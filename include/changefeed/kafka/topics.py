@@ -277,6 +277,18 @@ def topic_limits(
     return limits
 
 
+def compacted_topics(connection: KafkaConnection, names: Iterable[str]) -> set[str]:
+    """Those of the topics ``names`` that forget earlier records of a key; without the ACL DescribeConfigs none.
+
+    Raises BrokerUnavailableError.
+    """
+    with connection.admin() as admin:
+        asked = [ConfigResource(ConfigResourceType.TOPIC, name, ["cleanup.policy"]) for name in dict.fromkeys(names)]
+        answer: dict[str, dict[str, Any]] = dict(admin.describe_configs(asked, config_filter="all")).get("topic", {})
+    policies = {name: str(configs.get("cleanup.policy", {}).get("value")) for name, configs in answer.items()}
+    return {name for name, policy in policies.items() if "compact" in policy}
+
+
 def _keeps_ms(configs: Mapping[str, str]) -> int | None:
     """`TopicLimits.keeps_ms` of a topic with these configs.
 

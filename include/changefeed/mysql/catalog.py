@@ -38,7 +38,8 @@ def table_schema(session: Session, database: str, table: str) -> TableSchema | N
     if not rows:
         return None
     columns = tuple(column_of(row, is_mariadb=is_mariadb) for row in rows)
-    return TableSchema(database, table, columns, *keys_of(session.rows(_INDEXES, database, table), columns))
+    keys = keys_of(session.rows(_INDEXES, database, table), columns)
+    return TableSchema(database, table, columns, *keys).keys_of_current_rows
 
 
 def catalog_lookup(session_factory: Callable[[], Session]) -> Callable[[str, str], TableSchema | None]:

@@ -22,10 +22,10 @@ _TYPE = re.compile(r"(?P<name>[a-z0-9_]+)(?:\((?P<first>\d+)(?:,(?P<second>\d+))
 
 def column_fields(*, is_mariadb: bool) -> str:
     """The fields of `information_schema.columns` that `column_of` reads, for a SELECT."""
-    return f"{_FIELDS}, {'NULL' if is_mariadb else 'srs_id'}"
+    return f"{_FIELDS}, {'NULL, generation_expression' if is_mariadb else 'srs_id, NULL'}"
 
 
-FIELD_COUNT = 9
+FIELD_COUNT = 10
 """Of `column_fields`."""
 
 INDEX_FIELDS = "index_name, column_name, non_unique"
@@ -57,6 +57,8 @@ def column_of(row: Row, *, is_mariadb: bool) -> Column:
         generated=generated,
         default=NO_DEFAULT if generated else listed,
         comment=comment or "",
+        row_end=is_mariadb and row[9] == "ROW END",
+        hidden=False,
     )
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import select
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from changefeed.binlog.events.framing import HEADER, HEADER_SIZE, EventType, name_of
+from changefeed.binlog.events.framing import HEADER, HEADER_SIZE, MADE_UP, EventType, name_of
 from changefeed.coordinates import FIRST_POSITION, LAST_DUMP_POSITION
 from changefeed.errors import BinlogFormatError, BinlogGoneError, ChangefeedError, SourceError, SourceUnavailableError
 from changefeed.file_identity import FileIdentity
@@ -22,8 +23,10 @@ _COM_REGISTER_REPLICA, _COM_BINLOG_DUMP = 0x15, 0x12
 _NON_BLOCK = 0x01
 _MARIADB_ANNOTATE_ROWS = 0x02
 """Without it MariaDB leaves the ANNOTATE_ROWS events out, and sizes do not add up."""
-_HEARTBEAT_NANOSECONDS = 30 * 10**9
-_ERROR, _END = 0xFF, 0xFE
+HEARTBEAT_SECONDS = 30
+_ERROR, _END, _OK = 0xFF, 0xFE, b"\0"
+_KIND_AT = 4
+"""In an event's header."""
 _FATAL_READ = 1236
 
 
@@ -36,7 +39,8 @@ class DumpStream:
 
     Owns ``session`` and closes it at the end of the iteration. A server drops the older of two readers that have the
     same ``server_id``; readers without one (`NO_SERVER_ID`) may be any number at once. ``identity`` is what the file
-    has to be; it is compared with the first event of this very stream, before any is given out.
+    has to be; it is compared with the first event of this very stream, before any is given out. A server that has
+    nothing to send sends a heartbeat each ``heartbeat_seconds``, which is left out, too.
 
     Raises BinlogGoneError where the server no longer has the file or has another of its name, SourceError for another
     refusal, SourceUnavailableError for a lost connection or a server that ends early.
@@ -51,24 +55,49 @@ class DumpStream:
         end: int,
         server_id: int = NO_SERVER_ID,
         identity: FileIdentity | None = None,
+        heartbeat_seconds: int = HEARTBEAT_SECONDS,
     ) -> None:
         self._session, self._file, self._start, self._end = session, file, start, end
-        self._server_id, self._identity = server_id, identity
+        self._server_id, self._identity, self._heartbeat_seconds = server_id, identity, heartbeat_seconds
 
     def __iter__(self) -> Iterator[bytes]:
+        with self._begun() as raw:
+            yield from self._read(raw)
+
+    def first_event(self) -> bytes:
+        """The file's FORMAT_DESCRIPTION alone: it takes no kernels, which a driver may have no other use for."""
+        with self._begun() as raw:
+            while True:
+                size = int.from_bytes(self._bytes(raw, 4)[:3], "little")
+                body = self._bytes(raw, size)
+                if body[:1] != _OK:
+                    raise self._refusal(body, -1)
+                event = body[1:]
+                if len(event) < HEADER_SIZE:
+                    raise BinlogFormatError(f"binlog {self._file}: the server sent an event of {len(event)} bytes")
+                if event[_KIND_AT] not in (EventType.ROTATE, *MADE_UP):
+                    self._expected(memoryview(event))
+                    return event
+
+    def _bytes(self, raw: Any, size: int) -> bytes:
+        read: bytes = raw._rfile.read(size)
+        if len(read) < size:
+            raise self._closed()
+        return read
+
+    @contextmanager
+    def _begun(self) -> Iterator[Any]:
         with self._session as session:
             self._prepare(session)
             with translated(session.connection):
                 self._request(session.raw, _NON_BLOCK | (_MARIADB_ANNOTATE_ROWS if session.is_mariadb else 0))
-                yield from self._read(session.raw)
+                yield session.raw
 
     def _prepare(self, session: Session) -> None:
         # The events' own checksums: asked for without them, a server cuts them off and sizes no longer add up.
         session.rows("SET @master_binlog_checksum = 'CRC32', @source_binlog_checksum = 'CRC32'")
-        session.rows(
-            f"SET @master_heartbeat_period = {_HEARTBEAT_NANOSECONDS}, "
-            f"@source_heartbeat_period = {_HEARTBEAT_NANOSECONDS}"
-        )
+        heartbeat = self._heartbeat_seconds * 10**9  # nanoseconds
+        session.rows(f"SET @master_heartbeat_period = {heartbeat}, @source_heartbeat_period = {heartbeat}")
         if session.is_mariadb:
             # 4: knows MariaDB's GTID events; to less the server sends them as something else.
             session.rows("SET @mariadb_slave_capability = 4")
@@ -100,7 +129,7 @@ class DumpStream:
         while left != 0:
             count = _read_what_is_there(raw, splitter.room())
             if not count:
-                raise SourceUnavailableError(f"the server closed the connection while binlog {self._file!r} was read")
+                raise self._closed()
             events = splitter.feed(count)
             if left < 0 and len(events):
                 left = self._expected(events)
@@ -130,6 +159,9 @@ class DumpStream:
             self._identity.check(FileIdentity(self._file, seconds, server_id))
         wanted = self._end - self._start
         return wanted if self._start == FIRST_POSITION else wanted + int(size)
+
+    def _closed(self) -> SourceUnavailableError:
+        return SourceUnavailableError(f"the server closed the connection while binlog {self._file!r} was read")
 
     def _refusal(self, body: bytes, left: int) -> ChangefeedError:
         if body[:1] == bytes([_END]) or len(body) < 3 or body[0] != _ERROR:

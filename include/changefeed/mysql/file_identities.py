@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from changefeed.binlog.events.framing import HEADER
 from changefeed.connection import MysqlConnection
 from changefeed.coordinates import FIRST_POSITION
-from changefeed.errors import BinlogFormatError
 from changefeed.file_identity import FileIdentity
 from changefeed.mysql.dump import DumpStream
 from changefeed.mysql.source import session_on
@@ -23,10 +22,9 @@ def file_identity(connection: MysqlConnection, server_uuid: str, file: str) -> F
 
     Raises what `session_on` and `DumpStream` raise.
     """
-    for chunk in DumpStream(session_on(connection, server_uuid), file=file, start=FIRST_POSITION, end=1 << 62):
-        seconds, _, server_id, _, _, _ = HEADER.unpack_from(chunk)
-        return FileIdentity(file, seconds, server_id)
-    raise BinlogFormatError(f"binlog {file!r} has no events")
+    dump = DumpStream(session_on(connection, server_uuid), file=file, start=FIRST_POSITION, end=1 << 62)
+    seconds, _, server_id, _, _, _ = HEADER.unpack_from(dump.first_event())
+    return FileIdentity(file, seconds, server_id)
 
 
 def window_files(connection: MysqlConnection, window: Window, files: Iterable[str]) -> dict[str, FileIdentity]:

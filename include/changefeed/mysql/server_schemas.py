@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 
 from changefeed.ddl.names import TableName
 from changefeed.ddl.schemas import Schemas
 from changefeed.ddl.session import Flavour, Server
 from changefeed.ddl.table import Table, is_generated_key
+from changefeed.ddl.table_elements import Period
 from changefeed.mysql.catalog import SYSTEM_DATABASES
 from changefeed.mysql.column_rows import FIELD_COUNT, INDEX_FIELDS, column_fields, column_of, keys_of
 from changefeed.mysql.session import Row, Session
@@ -25,6 +27,13 @@ WHERE table_schema {_NOT_SYSTEM} ORDER BY table_schema, table_name, ordinal_posi
 _INDEXES = f"""
 SELECT table_schema, table_name, {INDEX_FIELDS} FROM information_schema.statistics
 WHERE table_schema {_NOT_SYSTEM} ORDER BY table_schema, table_name, index_name, seq_in_index
+"""
+_VIEWS = f"""
+SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'VIEW' AND table_schema {_NOT_SYSTEM}
+"""
+_PERIODS = f"""
+SELECT table_schema, table_name, period, start_column_name, end_column_name FROM information_schema.periods
+WHERE table_schema {_NOT_SYSTEM} ORDER BY table_schema, table_name, period
 """
 _EXTRA = 6
 """Where `column_fields` have `extra`, which says that a column is invisible."""
@@ -63,12 +72,24 @@ def current_schemas(session: Session) -> Schemas:
     indexes: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in session.rows(_INDEXES):
         indexes[str(row[0]), str(row[1])].append(row[2:])
+    periods = _periods(session)
     tables = {}
     for database, table, collation in session.rows(_TABLES):
         name = (str(database), str(table))
         shown = tuple(column_of(row, is_mariadb=session.is_mariadb) for row in columns[name])
-        schema = TableSchema(*name, shown, *keys_of(indexes[name], shown))
+        schema = TableSchema(*name, shown, *keys_of(indexes[name], shown)).keys_of_current_rows
         hidden = bool(shown) and "INVISIBLE" in str(columns[name][0][_EXTRA]).upper()
         generated = hidden and is_generated_key(schema, server)
-        tables[TableName(*map(server.table_name, name))] = Table(schema, str(collation or ""), generated)
-    return Schemas(server, databases, tables)
+        table_periods = tuple(periods[name])
+        tables[TableName(*map(server.table_name, name))] = Table(schema, str(collation or ""), generated, table_periods)
+    views = frozenset(TableName(*map(server.table_name, map(str, name))) for name in session.rows(_VIEWS))
+    return Schemas(server, databases, tables, views)
+
+
+def _periods(session: Session) -> Mapping[tuple[str, str], list[Period]]:
+    """The periods of tables; MariaDB lists them from 11.4 on."""
+    periods: dict[tuple[str, str], list[Period]] = defaultdict(list)
+    if session.is_mariadb and session.rows("SHOW TABLES FROM information_schema LIKE 'PERIODS'"):
+        for database, table, *period in session.rows(_PERIODS):
+            periods[str(database), str(table)].append(Period(*map(str, period)))
+    return periods

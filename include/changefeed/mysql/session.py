@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar, Self
 
 import pymysql
@@ -18,6 +18,8 @@ _UNREACHABLE = {CR.CR_CONN_HOST_ERROR, CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOS
 _BUSY = {ER.CON_COUNT_ERROR, ER.SERVER_SHUTDOWN, ER.LOCK_WAIT_TIMEOUT, ER.LOCK_DEADLOCK}
 
 Row = tuple[Any, ...]
+Translation = Callable[[MysqlConnection, Exception, int, str], ChangefeedError]
+"""Our error for one of PyMySQL's, whose code, or 0, and words come along."""
 
 
 class Session:
@@ -29,7 +31,7 @@ class Session:
 
     def __init__(self, connection: MysqlConnection) -> None:
         self.connection = connection
-        with translated(connection):
+        with self.translated():
             self.raw = connect(connection)
         try:
             (self.version,) = self.row("SELECT @@version")
@@ -44,9 +46,13 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self.raw.close()
 
+    def translated(self) -> AbstractContextManager[None]:
+        """Turn PyMySQL's errors into what this class raises."""
+        return translated(self.connection)
+
     def rows(self, sql: str, *values: object) -> list[Row]:
         """All rows of a query; ``values`` replace its %s, escaped by the client."""
-        with translated(self.connection), self.raw.cursor() as cursor:
+        with self.translated(), self.raw.cursor() as cursor:
             cursor.execute(sql, values or None)
             return list(cursor.fetchall())
 
@@ -59,7 +65,7 @@ class Session:
 
     def named_row(self, sql: str) -> dict[str, Any]:
         """The first row by column name, {} without rows: for SHOW statements, whose columns vary by version."""
-        with translated(self.connection), self.raw.cursor(pymysql.cursors.DictCursor) as cursor:
+        with self.translated(), self.raw.cursor(pymysql.cursors.DictCursor) as cursor:
             cursor.execute(sql)
             return dict(cursor.fetchone() or {})
 
@@ -99,10 +105,14 @@ def connect(connection: MysqlConnection) -> pymysql.Connection[Any]:
         user=connection.user,
         password=connection.password,
         charset="utf8mb4",
+        # PyMySQL believes MySQL's greeting, which says that autocommit is on where `SET GLOBAL autocommit = 0` is in
+        # force. Without it all reads of a session are of one snapshot: information_schema would stay as it was.
         autocommit=True,
+        init_command="SET autocommit = 1",
         connect_timeout=connect_seconds,
         read_timeout=connect_seconds,  # for the greeting: PyMySQL's connect_timeout ends when the port is open
         ssl=_tls(connection),
+        ssl_disabled=connection.options.get("ssl_mode", "").lower() == "disabled",
     )
     connected._read_timeout = patience.answer_seconds
     return connected
@@ -110,7 +120,7 @@ def connect(connection: MysqlConnection) -> pymysql.Connection[Any]:
 
 def _tls(connection: MysqlConnection) -> ssl.SSLContext | None:
     options = connection.options
-    if not any(name.startswith("ssl_") for name in options):
+    if not any(name.startswith("ssl_") and name != "ssl_mode" for name in options):
         return None
     context = ssl.create_default_context(cafile=options.get("ssl_ca"))
     if options.get("ssl_verify", "true") == "false":
@@ -122,17 +132,17 @@ def _tls(connection: MysqlConnection) -> ssl.SSLContext | None:
 
 
 @contextmanager
-def translated(connection: MysqlConnection) -> Iterator[None]:
-    """Turn PyMySQL's errors into ours, with the server's own words."""
+def translated(connection: MysqlConnection, ours: Translation | None = None) -> Iterator[None]:
+    """Turn PyMySQL's errors into ours, with the server's own words; ``ours`` makes others of them than a source's."""
     try:
         yield
     except (pymysql.MySQLError, OSError) as error:
-        raise _ours(connection, error) from error
+        code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+        words = str(error.args[1]) if len(error.args) > 1 else str(error)
+        raise (ours or _of_source)(connection, error, code, words) from error
 
 
-def _ours(connection: MysqlConnection, error: Exception) -> ChangefeedError:
-    code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
-    words = str(error.args[1]) if len(error.args) > 1 else str(error)
+def _of_source(connection: MysqlConnection, error: Exception, code: int, words: str) -> ChangefeedError:
     if code in _REFUSED:
         return SourceError(
             f"MySQL at {connection.host}:{connection.port} refuses user {connection.user!r}: {words}. Check user and "

@@ -82,11 +82,11 @@ def binlog_files(session: Session) -> list[BinlogFile]:
 
 
 def start_coordinates(session: Session, start: str, head: Head) -> BinlogCoordinates:
-    """Where a pipeline without a checkpoint begins: ``start`` is earliest, latest, or FILE:POSITION.
+    """Where a pipeline without a checkpoint begins: ``start`` is earliest, latest, snapshot, or FILE:POSITION.
 
     Raises BinlogGoneError for coordinates that the server does not have.
     """
-    if start == "latest":
+    if start in ("latest", "snapshot"):
         return head.coordinates
     files = binlog_files(session)
     if start == "earliest":

@@ -83,13 +83,16 @@ class ColumnRules:
         return bool(self.rules) or self.transformed
 
     def of(self, table: TableSchema) -> dict[int, Treatment]:
-        """The treatments of a table's columns, by position.
+        """The treatments of a table's columns, by position; those that the server hides are left out.
 
         Raises SettingsError where a rule covers a column of the key: a record without its key, or with one
         that several rows share, would be lost in a compacted topic.
         """
         treatments: dict[int, Treatment] = {}
         for position, column in enumerate(table.columns):
+            if column.hidden and position not in table.primary_key:
+                treatments[position] = Excluded()
+                continue
             rule = next((rule for rule in self.rules if rule.covers(table.database, table.table, column.name)), None)
             if rule is None:
                 continue

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import ConfigDict, field_validator, model_serializer, model_validator
+from pydantic import ConfigDict, PrivateAttr, field_validator, model_serializer, model_validator
 
 from changefeed.errors import OptionError, SettingsError
-from changefeed.formats.format import FormatSettings
-from changefeed.formats.registry import WITH_SCHEMA_REGISTRY, check_name, format_of
+from changefeed.formats.format import FormatSettings, RowRules, row_rules_of
+from changefeed.formats.registry import OLDER_NAMES, WITH_SCHEMA_REGISTRY, check_name, format_of
 from changefeed.pipelines.section import MistakeInsideError, Section, check_connection_id
 
 
@@ -20,6 +20,12 @@ class FormatChoice(Section):
 
     name: str
     """A name of `formats.registry`."""
+    _row_rules: RowRules = PrivateAttr(default=RowRules())
+
+    @property
+    def row_rules(self) -> RowRules:
+        """What the options say of rows."""
+        return self._row_rules
 
     @property
     def options(self) -> Mapping[str, object]:
@@ -49,13 +55,7 @@ class FormatChoice(Section):
     @property
     def advice(self) -> str | None:
         """What to write instead of an older name; None where this is no such."""
-        if self.name != "debezium-json":
-            return None
-        return (
-            "format 'debezium-json' stays as it was; Debezium's own envelope is `format: debezium`, whose values are "
-            "written the same (but for BIT and geometry) with `values: {decimal: string, temporal: "
-            "iso, binary: base64, bigint_unsigned: number}`"
-        )
+        return OLDER_NAMES.get(self.name)
 
     @model_validator(mode="before")
     @classmethod
@@ -76,7 +76,7 @@ class FormatChoice(Section):
     @model_validator(mode="after")
     def _takes_its_options(self) -> FormatChoice:
         try:
-            format_of(self.name, FormatSettings("", 0, options=self.options))
+            self._row_rules = row_rules_of(format_of(self.name, FormatSettings("", 0, options=self.options)))
         except OptionError as error:
             raise MistakeInsideError(str(error), *error.path) from None
         return self

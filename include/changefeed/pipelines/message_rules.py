@@ -6,10 +6,12 @@ import hashlib
 import json
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
-from changefeed.errors import SettingsError
-from changefeed.formats.style import Kind
+from changefeed.errors import BinlogGoneError, SettingsError
+from changefeed.formats.by_table import all_formats
+from changefeed.formats.style import Kind, Style
+from changefeed.gtid import GtidSet
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.window import Window
 
@@ -30,10 +32,44 @@ _SHAPE_NO_MESSAGE = {
     "owner",
     "tags",
     "spark",
+    "followers",
 }
 """All other settings count, those that are added some day too."""
+
+
+class ReliedOn(Protocol):
+    """What a snapshot relies on: see `kafka.log_record.ReliedRecord`."""
+
+    @property
+    def snapshot(self) -> str:
+        """The snapshot's identity."""
+        ...
+
+    @property
+    def until(self) -> str:
+        """The coordinates up to where it relies on windows."""
+        ...
+
+    @property
+    def rules(self) -> Mapping[str, str]:
+        """The settings that it was begun with, as `message_rules` has them."""
+        ...
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The tables, as DATABASE.TABLE."""
+        ...
+
+    @property
+    def gtids(self) -> str:
+        """The transactions up to there whose keys were left out, '' where they have no GTIDs."""
+        ...
+
+
 _HIDDEN = "**********"
 """What stands for a secret in the digests: stored windows were begun with it."""
+_OLDER_DEFAULT = "debezium-json"
+"""The format of pipelines that named none; it makes as many messages under the same keys as it did."""
 
 
 def message_rules(pipeline: Pipeline) -> dict[str, str]:
@@ -43,8 +79,10 @@ def message_rules(pipeline: Pipeline) -> dict[str, str]:
     message's key. So are the numbers of partitions: Kafka says them, and progress keeps them.
     """
     values: dict[str, Any] = pipeline.model_dump(mode="python", exclude=_SHAPE_NO_MESSAGE)
-    style = pipeline.message_format(0).style
-    values["style"] = {str(kind): str(style[kind]) for kind in Kind}  # a format's own too, under `values` or not
+    usual, *own = [format.style for format in all_formats(pipeline.message_format(0))]
+    values["style"] = _written_out(usual)  # a format's own too, under `values` or not
+    if own:
+        values["styles"] = [_written_out(style) for style in own]
     values["topics"] = pipeline.topics.rules
     values["transforms"] = [
         [transform.tables, transform.function, transform.arguments, sorted(transform.secrets), transform.source.digest]
@@ -61,6 +99,44 @@ def message_rules(pipeline: Pipeline) -> dict[str, str]:
     return {name: _digest(value) for name, value in values.items()}
 
 
+def rules_digest(rules: Mapping[str, str]) -> str:
+    """One digest of all rules."""
+    return _digest(dict(rules))
+
+
+def check_relied_on(window: Window, relied: ReliedOn, pipeline: Pipeline) -> None:
+    """A snapshot left rows out because ``window`` publishes them.
+
+    Raises SettingsError where it would not, or otherwise; BinlogGoneError where it is of another server, after a
+    failover, which lacks what changed them.
+    """
+    now = message_rules(pipeline)
+    before = {**_defaults(), **relied.rules}
+    changed = sorted(name for name in now if name != "tables" and name in before and before[name] != now[name])
+    changed += [
+        f"tables ({table} is left out now)"
+        for table in relied.tables
+        if not pipeline.tables.matches(*table.split(".", 1))
+    ]
+    if changed:
+        raise SettingsError(
+            f"window {window.number} of pipeline {window.pipeline!r} begins at {window.start}, and snapshot "
+            f"{relied.snapshot!r} left out rows whose keys changed before {relied.until}, as windows publish those. "
+            f"Since then {', '.join(changed)} of the pipeline's settings changed. Nothing was published. Put the "
+            f"settings back until the checkpoint is behind {relied.until}; or delete the tables' topics, seek the "
+            "pipeline to latest and take a new snapshot."
+        )
+    lost = GtidSet.parse(relied.gtids).subtract(GtidSet.parse(window.head_gtids))
+    if window.failover is not None and lost:
+        raise BinlogGoneError(
+            f"window {window.number} of pipeline {window.pipeline!r} is of server {window.server_uuid}, which lacks "
+            f"transactions {lost}: snapshot {relied.snapshot!r} left out rows of {', '.join(relied.tables)} that they "
+            "changed, as windows publish those. If the server is a replica that catches up, run again later. If they "
+            "were lost in the failover, seek the pipeline to where it should resume and take a new snapshot of these "
+            "tables."
+        )
+
+
 def check_same_rules(window: Window, begun: Mapping[str, str], now: Mapping[str, str]) -> None:
     """Raises SettingsError where ``window``, of which a part is in Kafka, was ``begun`` by other rules than ``now``.
 
@@ -70,19 +146,26 @@ def check_same_rules(window: Window, begun: Mapping[str, str], now: Mapping[str,
     before = {**_defaults(), **begun} if begun else now
     changed = sorted(name for name in now if name in before and before[name] != now[name])
     if changed:
+        by_older_default = "format" in changed and before["format"] == _defaults()["format"]
+        which = f" (`format: {_OLDER_DEFAULT}`, the default of earlier versions)" if by_older_default else ""
         raise SettingsError(
             f"window {window.number} of pipeline {window.pipeline!r} ({window.start} to {window.head}) was published "
             f"in part, and since then {', '.join(f'`{name}`' for name in changed)} of the pipeline's settings changed: "
             "which of its messages are in Kafka cannot be known by other settings. Nothing more was published. Put the "
-            "settings back for one run, which finishes the window; or seek the pipeline to "
-            f"{window.start}, which publishes the window's messages again as they are now."
+            f"settings back for one run{which}, which finishes the window; or seek the pipeline to {window.start}, "
+            "which publishes its messages again as they are now."
         )
 
 
 @cache
 def _defaults() -> dict[str, str]:
+    """Those that windows were begun by before there was such a setting."""
     plain = {"name": "defaults", "source": {"connection": "source"}, "kafka": {"connection": "kafka"}}
-    return message_rules(Pipeline.model_validate(plain))
+    return message_rules(Pipeline.model_validate({**plain, "format": _OLDER_DEFAULT}))
+
+
+def _written_out(style: Style) -> dict[str, str]:
+    return {str(kind): str(style[kind]) for kind in Kind}
 
 
 def _digest(value: Any) -> str:

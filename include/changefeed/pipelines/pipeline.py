@@ -11,26 +11,38 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from changefeed.connection import ConnectionLookup
 from changefeed.errors import SettingsError
-from changefeed.formats.format import Format, FormatSettings
+from changefeed.formats.by_table import FormatsByTable
+from changefeed.formats.format import Format, FormatSettings, transactions_of
 from changefeed.formats.headers import WithHeaders, check_headers
 from changefeed.formats.registry import DEFAULT_FORMAT, format_of
 from changefeed.formats.schema_ids import LocalIds, SchemaIds
 from changefeed.message_key import Keyless, KeyRule
+from changefeed.pipelines import reference_limits
 from changefeed.pipelines.alert_settings import AlertSettings
 from changefeed.pipelines.column_rules import ColumnRule, ColumnRules, Excluded
 from changefeed.pipelines.column_settings import ColumnSettings
+from changefeed.pipelines.follower_settings import FollowerSettings
 from changefeed.pipelines.format_choice import FormatChoice
-from changefeed.pipelines.key_settings import KeySettings
+from changefeed.pipelines.kafka_settings import KafkaSettings
+from changefeed.pipelines.key_settings import KeySettings, chosen_key
 from changefeed.pipelines.outbox_settings import OutboxSettings
+from changefeed.pipelines.replayable import check_replayable
 from changefeed.pipelines.row_settings import RowSettings
-from changefeed.pipelines.section import ConnectionId, Name, Positive, Section
+from changefeed.pipelines.section import ConnectionId, MistakeInsideError, Name, Positive, Section
 from changefeed.pipelines.spark_settings import SparkSettings
+from changefeed.pipelines.table_formats import (
+    check_numbered,
+    check_one_format_a_topic,
+    check_one_registry,
+    check_row_rules,
+    format_of_table,
+    formats,
+)
 from changefeed.pipelines.table_pattern import TablePattern, matches, matches_any
-from changefeed.pipelines.table_routes import TableRoute, route_of
+from changefeed.pipelines.table_routes import TableRoute, chosen_route, route_of
 from changefeed.pipelines.topic_settings import TopicSettings
 from changefeed.pipelines.transform_settings import TransformCall, TransformSettings
 from changefeed.pipelines.value_settings import ValueSettings
-from changefeed.publish_settings import PublishSettings
 from changefeed.row_predicate import RowFilter
 
 _PRESETS = ("@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
@@ -58,6 +70,9 @@ class SourceSettings(Section):
     Without one they name no server_id, and the server lets any number of them read.
     """
 
+    heartbeat_seconds: Annotated[int, Field(gt=0, le=4_294_967)] = 30
+    """A server that has nothing to send for so long sends a heartbeat, which keeps the connection alive."""
+
     @field_validator("server_ids")
     @classmethod
     def _is_range(cls, text: str | None) -> str | None:
@@ -75,55 +90,6 @@ class SourceSettings(Section):
             return range(0)
         first, last = self.server_ids.split("-")
         return range(int(first), int(last) + 1)
-
-
-class KafkaSettings(Section):
-    """The Kafka cluster, and how records are published to it."""
-
-    connection: ConnectionId
-    """Connection id of the Kafka cluster."""
-    transaction_rows: Positive = PublishSettings.transaction_rows
-    """A Kafka transaction is closed after so many records, or after `transaction_seconds`."""
-    transaction_seconds: Positive = int(PublishSettings.transaction_seconds)
-    transaction_timeout_seconds: Positive = int(PublishSettings.transaction_timeout_seconds)
-    """The broker aborts a transaction whose producer stands still for so long; it allows 15 minutes by default."""
-    compression: Literal["lz4", "zstd", "snappy", "gzip", "none"] = "lz4"
-    compression_level: int | None = None
-    """The codec's, as Kafka's `compression.lz4.level` and its like; null is the codec's own default."""
-    timestamps: Literal["event", "publish"] = "event"
-    """What records have as their time: when the row was changed, or when it was published."""
-    on_bad_record: Literal["fail", "dead_letter"] = "fail"
-    lease_seconds: Positive = 15
-    """A run that gave no sign of life for so long counts as dead, and the next one takes over."""
-
-    @property
-    def publishing(self) -> PublishSettings:
-        """How a task publishes with these settings."""
-        return PublishSettings(
-            transaction_rows=self.transaction_rows,
-            transaction_seconds=self.transaction_seconds,
-            transaction_timeout_seconds=self.transaction_timeout_seconds,
-            compression=self.compression,
-            compression_level=self.compression_level,
-            timestamps=self.timestamps,
-        )
-
-    @model_validator(mode="after")
-    def _closes_before_the_broker_aborts(self) -> KafkaSettings:
-        if self.transaction_seconds >= self.transaction_timeout_seconds:
-            raise ValueError(
-                f"transaction_seconds, {self.transaction_seconds}, must be less than transaction_timeout_seconds, "
-                f"{self.transaction_timeout_seconds}: the broker aborts a transaction that is open for longer"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _has_the_level(self) -> KafkaSettings:
-        try:
-            _ = self.publishing
-        except SettingsError as error:
-            raise ValueError(str(error)) from None
-        return self
 
 
 class TableSettings(Section):
@@ -169,7 +135,7 @@ class Pipeline(Section):
     tables: TableSettings = TableSettings()
     topics: TopicSettings = TopicSettings()
     format: FormatChoice = FormatChoice(name=DEFAULT_FORMAT)
-    """The wire format: its name, or its name and options."""
+    """The wire format: its name, or its name and options; a route may have another for its tables."""
     headers: list[str] = Field(default=[])
     """Record headers that each message gets besides event id and GTID: names of `formats.headers`."""
     keys: KeySettings = Field(default={})
@@ -180,6 +146,8 @@ class Pipeline(Section):
     """Ops that are left out: creates, updates, deletes, rows that were read, truncates."""
     keyless: Keyless = "none"
     """What is the key of tables without a primary key that no pattern of `keys` takes."""
+    row_versions: Literal["current", "all"] = "current"
+    """Of MariaDB's system-versioned tables: the rows that a SELECT has, or those that are history, too."""
     columns: ColumnSettings = ColumnSettings()
     transforms: list[TransformSettings] = Field(default=[])
     """Python functions that changes go through before they are masked and written, in this order."""
@@ -195,7 +163,8 @@ class Pipeline(Section):
     """What a change in statement format does, whose rows the binlog does not hold: stop the run, go as a statement
     record to the topics of the tables it writes, or be left out."""
     start: str = "earliest"
-    """Where the first window starts: earliest, latest, or FILE:POSITION."""
+    """Where the first window starts: earliest, latest, or FILE:POSITION; snapshot: as latest, and rows that are there
+    already are published by a snapshot, which has to be started."""
     reader: Literal["kernel", "reference"] = "kernel"
     """What decodes rows: the kernel, or mysql-replication, which is slow and knows fewer types."""
     schedule: Annotated[str, Field(max_length=500)] | None = "*/5 * * * *"
@@ -214,6 +183,8 @@ class Pipeline(Section):
     owner: Annotated[str, Field(max_length=500)] = "changefeed"
     tags: Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=100)] = Field(default=[])
     spark: SparkSettings = SparkSettings()
+    followers: list[FollowerSettings] = Field(default=[])
+    """Servers that the changes are applied to, each by the pipeline's DAG `replicate`."""
     _file: str = PrivateAttr(default="")
 
     def of_file(self, file: str) -> Pipeline:
@@ -249,7 +220,13 @@ class Pipeline(Section):
     @property
     def chooses_keys(self) -> bool:
         """Whether keys may be other columns than the primary key's."""
-        return bool(self.keys) or self.keyless != "none"
+        return bool(self.keys) or self.keyless != "none" or any(each.row_rules.keys for each in self.formats)
+
+    @property
+    def transaction_topic(self) -> str | None:
+        """Where the records of transactions go; None for a pipeline without any."""
+        records = transactions_of(self.made(self.format))
+        return None if records is None else records.topic + self.topics.suffix
 
     def route(self, database: str, table: str) -> TableRoute | None:
         """Where a table's changes go and under which key; None for a table that is not captured.
@@ -258,8 +235,16 @@ class Pipeline(Section):
         """
         if not self.tables.matches(database, table):
             return None
-        routed = route_of(self.topics, self.name, database, table, self.key_rule(database, table), self._shown_file)
-        route = replace(routed.route, rows=self._row_filter(database, table), skipped=frozenset(self.skip))
+        key = self.key_rule(database, table)
+        rules = format_of_table(self.format, self.topics, database, table).row_rules
+        routed = route_of(self.topics, self.format, self.name, database, table, key, self._shown_file)
+        route = replace(
+            routed.route,
+            rows=self._row_filter(database, table),
+            with_history=self.row_versions == "all",
+            skipped=frozenset(self.skip) | rules.skipped,
+            unchanged_skipped=rules.unchanged_skipped,
+        )
         return replace(routed, route=route)
 
     def _row_filter(self, database: str, table: str) -> RowFilter | None:
@@ -272,19 +257,42 @@ class Pipeline(Section):
 
     def key_rule(self, database: str, table: str) -> KeyRule:
         """How the key columns of a table's messages are found."""
-        for pattern, columns in self.keys.items():
-            if matches(pattern, database, table):
-                return KeyRule(tuple(columns), self.keyless, f"{self._shown_file}: {pattern!r} in keys")
-        return KeyRule(keyless=self.keyless)
+        rules = format_of_table(self.format, self.topics, database, table).row_rules
+        return chosen_key(self.keys, self.keyless, rules, database, table, self._shown_file)
+
+    @property
+    def formats(self) -> list[FormatChoice]:
+        """Those that the tables may have, the usual one first."""
+        return [each for _, each in formats(self.format, self.topics)]
+
+    @property
+    def registry(self) -> str | None:
+        """Connection id of the schema registry; None where no format has one."""
+        return next((each.registry for each in self.formats if each.registry is not None), None)
 
     def message_format(self, frozen_at_ms: int, schema_ids: SchemaIds | None = None) -> Format:
-        """The wire format of this pipeline's messages; ``frozen_at_ms`` is when their window was frozen.
+        """The wire format of this pipeline's messages, by table where routes say so (see `formats.by_table`).
 
-        ``schema_ids`` are those of its registry; without them its messages are for nobody to keep.
+        ``frozen_at_ms`` is when their window was frozen. ``schema_ids`` are those of its registry; without them its
+        messages are for nobody to keep.
         """
+        made = [self.made(choice, frozen_at_ms, schema_ids) for choice in self.formats]
+        if len(made) == 1:
+            return made[0]
+        own = iter(made[1:])
+        by_route = [(route, next(own) if route.format else made[0]) for route in self.topics.routes]
+
+        def choose(database: str, table: str) -> Format:
+            chosen = chosen_route(self.topics, database, table)
+            return next((format for route, format in by_route if route is chosen), made[0])
+
+        return FormatsByTable(made, choose)
+
+    def made(self, choice: FormatChoice, frozen_at_ms: int = 0, schema_ids: SchemaIds | None = None) -> Format:
+        """One of its formats, made with the settings of all of them; raises SettingsError as `format_of` does."""
         ids, style = schema_ids or LocalIds(), self.values.style
-        settings = FormatSettings(self.name, frozen_at_ms, style, self.tombstones, ids, self.format.options)
-        format = format_of(self.format.name, settings)
+        settings = FormatSettings(self.name, frozen_at_ms, style, self.tombstones, ids, choice.options)
+        format = format_of(choice.name, settings)
         return WithHeaders(format, tuple(self.headers)) if self.headers else format
 
     @field_validator("headers")
@@ -299,8 +307,8 @@ class Pipeline(Section):
     @field_validator("start")
     @classmethod
     def _is_start(cls, text: str) -> str:
-        if text not in ("earliest", "latest") and not re.fullmatch(r".+\.\d{6,}:\d+", text):
-            raise ValueError("wanted earliest, latest, or FILE:POSITION such as binlog.000012:4")
+        if text not in ("earliest", "latest", "snapshot") and not re.fullmatch(r".+\.\d{6,}:\d+", text):
+            raise ValueError("wanted earliest, latest, snapshot, or FILE:POSITION such as binlog.000012:4")
         return text
 
     @field_validator("schedule")
@@ -312,40 +320,44 @@ class Pipeline(Section):
 
     @model_validator(mode="after")
     def _format_takes_the_settings(self) -> Pipeline:
-        try:
-            self.message_format(0)
-        except SettingsError as error:
-            raise ValueError(str(error)) from None
+        for where, choice in formats(self.format, self.topics):
+            try:
+                self.made(choice)
+            except SettingsError as error:
+                raise MistakeInsideError(str(error), *where) from None
         return self
 
     @model_validator(mode="after")
-    def _goes_with_its_format(self) -> Pipeline:
+    def _can_be_followed(self) -> Pipeline:
+        if self.followers:
+            try:
+                check_replayable(self)
+            except SettingsError as error:
+                raise ValueError(str(error)) from None
+        return self
+
+    @model_validator(mode="after")
+    def _goes_with_its_formats(self) -> Pipeline:
         beside = {
             "publish_ddl: inline": self.publish_ddl == "inline",
             "statements: publish": self.statements == "publish",
             "reader: reference": self.reader == "reference",
             "values": self.values != ValueSettings(),
         }
-        self.format.check_registry([setting for setting, is_set in beside.items() if is_set])
+        for where, choice in formats(self.format, self.topics):
+            try:
+                choice.check_registry([setting for setting, is_set in beside.items() if is_set])
+            except ValueError as error:
+                raise MistakeInsideError(str(error), *where) from None
+        check_one_registry(self.format, self.topics)
+        check_one_format_a_topic(self.name, self.format, self.topics)
+        check_row_rules(self.format, self.topics, self.model_fields_set, functions=bool(self.transforms))
+        made = [(where, self.made(choice)) for where, choice in formats(self.format, self.topics)]
+        check_numbered(made, functions=bool(self.transforms))
         return self
 
     @model_validator(mode="after")
     def _reference_is_plain(self) -> Pipeline:
-        if self.reader == "reference" and (self.transforms or self.outbox):
-            raise ValueError(
-                "`reader: reference` knows neither `transforms` nor `outbox`: leave them out, or the reader"
-            )
-        if self.reader == "reference" and (self.columns != ColumnSettings() or self.values != ValueSettings()):
-            raise ValueError("`reader: reference` knows neither `columns` nor `values`: leave them out, or the reader")
-        if self.reader == "reference" and not self.message_format(0).style.is_default():
-            raise ValueError(
-                f"`reader: reference` cannot write values as `format: {self.format.name}` does: take another"
-            )
-        topics = self.topics.model_dump(include={"partition_by", "table_field", "routes"}, exclude_defaults=True)
-        if self.reader == "reference" and topics:
-            raise ValueError(f"`reader: reference` does not know topics.{next(iter(topics))}: leave it out")
-        if self.reader == "reference" and (self.rows or self.skip):
-            raise ValueError("`reader: reference` knows neither `rows` nor `skip`: leave them out, or the reader")
-        if self.reader == "reference" and self.chooses_keys:
-            raise ValueError("`reader: reference` knows neither `keys` nor `keyless`: leave them out, or the reader")
+        if self.reader == "reference" and (why := reference_limits.refusal(self)):
+            raise ValueError(why)
         return self

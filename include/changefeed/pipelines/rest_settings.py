@@ -98,10 +98,20 @@ def check_rest_settings(
     _check_masks(new, old)
     _check_transforms(new, old)
     _check_registry(new, old)
+    _check_followers(new, old)
     _check_spark(new.spark, old.spark if old else SparkSettings(), site)
     for notifier in added_notifiers(new, old):
         site.check_notifier(notifier.notifier)
         _check_arguments(notifier)
+
+
+def _check_followers(new: Pipeline, old: Pipeline | None) -> None:
+    """A follower is a server that is written to: who edits a pipeline does not choose it, nor what it has no more."""
+    if new.followers != (old.followers if old else []):
+        raise SettingsError(
+            "`followers` cannot be set or changed here, as they name servers that are written to: whoever keeps the "
+            "pipelines' files does it there"
+        )
 
 
 def added_notifiers(new: Pipeline, old: Pipeline | None) -> list[NotifierSettings]:
@@ -171,9 +181,9 @@ def _check_transforms(new: Pipeline, old: Pipeline | None) -> None:
 
 def _check_registry(new: Pipeline, old: Pipeline | None) -> None:
     """Whose login goes to whichever host its connection names."""
-    if new.format.registry not in (None, old.format.registry if old else None):
+    if new.registry not in (None, old.registry if old else None):
         raise SettingsError(
-            f"`registry` of format {new.format.name!r} may not be set or changed over REST: it names a connection "
+            "`registry` of a format may not be set or changed over REST: it names a connection "
             "whose login is used. It comes from the pipeline's file."
         )
 

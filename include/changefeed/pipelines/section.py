@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from changefeed.errors import SettingsError
 
 
 def check_connection_id(text: str) -> str:
@@ -22,7 +25,7 @@ ConnectionId = Annotated[str, AfterValidator(check_connection_id), Field(max_len
 class MistakeInsideError(ValueError):
     """Raised by the validator of a section about what stands inside of it, at ``path``."""
 
-    def __init__(self, message: str, *path: str) -> None:
+    def __init__(self, message: str, *path: str | int) -> None:
         super().__init__(message)
         self.path = path
 
@@ -31,3 +34,14 @@ class Section(BaseModel):
     """A part of a pipeline's YAML: nothing unknown passes, nothing changes after reading."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+def mistakes_in(request: str, error: ValidationError, hint: Callable[[str], str]) -> SettingsError:
+    """What a form's values were refused for, a line a mistake; ``hint`` is what is added of a key that is unknown."""
+    lines = []
+    for details in error.errors():
+        key = ".".join(str(part) for part in details["loc"])
+        message = details["msg"].removeprefix("Value error, ")
+        added = hint(key) if details["type"] == "extra_forbidden" else ""
+        lines.append(f"{request}: {key + ': ' if key else ''}{message}{added}")
+    return SettingsError("\n".join(lines))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache, reduce
 from typing import cast
@@ -19,6 +20,7 @@ from changefeed.row_predicate import (
     Either,
     Image,
     IsNull,
+    Like,
     Not,
     Operator,
     RowPredicate,
@@ -36,7 +38,7 @@ _OPERATORS: dict[type[exp.Expr], Operator] = {
 _TURNED: dict[Operator, Operator] = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _WANTED = (
     "wanted columns (`status`, `before.status`, `after.status`) compared with constants by =, <>, <, <=, >, >=, IN or "
-    "BETWEEN, IS NULL, and AND, OR, NOT"
+    "BETWEEN, LIKE, IS NULL, and AND, OR, NOT"
 )
 
 
@@ -50,6 +52,29 @@ def predicate_of(sql: str) -> RowPredicate:
     if len(parsed) != 1 or parsed[0] is None:
         raise ValueError(f"{sql!r} is {len(parsed)} conditions, wanted one")
     return _predicate(parsed[0], 0)
+
+
+@dataclass(frozen=True)
+class ServerCondition:
+    """A condition for a SELECT, and the names of its columns."""
+
+    sql: str
+    columns: tuple[str, ...]
+
+
+def server_condition(sql: str) -> ServerCondition:
+    """What of ``sql`` a server is asked; raises ValueError for all that `predicate_of` does not take, and for images.
+
+    It is written anew from what was understood of it, so that nothing else gets to the server.
+    """
+    predicate_of(sql)
+    (parsed,) = cast("list[exp.Expr]", sqlglot.parse(sql, dialect="mysql"))
+    columns = list(parsed.find_all(exp.Column))
+    for column in columns:
+        if column.table:
+            raise ValueError(f"{_shown(column)} is of an image, and rows that are there have one: wanted the name")
+        column.this.set("quoted", True)
+    return ServerCondition(parsed.sql(dialect="mysql", comments=False), tuple(column.name for column in columns))
 
 
 def _predicate(node: exp.Expr, depth: int) -> RowPredicate:
@@ -72,6 +97,8 @@ def _predicate(node: exp.Expr, depth: int) -> RowPredicate:
         case exp.In() if node.expressions:
             column = _column(node.this)
             return _balanced([Comparison(column, "=", _constant(each)) for each in node.expressions])
+        case exp.Like() | exp.Escape(this=exp.Like()):
+            return _like(node)
         case exp.Column():
             return Comparison(_column(node), "<>", 0)  # as SQL takes a number for a condition
         case exp.Binary() if type(node) in _OPERATORS:
@@ -80,6 +107,21 @@ def _predicate(node: exp.Expr, depth: int) -> RowPredicate:
                 return Comparison(_column(node.right), _TURNED[operator], _constant(node.left))
             return Comparison(_column(node.left), operator, _constant(node.right))
     raise ValueError(f"{_shown(node)} cannot be worked out of a row: {_WANTED}")
+
+
+def _like(node: exp.Like | exp.Escape) -> RowPredicate:
+    like = node.this if isinstance(node, exp.Escape) else node
+    pattern, escape = like.expression, node.expression if isinstance(node, exp.Escape) else None
+    if not isinstance(pattern, exp.Literal) or not pattern.is_string:
+        raise ValueError(f"{_shown(pattern)} is no pattern: wanted one in quotes, as in `name LIKE 'a%'`")
+    if escape is not None and not (isinstance(escape, exp.Literal) and len(str(escape.this)) == 1):
+        raise ValueError(f"{_shown(escape)} is no escape: wanted one character in quotes")
+    character = "\\" if escape is None else str(escape.this)
+    text = str(pattern.this)
+    if (len(text) - len(text.rstrip(character))) % 2:
+        raise ValueError(f"{_shown(pattern)} ends with {character!r}, behind which a character is wanted")
+    found = Like(_column(like.this), text, character)
+    return Not(found) if like.args.get("negate") else found
 
 
 def _balanced(comparisons: Sequence[Comparison]) -> RowPredicate:

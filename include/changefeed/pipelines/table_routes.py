@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from changefeed.errors import TopicError
 from changefeed.message_key import KeyRule
+from changefeed.pipelines.format_choice import FormatChoice
 from changefeed.pipelines.table_pattern import matcher, matches
 from changefeed.pipelines.topic_settings import RouteSettings, TopicSettings
 from changefeed.reader import Route, TableField
@@ -18,11 +19,13 @@ class TableRoute:
     """What a pipeline says of one table that it captures.
 
     ``route`` has the partitions that its topic is made with; an existing topic may have others. ``shares`` says that
-    other tables may go to the same topic; ``template`` is the one that named it.
+    other tables may go to the same topic; ``template`` is the one that named it. ``format`` is what its records are
+    written as.
     """
 
     route: Route
     template: str
+    format: FormatChoice
     replication_factor: int = -1
     configs: Mapping[str, str] = field(default_factory=dict)
     shares: bool = False
@@ -38,9 +41,19 @@ class TableRoute:
         return self.route.partitions, self.replication_factor, dict(self.configs)
 
 
-def route_of(topics: TopicSettings, pipeline: str, database: str, table: str, key: KeyRule, file: str) -> TableRoute:
-    """The route of a captured table by ``topics``; raises TopicError for a topic that cannot be named so."""
-    chosen = next((route for route in topics.routes if matches(route.match, database, table)), None)
+def chosen_route(topics: TopicSettings, database: str, table: str) -> RouteSettings | None:
+    """What ``topics.routes`` says of a table; None where no route takes it."""
+    return next((route for route in topics.routes if matches(route.match, database, table)), None)
+
+
+def route_of(
+    topics: TopicSettings, usual: FormatChoice, pipeline: str, database: str, table: str, key: KeyRule, file: str
+) -> TableRoute:
+    """The route of a captured table by ``topics``; ``usual`` is the format of tables without one of their own.
+
+    Raises TopicError for a topic that cannot be named so.
+    """
+    chosen = chosen_route(topics, database, table)
     template = chosen.topic if chosen is not None and chosen.topic is not None else topics.template
     groups: dict[str, str] = {}
     if chosen is not None and (match := matcher(chosen.match).match(f"{database}.{table}")):
@@ -62,6 +75,7 @@ def route_of(topics: TopicSettings, pipeline: str, database: str, table: str, ke
     return TableRoute(
         route,
         template,
+        own.format or usual,
         topics.replication_factor,
         {**topics.configs, **own.configs},
         "table" not in template_fields(template) if by_rule else topics.shared,
@@ -73,7 +87,8 @@ def table_routes(
 ) -> dict[tuple[str, str], TableRoute]:
     """The route of each (database, table) that is captured.
 
-    Raises TopicError where two tables get one topic and may not share it, or would have it made in two ways; or get
+    Raises TopicError where two tables get one topic and may not share it, would have it made in two ways, or are
+    written in two formats; or get
     topics whose names differ only in ``.`` and ``_``: Kafka's metrics cannot tell those apart and the broker refuses
     the second (Topic.hasCollision).
     """
@@ -101,4 +116,10 @@ def _check_shared(other: tuple[str, str], its: TableRoute, name: tuple[str, str]
         raise TopicError(
             f"{both} share topic {own.topic!r}, and two rules of `topics.routes` have it made in two ways, with "
             f"(partitions, replication factor, configs) {its.made_as} and {own.made_as}: give both the same."
+        )
+    if own.format != its.format:
+        raise TopicError(
+            f"{both} share topic {own.topic!r}, and are written as {its.format.name!r} and {own.format.name!r} by "
+            "`format` of `topics.routes`: wanted one format in a topic. Give both the same, or one of them another "
+            "topic."
         )

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
 from changefeed.errors import did_you_mean
+from changefeed.pipelines.format_choice import FormatChoice
 from changefeed.pipelines.key_settings import KeyColumns
 from changefeed.pipelines.section import Section
 from changefeed.pipelines.table_pattern import TablePattern, is_regex, matcher
@@ -40,6 +41,8 @@ class RouteSettings(Section):
     partition_by: PartitionBy | None = None
     table_field: Annotated[str, Field(min_length=1, max_length=64)] | None = None
     table_in_key: bool | None = None
+    format: FormatChoice | None = None
+    """What the records of these tables are written as, in place of the pipeline's `format`."""
 
     @model_validator(mode="after")
     def _has_fields(self) -> RouteSettings:

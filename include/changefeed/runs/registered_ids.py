@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from changefeed.ddl.history import SchemaHistory
 from changefeed.ddl.table import Table
 from changefeed.endpoints.endpoints import Endpoints
+from changefeed.errors import RegistryError
 from changefeed.schema_registry.subjects import KnownIds, Lookups
 from changefeed.table_schema import TableSchema
 from changefeed.window import Window
@@ -39,3 +41,23 @@ def registered_ids(endpoints: Endpoints, history: SchemaHistory | None, window: 
         for _ in threads.map(look_up, captured):
             pass
     return lookups.known
+
+
+def ids_by_subject(known: KnownIds) -> dict[str, int]:
+    """``known`` as a window's record keeps them: a subject has one schema as a window begins."""
+    return {subject: number for (subject, _), number in known.items()}
+
+
+def check_same_ids(window: Window, begun: Mapping[str, int], now: Mapping[str, int]) -> None:
+    """Raises RegistryError where ``window``, of which a part is in Kafka, was ``begun`` with other ids of the same
+    schemas than those that the registry gives ``now``."""
+    for subject, number in sorted(begun.items()):
+        if now.get(subject) != number:
+            found = f"is {now[subject]} now" if subject in now else "is not known there now"
+            raise RegistryError(
+                f"window {window.number} of pipeline {window.pipeline!r} was published in part, by a schema of subject "
+                f"{subject!r} with the id {number} in the schema registry, which {found}: it is another, or "
+                "it lost its ids; consumers could not read what is in Kafka already. Nothing more is published. "
+                "Put the registry back (its connection, or its topic of schemas), and run again; or seek the pipeline "
+                f"to {window.start}, which publishes the window's messages again by the schemas of this registry."
+            )

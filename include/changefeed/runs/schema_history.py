@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from changefeed.checkpoint import CheckpointStore
 from changefeed.coordinates import BinlogCoordinates
-from changefeed.ddl.changes import CreateDatabase, CreateTable, CreateTableLike
+from changefeed.ddl.changes import CreateDatabase, CreateTable, CreateTableLike, CreateView
 from changefeed.ddl.ddl_statement import Kind
 from changefeed.ddl.history import SchemaHistory, read_logged
 from changefeed.ddl.names import TableName
@@ -67,7 +67,12 @@ def history_for(
             return kept
         if archived:
             return None
-        if source.names_come_along(session) and not makes_records_of_tables(endpoints.pipeline):
+        # MariaDB's metadata, be it FULL, leaves out which columns are UUIDs, and which tables keep history.
+        if (
+            source.names_come_along(session)
+            and not session.is_mariadb
+            and not makes_records_of_tables(endpoints.pipeline)
+        ):
             return _without_tables(session, window)
         return learned(session, window.server_uuid, window.start, at_once)
     except ChangefeedError as error:
@@ -328,9 +333,12 @@ def _initial(
     """The schemas before the first of ``logged``: those of now, without what the statements made or changed."""
     tables = dict(schemas.tables)
     databases = dict(schemas.databases)
+    views = set(schemas.views)
     seen: set[TableName] = set()
     for statement in logged:
         read = history.read(statement)
+        if isinstance(read.change, CreateView):
+            views.discard(read.change.name)
         if read.kind is not Kind.DEFINITION:
             continue
         if isinstance(read.change, CreateDatabase):
@@ -344,4 +352,4 @@ def _initial(
             if not made or name in unknown:
                 at = f"{statement.file}:{statement.position}"
                 tables[name] = UnknownTable(name, f"it was changed at {at}, before its columns were learned")
-    return replace(schemas, tables=tables, databases=databases)
+    return replace(schemas, tables=tables, databases=databases, views=frozenset(views))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from changefeed.errors import TopicError
 from changefeed.kafka.schema_log import schema_changes_topic, schema_history_settings, schema_history_topic
 from changefeed.kafka.topics import TopicSettings, commit_log_settings, commit_log_topic, dead_letter_topic
 from changefeed.mysql.catalog import table_names
@@ -32,6 +33,13 @@ def wanted_topics(pipeline: Pipeline, session: Session) -> dict[str, TopicSettin
     wanted[schema_history_topic(pipeline.name)] = schema_history_settings(replication_factor)
     if pipeline.publish_ddl != "off":
         wanted[schema_changes_topic(pipeline.name, pipeline.topics.suffix)] = TopicSettings(1, replication_factor)
+    if (topic := pipeline.transaction_topic) is not None:
+        if topic in wanted:
+            raise TopicError(
+                f"topic {topic!r} is that of the records of transactions, and changes of a table would go to it, too: "
+                "give the format another `topic.transaction`, or the table another topic"
+            )
+        wanted[topic] = TopicSettings(1, replication_factor)
     if pipeline.kafka.on_bad_record == "dead_letter":
         wanted[dead_letter_topic(pipeline.name)] = TopicSettings(1, replication_factor)
     return wanted

@@ -88,6 +88,14 @@ class Registry:
         versions = sorted(self._body(answer, list, f"the versions of subject {subject!r}"))
         return [self._schema(subject, version) for version in (versions[-1:] if latest else versions)]
 
+    def schema(self, number: int) -> str | None:
+        """The Avro schema whose id is ``number``; None where there is none, or it is one of another kind."""
+        answer = self._ask("GET", f"schemas/ids/{number}")
+        if answer.status == NOT_FOUND:
+            return None
+        found = self._body(answer, dict, f"the schema with id {number}")
+        return str(found["schema"]) if found.get("schemaType", "AVRO") == "AVRO" and "schema" in found else None
+
     def refusals(self, subject: str, schema: str) -> list[str]:
         """What the registry itself has against ``schema`` as the next version of ``subject``; nothing where it takes
         it, or has no answer to that."""

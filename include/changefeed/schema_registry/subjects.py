@@ -1,7 +1,7 @@
 """The ids of a pipeline's schemas: known, looked up by content, or registered where compatibility allows it.
 
-A schema's subject is its topic's name and `-key` or `-value` (Confluent's TopicNameStrategy). A schema that is
-registered already gets the id that it has, so whoever asks for it, whenever, writes the same bytes.
+A schema's subject is its topic's name and `-key` or `-value`, or has the name of its record, as a format says. A
+schema that is registered already gets the id that it has, so whoever asks for it, whenever, writes the same bytes.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+import orjson
+
 from changefeed.errors import CompatibilityError
-from changefeed.formats.schema_ids import Part
+from changefeed.formats.schema_ids import Part, SubjectNames
 from changefeed.schema_registry.client import Registry
 from changefeed.schema_registry.compatibility import Mismatch, mismatch
 from changefeed.table_schema import TableSchema
@@ -41,10 +43,16 @@ class Subjects:
     known: KnownIds = field(default_factory=dict)
     _ids: dict[tuple[str, str], int] = field(default_factory=dict, repr=False)
 
-    def of_table(self, table: TableSchema, part: Part, schema: str) -> int:
+    def of_table(self, table: TableSchema, part: Part, schema: str, names: SubjectNames = SubjectNames.TOPIC) -> int:
         """See `SchemaIds.of_table`; raises as `Registry`, too."""
-        topic = self.topic_of(table.database, table.table)
-        return self._id(f"{topic}-{part}", schema, f"{table.database}.{table.table}")
+        return self._id(self.subject(table, part, schema, names), schema, f"{table.database}.{table.table}")
+
+    def subject(self, table: TableSchema, part: Part, schema: str, names: SubjectNames) -> str:
+        """The subject of the ``schema`` of a table's keys or values."""
+        record = orjson.loads(schema)
+        return names.subject(
+            self.topic_of(table.database, table.table), part, f"{record['namespace']}.{record['name']}"
+        )
 
     def of_statements(self, part: Part, schema: str) -> int:
         """See `SchemaIds.of_statements`; raises as `Registry`, too."""
@@ -80,9 +88,9 @@ class Lookups:
         self._subjects = subjects
         self.known: dict[tuple[str, str], int] = {}
 
-    def of_table(self, table: TableSchema, part: Part, schema: str) -> int:
+    def of_table(self, table: TableSchema, part: Part, schema: str, names: SubjectNames = SubjectNames.TOPIC) -> int:
         """The id; 0 for a schema that is not registered."""
-        return self._id(f"{self._subjects.topic_of(table.database, table.table)}-{part}", schema)
+        return self._id(self._subjects.subject(table, part, schema, names), schema)
 
     def of_statements(self, part: Part, schema: str) -> int:
         """As `of_table`."""

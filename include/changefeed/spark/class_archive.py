@@ -20,10 +20,14 @@ import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from changefeed.errors import SettingsError
 from changefeed.private_folder import private_folder
-from changefeed.spark.conf import DRIVER_OPTIONS, SMALL_JOB_CONF
+from changefeed.spark.conf import BATCH_CONF, DRIVER_OPTIONS, SMALL_JOB_CONF
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _log = logging.getLogger(__name__)
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
@@ -40,12 +44,12 @@ def with_class_archive(conf: Mapping[str, str]) -> dict[str, str]:
 
 
 def archive_file() -> Path | None:
-    """Where the archive for this Spark and this Java is or would be; None without Java, or without a private folder."""
+    """Where the archive for this Spark, Java and training is or would be; None without Java, or a private folder."""
     java = _java()
     if java is None:
         return None
     stamps = [(str(path), path.stat().st_mtime_ns) for path in (java, _spark() / "jars")]
-    digest = hashlib.sha256(str(stamps).encode()).hexdigest()
+    digest = hashlib.sha256(str(stamps).encode() + Path(__file__).read_bytes()).hexdigest()
     folder = private_folder("spark-classes", lambda reasons: _log.debug("no archive of classes: %s", reasons))
     return folder / f"{digest[:16]}.jsa" if folder else None
 
@@ -92,22 +96,32 @@ def _quoted(option: str, file: Path) -> str:
 
 
 def _train() -> None:
-    """Have a JVM load what jobs need: one task of an RDD, and a shuffle of Arrow batches from a local checkpoint."""
+    """Have a JVM load what jobs need: one task, and a shuffle of small rows from local checkpoints, as in `ingest`."""
     from pyspark import StorageLevel
     from pyspark.sql import SparkSession
     from pyspark.sql import functions as F
 
     spark = SparkSession.builder.getOrCreate()
+    for name, value in BATCH_CONF.items():
+        spark.conf.set(name, value)
+    spark.conf.set("spark.sql.shuffle.partitions", 2)
     total = spark.sparkContext.accumulator(0)
     spark.sparkContext.parallelize(range(2), 2).foreachPartition(lambda _: total.add(1))
-    assert spark.sparkContext.parallelize(range(1), 1).mapPartitions(lambda rows: rows).collect() == [0]
-    made = spark.createDataFrame(spark.sparkContext.parallelize([(0, b""), (1, b"")], 2), "id long, payload binary")
-    rows = made.mapInArrow(lambda batches: batches, made.schema)
-    kept = rows.localCheckpoint(eager=False, storageLevel=StorageLevel.DISK_ONLY)
-    kept.where("id < 0").select("id").collect()
-    tasks = F.broadcast(spark.createDataFrame([(0, 0), (1, 1)], "id long, task int"))
-    shuffled = kept.join(tasks, ["id"]).repartitionById(2, F.col("task")).sortWithinPartitions("id", "payload")
-    assert len(shuffled.mapInArrow(lambda batches: batches, shuffled.schema).collect()) == 2
+    assert len(spark.range(0, 1, 1, 1).mapInArrow(lambda batches: batches, "id long").collect()) == 1
+
+    def kept() -> DataFrame:
+        rows = spark.range(0, 4, 1, 2).select("id", F.lit("topic").alias("topic"), F.lit(b"").alias("payload"))
+        rows = rows.mapInArrow(lambda batches: batches, rows.schema)
+        return rows.localCheckpoint(eager=False, storageLevel=StorageLevel.MEMORY_AND_DISK_DESER)
+
+    parts = [kept(), kept()]
+    for part in parts:
+        part.where("id < 0").select("id", "topic").collect()
+    number = F.concat("topic", F.lit("/"), F.col("id").cast("string"))
+    task = F.element_at(F.str_to_map(F.lit("topic/0=1"), F.lit("\n"), F.lit("=")), number).cast("int")
+    rows = parts[0].union(parts[1]).where("topic = 'topic'").repartitionById(2, F.coalesce(task, F.lit(0)))
+    shuffled = rows.sortWithinPartitions("topic", "id").select("id", "payload")
+    assert len(shuffled.mapInArrow(lambda batches: batches, shuffled.schema).collect()) == 8
 
 
 if __name__ == "__main__":

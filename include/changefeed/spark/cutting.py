@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from changefeed.binlog.search.scouting import Scouting, is_worth_cutting, numbered
 from changefeed.reader import Statement
-from changefeed.spark.dump import dump_of
+from changefeed.spark.dump import dump_of, kept_dump_of
 from changefeed.spark.job import IngestJob
 from changefeed.spark.scouting import scouted
 from changefeed.window import Slice
@@ -100,12 +100,17 @@ def _as_known(job: IngestJob, files: Sequence[Slice], large: Slice, slice_bytes:
         thread.join()
 
 
+def _cuts_inside(job: IngestJob) -> bool:
+    """Whether a slice may begin inside a transaction: not where its messages are numbered."""
+    return job.pipeline.transaction_topic is None
+
+
 def _parts(job: IngestJob, files: Sequence[Slice], large: Slice, slice_bytes: int) -> Iterator[Scouting]:
     from changefeed.binlog.search.scout import scout_in_parts  # not before a file is cut: it loads the kernels
 
     for piece in files:
         if piece is large:
-            yield from scout_in_parts(dump_of(job, piece, beside=True), piece, slice_bytes)
+            yield from scout_in_parts(kept_dump_of(job, piece), piece, slice_bytes, cuts_inside=_cuts_inside(job))
         else:
             yield Scouting((piece,), (), 0)
 
@@ -113,7 +118,14 @@ def _parts(job: IngestJob, files: Sequence[Slice], large: Slice, slice_bytes: in
 def _at_once(
     spark: SparkSession, job: IngestJob, files: Sequence[Slice], wanted: Sequence[Slice], slice_bytes: int
 ) -> Cutting:
-    found = scouted(spark, wanted, lambda piece: dump_of(job, piece), slice_bytes, job.server_ids.tasks(len(wanted)))
+    found = scouted(
+        spark,
+        wanted,
+        lambda piece: dump_of(job, piece),
+        slice_bytes,
+        job.server_ids.tasks(len(wanted)),
+        _cuts_inside(job),
+    )
     scoutings = dict(zip((piece.number for piece in wanted), found, strict=True))
     parts = (scoutings[piece.number].slices if piece.number in scoutings else (piece,) for piece in files)
     slices = tuple(numbered(piece for part in parts for piece in part))

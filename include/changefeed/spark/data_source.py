@@ -126,7 +126,8 @@ class BinlogDataSourceReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The row changes of one slice, a batch for each block."""
-        assert isinstance(partition, SlicePartition)
+        if not isinstance(partition, SlicePartition):
+            return  # without any slice Spark makes up a partition, which is None
         schemas = catalog_lookup(lambda: source.session_on(self._mysql, partition.server_uuid))
         decoder = KernelDecoder(self._route, schemas, ColumnsFormat(), partition.server_uuid)
         for item in decoder.decode(self._dump(partition), partition.piece):

@@ -14,6 +14,7 @@ from changefeed.errors import ChangefeedError
 from changefeed.spark import frame
 from changefeed.spark.expected import Decoded
 from changefeed.spark.job import IngestJob
+from changefeed.spark.payload_files import payload_file
 from changefeed.window import Slice
 
 if TYPE_CHECKING:
@@ -41,18 +42,19 @@ def _rows(job: IngestJob, slices: Iterable[Slice], count: Callable[[int], None])
 
     reader = reader_of(job)
     encoder = encoder_of(job)
-    for piece in slices:
-        decoded, number = Decoded(), 0
-        try:
-            for item in reader.read(piece):
-                fault_point.reached("in_decode")
-                if isinstance(item, Block):
-                    for batch in encoder.batches(item, number=number):
-                        count(batch.messages)
-                        yield frame.batch_row(batch, decoded.add_batch(batch))
-                        number = batch.number + 1
-                else:
-                    yield frame.text_row("sizes", decoded.text(), piece.number)
-                    yield frame.text_row("report", frame.report_text(item), piece.number)
-        except ChangefeedError as error:
-            yield frame.text_row("error", frame.error_text(error), piece.number)
+    with payload_file(job.folder) as file:
+        for piece in slices:
+            decoded, number = Decoded(), 0
+            try:
+                for item in reader.read(piece):
+                    fault_point.reached("in_decode")
+                    if isinstance(item, Block):
+                        for batch in encoder.batches(item, number=number):
+                            count(batch.messages)
+                            yield frame.batch_row(batch, decoded.add_batch(batch), file)
+                            number = batch.number + 1
+                    else:
+                        yield frame.text_row("sizes", decoded.text(), piece.number)
+                        yield frame.text_row("report", frame.report_text(item), piece.number)
+            except ChangefeedError as error:
+                yield frame.text_row("error", frame.error_text(error), piece.number)

@@ -12,10 +12,12 @@ from changefeed.window import Slice
 
 
 def dump_of(job: IngestJob, piece: Slice, *, beside: bool = False) -> Iterable[bytes]:
-    """The events of ``piece``, over a connection of its own, or out of the archive.
+    """The events of ``piece``: as the scout kept them, or over a connection of its own, or out of the archive.
 
     ``beside`` another dump of the same task it names no server_id, as a server drops the older of two with the same.
     """
+    if not beside and job.scouted is not None and (kept := job.scouted.of(piece)) is not None:
+        return kept
     if job.archive is not None:
         return ArchivedBinlogs(job.archive).chunks(piece.file, piece.start, piece.end)
     server_id = NO_SERVER_ID if beside else job.server_ids.of_task(task_number())
@@ -26,4 +28,11 @@ def dump_of(job: IngestJob, piece: Slice, *, beside: bool = False) -> Iterable[b
         end=piece.end,
         server_id=server_id,
         identity=job.files.get(piece.file),
+        heartbeat_seconds=job.pipeline.source.heartbeat_seconds,
     )
+
+
+def kept_dump_of(job: IngestJob, piece: Slice) -> Iterable[bytes]:
+    """As `dump_of`, for the driver: where it can be, what passes is kept for the tasks of ``piece``'s slices."""
+    dump = dump_of(job, piece, beside=True)
+    return dump if job.scouted is None else job.scouted.passing(dump, piece)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from changefeed.batches.batch import Batch
 from changefeed.errors import ChangefeedError
 from changefeed.reader import SliceReport, Statement
+from changefeed.spark.payload_files import PayloadFile, payload_at
 from changefeed.transaction_event import TransactionEvent
 
 DECODED_SCHEMA = (
@@ -19,8 +20,8 @@ DECODED_SCHEMA = (
     "text string"
 )
 """One row a finished batch (kind `batch`; ``before`` is how many messages of its slice and topic-partition stand before
-it), and of each slice a row with its report and one with the messages and bytes of its topic-partitions (kinds
-`report`, `sizes`), or its error (`error`)."""
+it; ``text``, where it has no ``payload``, in which file that is), and of each slice a row with its report and one with
+the messages and bytes of its topic-partitions (kinds `report`, `sizes`), or its error (`error`)."""
 
 PUBLISHED_SCHEMA = "kind string, text string"
 """One row a receipt, report, sizes or error (kinds `receipt`, `report`, `sizes`, `error`), as JSON."""
@@ -51,10 +52,14 @@ _BATCH_BYTES = 2 << 20
 _PUBLISHED = pa.schema([("kind", pa.string()), ("text", pa.string())])
 
 
-def batch_row(batch: Batch, before: int) -> DecodedRow:
-    """A finished batch, before which its slice has ``before`` messages for its topic-partition."""
+def batch_row(batch: Batch, before: int, file: PayloadFile | None = None) -> DecodedRow:
+    """A finished batch, before which its slice has ``before`` messages for its topic-partition.
+
+    Its payload is written to ``file``, where there is one.
+    """
     where = (batch.topic, batch.partition, batch.origin, batch.slice, batch.number)
-    return "batch", *where, before, batch.payload(), None
+    payload = batch.payload()
+    return "batch", *where, before, *((payload, None) if file is None else (None, file.write(payload)))
 
 
 def text_row(kind: str, text: str, slice_number: int) -> DecodedRow:
@@ -90,7 +95,8 @@ def finished_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Batch,
     """What `batch_row` made rows of, in order: each batch, and the number of messages before it."""
     for rows in batches:
         for row in rows.to_pylist():
-            batch = Batch.of(row["topic"], row["partition"], row["origin"], row["slice"], row["number"], row["payload"])
+            payload = payload_at(row["text"]) if row["payload"] is None else row["payload"]
+            batch = Batch.of(row["topic"], row["partition"], row["origin"], row["slice"], row["number"], payload)
             yield batch, row["before"]
 
 
@@ -103,6 +109,7 @@ def report_from(text: str) -> SliceReport:
     """Read what `report_text` made."""
     values = orjson.loads(text)
     values["statements"] = tuple(Statement(**item) for item in values["statements"])
+    values |= {name: tuple(values[name]) for name in ("prepared", "ended")}
     values["transaction_events"] = tuple(map(TransactionEvent.from_json, values["transaction_events"]))
     return SliceReport(**values)
 

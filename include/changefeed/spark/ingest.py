@@ -17,22 +17,23 @@ from pyspark.sql import functions as F
 from changefeed import fault_point
 from changefeed.archive.archive import Archive
 from changefeed.archive.binlogs import ArchivedBinlogs
+from changefeed.coordinates import BinlogCoordinates
 from changefeed.ddl.names import TableName
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import BinlogGoneError
 from changefeed.kafka.commit_log import CommitLog, CommitLogState
 from changefeed.kafka.fencing import fence
-from changefeed.kafka.log_record import BegunRecord
+from changefeed.kafka.log_record import BegunRecord, ReliedRecord
 from changefeed.kafka.topics import ensure_topics, partition_counts, topic_limits
 from changefeed.kafka.window_topics import WindowTopics, as_begun, check_same_topics
 from changefeed.manifest import Manifest, TopicPartitionReceipt, account
 from changefeed.mysql import source
 from changefeed.mysql.file_identities import window_files
 from changefeed.mysql.session import Session
-from changefeed.pipelines.message_rules import check_same_rules, message_rules
+from changefeed.pipelines.message_rules import check_relied_on, check_same_rules, message_rules, rules_digest
 from changefeed.reader import SliceReport
 from changefeed.runs.failover import marks_of
-from changefeed.runs.registered_ids import registered_ids
+from changefeed.runs.registered_ids import check_same_ids, ids_by_subject, registered_ids
 from changefeed.runs.schema_history import history_for, keep_learned, makes_records_of_tables, save_history, with_tables
 from changefeed.runs.topics import table_topics, wanted_topics
 from changefeed.runs.unfinished import check_given, check_next, given_before, sealed_manifest
@@ -44,6 +45,7 @@ from changefeed.spark.decoding import Decoding
 from changefeed.spark.expected import Decoded, SliceCounts
 from changefeed.spark.failures import named_failures
 from changefeed.spark.job import IngestJob, task_number
+from changefeed.spark.local_folder import local_folder
 from changefeed.spark.one_task import in_one_task
 from changefeed.spark.progress import MessageCount, shown
 from changefeed.spark.publish import decode_and_publish_batches, publish_batches
@@ -117,7 +119,8 @@ def ingest(
             history = history_for(
                 endpoints, session, window, pipeline_state, archived=archive is not None, at_once=at_once
             )
-        begun = _begin(endpoints, window, state, log)
+        ids = registered_ids(endpoints, history, window)
+        begun = _begin(endpoints, window, state, log, ids_by_subject(ids))
         if identity == pipeline.name and history is not None:
             history = keep_learned(endpoints, history)
         job = IngestJob(
@@ -132,7 +135,7 @@ def ingest(
             copies=makes_copies(spark),
             given=given_before(window, state),
             marks=begun.marks or (),
-            schema_ids=registered_ids(endpoints, history, window),
+            schema_ids=ids,
             tables=tuple(TableName(*table) for table in tables),
         )
         wait_for_workers()
@@ -154,6 +157,7 @@ def ingest(
             seconds,
             compare_gtids=archive is None,
         )
+        manifest = replace(manifest, rules=rules_digest(begun.rules))
         if identity == pipeline.name and history is not None:
             manifest = replace(manifest, schemas=save_history(endpoints, history, window, outcome.reports))
         fault_point.reached("before_seal")
@@ -164,17 +168,34 @@ def ingest(
     return manifest
 
 
-def _begin(endpoints: Endpoints, window: Window, state: CommitLogState, log: CommitLog) -> BegunRecord:
+def _begin(
+    endpoints: Endpoints, window: Window, state: CommitLogState, log: CommitLog, schema_ids: Mapping[str, int]
+) -> BegunRecord:
     """The record of ``window`` as it was begun; written, where this is the first attempt. Called behind the fence."""
     check_next(window, state)
     rules = message_rules(endpoints.pipeline)
+    _check_relied(endpoints, window, state, log)
     given = {progress.window for progress in state.progress.values() if progress.window > window.after}
     for earlier in state.of(BegunRecord):
         if earlier.window.number in given:  # this window, or that of the old server, which a failover ends
             check_same_rules(window, earlier.rules, rules)
-    begun = BegunRecord(window, rules, marks_of(endpoints, window, state))
+            check_same_ids(window, earlier.schema_ids, schema_ids)
+            schema_ids = {**schema_ids, **earlier.schema_ids}
+    begun = BegunRecord(window, rules, marks_of(endpoints, window, state), schema_ids)
     log.begin(begun, state)
     return begun
+
+
+def _check_relied(endpoints: Endpoints, window: Window, state: CommitLogState, log: CommitLog) -> None:
+    """``window`` is what snapshots relied on. Of those that rely on no window any more nothing is kept."""
+    passed = []
+    for relied in state.of(ReliedRecord):
+        is_other = relied.source != window.server_uuid
+        if window.failover is not None if is_other else window.start < BinlogCoordinates.parse(relied.until):
+            check_relied_on(window, relied, endpoints.pipeline)
+        elif not is_other:
+            passed.append(relied)
+    log.forget_records(passed)
 
 
 def _topics(
@@ -215,8 +236,10 @@ def _publish_window(
     """
 
     def publish(*, scout_all: bool) -> tuple[Sequence[Slice], _Outcome]:
-        with closing(cut(spark, job, files, job.pipeline.spark.slice_bytes, scout_all=scout_all)) as cuttings:
-            return _decode_and_publish(spark, job, cuttings, tasks)
+        with local_folder(spark) as folder:
+            here = replace(job, folder=folder)
+            with closing(cut(spark, here, files, job.pipeline.spark.slice_bytes, scout_all=scout_all)) as cuttings:
+                return _decode_and_publish(spark, here, cuttings, tasks)
 
     try:
         return publish(scout_all=len(files) > 1 and (not names_come_along or makes_records_of_tables(job.pipeline)))
@@ -328,7 +351,7 @@ def _publish(
     shuffled = decoded.repartitionById(len(set(packed.values())), _task_of(packed)).sortWithinPartitions(
         "topic", "partition", "slice", "number"
     )
-    columns = ("topic", "partition", "origin", "slice", "number", "before", "payload")
+    columns = ("topic", "partition", "origin", "slice", "number", "before", "payload", "text")
     for row in shuffled.select(*columns).mapInArrow(publish, frame.PUBLISHED_SCHEMA).collect():
         yield row.kind, row.text
 

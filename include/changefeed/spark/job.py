@@ -23,6 +23,7 @@ from changefeed.pipelines.pipeline import Pipeline
 from changefeed.reader import Route, SliceReport
 from changefeed.schema_registry.subjects import KnownIds
 from changefeed.settlement import Settlement, settle
+from changefeed.spark.scouted_bytes import ScoutedBytes
 from changefeed.window import Slice, Window
 
 
@@ -50,6 +51,8 @@ class IngestJob:
     """The window's binlog files, as its server had them when the attempt began: each reader has to find the same."""
     archive: Archive | None = None
     """Archived files to read instead of the server."""
+    folder: str | None = None
+    """That of `local_folder`; None where tasks run elsewhere."""
     copies: bool = False
     """Whether Spark may start a second copy of a task that takes long (spark.speculation)."""
     given: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -67,6 +70,11 @@ class IngestJob:
     def settled(self, reports: Sequence[SliceReport]) -> IngestJob:
         """The job with what the reports of all slices say of their transactions; raises as `settle` does."""
         return replace(self, settlement=settle(self.slices, reports))
+
+    @property
+    def scouted(self) -> ScoutedBytes | None:
+        """What the scout keeps of what it reads; None where tasks cannot have it, or read archived files as it does."""
+        return ScoutedBytes(self.folder) if self.folder is not None and self.archive is None else None
 
     @property
     def pipeline(self) -> Pipeline:

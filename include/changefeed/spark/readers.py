@@ -13,7 +13,7 @@ from changefeed.kafka.topics import TopicSettings
 from changefeed.mysql.catalog import catalog_lookup
 from changefeed.mysql.reference import ReferenceReader
 from changefeed.mysql.server_schemas import server_of
-from changefeed.reader import SliceReader, SliceReport
+from changefeed.reader import Route, SliceReader, SliceReport
 from changefeed.spark.dump import dump_of
 from changefeed.spark.earlier_slices import EarlierSlices
 from changefeed.spark.job import IngestJob
@@ -41,6 +41,7 @@ class KernelReader:
             columns=job.endpoints.column_rules,
             block_bytes=job.pipeline.kafka.publishing.batch_bytes,
             finisher=self._finisher,
+            transactions=_transactions_of(job),
         )
         self._changes = StatementChanges(job)
 
@@ -57,6 +58,12 @@ class KernelReader:
                 number += 1
             if isinstance(item, SliceReport):
                 yield item if self._finisher is None else replace(item, transformed_away=self._finisher.taken_counts())
+
+
+def _transactions_of(job: IngestJob) -> Route | None:
+    """Where the records of transactions go."""
+    topic = job.pipeline.transaction_topic
+    return None if topic is None else Route(topic, job.topics.of(topic).partitions)
 
 
 def finisher_of(job: IngestJob) -> TransformFinisher | None:

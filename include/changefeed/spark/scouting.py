@@ -29,6 +29,7 @@ def scouted(
     dump: Callable[[Slice], Iterable[bytes]],
     slice_bytes: int,
     most_tasks: int,
+    cuts_inside: bool = True,
 ) -> list[Scouting]:
     """What the scout says of each of ``pieces``. Raises what it raises, and ``dump``, which is called in the tasks."""
 
@@ -37,7 +38,7 @@ def scouted(
 
         for piece in files:
             try:
-                scouting = scout(dump(piece), piece, slice_bytes)
+                scouting = scout(dump(piece), piece, slice_bytes, cuts_inside=cuts_inside)
             except ChangefeedError as error:
                 yield frame.published_batch("error", frame.error_text(error))
             else:
@@ -63,11 +64,13 @@ def statements_of(
 ) -> Callable[[Sequence[Slice]], Iterator[Statement]]:
     """A reader of the statements in files of ``window``'s server, for what is learned of them before it is read."""
 
-    mysql = endpoints.mysql
+    mysql, heartbeat_seconds = endpoints.mysql, endpoints.pipeline.source.heartbeat_seconds
 
     def dump(piece: Slice) -> Iterable[bytes]:
         session = session_on(mysql, window.server_uuid)
-        return DumpStream(session, file=piece.file, start=piece.start, end=piece.end)
+        return DumpStream(
+            session, file=piece.file, start=piece.start, end=piece.end, heartbeat_seconds=heartbeat_seconds
+        )
 
     def statements(pieces: Sequence[Slice]) -> Iterator[Statement]:
         with named_failures(window):

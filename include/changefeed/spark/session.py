@@ -90,7 +90,7 @@ def local_session(pipeline: Pipeline) -> SparkSession:
         .config("spark.driver.host", "127.0.0.1")
     )
     defaults = with_class_archive(JOB_CONF | {"spark.log.level": "ERROR"})
-    if re.match(r"local\b(?!-)", pipeline.spark.master):
+    if _is_local(pipeline.spark.master):
         defaults |= LOCAL_CONF
     for name, value in job_conf(pipeline.spark.conf, defaults).items():
         builder = builder.config(name, value)
@@ -134,6 +134,15 @@ def cores(spark: SparkSession) -> int:
         ((last,),) = spark.range(0, 10_000).select(F.spark_partition_id()).tail(1)
         return int(last) + 1
     return max(1, spark.sparkContext.defaultParallelism)
+
+
+def runs_here(spark: SparkSession) -> bool:
+    """Whether all tasks run on this machine."""
+    return not is_connect(spark) and _is_local(spark.sparkContext.master or "")
+
+
+def _is_local(master: str) -> bool:
+    return re.match(r"local\b(?!-)", master) is not None
 
 
 def makes_copies(spark: SparkSession) -> bool:

@@ -13,6 +13,12 @@ import pyarrow as pa
 _MEMORY_BYTES = 32 << 20
 
 
+def spool_folder() -> str | None:
+    """Spark's own folder for what lasts no longer than a job, where the cluster has one; None for the machine's."""
+    folders = os.environ.get("SPARK_LOCAL_DIRS") or os.environ.get("LOCAL_DIRS") or ""
+    return folders.partition(",")[0] or None
+
+
 class Spool:
     """Arrow batches of one schema, written once and then read in their order; a context manager.
 
@@ -21,9 +27,7 @@ class Spool:
     """
 
     def __init__(self) -> None:
-        folders = os.environ.get("SPARK_LOCAL_DIRS") or os.environ.get("LOCAL_DIRS") or ""
-        folder = folders.partition(",")[0] or None
-        self._file = tempfile.SpooledTemporaryFile(_MEMORY_BYTES, dir=folder)  # noqa: SIM115 - closed in __exit__
+        self._file = tempfile.SpooledTemporaryFile(_MEMORY_BYTES, dir=spool_folder())  # noqa: SIM115 - closed in __exit__
 
     def __enter__(self) -> Self:
         return self

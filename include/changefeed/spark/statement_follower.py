@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from changefeed.block import Block, Message, Step, pack, sequence_of
 from changefeed.coordinates import BinlogCoordinates
@@ -13,6 +13,8 @@ from changefeed.ddl.names import TableName
 from changefeed.ddl.schemas import Schemas
 from changefeed.ddl.table import Table
 from changefeed.errors import SchemaError
+from changefeed.formats.by_table import of_table
+from changefeed.formats.format import Format
 from changefeed.kafka.schema_log import schema_changes_topic
 from changefeed.pipelines.table_pattern import names_database
 from changefeed.reader import Statement
@@ -68,9 +70,7 @@ class StatementFollower:
                 self._definition(statement, read, before)
                 skipped = "t" in self._job.pipeline.skip
                 for name in () if skipped else self._captured(read.tables):
-                    value = self._format.truncate(statement, self._seen(name))
-                    if value is not None:
-                        self._to_tables(statement, [name], value)
+                    self._truncated(statement, name)
             case Kind.DEFINITION:
                 self._definition(statement, read, before)
         if read.changes_rows:
@@ -91,13 +91,13 @@ class StatementFollower:
         touched = self._changes.touched(statement, read, before.tables)
         if not touched:
             return
-        value = self._format.statement(
-            statement,
-            [(name.database, name.table) for name in read.tables],
-            # A statement's text has the values that column rules hide.
-            hide_sql=self._job.pipeline.hides_columns,
-        )
-        self._to_tables(statement, touched, value)
+        tables = [(name.database, name.table) for name in read.tables]
+        hide_sql = self._job.pipeline.hides_columns  # a statement's text has the values that they hide
+        self._to_tables(statement, touched, lambda format: format.statement(statement, tables, hide_sql=hide_sql))
+
+    def _truncated(self, statement: Statement, name: TableName) -> None:
+        table = self._seen(name)
+        self._to_tables(statement, [name], lambda format: format.truncate(statement, table))
 
     def _definition(self, statement: Statement, read: DdlStatement, before: Schemas) -> None:
         where = self._job.pipeline.publish_ddl
@@ -106,12 +106,13 @@ class StatementFollower:
             return
         changes = [(name.database, name.table, _columns(self._schemas, name)) for name in touched]
         kind = "TRUNCATE" if read.kind is Kind.TRUNCATE else _verb(statement.sql)
-        value = self._format.schema_change(statement, kind, changes)
-        pipeline = self._job.pipeline
-        self._add(statement, schema_changes_topic(pipeline.name, pipeline.topics.suffix), [0], value)
+        pipeline, value = self._job.pipeline, self._format.schema_change(statement, kind, changes)
+        topic = schema_changes_topic(pipeline.name, pipeline.topics.suffix)
+        self._add(statement, topic, [0], value, self._format)
         if where == "inline":
             gone = {name for name in touched if name not in self._schemas.tables and name not in before.tables}
-            self._to_tables(statement, [name for name in touched if name not in gone], value)
+            there = [name for name in touched if name not in gone]
+            self._to_tables(statement, there, lambda format: format.schema_change(statement, kind, changes))
 
     def _seen(self, name: TableName) -> TableSchema:
         """The table as formats see it, without columns where these are not known."""
@@ -120,15 +121,22 @@ class StatementFollower:
             return TableSchema(name.database, name.table, ())
         return self._job.endpoints.column_rules.shown(route.seen(table))
 
-    def _to_tables(self, statement: Statement, names: Iterable[TableName], value: bytes) -> None:
-        """Add the record to the topics of the tables, once to each that several share, and there to every partition:
-        rows before and after it may be in each of them."""
-        routes = (self._job.route(name.database, name.table) for name in names)
-        topics = {route.topic: route.partitions for route in routes if route is not None}
-        for topic, partitions in topics.items():
-            self._add(statement, topic, range(partitions), value)
+    def _to_tables(
+        self, statement: Statement, names: Iterable[TableName], value_in: Callable[[Format], bytes | None]
+    ) -> None:
+        """Add the record to the topics of the tables, once to each that several share, in the format that they have,
+        and there to every partition: rows before and after it may be in each of them."""
+        topics: dict[str, tuple[int, Format]] = {}
+        for name in names:
+            route = self._job.route(name.database, name.table)
+            if route is not None:
+                topics[route.topic] = route.partitions, of_table(self._format, name.database, name.table)
+        for topic, (partitions, format) in topics.items():
+            value = value_in(format)
+            if value is not None:
+                self._add(statement, topic, range(partitions), value, format)
 
-    def _add(self, statement: Statement, topic: str, partitions: Iterable[int], value: bytes) -> None:
+    def _add(self, statement: Statement, topic: str, partitions: Iterable[int], value: bytes, format: Format) -> None:
         row = self._at_position[statement.position]
         self._at_position[statement.position] += 1
         for partition in partitions:
@@ -140,7 +148,7 @@ class StatementFollower:
                 value,
                 event_id.encode(),
                 statement.gtid.encode(),
-                tuple(self._format.statement_headers(statement)),
+                tuple(format.statement_headers(statement)),
                 statement.ts_seconds,
             )
             payload = pack([message])

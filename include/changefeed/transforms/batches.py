@@ -11,7 +11,8 @@ from changefeed.transforms.change import Change, Row
 
 NUMBER = "change"
 """The column that says which of the given changes a row was made of, from 0."""
-_NEEDED = (NUMBER, "op", "before", "after")
+NEEDED = (NUMBER, "op", "before", "after")
+"""The columns that a function has to return."""
 
 
 def alike(changes: Sequence[Change]) -> Iterator[list[Change]]:
@@ -58,7 +59,7 @@ def taken_through(function: Callable[[Any], Any], changes: Sequence[Change]) -> 
     made = function(batch_of(changes))
     if not isinstance(made, pa.RecordBatch | pa.Table):
         raise TypeError(f"it returned {type(made).__name__}: wanted a RecordBatch or a Table")
-    if missing := [name for name in _NEEDED if name not in made.schema.names]:
+    if missing := [name for name in NEEDED if name not in made.schema.names]:
         raise ValueError(f"the batch that it returned has no column {missing[0]!r}")
     numbers = made[NUMBER].to_pylist()
     if None in numbers or numbers != sorted(numbers) or (numbers and not 0 <= numbers[0] <= numbers[-1] < len(changes)):
@@ -76,7 +77,7 @@ def taken_through(function: Callable[[Any], Any], changes: Sequence[Change]) -> 
 def _images(rows: Sequence[Row | None], names: Sequence[str]) -> pa.StructArray:
     """Structs of the columns that the rows have; ``names`` are those where there is no row."""
     columns = next((list(row) for row in rows if row is not None), names)
-    values = [_values([None if row is None else row[name] for row in rows]) for name in columns]
+    values = [values_array([None if row is None else row[name] for row in rows]) for name in columns]
     mask = pa.array([row is None for row in rows])
     return pa.StructArray.from_arrays(values, list(columns), mask=mask)
 
@@ -92,7 +93,7 @@ def _rows(images: pa.Array | pa.ChunkedArray) -> list[Row | None]:
     return [dict(zip(names, values, strict=True)) if there else None for there, *values in rows]
 
 
-def _values(values: Sequence[object]) -> pa.Array:
+def values_array(values: Sequence[object]) -> pa.Array:
     """Their Arrow array; of strings where all are null."""
     try:
         made = pa.array(values)

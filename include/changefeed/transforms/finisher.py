@@ -6,35 +6,37 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from itertools import groupby, pairwise
-from operator import itemgetter
+from itertools import groupby
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from changefeed.binlog.output import Output
 from changefeed.binlog.programs.topics import Topics, UnfinishedTable
 from changefeed.binlog.unfinished import Routed
 from changefeed.block import Arrays, Message, pack
 from changefeed.errors import ChangefeedError, SettingsError
+from changefeed.formats.by_table import of_table
 from changefeed.formats.format import RowFormat
 from changefeed.formats.render import RowChange
 from changefeed.partition import partition_of
 from changefeed.pipelines.column_rules import ColumnRules
 from changefeed.pipelines.outbox_settings import OutboxSettings
 from changefeed.pipelines.transform_settings import TransformCall
-from changefeed.table_schema import TableSchema
 from changefeed.transforms import outbox
-from changefeed.transforms.chain import Chain, Transform, TransformFailed
+from changefeed.transforms.chain import BatchTransform, Chain, Transform, TransformFailed
 from changefeed.transforms.change import Change, Coordinates
 from changefeed.transforms.outbox import OutboxTable
 from changefeed.transforms.plain_rows import PlainRows, row_change
 from changefeed.transforms.rendering import Rendering
+from changefeed.transforms.sequences import PART_BITS, STEP_BITS, make_room_for_parts
 
-PART_BITS = 16
-"""Of a sequence, between row and step: which of the changes that a function made of one."""
-_STEPS = 2
-_AT_ONCE = 1024
-"""Rows that are Python objects at a time; a function of batches gets at most so many."""
+if TYPE_CHECKING:
+    from changefeed.transforms.column_chain import ColumnTable
+
+_AT_ONCE, _IN_COLUMNS = 1024, 8192
+"""How many rows are Python objects at a time, and how many a function of batches gets at most."""
 REASON_HEADER, TOPIC_HEADER, TABLE_HEADER = "changefeed.reason", "changefeed.topic", "changefeed.table"
 
 _log = logging.getLogger(__name__)
@@ -64,7 +66,7 @@ class TransformFinisher:
         self._outbox = outbox
         self._calls, self._rules, self._partitions, self._dead_letters = calls, rules, partitions, dead_letters
         self._suffix = suffix
-        self._format, self._rows = format, PlainRows(format)
+        self._format = format
         self._tables: dict[int, _Table | OutboxTable] = {}
         self._dropped: Counter[str] = Counter()
 
@@ -78,32 +80,42 @@ class TransformFinisher:
         """See `Finisher.row_format`."""
         transformed = any(call.takes(database, table) for call in self._calls)
         if self._outbox is None or not self._outbox.takes(database, table):
-            return self._rows if transformed else None
+            return PlainRows(of_table(self._format, database, table)) if transformed else None
         if transformed:
             raise SettingsError(f"{database}.{table} is an outbox, and `transforms` take it too: wanted one of them")
         return outbox.ROWS
 
     def output(self, count: int, output: Output, topics: Topics) -> tuple[int, Output]:
         """See `Finisher.output`."""
-        sequences = output.sequences[:count]
-        sequences[:] = (sequences >> _STEPS << PART_BITS + _STEPS) | (sequences & (1 << _STEPS) - 1)
+        make_room_for_parts(output.sequences[:count])
         is_unfinished = np.array([topic in topics.unfinished for topic, _ in topics.groups], bool)
         where = is_unfinished[output.groups[:count]]
         if not where.any():
             return count, output
-        pieces: list[Arrays] = []
-        groups: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
-        bounds = [0, *(np.flatnonzero(np.diff(where)) + 1).tolist(), count]
-        for first, last in pairwise(bounds):
-            if not where[first]:
-                pieces.append(output.piece(first, last))
-                groups.append(output.groups[first:last])
-                continue
-            made = list(self._made(output, first, last, topics))
-            pieces.append(Arrays.of(pack(message for _, message in made)))
-            groups.append(np.array([group for group, _ in made], np.int64))
+        pieces, groups = [output.piece(0, count)], [output.groups[:count]]
+        for group in np.unique(output.groups[:count][where]).tolist():
+            rows = np.flatnonzero(output.groups[:count] == group)
+            unfinished = topics.unfinished[topics.groups[group][0]]
+            for at in range(0, len(rows), _IN_COLUMNS):
+                for piece, of_piece in self._pieces(output.selected(rows[at : at + _IN_COLUMNS]), unfinished, topics):
+                    pieces.append(piece)
+                    groups.append(of_piece)
         joined = Output.joined(pieces, np.concatenate(groups))
-        return len(joined.positions), joined
+        order = np.lexsort((joined.sequences, joined.positions))
+        order = order[(order >= count) | ~where[np.minimum(order, count - 1)]]
+        return len(order), joined.selected(order)
+
+    def _pieces(
+        self, rows: Output, unfinished: UnfinishedTable, topics: Topics
+    ) -> Iterable[tuple[Arrays, NDArray[np.int64]]]:
+        table = self._table(unfinished)
+        made = table.by_columns.finished(rows, self._partitions, topics) if table.by_columns is not None else None
+        if made is not None:
+            yield from made
+            return
+        routed = list(self._finished(list(rows.messages(0, len(rows.positions))), unfinished))
+        groups = [topics.group_of(topic, self._partitions(topic)) + partition for (topic, partition), _ in routed]
+        yield Arrays.of(pack(message for _, message in routed)), np.array(groups, np.int64)
 
     def messages(self, unfinished: Iterable[Routed], topics: Topics) -> Iterator[Routed]:
         """See `Finisher.messages`."""
@@ -114,28 +126,8 @@ class TransformFinisher:
             else:
                 yield from self._finished([message for _, message in run], table)
 
-    def _made(self, output: Output, first: int, last: int, topics: Topics) -> Iterator[tuple[int, Message]]:
-        raw = zip(output.groups[first:last].tolist(), output.messages(first, last), strict=True)
-        for group, run in groupby(raw, key=itemgetter(0)):
-            table = topics.unfinished[topics.groups[group][0]]
-            for (topic, partition), made in self._finished([message for _, message in run], table):
-                yield topics.group_of(topic, self._partitions(topic)) + partition, made
-
     def _finished(self, messages: Sequence[Message], unfinished: UnfinishedTable) -> Iterator[Routed]:
-        table = self._tables.get(id(unfinished))
-        if table is None:
-            schema = unfinished.schema
-            calls = [Transform.of(call) for call in self._calls if call.takes(schema.database, schema.table)]
-            # It holds ``unfinished``, so that no other gets its id.
-            table = self._tables[id(unfinished)] = self._table(
-                _Table(
-                    unfinished,
-                    Chain(calls, self._dropped),
-                    Rendering(self._format, self._rules, schema, unfinished.route),
-                    self._suffix,
-                ),
-                schema,
-            )
+        table = self._table(unfinished)
         for at in range(0, len(messages), _AT_ONCE):
             few = messages[at : at + _AT_ONCE]
             for message, made in zip(few, table.finished(few, self._partitions), strict=True):
@@ -151,11 +143,34 @@ class TransformFinisher:
         _log.warning("%s", error)
         return self._dead_letter(self._dead_letters, message, change)
 
-    def _table(self, table: _Table, schema: TableSchema) -> _Table | OutboxTable:
-        if self._outbox is None or not self._outbox.takes(schema.database, schema.table):
-            return table
-        columns, rules = self._outbox.columns, self._rules
-        return OutboxTable(columns, schema, rules, table.change, self._suffix, self._dropped)
+    def _table(self, unfinished: UnfinishedTable) -> _Table | OutboxTable:
+        known = self._tables.get(id(unfinished))
+        if known is None:
+            # It holds ``unfinished``, so that no other gets its id.
+            known = self._tables[id(unfinished)] = self._made_table(unfinished)
+        return known
+
+    def _made_table(self, unfinished: UnfinishedTable) -> _Table | OutboxTable:
+        schema, rules = unfinished.schema, self._rules
+        functions = [Transform.of(call) for call in self._calls if call.takes(schema.database, schema.table)]
+        format = of_table(self._format, schema.database, schema.table)
+        rendering = Rendering(format, rules, schema, unfinished.route)
+        table = _Table(unfinished, Chain(functions, self._dropped), rendering, self._suffix)
+        if self._outbox is not None and self._outbox.takes(schema.database, schema.table):
+            return OutboxTable(self._outbox.columns, unfinished, rules, table.change, self._suffix, self._dropped)
+        if all(isinstance(function, BatchTransform) for function in functions):
+            from changefeed.transforms.column_chain import ColumnTable  # loads pyarrow, which no other function needs
+
+            table.by_columns = ColumnTable(
+                unfinished,
+                functions,
+                format,
+                rules,
+                suffix=self._suffix,
+                has_event=PlainRows(format).has_event(schema),
+                dropped=self._dropped,
+            )
+        return table
 
     def _dead_letter(self, topic: str, message: Message, change: Change) -> Routed:
         headers = (
@@ -181,6 +196,7 @@ class _Table:
 
     def __init__(self, unfinished: UnfinishedTable, chain: Chain, rendering: Rendering, suffix: str) -> None:
         self._chain, self._rendering, self._suffix = chain, rendering, suffix
+        self.by_columns: ColumnTable | None = None
         self._unfinished = unfinished
         self._schema = schema = unfinished.schema
         self._topic = unfinished.route.topic.removesuffix(suffix)
@@ -238,7 +254,7 @@ class _Table:
         for hashed, rendered in self._rendering.messages(change, given, part):
             step_id = event_id + (b"/%d" % rendered.step if rendered.step else b"")
             where = (topic, partition_of(hashed, step_id, count))
-            sequence = message.sequence | part << _STEPS | rendered.step
+            sequence = message.sequence | part << STEP_BITS | rendered.step
             key, value, headers = rendered.key, rendered.value, rendered.headers
             yield (
                 where,

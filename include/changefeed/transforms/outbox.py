@@ -11,10 +11,11 @@ import base64
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from changefeed.binlog.programs.topics import UnfinishedTable
 from changefeed.binlog.unfinished import Routed
 from changefeed.block import Message
 from changefeed.column_types import DATA_TYPES
@@ -24,12 +25,15 @@ from changefeed.formats.render import RowChange
 from changefeed.message_key import chosen_columns
 from changefeed.partition import partition_of
 from changefeed.pipelines.column_rules import ColumnRules, Excluded
-from changefeed.pipelines.outbox_settings import OutboxColumns
-from changefeed.table_schema import Column, TableSchema
+from changefeed.pipelines.outbox_settings import PAYLOAD, OutboxColumns, Place
+from changefeed.table_schema import Column
 from changefeed.transforms.chain import TransformFailed
 from changefeed.transforms.change import Change
 from changefeed.transforms.plain_rows import PlainRows, row_change
 from changefeed.transforms.rendering import masked_value
+
+if TYPE_CHECKING:
+    from changefeed.transforms.outbox_columns import OutboxByColumns
 
 NAME = "outbox"
 """Under which rows are counted that are no messages, and failures told."""
@@ -49,16 +53,20 @@ class OutboxTable:
     def __init__(
         self,
         columns: OutboxColumns,
-        schema: TableSchema,
+        unfinished: UnfinishedTable,
         rules: ColumnRules,
         change: Callable[[RowChange], Change],
         suffix: str,
         left_out: Counter[str],
     ) -> None:
         self.change = change
+        self.by_columns: OutboxByColumns | None = None
         self._columns, self._suffix, self._left_out = columns, suffix, left_out
-        placed = [name for name, _ in columns.placements]
-        names = (columns.id, columns.key, columns.payload, columns.route_by, *placed)
+        schema = unfinished.schema
+        there = {column.name.lower() for column in schema.columns}
+        placements = [each for each in columns.placements if columns.stops_at_missing or each.column.lower() in there]
+        self._placed = {place: [each for each in placements if each.place is place] for place in Place}
+        names = (columns.id, columns.key, columns.payload, columns.route_by, *(each.column for each in placements))
         positions = chosen_columns(schema, names, "outbox takes", "")
         self._of: dict[str, Column] = {name: schema.columns[at] for name, at in zip(names, positions, strict=True)}
         treatments = rules.of(schema)
@@ -69,6 +77,21 @@ class OutboxTable:
                     f"column {name!r} of {schema.database}.{schema.table} is left out by columns.exclude, and `outbox` "
                     "makes messages of it: take it out of one of the two"
                 )
+        used = {column.name for column in self._of.values()}
+        if not columns.expands_payload and not self._placed[Place.ENVELOPE] and not used & self._masks.keys():
+            from changefeed.transforms.outbox_columns import OutboxByColumns  # loads pyarrow, which no other way needs
+            from changefeed.transforms.plain_columns import PlainTable
+
+            self.by_columns = OutboxByColumns(
+                PlainTable(unfinished, unfinished.route.topic, has_event=False),
+                columns,
+                placements,
+                {name: column.name for name, column in self._of.items()},
+                frozenset(column.name for column in self._of.values() if column.data_type in _BYTES),
+                suffix=suffix,
+                left_out=left_out,
+                name=NAME,
+            )
 
     def finished(
         self, messages: Sequence[Message], partitions: Callable[[str], int]
@@ -96,16 +119,13 @@ class OutboxTable:
         route, event, key = (self._text(row, name) for name in (columns.route_by, columns.id, columns.key))
         if route is None or event is None:
             raise TransformFailed(NAME, f"its {columns.route_by if route is None else columns.id!r} is NULL")
-        value = self._text(row, columns.payload)
-        if value == b"" and columns.empty_is_tombstone:
-            value = None
         headers = [("id", event)]
-        headers += (
-            (name, text) for column, name in columns.placements if (text := self._text(row, column)) is not None
-        )
+        for placed in self._placed[Place.HEADER]:
+            if (text := self._text(row, placed.column)) is not None:
+                headers.append((placed.name, text))
         try:
             topic = columns.topic(route.decode()) + self._suffix
-            where = (topic, partition_of(key, message.event_id, partitions(topic)))
+            where = (topic, self._partition(row, key, message, partitions(topic)))
         except ValueError as error:
             raise TransformFailed(NAME, str(error)) from error
         yield (
@@ -114,7 +134,7 @@ class OutboxTable:
                 message.position,
                 message.sequence,
                 key,
-                value,
+                self._message_value(row),
                 message.event_id,
                 message.gtid,
                 tuple(headers),
@@ -122,12 +142,60 @@ class OutboxTable:
             ),
         )
 
+    def _partition(self, row: Any, key: bytes | None, message: Message, count: int) -> int:
+        """The partition that a column names, or that of the key; ValueError where the topic has none such."""
+        for placed in self._placed[Place.PARTITION]:
+            text = self._text(row, placed.column)
+            if text is None:
+                break
+            if not text.isdigit() or int(text) >= count:
+                raise ValueError(
+                    f"its {placed.column!r} is {text.decode(errors='replace')!r}: wanted a partition of its topic, "
+                    f"which has {count}"
+                )
+            return int(text)
+        return partition_of(key, message.event_id, count)
+
+    def _message_value(self, row: Any) -> bytes | None:
+        """The payload's text; as JSON, and in an envelope, where the options say so. None for a tombstone."""
+        columns, is_alone = self._columns, not self._placed[Place.ENVELOPE]
+        text = self._text(row, columns.payload)
+        if (columns.empty_is_tombstone and not text) or (text is None and is_alone):
+            return None
+        expanded = _expanded(text, keeps_nulls=columns.keeps_nulls) if text and columns.expands_payload else None
+        if is_alone:
+            return text if expanded is None else orjson.dumps(expanded)
+        payload = self._value(row, columns.payload) if expanded is None else expanded
+        placed = {each.name: self._value(row, each.column) for each in self._placed[Place.ENVELOPE]}
+        return orjson.dumps({PAYLOAD: payload, **placed})
+
+    def _value(self, row: Any, name: str) -> Any:
+        """The value of a column as JSON has it: bytes are in base64."""
+        column = self._of[name]
+        return masked_value(row.get(column.name), self._masks.get(column.name), column.name)
+
     def _text(self, row: Any, name: str) -> bytes | None:
         """The value of a column as its text, or its bytes; None for NULL."""
-        column = self._of[name]
-        value = masked_value(row.get(column.name), self._masks.get(column.name), column.name)
+        column, value = self._of[name], self._value(row, name)
         if value is None:
             return None
         if column.data_type in _BYTES and column.name not in self._masks:
             return base64.b64decode(value)
         return value.encode() if isinstance(value, str) else orjson.dumps(value)
+
+
+def _expanded(text: bytes, *, keeps_nulls: bool) -> Any:
+    """The JSON object or array that ``text`` is; None for any other text."""
+    if text.lstrip()[:1] not in (b"{", b"["):
+        return None
+    try:
+        document = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return document if keeps_nulls else _without_nulls(document)
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nulls(each) for name, each in value.items() if each is not None}
+    return [_without_nulls(each) for each in value] if isinstance(value, list) else value

@@ -21,15 +21,18 @@ SEPARATOR = b"\x1e"
 _FIELDS = (Slot.FILE, Slot.POSITION, Slot.ROW, Slot.SERVER_ID, Slot.TS_SECONDS, Slot.TS_MICROS, Slot.THREAD)
 _EVENT_FIELDS = (Slot.EVENT_TYPE, Slot.EVENT_SIZE, Slot.EVENT_END, Slot.EVENT_FLAGS, Slot.XID)
 """Those that few formats have."""
+_OF_EVENT = frozenset({*_EVENT_FIELDS, Slot.XID_TEXT})
+"""The slots that are made of them."""
 _IMAGES = (Slot.BEFORE, Slot.AFTER)
 KNOWN = frozenset(
     {
-        *(*_FIELDS, *_EVENT_FIELDS, *_IMAGES),
+        *(*_FIELDS, *_OF_EVENT, *_IMAGES),
         *(Slot.KEY, Slot.KEY_BEFORE, Slot.KEY_AFTER, Slot.CHANGED, Slot.SEPARATOR),  # of the images
         Slot.SEQUENCE,  # of the coordinates
         *(Slot.TS_MILLIS, Slot.TS_NANOS, Slot.TIME),  # of the microseconds and seconds
         *(Slot.GTID, Slot.GTID_TEXT, Slot.EVENT_ID),  # of the message
         *(Slot.QUERY, Slot.SNAPSHOT),  # the same for all rows: there is none
+        *(Slot.COMMIT_INFO, Slot.COMMIT_INFO_OFFSET),  # left out
     }
 )
 """The slots that a `RowChange` out of such a row fills. A statement's text has the values that functions may hide."""
@@ -79,7 +82,7 @@ class PlainRows:
         slots = {slot for slot in self._slots(table) if isinstance(slot, Slot)}
         if unknown := slots - KNOWN:
             raise ValueError(f"rows of functions have no {', '.join(sorted(unknown))}, which their format wants")
-        return not slots.isdisjoint(_EVENT_FIELDS)
+        return not slots.isdisjoint(_OF_EVENT)
 
     def _slots(self, table: TableSchema) -> Iterator[bytes | Slot]:
         yield from self.format.key(table) or ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -52,7 +52,6 @@ class Rendering:
         by = () if isinstance(route.partition_by, str) else route.partition_by
         chosen = chosen_columns(schema, by, f"{route.setting}: partition_by in topics chooses", "")
         self._spread = [schema.columns[number].name for number in chosen]
-        self._positions = {column.name: column for column in schema.columns}
         self._shapes: dict[Any, _Shape] = {}
 
     def messages(
@@ -92,18 +91,25 @@ class Rendering:
     def _table(self, change: Change) -> TableSchema:
         """The table's columns; where a row has others, those of the rows in their order."""
         names = dict.fromkeys(name for row in reversed(change.rows) for name in row)
-        columns = self._schema.columns
-        if not names.keys() <= self._positions.keys():
-            columns = tuple(self._positions.get(name) or _column(name, change) for name in names)
-        positions = {column.name: number for number, column in enumerate(columns)}
-        return replace(
-            self._schema, columns=columns, primary_key=tuple(positions[name] for name in change.key), indexes=None
-        )
+        return left_schema(self._schema, tuple(names), change.key, lambda name: _data_type(name, change))
 
 
-def _column(name: str, change: Change) -> Column:
+def left_schema(
+    schema: TableSchema, names: Sequence[str], key: Sequence[str], data_type: Callable[[str], str]
+) -> TableSchema:
+    """``schema`` as functions left it, whose rows have the columns ``names``: its own columns, or, where those of the
+    rows are others, these; ``data_type`` is the type of one that it does not have. Its key are the columns ``key``."""
+    known = {column.name: column for column in schema.columns}
+    columns = schema.columns
+    if not known.keys() >= set(names):
+        columns = tuple(known.get(name) or Column(name, data_type(name)) for name in names)
+    positions = {column.name: number for number, column in enumerate(columns)}
+    return replace(schema, columns=columns, primary_key=tuple(positions[name] for name in key), indexes=None)
+
+
+def _data_type(name: str, change: Change) -> str:
     values = (row[name] for row in change.rows if row.get(name) is not None)
-    return Column(name, _TYPES.get(type(next(values, None)), "longtext"))
+    return _TYPES.get(type(next(values, None)), "longtext")
 
 
 class _Remembered:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -13,8 +12,9 @@ from changefeed.coordinates import BinlogCoordinates
 from changefeed.errors import SettingsError
 from changefeed.gtid import GtidSet
 from changefeed.pipelines.pipeline import Pipeline, TableSettings
-from changefeed.pipelines.section import Section
+from changefeed.pipelines.section import Section, mistakes_in
 from changefeed.pipelines.table_pattern import TablePattern
+from changefeed.run_identity import run_identity
 from changefeed.seek import seconds_of
 
 Short = Annotated[str, Field(max_length=1000)]
@@ -103,13 +103,7 @@ class BackfillRequest(Section):
         try:
             return cls.model_validate(given)
         except ValidationError as error:
-            lines = []
-            for details in error.errors():
-                key = ".".join(str(part) for part in details["loc"])
-                message = details["msg"].removeprefix("Value error, ")
-                known = f"; valid: {', '.join(cls.model_fields)}" if details["type"] == "extra_forbidden" else ""
-                lines.append(f"backfill: {key + ': ' if key else ''}{message}{known}")
-            raise SettingsError("\n".join(lines)) from None
+            raise mistakes_in("backfill", error, lambda _: f"; valid: {', '.join(cls.model_fields)}") from None
 
 
 class NarrowedTables(TableSettings):
@@ -129,11 +123,5 @@ def backfill_pipeline(pipeline: Pipeline, request: BackfillRequest) -> Pipeline:
 
 
 def backfill_identity(pipeline: str, run: str) -> str:
-    """Whose progress a backfill's is: its own for each run, and the same for a retry of that run.
-
-    It is part of transactional ids and of keys of the commit log, plainly written: where characters of a run's id are
-    replaced for that, a digest keeps two of those apart.
-    """
-    plain = re.sub(r"[^a-zA-Z0-9_-]+", "_", run)
-    digest = "" if plain == run else f"-{hashlib.sha256(run.encode()).hexdigest()[:8]}"
-    return f"{pipeline}.backfill.{plain}{digest}"
+    """Whose progress a backfill's is; see `run_identity`."""
+    return run_identity(pipeline, "backfill", run)

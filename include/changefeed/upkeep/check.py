@@ -16,6 +16,7 @@ from changefeed.mysql.catalog import table_names
 from changefeed.mysql.preflight import preflight
 from changefeed.mysql.server_schemas import current_schemas
 from changefeed.mysql.session import Session
+from changefeed.mysql.unlogged import cascading_keys, hashed_tables, logs_cascades, virtual_columns
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.pipelines.table_pattern import matcher, matches
 from changefeed.runs.topics import table_topics, wanted_topics
@@ -66,12 +67,16 @@ def _source(endpoints: Endpoints, session: Session) -> Iterator[Finding]:
     yield from _column_rules(endpoints, tables)
     yield from _transforms(endpoints, tables)
     yield from _keys(pipeline, tables, server_names_keys=source.names_come_along(session))
+    yield from _unlogged(pipeline, session)
     if "format" in pipeline.model_fields_set and pipeline.format.advice:
         yield pipeline.format.advice
+    yield from dict.fromkeys(choice.advice for choice in pipeline.formats[1:] if choice.advice)
     row_image = session.variable("binlog_row_image")
-    if pipeline.message_format(0).notation.binary is not None and row_image != "FULL":
+    for choice in pipeline.formats:
+        if row_image == "FULL" or pipeline.made(choice).notation.binary is None:
+            continue
         yield SettingsError(
-            f"format {pipeline.format.name!r} cannot leave a column out, and binlog_row_image is {row_image!r}, wanted "
+            f"format {choice.name!r} cannot leave a column out, and binlog_row_image is {row_image!r}, wanted "
             "'FULL': the first row without all columns stops the run. SET GLOBAL binlog_row_image = 'FULL' (open "
             "sessions keep theirs until they reconnect)"
         )
@@ -82,9 +87,37 @@ def _source(endpoints: Endpoints, session: Session) -> Iterator[Finding]:
             "GLOBAL binlog_row_image = 'FULL' (open sessions keep theirs until they reconnect)"
         )
     routed = routed_tables(endpoints, tables, server_names_keys=source.names_come_along(session))
-    yield from map(str, islice(routed, _SHOWN))
+    for table in islice(routed, _SHOWN):
+        yield "\n  ".join([str(table), *(table.sample.lines if table.sample else [])])
     if rest := sum(1 for _ in routed):
         yield f"and {rest} more tables: `changefeed explain DATABASE.TABLE --pipeline {pipeline.name}` shows each"
+
+
+def _unlogged(pipeline: Pipeline, session: Session) -> Iterator[Finding]:
+    """Which tables change without a word in the binlog, and which have columns there that no definition shows."""
+    captured = pipeline.tables.matches
+    cascading = [] if logs_cascades(session) else list(cascading_keys(session, captured))
+    if cascading:
+        tables = "; ".join(f"{name.database}.{name.table} ({key})" for name, key in cascading)
+        yield (
+            f"{len(cascading)} foreign keys change rows of captured tables, and this server writes nothing of that "
+            f"into its binlog: {tables}. What a DELETE or UPDATE of a parent does to its children is not published. "
+            "MySQL 9.6 and later log such rows; elsewhere let the application, not the key, change the children, or "
+            "exclude the tables"
+        )
+    virtual = [f"{name.database}.{name.table}.{column}" for name, column in virtual_columns(session, captured)]
+    if virtual:
+        yield (
+            f"{len(virtual)} virtual columns: {', '.join(virtual)}; MySQL may log an older value of such a column, or "
+            "none, where a statement does not need it. Make those that matter STORED, or leave them out with "
+            "columns.exclude"
+        )
+    hashed = [f"{name.database}.{name.table}" for name in hashed_tables(session, captured)]
+    if hashed:
+        yield (
+            f"{len(hashed)} tables with a UNIQUE key that is too long for an index: {', '.join(hashed)}; their records "
+            "have the server's hidden column DB_ROW_HASH_1 (and _2 ...), which columns.exclude leaves out"
+        )
 
 
 def _registry(endpoints: Endpoints) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from changefeed.endpoints.endpoints import Endpoints
 from changefeed.pipelines.column_rules import Excluded
 from changefeed.reader import Route
 from changefeed.table_schema import TableSchema
+from changefeed.upkeep.sample_message import SampleMessage, sample_message
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class RoutedTable:
     """Whether only some of its rows are published."""
     transforms: tuple[str, ...] = ()
     """The functions that its changes go through, in order."""
+    sample: SampleMessage | None = None
+    """A message of it; None for an outbox, whose messages are what an application writes."""
 
     def __str__(self) -> str:
         parts = [
@@ -51,6 +54,7 @@ def routed_tables(
     Raises TopicError and SettingsError as `Pipeline.route` and `Route.seen` do.
     """
     pipeline, rules = endpoints.pipeline, endpoints.column_rules
+    format = pipeline.message_format(0)
     for table in tables:
         found = pipeline.route(table.database, table.table)
         if found is None:
@@ -62,17 +66,24 @@ def routed_tables(
         if outbox is not None and not outbox.takes(table.database, table.table):
             outbox = None
         key = tuple(seen.columns[position].name for position in seen.primary_key)
+        functions = tuple(
+            call.source.name for call in endpoints.transform_calls if call.takes(table.database, table.table)
+        )
+        sample = None
+        if outbox is None:
+            sample = sample_message(format, rules, seen, found.route, transformed=bool(functions))
         yield RoutedTable(
             f"{table.database}.{table.table}",
             found.topic if outbox is None else outbox.columns.replacement,
             found.route.partitions,
             by if isinstance(by, str) else ", ".join(by),
             key if outbox is None else (outbox.columns.key,),
-            pipeline.format.name if outbox is None else "outbox",
+            found.format.name if outbox is None else "outbox",
             tuple(name for name, treatment in treatments.items() if treatment == Excluded()),
             tuple(name for name, treatment in treatments.items() if treatment != Excluded()),
             found.route.rows is not None,
-            tuple(call.source.name for call in endpoints.transform_calls if call.takes(table.database, table.table)),
+            functions,
+            sample,
         )
 
 

@@ -3,7 +3,7 @@
 import { airflow, call, get, post } from "./api.js";
 import { chart, MEASURES, rowsOf, totalOf } from "./chart.js";
 import { ago, bytes, el, every, hollow, loading, number, problem, table, toast, when } from "./dom.js";
-import { backfillDialog, seekDialog } from "./dialogs.js";
+import { backfillDialog, seekDialog, snapshotDialog, verifyDialog } from "./dialogs.js";
 import { badge, facts } from "./state.js";
 
 const EVERY_MS = 5000;
@@ -18,7 +18,9 @@ export async function detail(main, alive, name) {
     topics: el("section", { class: "card", "aria-label": "Topics" }),
     tables: el("section", { class: "card", "aria-label": "Tables" }),
     schema: el("section", { class: "card", "aria-label": "Schemas" }),
+    snapshots: el("section", { class: "card", "aria-label": "Snapshots" }),
     backfills: el("section", { class: "card", "aria-label": "Backfills" }),
+    verifications: el("section", { class: "card", "aria-label": "Verifications" }),
     seeks: el("section", { class: "card", "aria-label": "Seeks" }),
   };
   let measure = "Rows";
@@ -50,7 +52,9 @@ export async function detail(main, alive, name) {
     const paused = pipeline.dag.paused;
     const pause = el("button", { onclick: () => act(pause, () => (paused ? "Resumed" : "Paused"), () => post(`${path}/${paused ? "resume" : "pause"}`)) }, paused ? "Resume" : "Pause");
     actions.replaceChildren(run, pause,
+      el("button", { onclick: () => snapshotDialog(path, pipeline, refresh) }, "Snapshot…"),
       el("button", { onclick: () => backfillDialog(path, pipeline, refresh) }, "Backfill…"),
+      el("button", { onclick: () => verifyDialog(path, pipeline, refresh) }, "Verify…"),
       el("button", { onclick: () => seekDialog(path, pipeline, refresh) }, "Seek…"),
       el("a", { class: "button", href: airflow(`/dags/${pipeline.dag.dag_id}`), target: "_top" }, "DAG"));
   };
@@ -106,6 +110,13 @@ export async function detail(main, alive, name) {
   };
 
   const drawTables = (tables) => {
+    const open = new Set([...parts.tables.querySelectorAll("details[open]")].map((one) => one.dataset.table));
+    const line = (name_, text) => [el("dt", {}, name_), el("dd", {}, text === null ? el("span", { class: "soft" }, "null") : el("code", {}, text))];
+    const sample = (one) => el("details", { "data-table": one.table, open: open.has(one.table) },
+      el("summary", {}, el("code", {}, one.table), el("span", { class: "soft" }, ` ${one.sample.about}`)),
+      one.sample.problem ? problem("No message can be made", one.sample.problem) : el("dl", { class: "sample" },
+        line("key", one.sample.key), line("value", one.sample.value), Object.entries(one.sample.headers).map(([name_, text]) => line(name_, text))));
+    const samples = tables.filter((one) => one.sample);
     const rest = (one) => [
       one.left_out.length ? `without ${one.left_out.join(", ")}` : "", one.masked.length ? `masked ${one.masked.join(", ")}` : "",
       one.filtered ? "some rows by a condition" : "", one.transforms.length ? `through ${one.transforms.join(", ")}` : "",
@@ -113,7 +124,8 @@ export async function detail(main, alive, name) {
     parts.tables.replaceChildren(el("h2", {}, "What becomes of each table"), tables.length
       ? table("Tables", ["Table", "Topic", "#Partitions", "By", "Key", "Format", "~Changed on the way"], tables.map((one) => [
         one.table, el("code", {}, one.topic), number(one.partitions), one.partition_by, one.key.join(", ") || el("span", { class: "soft" }, "none"), one.format, rest(one)]))
-      : el("p", { class: "empty" }, "No table matches the patterns now."));
+      : el("p", { class: "empty" }, "No table matches the patterns now."),
+    ...(samples.length ? [el("h3", {}, "A message of each"), ...samples.map(sample)] : []));
   };
 
   const drawSchema = ({ until, tables, changes }) => {
@@ -128,6 +140,21 @@ export async function detail(main, alive, name) {
         changes.map((one) => [el("code", {}, one.coordinates), one.sql ? el("code", {}, one.sql) : `${one.tables.join(", ")}: ${one.kind}`]))] : []));
   };
 
+  const drawSnapshots = ({ snapshots, runs }) => {
+    const last = runs[0];
+    const open = snapshots.filter((one) => !one.finished);
+    const paused = open.some((one) => one.paused);
+    const pause = el("button", { onclick: () => act(pause, () => (paused ? "The snapshot goes on" : "The snapshot waits behind the chunks that it reads"), () => post(`${path}/snapshot/${paused ? "resume" : "pause"}`)) }, paused ? "Resume the snapshot" : "Pause the snapshot");
+    parts.snapshots.replaceChildren(el("h2", {}, "Snapshots"), ...(open.length ? [pause] : []),
+      ...(last ? [el("p", {}, "Last run: ", el("a", { href: airflow(last.href), target: "_top" }, last.state), " ", ago(last.run_after))] : []),
+      snapshots.length
+        ? table("Snapshots", ["State", "Began", "#Tables done", "#Chunks", "#Rows", "#Left to windows", "#Rows/s", "#Time left"], snapshots.map((one) => [
+          one.finished ? "finished" : one.paused ? "paused" : "under way, or stopped", ago(new Date(one.began_ms).toISOString()), `${number(one.tables_done)} of ${number(one.tables)}`, number(one.chunks),
+          one.finished ? number(one.rows) : `${number(one.rows)} of about ${number(Math.max(one.rows, one.estimated_rows))}`, number(one.left_out),
+          one.rows_per_second === null ? "" : number(one.rows_per_second), one.finished || one.seconds_left === null ? "" : `${number(one.seconds_left)} s`]))
+        : el("p", { class: "empty" }, "None yet. A snapshot publishes the rows that the tables have already, beside the live windows."));
+  };
+
   const drawBackfills = (backfills) => {
     parts.backfills.replaceChildren(el("h2", {}, "Backfills"), backfills.length
       ? table("Backfills", ["State", "Started", "~Range", "~Tables", "Topics"], backfills.map((one) => {
@@ -137,6 +164,21 @@ export async function detail(main, alive, name) {
           el("code", {}, range), (conf.tables || []).join(", ") || "all", conf.suffix ? `…${conf.suffix}` : "live"];
       }))
       : el("p", { class: "empty" }, "None yet. A backfill publishes a part of the binlog again, beside the live windows."));
+  };
+
+  const drawVerifications = ({ reports, runs }) => {
+    const colours = { equal: "badge good", differs: "badge bad", incomplete: "badge warn" };
+    const tables = (report) => report.tables.filter((one) => one.outcome !== "equal").map((one) => {
+      const what = [...Object.entries({ ...one.kinds, ...one.faults }).filter(([kind]) => kind !== "equal").map(([kind, count]) => `${number(count)} ${kind}`), ...one.reasons];
+      return `${one.table}: ${what.join(", ")}`;
+    });
+    const [last] = runs;
+    parts.verifications.replaceChildren(el("h2", {}, "Verifications"),
+      last ? el("p", {}, "Last run: ", el("a", { href: airflow(last.href), target: "_top" }, last.state), ` ${ago(last.run_after)}`) : "",
+      reports.length ? table("Verifications", ["Verdict", "Rows of", "When", "~Between", "#Rows equal", "#Differing", "~What"], reports.map((one) => [
+        el("span", { class: colours[one.outcome] }, one.outcome), one.follower ? ["follower ", el("code", {}, one.follower)] : "source", ago(new Date(one.finished_at_ms).toISOString()),
+        el("code", {}, `${one.low} → ${one.high}`), number(one.compared), number(one.differing), tables(one).join("; ")]))
+        : el("p", { class: "empty" }, "Not yet. A verification compares each row of the source with what the topics have."));
   };
 
   const drawSeeks = (seeks) => {
@@ -169,12 +211,14 @@ export async function detail(main, alive, name) {
       quietly("commit-log", parts.topics, (found) => drawTopics(pipeline, found.progress)),
       first || looks % TABLES_EACH === 0 ? quietly("tables", parts.tables, (found) => drawTables(found.tables)) : null,
       quietly("schema", parts.schema, drawSchema),
+      quietly("snapshots", parts.snapshots, drawSnapshots),
       quietly("backfills", parts.backfills, (found) => drawBackfills(found.backfills)),
+      quietly("verifications", parts.verifications, drawVerifications),
       quietly("seeks", parts.seeks, (found) => drawSeeks(found.seeks)),
     ]);
   };
 
-  for (const part of [parts.windows, parts.topics, parts.tables, parts.schema, parts.backfills, parts.seeks]) part.replaceChildren(el("div", { class: "loading" }, el("i"), el("i"), el("i")));
+  for (const part of [parts.windows, parts.topics, parts.tables, parts.schema, parts.snapshots, parts.backfills, parts.verifications, parts.seeks]) part.replaceChildren(el("div", { class: "loading" }, el("i"), el("i"), el("i")));
   await refresh();
   await every(EVERY_MS, alive, async () => {
     if (!document.querySelector("dialog[open]")) await refresh().catch(() => {});

@@ -1,4 +1,4 @@
-// The two forms: each shows what will happen first, and does it then.
+// The forms: each but verify's shows what will happen first, and does it then.
 
 import { airflow, post } from "./api.js";
 import { bytes, el, number, problem, table, toast } from "./dom.js";
@@ -90,6 +90,72 @@ export function backfillDialog(path, pipeline, after) {
       table("Tables in the range", ["Table", "#Row events", "#Bytes", "Topic"], Object.entries(planned.tables).map(([name, one]) =>
         [name, number(one.row_events), bytes(one.size_bytes), planned.topics[name] ? el("code", {}, planned.topics[name]) : el("span", { class: "soft" }, "left out")]))),
     started: { text: (done) => `Backfill ${done.run_id} started` },
+  });
+}
+
+export function snapshotDialog(path, pipeline, after) {
+  const tables = el("textarea", { name: "tables", placeholder: "shop.orders" });
+  const where = el("input", { name: "where", autocomplete: "off", placeholder: "id > 1000 AND status = 'open'" });
+  const speed = el("input", { name: "rows_per_second", type: "number", min: 1, "data-free": true });
+  const connections = el("input", { name: "connections", type: "number", min: 1, "data-free": true });
+  const told = el("div", { "aria-live": "polite" });
+  const plan = el("button", {}, "Show the plan");
+  const start = el("button", { class: "primary", disabled: true }, "Start the snapshot");
+  const made = dialog(`Snapshot ${pipeline.name}`,
+    el("p", { class: "soft" }, "Publishes the rows that the tables have, to their live topics, as op r. No table is locked; the pipeline keeps running beside it."),
+    el("div", { class: "fields" },
+      field("Tables", "patterns, one a line; empty: all that the pipeline captures", tables, true),
+      field("Where", "only rows for which this is true; empty: all", where, true),
+      field("Rows a second", "at most; empty: as fast as it goes", speed),
+      field("Connections", "at most, at the same time; empty: one a core", connections)),
+    told, el("div", { class: "row" }, plan, start, el("a", { href: airflow(`/dags/changefeed_snapshot__${pipeline.name}`), target: "_top" }, "Earlier ones in Airflow")));
+  form(made, told, plan, start, {
+    planPath: `${path}/snapshot/plan`,
+    startPath: `${path}/snapshot`,
+    after,
+    values: () => ({
+      tables: tables.value.split(/[\s,]+/).filter(Boolean),
+      ...(where.value.trim() ? { where: where.value.trim() } : {}),
+      ...(speed.value ? { rows_per_second: Number(speed.value) } : {}),
+      ...(connections.value ? { connections: Number(connections.value) } : {}),
+    }),
+    show: (planned) => table("Tables", ["Table", "#Rows, about", "Primary key", "Topic"], planned.tables.map((one) => {
+      const name = `${one.database}.${one.table}`;
+      return [name, number(one.estimated_rows), one.key || "none: one consistent read", el("code", {}, planned.topics[name])];
+    })),
+    started: { text: (done) => `Snapshot ${done.run_id} started` },
+  });
+}
+
+export function verifyDialog(path, pipeline, after) {
+  const server = el("select", { name: "follower" }, el("option", { value: "" }, "the source"),
+    pipeline.followers.map((follower) => el("option", { value: follower }, `follower ${follower}`)));
+  const tables = el("textarea", { name: "tables", placeholder: "shop.orders" });
+  const sample = el("input", { name: "sample_percent", type: "number", min: 1, max: 100, value: 100 });
+  const told = el("div", { "aria-live": "polite" });
+  const start = el("button", { class: "primary" }, "Start the verification");
+  const made = dialog(`Verify ${pipeline.name}`,
+    el("p", { class: "soft" }, "Compares each row of a server with what the topics have, and changes neither. No table is locked."),
+    el("div", { class: "fields" },
+      pipeline.followers.length ? field("Rows of", "a follower's are compared where it stands", server) : null,
+      field("Percent", "of the rows; less than 100 proves nothing of the others", sample),
+      field("Tables", "patterns, one a line; empty: all that the pipeline captures", tables, true)),
+    told, el("div", { class: "row" }, start, el("a", { href: airflow(`/dags/changefeed_verify__${pipeline.name}`), target: "_top" }, "Earlier ones in Airflow")));
+  start.addEventListener("click", async () => {
+    start.disabled = true;
+    try {
+      const done = await post(`${path}/verify`, {
+        tables: tables.value.split(/[\s,]+/).filter(Boolean),
+        sample_percent: Number(sample.value),
+        ...(server.value ? { follower: server.value } : {}),
+      });
+      made.close();
+      toast(`Verification ${done.run_id} started`);
+      await after();
+    } catch (error) {
+      told.replaceChildren(problem("Refused", error.message));
+      start.disabled = false;
+    }
   });
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -57,9 +58,10 @@ class Dump:
 
 
 def cut(dump: Dump, monkeypatch: pytest.MonkeyPatch, *files: Slice, scout_all: bool = False) -> Any:
-    monkeypatch.setattr(cutting, "dump_of", lambda *_, **__: dump)
+    monkeypatch.setattr(cutting, "kept_dump_of", lambda *_, **__: dump)
     nothing: Any = None
-    return cutting.cut(nothing, nothing, files, SLICE_BYTES, scout_all=scout_all)
+    job: Any = SimpleNamespace(pipeline=SimpleNamespace(transaction_topic=None))
+    return cutting.cut(nothing, job, files, SLICE_BYTES, scout_all=scout_all)
 
 
 def scouting_threads() -> list[threading.Thread]:

@@ -1,21 +1,24 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from changefeed.binlog.events.table_map import MapColumn, TableMap
-from changefeed.binlog.programs.bound_table import bind
+from changefeed.binlog.programs.bound_table import bind, routed
 from changefeed.binlog.programs.row_shape import fit
 from changefeed.errors import SchemaError
+from changefeed.reader import Route
 from changefeed.table_schema import Column, TableSchema
 
 
-def row(type: int, meta: int, *, unsigned: bool | None = None) -> MapColumn:
-    return MapColumn(type, meta, nullable=True, unsigned=unsigned)
+def row(type: int, meta: int, *, unsigned: bool | None = None, nullable: bool = True) -> MapColumn:
+    return MapColumn(type, meta, nullable=nullable, unsigned=unsigned)
 
 
 SCHEMA = TableSchema("shop", "t", (Column("id", "bigint", unsigned=True), Column("e", "enum", labels=("a", "b"))), (0,))
 ROWS = (row(8, 0), row(247, 1))
-TIMESTAMP6 = row(17, 6)
+TIMESTAMP6 = row(17, 6, nullable=False)
 
 
 def test_rows_of_the_known_columns_have_the_known_schema() -> None:
@@ -45,6 +48,33 @@ def test_a_contradiction_shows_both_definitions_and_the_way_out(rows: tuple[MapC
 def test_columns_that_mariadb_lists_nowhere_come_after_the_known_ones() -> None:
     fitted = fit(SCHEMA, (*ROWS, TIMESTAMP6, TIMESTAMP6, row(8, 0), row(8, 0)), is_mariadb=True)
     assert [column.name for column in fitted.columns[2:]] == ["row_start", "row_end", "DB_ROW_HASH_1", "DB_ROW_HASH_2"]
+
+
+def test_columns_that_may_be_null_are_none_that_mariadb_hides() -> None:
+    own = row(17, 6)
+    with pytest.raises(SchemaError):
+        fit(SCHEMA, (*ROWS, own, own), is_mariadb=True)
+
+
+def test_all_columns_of_the_inner_table_of_an_outer_join_may_be_null_also_those_that_mariadb_hides() -> None:
+    with_key = replace(SCHEMA, columns=(replace(SCHEMA.columns[0], nullable=False), SCHEMA.columns[1]))
+    own = row(17, 6)
+    fitted = fit(with_key, (*ROWS, own, own), is_mariadb=True)
+    assert [column.name for column in fitted.columns[2:]] == ["row_start", "row_end"]
+    with pytest.raises(SchemaError):
+        fit(with_key, (replace(ROWS[0], nullable=False), ROWS[1], own, own), is_mariadb=True)
+
+
+def test_rows_of_a_table_that_may_keep_history_and_was_stored_before_that_was_known_wait_for_relearning() -> None:
+    end = Column("e", "timestamp", datetime_precision=6, nullable=False, generated=True)
+    table_map = TableMap(1, "shop", "t", [row(3, 0), TIMESTAMP6])
+    for is_mariadb, with_history, row_end in ((False, False, None), (True, True, None), (True, False, False)):
+        table = bind(table_map, TableSchema("shop", "t", (Column("id", "int"), replace(end, row_end=row_end)), (0,)))
+        route = Route("t", 1, with_history=with_history)
+        assert routed(table, route, by_server=False, is_mariadb=is_mariadb).schema.primary_key == (0,)
+    table = bind(table_map, TableSchema("shop", "t", (Column("id", "int"), end), (0,)))
+    with pytest.raises(SchemaError, match=r"--relearn shop\.t"):
+        routed(table, Route("t", 1, with_history=False), by_server=False, is_mariadb=True)
 
 
 @pytest.mark.parametrize(

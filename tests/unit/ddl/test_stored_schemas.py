@@ -122,8 +122,17 @@ def test_a_column_of_which_little_is_known_comes_back_as_it_was() -> None:
         Column("a", "int", nullable=False),
         Column("a", "int", nullable=True, default=Default("1")),
         Column("a", "int", comment=""),
+        Column("a", "timestamp", datetime_precision=6, nullable=False, generated=True, row_end=True),
+        Column("a", "timestamp", datetime_precision=6, nullable=False, generated=True, row_end=False),
     ):
         assert column_from_json(column_to_json(column)) == column
+
+
+def test_a_row_end_stored_before_there_were_any_is_not_known() -> None:
+    stored = {"name": "e", "type": "timestamp", "datetime_precision": 6, "generated": True}
+    assert column_from_json(stored, 2).row_end is None
+    assert column_from_json({**stored, "nullable": True}, 2).row_end is False
+    assert column_from_json({"name": "e", "type": "timestamp", "datetime_precision": 6}, 2).row_end is False
 
 
 def test_a_unique_key_stands_in_for_a_primary_key_only_if_none_of_its_columns_can_be_null() -> None:

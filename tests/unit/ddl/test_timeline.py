@@ -141,3 +141,19 @@ def test_a_create_or_replace_that_failed_leaves_no_table(before: str) -> None:
     schemas = Schemas(server, {"shop": "latin1_swedish_ci"}).apply(read_statement(sql, SHOP, server))
     assert len(schemas.tables) == 1
     assert not schemas.apply(read_statement(sql, SHOP, server, failed=True)).tables
+
+
+def test_a_table_that_is_not_made_as_a_view_has_its_name_is_not_there() -> None:
+    view, table = (
+        "CREATE DEFINER=`a`@`%` SQL SECURITY DEFINER VIEW `v` AS select 1",
+        "CREATE TABLE IF NOT EXISTS v (a INT)",
+    )
+    grown = timeline((place(100), view), (place(200), table), (place(300), "DROP VIEW v"), (place(400), table))
+    assert [grown.at(place(position)).lookup("shop", "v") is not None for position in (301, 401)] == [False, True]
+    assert SchemaTimeline.from_json(json.loads(json.dumps(grown.to_json()))) == grown
+    assert grown.fold(place(250)).initial.views == {TableName("shop", "v")}
+
+
+def test_a_view_that_was_not_kept_when_its_statement_was_read_first_stops_nobody_who_reads_it_again() -> None:
+    kept = timeline((place(200), "CREATE TABLE t (a INT)"))
+    assert kept.advance(place(100), read_statement("CREATE VIEW v AS SELECT 1", SHOP)) is kept

@@ -116,6 +116,11 @@ STORED: list[tuple[bytes, bytes, LogRecord]] = [
         b'{"first": 12, "who": "process 1 on host"}',
         ClaimRecord("aaaa", 12, "process 1 on host"),
     ),
+    (
+        b'["shop","begun",7]',
+        WINDOW_TEXT[:-1] + b',"rules":{"format":"1f"},"schema_ids":{"shop.orders-value":12},"marks":[]}',
+        BegunRecord(WINDOW, {"format": "1f"}, (), {"shop.orders-value": 12}),
+    ),
 ]
 """Keys and values as version 0.1 wrote them."""
 
@@ -211,6 +216,11 @@ def test_a_value_is_read_only_when_it_is_asked_for() -> None:
     assert state.seals.get(8) is None
     with pytest.raises(CheckpointError):
         state.seals[6]
+
+
+def test_a_claim_says_that_it_is_brief_where_it_is() -> None:
+    claim = ClaimRecord("aaaa", None, "process 1 on host", brief=True)
+    assert LogEntry.of(stored(claim.key("shop"), claim.value())).read() == claim
 
 
 @pytest.fixture

@@ -78,8 +78,50 @@ def test_the_folder_is_the_one_that_the_environment_names(tmp_path: Path, monkey
             "topics:\n  routes:\n  - {match: '/shop.(.*)/', topic: '{2}'}\n",
             ["shop.yaml, line 8", "has the field {2}", "valid fields: pipeline, database, table, 1"],
         ),
+        (
+            "topics:\n  routes:\n  - {match: 'shop.a', format: maxwel}\n",
+            ["shop.yaml, line 8", "unknown format 'maxwel' (did you mean 'maxwell'?)"],
+        ),
+        (
+            "topics:\n  routes:\n  - match: 'shop.a'\n    format:\n      name: maxwell\n      output_null: true\n",
+            ["shop.yaml, line 11", "did you mean 'output_nulls'"],
+        ),
+        (
+            "topics:\n  routes:\n  - match: 'shop.a'\n    format: avro\n",
+            ["shop.yaml, line 9", "format 'avro' needs a schema registry"],
+        ),
+        (
+            "publish_ddl: inline\ntopics:\n  routes:\n  - {match: 'shop.a', format: {name: avro, registry: r}}\n",
+            ["shop.yaml, line 9", "format 'avro' does not go with `publish_ddl: inline`"],
+        ),
+        (
+            "format: {name: avro, registry: one}\n"
+            "topics:\n  routes:\n  - {match: 'shop.a', format: {name: avro, registry: other}}\n",
+            ["shop.yaml, line 9", "registry 'other'", "in 'one': wanted one registry"],
+        ),
+        (
+            "values: {decimal: string}\ntopics:\n  routes:\n  - {match: 'shop.a', format: maxwell}\n",
+            ["shop.yaml, line 9", "format 'maxwell' writes values by Maxwell's rules"],
+        ),
+        (
+            "topics:\n  routes:\n  - {match: 'shop.a*', topic: all, format: maxwell}\n"
+            "  - {match: 'shop.b*', topic: all}\n",
+            ["shop.yaml, line 8", "share topic 'all'", "'debezium': wanted one format in a topic"],
+        ),
+        (
+            "topics:\n  routes:\n  - {match: 'shop.a*', topic: '{database}.x'}\n"
+            "  - {match: '*.b*', topic: '{database}.x', format: flat}\n",
+            ["shop.yaml, line 8", "share topic '{database}.x'", "written as 'flat'"],
+        ),
+        (
+            "topics:\n  shared: true\n  template: '{pipeline}'\n  routes:\n  - {match: 'shop.a*', format: flat}\n",
+            ["shop.yaml, line 10", "share topic 'shop'"],
+        ),
         ("topics:\n  routes:\n  - {match: 'shop.a', topc: x}\n", ["shop.yaml, line 8", "did you mean 'topic'"]),
-        ("reader: reference\ntopics: {partition_by: table}\n", ["shop.yaml", "does not know topics.partition_by"]),
+        (
+            "reader: reference\nformat: debezium-json\ntopics: {partition_by: table}\n",
+            ["shop.yaml", "does not know `topics.partition_by`"],
+        ),
         ("rows: {shop.orders: 'status ='}\n", ["shop.yaml, line 6", "'status =' is no condition"]),
         ("rows: {shop.orders: 'a = b'}\n", ["shop.yaml, line 6", "'b' is no constant"]),
         ("rows: {orders: 'a = 1'}\n", ["shop.yaml, line 6", "'orders' names no database"]),
@@ -89,16 +131,30 @@ def test_the_folder_is_the_one_that_the_environment_names(tmp_path: Path, monkey
             "outbox: {tables: [shop.outbox], table.op.invalid.behavior: skip}\n",
             ["line 6", "wanted warn, error or fatal"],
         ),
-        ("outbox: {tables: [shop.outbox], route.topic.replacement: '$1'}\n", ["line 6", "${routedByValue}"]),
+        ("outbox: {tables: [shop.outbox], route.topic.replacement: '$2'}\n", ["line 6", "has 1 groups, and no $2"]),
+        ("outbox: {tables: [shop.outbox], route.topic.replacement: '${by}'}\n", ["line 6", "are: routedByValue"]),
+        ("outbox: {tables: [shop.outbox], route.topic.replacement: '$x'}\n", ["line 6", "${routedByValue}"]),
+        ("outbox: {tables: [shop.outbox], route.topic.regex: '('}\n", ["line 6", "no regular expression"]),
         (
-            "outbox: {tables: [shop.outbox], table.fields.additional.placement: 'a:envelope'}\n",
-            ["line 6", "is placed in 'envelope': wanted column:header"],
+            "outbox: {tables: [shop.outbox], table.fields.additional.placement: 'a:enveloppe'}\n",
+            ["line 6", "'enveloppe' (did you mean 'envelope'?): wanted column:header"],
+        ),
+        (
+            "outbox: {tables: [shop.outbox], table.fields.additional.placement: 'a:envelope:payload'}\n",
+            ["line 6", "something stands already"],
+        ),
+        (
+            "outbox: {tables: [shop.outbox], table.field.event.timestamp: at}\n",
+            ["line 6", "no such option here", "place the column in a header"],
         ),
         ("keyless: uniqe\n", ["shop.yaml, line 6", "'keyless' is 'uniqe'", "'unique'"]),
-        ("reader: reference\nkeyless: all\n", ["shop.yaml", "knows neither `keys` nor `keyless`"]),
+        (
+            "reader: reference\nformat: debezium-json\nkeyless: all\n",
+            ["shop.yaml", "does not know `keys` and `keyless`"],
+        ),
         ("tables: {include: []}\n", ["shop.yaml, line 6", "'tables.include'", "at least 1"]),
         ("start: 12\n", ["shop.yaml, line 6", "'start' is '12'"]),
-        ("start: first\n", ["shop.yaml, line 6", "'start' is 'first'", "earliest, latest, or FILE:POSITION"]),
+        ("start: first\n", ["shop.yaml, line 6", "'start' is 'first'", "earliest, latest, snapshot, or FILE:POSITION"]),
         ("checkpoint:\n  store: tabel\n", ["shop.yaml, line 7", "'checkpoint.store'", "'variable' or 'table'"]),
         ("checkpoint: {store: table}\n", ["shop.yaml, line 6", "'checkpoint'", "names the state table's database"]),
         ("reader: [kernel]\n", ["shop.yaml, line 6", "'reader'"]),
@@ -119,8 +175,8 @@ def test_the_folder_is_the_one_that_the_environment_names(tmp_path: Path, monkey
         ("columns:\n  mask:\n    a.b.c: {characters: -1}\n", ["shop.yaml, line 8", "greater than or equal to 0"]),
         ("columns:\n  mask:\n    a.b.c:\n      tekst: x\n", ["shop.yaml, line 9", "did you mean 'text'"]),
         (
-            "\nformat: debezium-jsn\n",
-            ["shop.yaml, line 7", "'format' is 'debezium-jsn'", "did you mean 'debezium-json'"],
+            "\nformat: debezum\n",
+            ["shop.yaml, line 7", "'format' is 'debezum'", "did you mean 'debezium'"],
         ),
         ("format: zebra\n", ["shop.yaml, line 6", "unknown format 'zebra'; valid formats: avro, cloudevents"]),
         ("format: avro\n", ["shop.yaml", "needs a schema registry", "format: {name: avro, registry: schema_registry}"]),
@@ -131,12 +187,36 @@ def test_the_folder_is_the_one_that_the_environment_names(tmp_path: Path, monkey
             ["shop.yaml", "does not go with `publish_ddl: inline`"],
         ),
         ("format: 3\n", ["shop.yaml, line 6", "'format' is '3'", "wanted the name of a format, or a mapping"]),
-        ("format:\n  name: debezium\n  skipped.operations: c,x\n", ["shop.yaml, line 8", "some of c, u, d, t"]),
+        ("format:\n  name: debezium\n  skipped.operations: c,x\n", ["shop.yaml, line 8", "some of c, u, d, t, r"]),
         (
-            "format:\n  name: debezium\n  time.precision.mode: connect\n",
-            ["shop.yaml, line 8", "wanted one of adaptive_time_microseconds, microseconds", "found 'connect'"],
+            "skip: [d]\nformat: {name: debezium, skipped.operations: none}\n",
+            ["shop.yaml, line 7", "`skip` of the pipeline says the same as 'skipped.operations': give one of them"],
         ),
-        ("reader: reference\nformat: debezium\n", ["shop.yaml", "cannot write values as `format: debezium` does"]),
+        (
+            "keys: {a.b: [c]}\nformat: {name: flat, message.key.columns: 'a.b:c'}\n",
+            ["shop.yaml, line 7", "`keys` of the pipeline says the same as 'message.key.columns'"],
+        ),
+        (
+            "format:\n  name: debezium\n  message.key.columns: a.b\n",
+            ["shop.yaml, line 8", "wanted TABLES:COLUMN,COLUMN where 'a.b' stands"],
+        ),
+        ("format:\n  name: debezium\n  message.key.columns: a.b:c;(x:y\n", ["line 8", "'(x' is none: missing )"]),
+        ("format:\n  name: debezium\n  message.key.columns: a.b:c.*\n", ["line 8", "'c.*' is none: patterns are"]),
+        ("format:\n  name: debezium\n  message.key.columns: a.b:c,C\n", ["line 8", "'C' stands in 'a.b:c,C' twice"]),
+        (
+            "tombstones: false\nformat: {name: debezium, tombstones.on.delete: true}\n",
+            ["shop.yaml", "'tombstones.on.delete' is true, and the pipeline's `tombstones` false"],
+        ),
+        (
+            "transforms: [{tables: '*.*', function: rename, arguments: {columns: {a: b}}}]\n"
+            "format: {name: debezium, skip.messages.without.change: true}\n",
+            ["shop.yaml", "left out before `transforms` see them"],
+        ),
+        (
+            "format:\n  name: debezium\n  time.precision.mode: adaptive\n",
+            ["shop.yaml, line 8", "wanted one of adaptive_time_microseconds, connect, isostring", "found 'adaptive'"],
+        ),
+        ("reader: reference\nformat: flat\n", ["shop.yaml", "cannot write values as `format: flat` does"]),
         ("format: {prefix: x}\n", ["shop.yaml, line 6", "key 'format.name' is missing"]),
         ("format:\n  name: falt\n", ["shop.yaml, line 7", "'format.name' is 'falt'", "did you mean 'flat'"]),
         (
@@ -159,7 +239,10 @@ def test_the_folder_is_the_one_that_the_environment_names(tmp_path: Path, monkey
             ["shop.yaml, line 8", "fields of Debezium's envelope", "did you mean 'source.ts_ms'"],
         ),
         ("values:\n  decimal: float\n", ["shop.yaml, line 7", "'string', 'double' or 'precise'"]),
-        ("reader: reference\nvalues: {binary: hex}\n", ["shop.yaml", "neither `columns` nor `values`"]),
+        (
+            "reader: reference\nformat: debezium-json\nvalues: {binary: hex}\n",
+            ["shop.yaml", "does not know `values`"],
+        ),
         ("retry_delay_seconds: 100000000000000\n", ["shop.yaml, line 6", "less than or equal to 2592000"]),
         ("deadline_minutes: 10000000000000\n", ["shop.yaml, line 6", "less than or equal to 525600"]),
         ("retries: 99999999999\n", ["shop.yaml, line 6", "less than or equal to 10000"]),
@@ -287,6 +370,50 @@ def test_tables_are_taken_by_pattern_unless_left_out(tmp_path: Path, database: s
     assert read_pipeline(write(tmp_path, "shop", text)).tables.matches(database, table) is taken
 
 
+def test_history_of_versioned_tables_is_left_out_unless_it_is_asked_for(tmp_path: Path) -> None:
+    for text, with_history in (("", False), ("row_versions: current\n", False), ("row_versions: all\n", True)):
+        routed = read_pipeline(write(tmp_path, "shop", text)).route("shop", "orders")
+        assert routed is not None
+        assert routed.route.with_history is with_history
+    assert "row_versions" in refusal(tmp_path, "row_versions: every\n")
+
+
 def test_the_older_name_of_a_format_is_told_what_to_write_instead() -> None:
     assert "`format: debezium`" in str(FormatChoice(name="debezium-json").advice)
     assert FormatChoice(name="debezium").advice is None
+
+
+def test_a_formats_options_about_rows_are_the_settings_of_the_pipeline(tmp_path: Path) -> None:
+    text = (
+        "skip: [r]\nformat:\n  name: debezium\n  skip.messages.without.change: 'true'\n"
+        "  message.key.columns: shop.orders:customer,id;(.*).ORDERS:id,day\n"
+    )
+    pipeline = read_pipeline(write(tmp_path, "shop", text))
+    routed = pipeline.route("shop", "orders")
+    assert routed is not None
+    assert routed.route.key.columns == ("customer", "id", "day")
+    assert (routed.route.skipped, routed.route.unchanged_skipped) == (frozenset("rt"), True)
+    assert pipeline.key_rule("crm", "orders").columns == ("id", "day")
+    assert pipeline.key_rule("crm", "orders_old").columns == ()
+    assert pipeline.chooses_keys
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        "transforms: [{tables: '*.*', function: rename, arguments: {columns: {a: b}}}]\n",
+        "topics: {routes: [{match: a.b, format: maxwell}]}\n",
+    ],
+)
+def test_messages_of_a_transaction_are_numbered_where_the_kernel_writes_all_of_them(
+    tmp_path: Path, beside: str
+) -> None:
+    numbered = "format:\n  name: debezium\n  topic.prefix: eu\n  provide.transaction.metadata: true\n"
+    assert read_pipeline(write(tmp_path, "shop", numbered)).transaction_topic == "eu.transaction"
+    assert read_pipeline(write(tmp_path, "shop", "format: debezium\n")).transaction_topic is None
+    with pytest.raises(
+        SettingsError, match=r"'format'.*numbers all messages of a transaction, as the kernel writes them"
+    ):
+        read_pipeline(write(tmp_path, "shop", numbered + beside))
+    with pytest.raises(SettingsError, match=r"the topic of transactions: 'e u.transaction' cannot be a topic's name"):
+        read_pipeline(write(tmp_path, "shop", numbered.replace("eu", "e u")))

@@ -35,9 +35,11 @@ def rules(**settings: Any) -> dict[str, str]:
         {"keyless": "all"},
         {"rows": {"shop.orders": "status = 'paid'"}},
         {"skip": ["d"]},
+        {"row_versions": "all"},
         {"topics": {"template": "{table}"}},
         {"topics": {"partition_by": "table"}},
         {"topics": {"routes": [{"match": "shop.orders_*", "topic": "orders"}]}},
+        {"topics": {"routes": [{"match": "shop.audit", "format": "maxwell"}]}},
         {"publish_ddl": "off"},
         {"statements": "skip"},
     ],
@@ -101,6 +103,17 @@ def test_options_of_a_format_count_and_a_mapping_of_its_name_alone_is_its_name()
 
 
 def test_a_value_setting_that_a_format_has_by_itself_changes_nothing_and_another_is_named() -> None:
-    assert rules(values={"decimal": "string"}) == rules()
+    assert rules(format="debezium-json", values={"decimal": "string"}) == rules(format="debezium-json")
     with pytest.raises(SettingsError, match="`style`"):
-        check_same_rules(WINDOW, rules(format="debezium"), rules(format="debezium", values={"decimal": "string"}))
+        check_same_rules(WINDOW, rules(), rules(values={"decimal": "string"}))
+
+
+def test_a_window_begun_by_the_default_format_of_earlier_versions_is_finished_by_that_alone() -> None:
+    begun = rules(format="debezium-json")
+    assert (begun["format"], begun["style"]) == ("a1046ebe8056c1eb", "8490b9d22e028e6d"), (
+        "as earlier versions kept them"
+    )
+    for stored in (begun, {name: digest for name, digest in begun.items() if name not in ("format", "style")}):
+        check_same_rules(WINDOW, stored, rules(format="debezium-json"))
+        with pytest.raises(SettingsError, match="for one run \\(`format: debezium-json`, the default of earlier"):
+            check_same_rules(WINDOW, stored, rules())

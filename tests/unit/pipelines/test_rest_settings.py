@@ -165,7 +165,18 @@ def test_a_notifier_over_rest_is_one_of_the_administrators() -> None:
 
 def test_the_connection_of_a_schema_registry_comes_from_the_file() -> None:
     settings = {"format": {"name": "avro", "registry": "elsewhere"}}
-    refused(settings, "`registry` of format 'avro' may not be set or changed over REST")
+    refused(settings, "`registry` of a format may not be set or changed over REST")
     with pytest.raises(SettingsError, match="registry"):
         check(pipeline(**settings), pipeline(format={"name": "avro", "registry": "own"}))
+    refused({"topics": {"routes": [{"match": "*.a", **settings}]}}, "`registry` of a format may not be set or changed")
     check(pipeline(), pipeline(**settings))
+
+
+def test_a_follower_is_a_server_that_is_written_to_and_comes_from_the_file() -> None:
+    values = {"temporal": "iso"}
+    refused({"followers": [{"connection": "copy"}], "values": values}, "`followers` cannot be set or changed here")
+
+
+def test_a_pipeline_whose_topics_do_not_say_all_is_refused_a_follower_with_each_reason() -> None:
+    with pytest.raises(SettingsError, match=r"(?s)publish_ddl: off.*statements: skip"):
+        pipeline(followers=[{"connection": "copy"}], publish_ddl="off", statements="skip")

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from changefeed.pipelines.sql_condition import predicate_of
-from changefeed.row_predicate import Both, ColumnOf, Comparison, Either, IsNull, Not, RowPredicate
+from changefeed.row_predicate import Both, ColumnOf, Comparison, Either, IsNull, Like, Not, RowPredicate
 
 N = ColumnOf("row", "n")
 
@@ -25,6 +25,8 @@ N = ColumnOf("row", "n")
         ("n IS NOT NULL", Not(IsNull(N))),
         ("n", Comparison(N, "<>", 0)),
         ("NOT (n = TRUE) AND n < 1e3", Both(Not(Comparison(N, "=", 1)), Comparison(N, "<", 1000))),
+        ("n LIKE 'a\\_%'", Like(N, "a\\_%")),
+        ("before.n NOT LIKE 'a|%' ESCAPE '|'", Not(Like(ColumnOf("before", "n"), "a|%", "|"))),
         ("n BETWEEN 1 AND 2", Both(Comparison(N, ">=", 1), Comparison(N, "<=", 2))),
         (
             "n IN (1, 2, 3)",
@@ -48,7 +50,11 @@ def test_a_condition_is_read_as_sql_has_it(sql: str, predicate: RowPredicate) ->
         ("n = NULL", "wanted IS NULL"),
         ("n = m", "'m' is no constant"),
         ("LOWER(n) = 'a'", "'LOWER(n)' is no column"),
-        ("n LIKE 'a%'", "cannot be worked out of a row: wanted columns"),
+        ("n RLIKE 'a'", "cannot be worked out of a row: wanted columns"),
+        ("n LIKE m", "'m' is no pattern: wanted one in quotes"),
+        ("n LIKE 'a|' ESCAPE '|'", "ends with '|', behind which a character is wanted"),
+        ("n LIKE 'a' ESCAPE 'xy'", "is no escape: wanted one character"),
+        ("LOWER(n) LIKE 'a'", "'LOWER(n)' is no column"),
         ("old.n = 1", "'old.n' is of no image: wanted `before.n`"),
         ("shop.before.n = 1", "is of no image"),
         ("n IN (SELECT 1)", "cannot be worked out"),

@@ -42,9 +42,13 @@ class EventType(IntEnum):
     STOP = 3
     ROTATE = 4
     INTVAR = 5
+    LOAD = 6
     SLAVE = 7
+    CREATE_FILE = 8
     APPEND_BLOCK = 9
+    EXEC_LOAD = 10
     DELETE_FILE = 11
+    NEW_LOAD = 12
     RAND = 13
     USER_VAR = 14
     FORMAT_DESCRIPTION = 15
@@ -52,6 +56,9 @@ class EventType(IntEnum):
     BEGIN_LOAD_QUERY = 17
     EXECUTE_LOAD_QUERY = 18
     TABLE_MAP = 19
+    PRE_GA_WRITE_ROWS = 20
+    PRE_GA_UPDATE_ROWS = 21
+    PRE_GA_DELETE_ROWS = 22
     WRITE_ROWS_V1 = 23
     UPDATE_ROWS_V1 = 24
     DELETE_ROWS_V1 = 25
@@ -122,6 +129,20 @@ ROWS = frozenset(
     }
 )
 """Types that carry rows."""
+_BEFORE_5_1 = frozenset(
+    {
+        EventType.START_V3,
+        EventType.LOAD,
+        EventType.SLAVE,
+        EventType.CREATE_FILE,
+        EventType.EXEC_LOAD,
+        EventType.NEW_LOAD,
+        EventType.PRE_GA_WRITE_ROWS,
+        EventType.PRE_GA_UPDATE_ROWS,
+        EventType.PRE_GA_DELETE_ROWS,
+    }
+)
+"""Types that no server writes since MySQL 5.1."""
 MADE_UP = frozenset({EventType.HEARTBEAT, EventType.HEARTBEAT_V2})
 """Types that a server makes up for its reader; they are in no file."""
 
@@ -250,6 +271,26 @@ def name_of(type_code: int) -> str:
         return f"{EventType(type_code).name} ({type_code})"
     except ValueError:
         return f"unknown type {type_code}"
+
+
+def why_unreadable(type_code: int) -> str:
+    """Why changefeed stops at an event of a type that it does not read, and what to do."""
+    if type_code in _BEFORE_5_1:
+        return (
+            "no server since MySQL 5.1 writes this type of event, and changefeed does not read it: begin behind the "
+            "file (seek), or replay it on a newer server and read that one's binlog"
+        )
+    return "changefeed does not know how to read this type of event"
+
+
+def incident_of(body: bytes) -> str:
+    """What an INCIDENT event says, and what to do. Body: number u16, size of the text u8, text."""
+    number = int.from_bytes(body[:2], "little")
+    text = body[3 : 3 + body[2]].decode("utf-8", "replace") if len(body) > 2 else ""
+    return (
+        f"the server reports incident {number} ({text}): changes may be missing from its binlog. Compare the tables "
+        "with what consumers have, or load them anew from a dump, then seek behind this event"
+    )
 
 
 def whole_events(chunks: Iterable[bytes | bytearray | memoryview], most_bytes: int) -> Iterator[memoryview]:

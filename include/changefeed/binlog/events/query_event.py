@@ -12,6 +12,7 @@ from enum import Enum
 
 from changefeed.binlog.events import charsets
 from changefeed.binlog.events.framing import DamagedEvent, Fields
+from changefeed.charset_codes import decoded
 from changefeed.reader import Statement
 from changefeed.server_text import server_text
 from changefeed.status_variables import StatusVariable, status_variables
@@ -45,7 +46,8 @@ _SAVEPOINT = re.compile(
     re.IGNORECASE,
 )
 _XID = re.compile(
-    r"XA\s+(?:COMMIT|ROLLBACK)\s+X'(?P<gtrid>[0-9a-f]*)',\s*X'(?P<bqual>[0-9a-f]*)',\s*(?P<format>\d+)", re.IGNORECASE
+    r"XA\s+(?:START|BEGIN|COMMIT|ROLLBACK)\s+X'(?P<gtrid>[0-9a-f]*)',\s*X'(?P<bqual>[0-9a-f]*)',\s*(?P<format>\d+)",
+    re.IGNORECASE,
 )
 
 
@@ -86,15 +88,16 @@ class Query:
         if compressed:
             text = inflate(text)
         sql = server_text(text)
-        return cls(database, charsets.decoder_of(charset)(text) if sql is None else sql, variables, error_code)
+        return cls(database, decoded(text, charset) if sql is None else sql, variables, error_code)
 
-    def statement(self, header: Header, file: str, position: int, gtid: str) -> Statement:
+    def statement(self, header: Header, file: str, position: int, gtid: str, commit_micros: int = 0) -> Statement:
         """What is reported of it; ``header`` is the event's."""
         seconds, _, server_id, size, _, flags = header
         variables = self.variables.hex()
         return Statement(
-            file, position, seconds, gtid, self.database, self.sql, variables, server_id, size, flags, self.error_code
-        )
+            file, position, seconds, gtid, self.database, self.sql, variables, server_id, size, flags, self.error_code,
+            commit_micros,
+        )  # fmt: skip
 
 
 def transaction_step(sql: str) -> TransactionStep | None:
@@ -137,7 +140,7 @@ def savepoint_of(sql: str) -> str:
 
 
 def xid_of(sql: str) -> str:
-    """The xid in XA COMMIT or XA ROLLBACK as `prepared_xid` spells it; raises DamagedEvent where there is none.
+    """The xid in XA START, XA COMMIT or XA ROLLBACK as `prepared_xid` spells it; raises DamagedEvent without.
 
     Servers write it so: X'gtrid',X'bqual',format.
     """
@@ -159,6 +162,22 @@ def prepared_xid(body: bytes) -> str | None:
     one_phase, kind, gtrid_size, bqual_size = fields.number(1), *(fields.number(4) for _ in range(3))
     gtrid, bqual = fields.take(gtrid_size), fields.take(bqual_size)
     return None if one_phase else f"X'{gtrid.hex()}',X'{bqual.hex()}',{kind}"
+
+
+def xid_of_gtid(body: bytes) -> str:
+    """The xid in MariaDB's GTID event of a prepared XA transaction, as `prepared_xid` spells it.
+
+    Body: number u64, domain u32, flags u8 (2: the commit id u64 follows), then format u32, sizes of the gtrid and the
+    bqual u8 each, gtrid, bqual.
+
+    Source: https://mariadb.com/kb/en/gtid_event/
+    """
+    fields = Fields(body)
+    fields.take(12)
+    if fields.number(1) & 2:
+        fields.take(8)
+    kind, gtrid_size, bqual_size = fields.number(4), fields.number(1), fields.number(1)
+    return f"X'{fields.take(gtrid_size).hex()}',X'{fields.take(bqual_size).hex()}',{kind}"
 
 
 def inflate(data: bytes) -> bytes:

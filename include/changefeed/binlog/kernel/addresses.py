@@ -16,7 +16,8 @@ from changefeed.binlog.kernel.numbers import put_number
 def put_address(out: Bytes, at: int, data: Bytes, start: int, size: int, kind: int, scratch: Bytes) -> int:
     """UUID, INET4 or INET6, whose trailing zero bytes the binlog leaves out.
 
-    INET6 is written as `inet_ntop` does: the longest run of zero groups as `::`, IPv4-mapped addresses with dots.
+    INET6 is written as the server does: the longest run of zero groups, be it a single one, as `::`, IPv4-mapped
+    addresses with dots.
     """
     for index in range(16):
         put8(scratch, index, u8(data, start + index) if index < size else 0)
@@ -49,7 +50,7 @@ def _put_dotted(out: Bytes, at: int, data: Bytes, start: int) -> int:
 @inline
 def _put_inet6(out: Bytes, at: int, data: Bytes) -> int:
     best = -1
-    best_size = 1
+    best_size = 0
     run = 0
     for group in range(8):
         if u16(data, 2 * group) == 0:

@@ -88,6 +88,23 @@ def _put_unscaled(work: Workspace, at: int, start: int, precision: int, scale: i
 
 
 @inline
+def _put_unsigned_word(out: Bytes, at: int, data: Bytes, start: int, width: int) -> int:
+    """As few bytes as the two's complement of an unsigned integer takes, the highest first."""
+    size = width
+    while size > 1 and u8(data, start + size - 1) == 0 and u8(data, start + size - 2) < 128:
+        size -= 1
+    has_zero = u8(data, start + size - 1) >> 7
+    put8(out, at, (size + has_zero) << 1)
+    at += 1
+    if has_zero:
+        put8(out, at, 0)
+        at += 1
+    for index in range(size):
+        put8(out, at + index, u8(data, start + size - 1 - index))
+    return at + size
+
+
+@inline
 def _put_bytes(out: Bytes, at: int, room: int, data: Bytes, start: int, size: int, padded: int) -> int:
     whole = max(size, padded)
     if at + 16 + whole > room:
@@ -178,6 +195,8 @@ def put_binary(work: Workspace, at: int, room: int, start: int, size: int, spec:
         return put_temporal(out, at, data, start, words[spec + layout.SPEC_C], a, b, layout.VARINT)
     if kind == layout.UNSCALED:
         return _put_unscaled(work, at, start, a, b)
+    if kind == layout.UNSIGNED_WORD:
+        return _put_unsigned_word(out, at, data, start, a)
     if kind == layout.COPY:
         copy(out, at, data, start, a)
         return at + int(a)

@@ -40,7 +40,7 @@ def _group(data: Bytes, at: int, width: int, mask: int, flip: int) -> int:
 
 @inline
 def put_decimal(out: Bytes, at: int, data: Bytes, start: int, precision: int, scale: int) -> int:
-    """Write the number's text, all its digits; at most 68 bytes. The caller has checked the value's size."""
+    """Write the number's text: its digits, and at most three bytes more. The caller has checked the value's size."""
     mask = 0 if u8(data, start) & 0x80 else 0xFF
     if mask:
         put8(out, at, 45)

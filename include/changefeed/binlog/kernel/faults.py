@@ -24,6 +24,7 @@ KEY_ABSENT = -22
 FILTER_ABSENT = -23
 MISSING_COLUMN = -25
 NULL_COLUMN = -26
+TEMPORAL_FORM = -27
 NULL_VALUE = -21
 """Not a fault: the value has no text in its column's encoding, and its column is written as if it were NULL."""
 
@@ -35,6 +36,8 @@ TEXTS = {
     LABEL: "an ENUM or SET value has no label: the column has fewer of them",
     DECIMAL_DIGITS: "a DECIMAL holds more digits than its type",
     TEMPORAL_RANGE: "a date or time is outside of its type's range",
+    TEMPORAL_FORM: "a column without NULL has a TIME or DATETIME that the format's `time.precision.mode` cannot write: "
+    "`connect` and `isostring` have no TIME below 0 or over 24 hours, `nanoseconds` no DATETIME after 2262",
     EVENT_SIZE: "an event's size is smaller than its own header",
     CHECKSUM: "an event's CRC32 checksum does not match its bytes",
     NO_TABLE_MAP: "a rows event names a table that no TABLE_MAP of its statement introduced",

@@ -41,6 +41,8 @@ _LITERAL, _INT16, _UINT16, _INT32, _UINT32, _INT64, _UINT64, _DOUBLE, _STRING, _
     12,
     15,
 )
+_MOST_DIGITS = 81
+"""Of a DECIMAL in a document: what a server's `decimal_t` has room for. Those of columns have 65 at most."""
 _NEWDECIMAL, _DATE, _TIME, _DATETIME, _TIMESTAMP = 246, 10, 11, 12, 7
 
 
@@ -117,7 +119,7 @@ def _put_opaque(out: Bytes, at: int, room: int, data: Bytes, start: int, end: in
             return JSON_OFFSET
         precision = u8(data, start)
         scale = u8(data, start + 1)
-        if precision == 0 or precision > 65 or scale > precision or scale > 30:
+        if precision == 0 or precision > _MOST_DIGITS or scale > precision:
             return DECIMAL_DIGITS
         whole = precision - scale
         size = whole // 9 * 4 + (whole % 9 + 1) // 2 + scale // 9 * 4 + (scale % 9 + 1) // 2

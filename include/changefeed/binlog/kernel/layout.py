@@ -53,17 +53,20 @@ DATETIME_OLD = TEMPORALS + 6
 TIMESTAMP_OLD = TEMPORALS + 7
 
 # how one is written, their d: as text, and from EPOCH on as a number
-ISO, SQL, PARTS, ZONED, EPOCH, VARINT = 0, 1, 2, 3, 4, 5
+ISO, SQL, PARTS, ZONED, OFFSET, EPOCH, VARINT, NANOS, OF_DAY = 0, 1, 2, 3, 4, 5, 6, 7, 8
+STRICT = 16
+"""Added where the column has no NULL: what cannot be written so is a fault, and not written as if it were NULL."""
 
 STRINGS = 4 << 16
 UTF8 = STRINGS + 1
-"""a: 1 where nobody knows whether it is text or bytes; b: 1 to write what is not UTF-8 as hex, else as base64."""
+"""a: 1 where nobody knows whether it is text or bytes; b: the kind that what is not UTF-8 is written as."""
 CODE_TABLE = STRINGS + 2
 UTF16 = STRINGS + 3
 UTF32 = STRINGS + 4
 BASE64 = STRINGS + 5
 HEX = STRINGS + 6
 BYTE_NUMBERS = STRINGS + 7
+BASE64_URL = STRINGS + 8
 
 LABELS = 5 << 16
 ENUM = LABELS + 1
@@ -94,7 +97,7 @@ COPY = BINARIES + 5
 """a: bytes, which are written as they are."""
 WIDE_FLOAT = BINARIES + 6
 UNSCALED = BINARIES + 7
-"""A DECIMAL's number without its point; a, b: its precision and scale."""
+"""A DECIMAL's number without its point; a, b: its precision and scale. UNSIGNED_WORD: so an integer of a bytes."""
 SIZED_BYTES = BINARIES + 8
 """a: bytes that it is padded to."""
 SIZED_BITS = BINARIES + 9
@@ -105,7 +108,7 @@ SIZED_UTF32 = BINARIES + 13
 SIZED_JSON = BINARIES + 14
 SHAPE = BINARIES + 15
 SHAPE_POINT = BINARIES + 16
-SINGLES = BINARIES + 17
+SINGLES, UNSIGNED_WORD = BINARIES + 17, BINARIES + 18
 
 SIZED = 1 << 24
 """Added to a kind that writes a JSON string without escapes: the same text, with its length before it."""
@@ -167,16 +170,25 @@ TABLE_SKIPPED = 18
 """A bit for each op whose rows are left out."""
 TABLE_FILTER = 19
 """Address of the filter that rows have to pass; -1 for none."""
-TABLE = 20
+TABLE_CURRENT = 20
+"""Address of the filter that an image passes which is of a current row, of a table that keeps history too; else -1."""
+TABLE_UNCHANGED = 21
+"""Address of the list of columns of which an update has to change one; -1 where each update is published."""
+TABLE_NAME = 22
+"""Address and size of the literal before the number of its events in the record of a transaction's end."""
+TABLE = 24
 
 # --- what a table is to the pipeline, in TABLE_CAPTURED
 COUNTED, CAPTURED, PASSED_OVER = 0, 1, 2
 """Left out, its rows counted; published; left out, its rows not looked at, as what its columns are is not known."""
 
 # --- a row filter: the number of its steps, then FILTER words each: code, image, column, relation, constant, and of a
-# number whether it is unsigned, of bytes their size
+# number whether it is unsigned, of bytes their size. Of a pattern: 1 in the relation's stead where characters are those
+# of UTF-8, the address of its words, and their number: bytes, ANY_ONE and ANY
 FILTER = 6
-FILTER_NUMBER, FILTER_BYTES, FILTER_NULL, FILTER_NOT, FILTER_AND, FILTER_OR = 1, 2, 3, 4, 5, 6
+FILTER_NUMBER, FILTER_BYTES, FILTER_NULL, FILTER_NOT, FILTER_AND, FILTER_OR, FILTER_LIKE = 1, 2, 3, 4, 5, 6, 7
+ANY_ONE, ANY = -1, -2
+"""In a pattern: one character, and any number of them."""
 LESS, EQUAL, GREATER = 1, 2, 4
 """How a value stands to a constant; a relation is those for which a test is true."""
 ROW_IMAGE = -1
@@ -206,8 +218,8 @@ OP_SAME_END = 12
 OP_PART = 13
 """Begin of the ops of a part, whose length as a varint is to stand before it."""
 OP_PART_END = 14
-OP_GTID_TEXT = 15
-"""The GTID without quotes; nothing where there is none."""
+OP_TEXT = 15
+"""A text of the transaction as it is, nothing where there is none. a: the state word with its size; b: its address."""
 OP_EVENT_TYPE, OP_EVENT_SIZE, OP_EVENT_END, OP_EVENT_FLAGS = 16, 17, 18, 19
 """Of the event as the source wrote it."""
 OP_CHANGED = 20
@@ -223,11 +235,17 @@ OP_MILLIS, OP_MICROS = 25, 26
 """When the change was committed; the event's second where nothing says it."""
 OP_THREAD = 27
 """Address and size of the literal that stands where nobody knows it."""
+OP_COMMIT_INFO = 32
+"""a: 1 where the number of the row is wanted. It writes nothing, and leaves room for what `commit_info` fills in."""
+OP_QUERY_COUNTED, OP_XID_COUNTED = 28, 29
+"""As OP_QUERY and OP_XID, in a binary notation."""
 
 OP_LONG = 30
 """A number as a varint. a: which, as the op that writes its digits; b: what it is multiplied by."""
 OP_GTID_SIZED = 31
 """a: address of two literals: what stands where there is no GTID, and what stands before one and its length."""
+OP_TRANSACTION, OP_EVENT_COUNT, OP_EVENT_COUNTS = 34, 35, 36
+"""a: address of literals: outside of a transaction, before id and orders, behind. Of its messages; of each table's."""
 
 LIST = 3
 
@@ -270,7 +288,9 @@ XID_TEXT = 1536
 """The XA transaction's xid as a JSON string."""
 ID_TEXT = 2560
 """Scratch: the event id without its row."""
-TEXT_BYTES = 4096
+TRANSACTION_TEXT = 4096
+"""The id of the transaction at hand."""
+TEXT_BYTES = 5632
 
 # --- state words
 AT = 0
@@ -328,7 +348,38 @@ COMMIT_MICROS = 38
 """When the transaction at hand was committed where it was made, in microseconds since 1970; 0 where nothing says it."""
 THREAD = 39
 """The connection that the transaction at hand was made by, as its BEGIN says; 0 where nothing says it."""
-STATE_WORDS = 40
+QUERY_COUNTED, XID_COUNTED = 40, 41
+"""Sizes of the same texts in the binary notation, behind those in quotes."""
+COUNTED = QUERY_COUNTED - QUERY_SIZE
+"""From a text's size to that of the counted one."""
+PLAIN_XID_SIZE = 42
+"""Of the xid without its quotes."""
+COMMIT_INFOS = 43
+"""How many messages in the buffer leave room for what the end of their transaction says: `commit_infos` has them."""
+SETTLED = 44
+"""How many of those are of transactions that have ended."""
+IN_PARTS = 45
+"""1 where rows of the transaction at hand are elsewhere, or void: nothing is said of its end then."""
+ORDERED, TRANSACTION_RECORDS = 46, 47
+"""1: messages are numbered by transaction. Address of the header by which its records are written; -1 for none."""
+TRANSACTION_SIZE, TRANSACTION_NUMBER, TRANSACTION_EVENTS, TRANSACTION_TABLES, TABLE_ORDER = 48, 49, 50, 51, 52
+"""Of the transaction at hand: size of its id, 0 for none; number, from 1; messages, tables; the table's last number."""
+STATE_WORDS = 53
+
+# --- the commit infos, COMMIT_INFO words each
+COMMIT_INFO = 5
+INFO_AT = 0
+"""Where in the buffer it belongs."""
+INFO_MESSAGE = 1
+"""The number of its message in the buffer."""
+INFO_OFFSETS = 2
+"""1 where the number of the row within its transaction is wanted."""
+INFO_XID = 3
+"""What its transaction's XID event says; -1 where it ends with none."""
+INFO_ROW = 4
+"""Its number among the rows of its transaction that have such an info."""
+UNSAID, LAST_ROW = -2, -1
+"""In INFO_ROW's stead: there is nothing to say, or it is the transaction's last row."""
 
 # --- what the kernel returns, when it is no fault
 MORE = 1

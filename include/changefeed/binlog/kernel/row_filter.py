@@ -45,6 +45,19 @@ def passes(work: Workspace, program: int, op: int) -> int:
 
 
 @inline
+def op_on_current_rows(work: Workspace, current: int, op: int) -> int:
+    """What the change whose images are in ``scratch`` is to the current rows of its table: an op, NO_VALUE for nothing,
+    or a fault; ``current`` is the address of the table's filter."""
+    before = 0 if op == layout.CREATE or op == layout.READ else passes(work, current, layout.DELETE)
+    after = 0 if op == layout.DELETE else passes(work, current, layout.CREATE)
+    if before < 0 or after < 0:
+        return before if before < 0 else after
+    if after == 0:
+        return layout.DELETE if before == 1 else layout.NO_VALUE
+    return layout.CREATE if op == layout.UPDATE and before == 0 else op
+
+
+@inline
 def _tested(work: Workspace, at: int, code: int, op: int) -> int:
     """What the test at ``words[at]`` says of the row: FALSE, UNKNOWN, TRUE, or a fault."""
     data, words, scratch = work.data, work.words, work.scratch
@@ -62,6 +75,8 @@ def _tested(work: Workspace, at: int, code: int, op: int) -> int:
         return _UNKNOWN
     size = scratch[image + layout.MAX_COLUMNS + column]
     relation, constant, flip = words[at + 3], words[at + 4], words[at + 5]
+    if code == layout.FILTER_LIKE:
+        return _TRUE if _is_like(work, start, size, relation, constant, flip) else _FALSE
     order = 0
     if code == layout.FILTER_NUMBER:
         value = little_endian(data, start, size)
@@ -82,3 +97,42 @@ def _tested(work: Workspace, at: int, code: int, op: int) -> int:
             order = size - wanted
     bit = layout.LESS if order < 0 else (layout.EQUAL if order == 0 else layout.GREATER)
     return _TRUE if relation & bit else _FALSE
+
+
+@inline
+def _is_like(work: Workspace, start: int, size: int, utf8: int, pattern: int, length: int) -> bool:
+    """Whether the value is like the pattern at ``words[pattern]``.
+
+    Behind an ANY the shortest run that lets the rest match is tried first, then longer ones: only the last ANY needs
+    that, as what an earlier one took can be made up for by the later.
+    """
+    data, words = work.data, work.words
+    at = index = 0
+    any_at, any_index = -1, 0
+    while at < size:
+        wanted = words[pattern + index] if index < length else layout.ANY - 1
+        if wanted == layout.ANY:
+            any_at, any_index = at, index
+            index += 1
+        elif wanted == layout.ANY_ONE:
+            at += _character(u8(data, start + at), utf8)
+            index += 1
+        elif wanted == u8(data, start + at):
+            at += 1
+            index += 1
+        elif any_at >= 0:
+            any_at += _character(u8(data, start + any_at), utf8)
+            at, index = any_at, any_index + 1
+        else:
+            return False
+    while index < length and words[pattern + index] == layout.ANY:
+        index += 1
+    return index == length and at == size
+
+
+@inline
+def _character(first: int, utf8: int) -> int:
+    """The bytes of a character that begins with the byte ``first``."""
+    if utf8 == 0 or first < 0xC0:
+        return 1
+    return 2 if first < 0xE0 else (3 if first < 0xF0 else 4)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from changefeed.binlog.kernel import layout
+from changefeed.binlog.kernel.commit_info import leave_room
 from changefeed.binlog.kernel.compiled import inline
 from changefeed.binlog.kernel.crc32 import crc32
-from changefeed.binlog.kernel.faults import FULL, MISSING_COLUMN, NULL_COLUMN, NULL_VALUE
-from changefeed.binlog.kernel.images import differs
-from changefeed.binlog.kernel.masks import put_masked, put_sized_string
+from changefeed.binlog.kernel.event_text import put_text
+from changefeed.binlog.kernel.faults import FULL
 from changefeed.binlog.kernel.memory import STEP, Bytes, Words, copy, copy_short, put8, u8, u16, u32
 from changefeed.binlog.kernel.murmur2 import partition_of
-from changefeed.binlog.kernel.null import put_null
 from changefeed.binlog.kernel.numbers import put_number
+from changefeed.binlog.kernel.row_columns import put_changed, put_literal, put_row
 from changefeed.binlog.kernel.span import length
 from changefeed.binlog.kernel.temporal import put_timestamp
-from changefeed.binlog.kernel.values import put_value
+from changefeed.binlog.kernel.transaction_orders import put_event_counts, put_order
 from changefeed.binlog.kernel.varint import put_length, put_varint
 from changefeed.binlog.kernel.workspace import Workspace
 
@@ -22,99 +22,12 @@ _ROOM = 256
 
 
 @inline
-def _put_changed(work: Workspace, at: int, literals: int, columns: int) -> int:
-    """Write what OP_CHANGED's words from ``literals`` on say: the before image's columns that changed, as a row."""
-    out, words, scratch = work.out, work.words, work.scratch
-    room = length(out)
-    count = 0
-    for index in range(words[columns]):
-        column = words[columns + layout.LIST + index]
-        if scratch[column] != layout.ABSENT and differs(work.data, scratch, column):
-            scratch[layout.CHANGED_IMAGE + column] = scratch[column]
-            scratch[layout.CHANGED_IMAGE + layout.MAX_COLUMNS + column] = scratch[layout.MAX_COLUMNS + column]
-            count += 1
-        else:
-            scratch[layout.CHANGED_IMAGE + column] = layout.ABSENT
-    if count == 0:
-        return _put_literal(out, at, room, words, literals + 4, work.literals)
-    at = _put_literal(out, at, room, words, literals, work.literals)
-    if at < 0:
-        return at
-    at = _put_row(work, at, layout.CHANGED_IMAGE, columns)
-    if at < 0:
-        return at
-    return _put_literal(out, at, room, words, literals + 2, work.literals)
-
-
-@inline
-def _put_literal(out: Bytes, at: int, room: int, words: Words, pair: int, literals: Bytes) -> int:
-    """Write the literal whose address and size are at ``words[pair]``; the new end, or FULL."""
-    size = int(words[pair + 1])
-    if at + size + STEP > room:
-        return FULL
-    copy_short(out, at, literals, words[pair], size)
-    return at + size
-
-
-@inline
-def _put_row(work: Workspace, at: int, image: int, columns: int) -> int:
-    """Write the columns of an image that are listed at ``words[columns]``, with separators between them."""
-    out, words, scratch = work.out, work.words, work.scratch
-    room = length(out)
-    skip = words[columns + 1]  # no separator before the first that is written
-    specs = words[columns + 2]
-    for index in range(words[columns]):
-        column = words[columns + layout.LIST + index]
-        start = scratch[image + column]
-        spec = specs + column * layout.SPEC
-        if start >= 0:
-            size = words[spec + layout.SPEC_VALUE + 1] - skip
-            if at + size + _ROOM > room:
-                return FULL
-            copy_short(out, at, work.literals, words[spec + layout.SPEC_VALUE] + skip, size)
-            value = at + size
-            end = put_value(work, value, room, start, scratch[image + layout.MAX_COLUMNS + column], spec)
-            steps = words[spec + layout.SPEC_STEPS]
-            if steps >= 0:
-                if words[steps] != layout.MASK_NONE:
-                    if end == NULL_VALUE:  # a mask is made of text
-                        end = put_null(out, value)
-                    if end >= 0:
-                        end = put_masked(out, value, end, room, words, steps, work.literals, scratch)
-                    if end >= 0 and words[steps + layout.STEPS_SIZED] > 0:
-                        end = put_sized_string(out, value, end, room)
-                if end >= 0:
-                    end = _put_literal(out, end, room, words, steps + layout.STEPS_LITERAL, work.literals)
-            if end >= 0:
-                at = end
-                skip = 0
-                continue
-            if end != NULL_VALUE:
-                return end
-            start = layout.NULL
-        literal = spec + layout.SPEC_MISSING
-        if start == layout.NULL:
-            literal = spec + layout.SPEC_NULL
-        size = words[literal + 1]
-        if size < 0:
-            return NULL_COLUMN if start == layout.NULL else MISSING_COLUMN
-        if size > 0:
-            size -= skip
-            if at + size + _ROOM > room:
-                return FULL
-            copy_short(out, at, work.literals, words[literal] + skip, size)
-            at += size
-            skip = 0
-    return at
-
-
-@inline
 def _put_gtid(work: Workspace, at: int, room: int, literals: int) -> int:
     """Write what OP_GTID_SIZED's literals at ``words[literals]`` say, and the GTID; the new end, or FULL."""
     size = work.state[layout.GTID_SIZE]
     if size == 0:
-        return _put_literal(work.out, at, room, work.words, literals, work.literals)
-    at = _put_literal(work.out, at, room, work.words, literals + 2, work.literals)
+        return put_literal(work.out, at, room, work.words, literals, work.literals)
+    at = put_literal(work.out, at, room, work.words, literals + 2, work.literals)
     if at < 0 or at + size + STEP > room:
         return FULL
     at = put_varint(work.out, at, size)
@@ -186,7 +99,7 @@ def run_program(
         elif code == layout.OP_OBJECT:
             image = key_image if a == 2 else a * layout.IMAGE
             scratch[layout.OBJECT] = at
-            at = _put_row(work, at, image, b)
+            at = put_row(work, at, image, b)
             if at < 0:
                 return at
         elif code == layout.OP_SAME:
@@ -227,21 +140,16 @@ def run_program(
             at = put_number(out, at, server_id)
         elif code == layout.OP_TS:
             at = put_number(out, at, seconds)
-        elif code == layout.OP_QUERY or code == layout.OP_XID:
-            size = state[layout.QUERY_SIZE] if code == layout.OP_QUERY else state[layout.XID_SIZE]
-            if size == 0:
-                if at + b + STEP > room:
-                    return FULL
-                copy_short(out, at, work.literals, a, b)
-                at += b
-            else:
-                if at + size > room:
-                    return FULL
-                if code == layout.OP_QUERY:
-                    copy(out, at, work.query, 0, size)
-                else:
-                    copy(out, at, work.texts, layout.XID_TEXT, size)
-                at += size
+        elif code == layout.OP_QUERY or code == layout.OP_QUERY_COUNTED:
+            counted = code == layout.OP_QUERY_COUNTED
+            at = put_text(work, at, room, work.query, 0, layout.QUERY_SIZE, counted, a, b)
+            if at < 0:
+                return at
+        elif code == layout.OP_XID or code == layout.OP_XID_COUNTED:
+            counted = code == layout.OP_XID_COUNTED
+            at = put_text(work, at, room, work.texts, layout.XID_TEXT, layout.XID_SIZE, counted, a, b)
+            if at < 0:
+                return at
         elif code == layout.OP_PART:
             scratch[layout.PART] = at
             at += 1
@@ -249,14 +157,14 @@ def run_program(
             at = put_length(out, scratch[layout.PART], 1, at)
             if at < 0:
                 return at
-        elif code == layout.OP_GTID_TEXT:
-            size = state[layout.GTID_SIZE]
+        elif code == layout.OP_TEXT:
+            size = state[a]
             if at + size > room:
                 return FULL
-            copy(out, at, work.texts, layout.GTID_TEXT, size)
+            copy(out, at, work.texts, b, size)
             at += size
         elif code == layout.OP_CHANGED:
-            at = _put_changed(work, at, b, b + 6)
+            at = put_changed(work, at, b, b + 6)
             if at < 0:
                 return at
         elif code == layout.OP_SEPARATOR:
@@ -283,6 +191,8 @@ def run_program(
                 at += b
         elif code == layout.OP_MILLIS or code == layout.OP_MICROS:
             at = put_number(out, at, _commit_time(state, code, seconds))
+        elif code == layout.OP_COMMIT_INFO:
+            leave_room(work, at, a)
         elif code == layout.OP_LONG:
             value = state[layout.POSITION]
             if a == layout.OP_ROW:
@@ -298,9 +208,35 @@ def run_program(
             at = _put_gtid(work, at, room, a)
             if at < 0:
                 return at
+        elif code == layout.OP_TRANSACTION:
+            at = put_order(work, at, a)
+            if at < 0:
+                return at
+        elif code == layout.OP_EVENT_COUNT:
+            at = put_number(out, at, state[layout.TRANSACTION_EVENTS])
+        elif code == layout.OP_EVENT_COUNTS:
+            at = put_event_counts(work, at)
+            if at < 0:
+                return at
         else:
             at = _put_event(out, at, work.data, state, code)
     return at
+
+
+@inline
+def begin_messages(work: Workspace) -> int:
+    """Prepare for the messages of the event at hand: the beginning of their ids, whose size is returned, and nothing
+    that is the same in all of them."""
+    state, texts, scratch = work.state, work.texts, work.scratch
+    size = state[layout.NAMES_SIZE]
+    copy(texts, layout.ID_TEXT, texts, layout.NAMES, size)
+    end = put_number(texts, layout.ID_TEXT + size, state[layout.POSITION])
+    put8(texts, end, 47)
+    size = end + 1 - layout.ID_TEXT
+    state[layout.ID_SIZE] = size
+    for same in range(layout.MAX_SAME):
+        scratch[layout.SAME + 2 * same + 1] = -1
+    return int(size)
 
 
 @inline

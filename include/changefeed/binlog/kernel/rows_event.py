@@ -6,11 +6,12 @@ from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.compiled import inline
 from changefeed.binlog.kernel.faults import COLUMN_COUNT, FULL, KEY_ABSENT, NO_TABLE_MAP, ROW_BYTES
 from changefeed.binlog.kernel.images import complete_image, count_bits, holds_key, key_changed, read_image
-from changefeed.binlog.kernel.memory import Words, copy, little_endian, put8, u8, u16, u32
-from changefeed.binlog.kernel.numbers import put_number
-from changefeed.binlog.kernel.row_filter import passes
-from changefeed.binlog.kernel.rows import put_message
+from changefeed.binlog.kernel.memory import Words, little_endian, u8, u16, u32
+from changefeed.binlog.kernel.row_columns import is_unchanged
+from changefeed.binlog.kernel.row_filter import op_on_current_rows, passes
+from changefeed.binlog.kernel.rows import begin_messages, put_message
 from changefeed.binlog.kernel.table_index import find_entry
+from changefeed.binlog.kernel.transaction_orders import count_event, uncount_events
 from changefeed.binlog.kernel.workspace import Workspace
 
 _DUMMY_TABLE = 0xFFFFFF
@@ -21,7 +22,7 @@ def end_statement(state: Words, flags: int) -> None:
     """Note that a rows event with these flags was read: its statement's last ends what its TABLE_MAPs hold for."""
     if flags & 1:
         state[layout.GENERATION] += 1
-        state[layout.QUERY_SIZE] = 0
+        state[layout.QUERY_SIZE] = state[layout.QUERY_COUNTED] = 0
 
 
 @inline
@@ -32,7 +33,7 @@ def put_rows(work: Workspace, at: int, body: int, end: int, kind: int) -> int:
     and that data; number of columns (packed), a bitmap of those that the images hold (two bitmaps in an update,
     one for each image), then the rows: an image, or two.
     """
-    data, state, words, scratch, texts = work.data, work.state, work.words, work.scratch, work.texts
+    data, state, words, scratch = work.data, work.state, work.words, work.scratch
     version2 = kind >= 30
     operation = (kind - 30) if version2 else (kind - 23)
     header = 10 if version2 else 8
@@ -85,14 +86,7 @@ def put_rows(work: Workspace, at: int, body: int, end: int, kind: int) -> int:
     captured = words[table + layout.TABLE_CAPTURED] == layout.CAPTURED
     seconds = u32(data, at)
     server_id = u32(data, at + 5)
-    id_size = state[layout.NAMES_SIZE]
-    copy(texts, layout.ID_TEXT, texts, layout.NAMES, id_size)
-    id_end = put_number(texts, layout.ID_TEXT + id_size, state[layout.POSITION])
-    put8(texts, id_end, 47)
-    id_size = id_end + 1 - layout.ID_TEXT
-    state[layout.ID_SIZE] = id_size
-    for same in range(layout.MAX_SAME):
-        scratch[layout.SAME + 2 * same + 1] = -1
+    id_size = begin_messages(work)
     if state[layout.ROW_AT] > 0:
         here = body + state[layout.ROW_AT]
     elif state[layout.INNER] == 0:
@@ -105,6 +99,8 @@ def put_rows(work: Workspace, at: int, body: int, end: int, kind: int) -> int:
     counter = words[table + layout.TABLE_COUNTER]
     skipped = (words[table + layout.TABLE_SKIPPED] >> op) & 1 == 1
     condition = words[table + layout.TABLE_FILTER]
+    current = words[table + layout.TABLE_CURRENT]
+    watched = words[table + layout.TABLE_UNCHANGED]
     chosen = words[table + layout.TABLE_KEY_CHOSEN] == 1
     if chosen and not skipped and values != columns and not holds_key(data, present, columns, words, key_columns):
         return KEY_ABSENT
@@ -133,28 +129,51 @@ def put_rows(work: Workspace, at: int, body: int, end: int, kind: int) -> int:
             return ROW_BYTES  # an image without any column would never end
         row = state[layout.ROW]
         kept = 0 if skipped else 1
+        row_op = op
+        if current >= 0:
+            row_op = op_on_current_rows(work, current, op)
+            if row_op < 0:
+                return row_op
+            if row_op == layout.NO_VALUE:
+                row_op = op
+                kept = 0
+            else:
+                kept = 1 - ((words[table + layout.TABLE_SKIPPED] >> row_op) & 1)
+                changed = changed and row_op == layout.UPDATE
         if captured and condition >= 0 and kept == 1:
-            kept = passes(work, condition, op)
+            kept = passes(work, condition, row_op)
             if kept < 0:
                 return kept
+        if kept == 1 and not changed and row_op == layout.UPDATE and watched >= 0:
+            fault = is_unchanged(work, watched)
+            if fault < 0:
+                state[layout.ROW_AT] = row_begin - body
+                return layout.ROOM if fault == FULL else fault
+            kept = 1 - fault
         if captured and kept == 1:
             out_before = state[layout.OUT]
-            messages_before = state[layout.MESSAGES]
-            made = words[table + layout.TABLE_MESSAGES] + layout.MADE * (layout.KEY_CHANGE if changed else op)
+            messages_before, infos_before = state[layout.MESSAGES], state[layout.COMMIT_INFOS]
+            events_before = state[layout.TRANSACTION_EVENTS]
+            made = words[table + layout.TABLE_MESSAGES] + layout.MADE * (layout.KEY_CHANGE if changed else row_op)
             message = made + 1
             for _ in range(words[made]):
                 step, message_op, key_image = words[message], words[message + 1], words[message + 2]
                 headers = words[message + 3]
+                if state[layout.TRANSACTION_SIZE] > 0 and message_op != layout.NO_VALUE:
+                    count_event(work, table)
                 fault = put_message(work, table, step, message_op, key_image, headers, id_size, server_id, seconds, row)
                 if fault < 0:
                     state[layout.OUT] = out_before
                     state[layout.MESSAGES] = messages_before
+                    state[layout.COMMIT_INFOS] = infos_before
+                    if state[layout.TRANSACTION_SIZE] > 0:
+                        uncount_events(work, table, events_before)
                     state[layout.ROW_AT] = row_begin - body
                     return layout.ROOM if fault == FULL else fault
                 message += 4
-            work.counts[layout.COUNTS * counter + op] += 1
+            work.counts[layout.COUNTS * counter + row_op] += 1
         elif captured:
-            work.counts[layout.COUNTS * counter + layout.OPS + op] += 1
+            work.counts[layout.COUNTS * counter + layout.OPS + row_op] += 1
         else:
             state[layout.SKIPPED_ROWS] += 1
         state[layout.ROW] = row + 1

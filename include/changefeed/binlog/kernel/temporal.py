@@ -10,13 +10,16 @@ import numpy as np
 
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.compiled import inline
-from changefeed.binlog.kernel.faults import NULL_VALUE, TEMPORAL_RANGE
+from changefeed.binlog.kernel.faults import NULL_VALUE, TEMPORAL_FORM, TEMPORAL_RANGE
 from changefeed.binlog.kernel.memory import Bytes, big_endian, copy, i64, little_endian, put8, u32
 from changefeed.binlog.kernel.numbers import put_number, put_padded, put_signed, put_two
 from changefeed.binlog.kernel.varint import put_varint
 
+_FIRST_DAY, _LAST_MICRO = -106751, 2**63 // 1000
+"""The first whole day, and the last microsecond since 1970 whose nanoseconds have 64 bits."""
 _POWERS = np.array([1000000, 100000, 10000, 1000, 100, 10, 1], np.int64)
 _MILLION = 1000000
+_DAY_MICROS = 86400 * _MILLION
 
 _PART_NAMES = np.frombuffer(
     b'{"year":,"month":,"day":,"hour":,"minute":,"second":,"subsecond":{"unix_time":', np.uint8
@@ -80,6 +83,26 @@ def put_timestamp(out: Bytes, at: int, seconds: int, micros: int, digits: int, s
 
 
 @inline
+def _significant(micros: int) -> int:
+    """Digits of a fraction of a second without zeros at its end."""
+    digits = 6 if micros > 0 else 0
+    while digits > 0 and micros % 10 == 0:
+        micros = micros // 10
+        digits -= 1
+    return digits
+
+
+@inline
+def _end_offset(out: Bytes, at: int, how: int) -> int:
+    """End a text's quotes, behind `Z` where it says its offset."""
+    if how == layout.OFFSET:
+        put8(out, at, 90)
+        at += 1
+    put8(out, at, 34)
+    return at + 1
+
+
+@inline
 def _fraction(data: Bytes, at: int, width: int) -> int:
     """Microseconds of a fraction in ``width`` bytes big-endian, each byte two digits."""
     value = big_endian(data, at, width)
@@ -92,13 +115,15 @@ def _fraction(data: Bytes, at: int, width: int) -> int:
 
 @inline
 def _put_since_1970(out: Bytes, at: int, how: int, value: int) -> int:
-    return put_signed(out, at, value) if how == layout.EPOCH else put_varint(out, at, value)
+    return put_varint(out, at, value) if how == layout.VARINT else put_signed(out, at, value)
 
 
 @inline
 def _put_micros(out: Bytes, at: int, days: int, micros_of_day: int, digits: int, how: int) -> int:
-    """Milliseconds since 1970 for a precision to 3, else microseconds."""
+    """Milliseconds since 1970 for a precision to 3, else microseconds; or nanoseconds, if they have 64 bits."""
     micros = days * 86400 * _MILLION + micros_of_day
+    if how == layout.NANOS:
+        return put_signed(out, at, micros * 1000) if days >= _FIRST_DAY and micros <= _LAST_MICRO else TEMPORAL_FORM
     return _put_since_1970(out, at, how, micros // 1000 if digits <= 3 else micros)
 
 
@@ -124,18 +149,16 @@ def _put_day(out: Bytes, at: int, packed: int, how: int) -> int:
     year = packed >> 9
     if month > 12 or year > 9999:
         return TEMPORAL_RANGE
+    if how >= layout.OFFSET and (day == 0 or month == 0):
+        return NULL_VALUE
     if how >= layout.EPOCH:
-        if day == 0 or month == 0:
-            return NULL_VALUE
         return _put_since_1970(out, at, how, days_since_1970(year, month, day))
     if how == layout.PARTS:
         at = _put_date_parts(out, at, year, month, day)
         put8(out, at, 125)
         return at + 1
     put8(out, at, 34)
-    at = put_date(out, at + 1, year, month, day)
-    put8(out, at, 34)
-    return at + 1
+    return _end_offset(out, put_date(out, at + 1, year, month, day), how)
 
 
 @inline
@@ -155,9 +178,9 @@ def _put_datetime(
     month = months % 13
     if year > 9999 or hour > 23 or minute > 59 or second > 59 or micros >= _MILLION:
         return TEMPORAL_RANGE
+    if how >= layout.OFFSET and (day == 0 or month == 0):
+        return NULL_VALUE
     if how >= layout.EPOCH:
-        if day == 0 or month == 0:
-            return NULL_VALUE
         clock = ((hour * 60 + minute) * 60 + second) * _MILLION + micros
         return _put_micros(out, at, days_since_1970(year, month, day), clock, digits, how)
     if how == layout.PARTS:
@@ -170,10 +193,10 @@ def _put_datetime(
         return at + 1
     put8(out, at, 34)
     at = put_date(out, at + 1, year, month, day)
-    put8(out, at, 84 if how == layout.ISO else 32)
-    at = put_clock(out, at + 1, hour, minute, second, micros, digits)
-    put8(out, at, 34)
-    return at + 1
+    put8(out, at, 32 if how == layout.SQL else 84)
+    if how == layout.OFFSET:
+        digits = _significant(micros)
+    return _end_offset(out, put_clock(out, at + 1, hour, minute, second, micros, digits), how)
 
 
 @inline
@@ -182,8 +205,15 @@ def _put_time(
 ) -> int:
     if minute > 59 or second > 59 or micros >= _MILLION:
         return TEMPORAL_RANGE
+    total = ((hour * 60 + minute) * 60 + second) * _MILLION + micros
+    if (how == layout.OFFSET or how == layout.OF_DAY) and ((negative and total > 0) or total > _DAY_MICROS):
+        return TEMPORAL_FORM
+    if how == layout.OFFSET:
+        hour = hour % 24  # 24:00:00 is midnight
+        digits = _significant(micros)
+    if how == layout.NANOS:
+        return put_signed(out, at, -total * 1000 if negative else total * 1000)
     if how >= layout.EPOCH:
-        total = ((hour * 60 + minute) * 60 + second) * _MILLION + micros
         if digits <= 3:
             total = total // 1000
         return _put_since_1970(out, at, how, -total if negative else total)
@@ -192,9 +222,7 @@ def _put_time(
     if negative:
         put8(out, at, 45)
         at += 1
-    at = put_clock(out, at, hour, minute, second, micros, digits)
-    put8(out, at, 34)
-    return at + 1
+    return _end_offset(out, put_clock(out, at, hour, minute, second, micros, digits), how)
 
 
 @inline
@@ -219,8 +247,9 @@ def _put_time2(out: Bytes, at: int, data: Bytes, start: int, digits: int, width:
 def _put_timestamp_value(out: Bytes, at: int, seconds: int, micros: int, digits: int, how: int) -> int:
     if micros >= _MILLION:
         return TEMPORAL_RANGE
+    is_zero = seconds == 0 and micros == 0  # no TIMESTAMP is 1970-01-01 00:00:00; MariaDB has 00:00:00.000001
     if how >= layout.EPOCH:
-        if seconds == 0:
+        if is_zero:
             return NULL_VALUE
         return _put_micros(out, at, 0, seconds * _MILLION + micros, digits, how)
     if how == layout.PARTS:
@@ -228,12 +257,12 @@ def _put_timestamp_value(out: Bytes, at: int, seconds: int, micros: int, digits:
         at = _put_part(out, at, _SUBSECOND, _UNIX_TIME, micros)
         put8(out, at, 125)
         return at + 1
-    if how == layout.ZONED and seconds == 0:
+    if how == layout.ZONED and is_zero:
         return NULL_VALUE
     separator = 32 if how == layout.SQL else 84
     put8(out, at, 34)
     at += 1
-    if seconds == 0:  # the zero timestamp: no TIMESTAMP is 1970-01-01 00:00:00
+    if is_zero:
         at = put_date(out, at, 0, 0, 0)
         put8(out, at, separator)
         at = put_clock(out, at + 1, 0, 0, 0, micros, digits)
@@ -251,8 +280,15 @@ def put_temporal(out: Bytes, at: int, data: Bytes, start: int, kind: int, digits
     """Write the value at ``start``, of a ``kind`` of `layout` from DATE to TIMESTAMP_OLD; the new end, NULL_VALUE for a
     date that is none, or a fault.
 
-    ``digits`` of its fraction take ``width`` bytes; ``how`` is one of `layout` from ISO to VARINT.
+    ``digits`` of its fraction take ``width`` bytes; ``how`` is one of `layout` from ISO to OF_DAY. What those two and
+    OFFSET cannot say is NULL_VALUE, too, or a fault where it is STRICT.
     """
+    end = _put_temporal(out, at, data, start, kind, digits, width, how & (layout.STRICT - 1))
+    return NULL_VALUE if end == TEMPORAL_FORM and how < layout.STRICT else end
+
+
+@inline
+def _put_temporal(out: Bytes, at: int, data: Bytes, start: int, kind: int, digits: int, width: int, how: int) -> int:
     if kind == layout.DATETIME2:
         fields = big_endian(data, start, 5) & 0x7FFFFFFFFF
         micros = _fraction(data, start + 5, width)

@@ -1,7 +1,7 @@
 """Text of any charset as UTF-8, checked, and escaped as the inside of a JSON string has it.
 
 UTF-8 passes through; each byte that does not belong to a valid sequence becomes U+FFFD. Other charsets go through
-tables of code points that `charsets` builds from Python's codecs; UTF-16 and UTF-32 are computed.
+tables of code points that `events.charsets` builds; UTF-16 and UTF-32 are computed.
 
 ``level`` is 0 where no JSON is written, 1 inside a JSON string, and 2 inside a JSON string of a document that is
 itself written as the text of a JSON string: there each escape is escaped once more.
@@ -23,7 +23,9 @@ UNDEFINED = -2
 LEAD2 = -1
 LEAD3 = -3
 LEAD4 = -4
-"""Entries of a code table: no character; a character of two, three (0x8F ...) or two-or-four bytes (GB18030)."""
+UNMAPPED = -5
+"""Entries of a code table: no character; the first byte of one of two, three (0x8F ...) or two-or-four bytes (GB18030);
+a character that Unicode does not have."""
 
 GB18030_FOUR = 65536
 """Where, in GB18030's table, the characters of four bytes begin."""
@@ -247,18 +249,19 @@ def put_table(
                     code = words[table + 65536 + (second << 8 | u8(data, start + 2))]
             elif code == LEAD4 and 0x30 <= second <= 0x39:
                 code = UNDEFINED
-                if start + 3 < end:
-                    third = u8(data, start + 2)
-                    fourth = u8(data, start + 3)
+                third = u8(data, start + 2) if start + 3 < end else 0
+                fourth = u8(data, start + 3) if start + 3 < end else 0
+                if 0x81 <= third <= 0xFE and 0x30 <= fourth <= 0x39:
                     used = 4
+                    code = UNMAPPED
                     linear = (((first - 0x81) * 10 + second - 0x30) * 126 + third - 0x81) * 10 + fourth - 0x30
-                    if 0 <= linear < GB18030_BMP:
+                    if linear < GB18030_BMP:
                         code = words[table + GB18030_FOUR + linear]
                     elif 189000 <= linear < 189000 + 0x100000:
                         code = 0x10000 + linear - 189000
             else:
                 code = words[table + (first << 8 | second)]
-            if code < 0:
+            if code == UNDEFINED:
                 used = 1  # resume at the next byte, as it may begin a character
         at = put_code(out, at, code, level)
         start += used

@@ -123,11 +123,15 @@ def end_transaction(state: Words, runs: Words) -> None:
     state[layout.IN_TRANSACTION] = 0
     state[layout.COMMIT_MICROS] = 0
     state[layout.THREAD] = 0
+    state[layout.TRANSACTION_SIZE] = 0
     state[layout.GTID_KIND] = 0
     state[layout.GTID_SIZE] = 0
-    state[layout.QUERY_SIZE] = 0
-    state[layout.XID_SIZE] = 0
+    state[layout.QUERY_SIZE] = state[layout.QUERY_COUNTED] = 0
+    state[layout.XID_SIZE] = state[layout.XID_COUNTED] = 0
+    state[layout.PLAIN_XID_SIZE] = 0
     state[layout.GENERATION] += 1
+    state[layout.SETTLED] = state[layout.COMMIT_INFOS]
+    state[layout.IN_PARTS] = 0
 
 
 OTHER, BEGIN, COMMIT = range(3)
@@ -150,17 +154,3 @@ def framing_query(data: Bytes, body: int, end: int) -> int:
     elif end - at == 6 and u32(data, at) == 0x4D4D4F43 and u16(data, at + 4) == 0x5449:
         return COMMIT
     return OTHER
-
-
-@inline
-def take_begin_or_commit(data: Bytes, body: int, end: int, state: Words, runs: Words) -> int:
-    """Take the QUERY events BEGIN and COMMIT; EVENT for another."""
-    step = framing_query(data, body, end)
-    if step == COMMIT:
-        end_transaction(state, runs)
-        return 0
-    if step == BEGIN and state[layout.IN_TRANSACTION] != 1:
-        state[layout.IN_TRANSACTION] = 1
-        state[layout.THREAD] = u32(data, body)
-        return 0
-    return layout.EVENT

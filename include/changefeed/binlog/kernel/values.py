@@ -8,7 +8,7 @@ from changefeed.binlog.kernel.addresses import put_address
 from changefeed.binlog.kernel.binary import put_binary
 from changefeed.binlog.kernel.compiled import inline
 from changefeed.binlog.kernel.decimals import put_decimal, put_decimal_bytes
-from changefeed.binlog.kernel.encoding import put_base64, put_hex
+from changefeed.binlog.kernel.encoding import put_base64, put_base64_url, put_hex
 from changefeed.binlog.kernel.faults import FULL, LABEL, SHORT, VECTOR_WIDTH
 from changefeed.binlog.kernel.json_binary import put_json
 from changefeed.binlog.kernel.memory import (
@@ -42,7 +42,7 @@ ROOM_FOR_VALUE = 512
 
 @inline
 def _put_binary(
-    out: Bytes, at: int, room: int, data: Bytes, start: int, size: int, padded: int, hexed: int, scratch: Bytes
+    out: Bytes, at: int, room: int, data: Bytes, start: int, size: int, padded: int, kind: int, scratch: Bytes
 ) -> int:
     whole = max(size, padded)
     if at + 8 + whole * 2 > room:
@@ -54,13 +54,20 @@ def _put_binary(
         copy(scratch, 0, data, start, size)
         for index in range(size, whole):
             put8(scratch, index, 0)
-        at = put_hex(out, at, scratch, 0, whole) if hexed else put_base64(out, at, scratch, 0, whole)
-    elif hexed:
-        at = put_hex(out, at, data, start, end)
+        at = _put_coded(out, at, scratch, 0, whole, kind)
     else:
-        at = put_base64(out, at, data, start, end)
+        at = _put_coded(out, at, data, start, end, kind)
     put8(out, at, 34)
     return at + 1
+
+
+@inline
+def _put_coded(out: Bytes, at: int, data: Bytes, start: int, end: int, kind: int) -> int:
+    if kind == layout.HEX:
+        return put_hex(out, at, data, start, end)
+    if kind == layout.BASE64_URL:
+        return put_base64_url(out, at, data, start, end)
+    return put_base64(out, at, data, start, end)
 
 
 @inline
@@ -322,8 +329,8 @@ def _put_string(work: Workspace, at: int, room: int, start: int, size: int, kind
     end = start + size
     if kind == layout.BYTE_NUMBERS:
         return _put_byte_numbers(out, at, room, data, start, size, a)
-    if kind == layout.BASE64 or kind == layout.HEX:
-        return _put_binary(out, at, room, data, start, size, a, int(kind == layout.HEX), work.bytes_scratch)
+    if kind == layout.BASE64 or kind == layout.HEX or kind == layout.BASE64_URL:
+        return _put_binary(out, at, room, data, start, size, a, kind, work.bytes_scratch)
     if kind == layout.UTF8 and a == 1 and not is_utf8(data, start, end):
         return _put_binary(out, at, room, data, start, size, 0, b, work.bytes_scratch)
     return _put_text(out, at, room, data, start, end, work.words, kind, a, b)

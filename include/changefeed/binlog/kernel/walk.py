@@ -11,17 +11,21 @@ from __future__ import annotations
 from numba.core import types
 
 from changefeed.binlog.kernel import layout
+from changefeed.binlog.kernel.commit_info import NO_XID, settle
 from changefeed.binlog.kernel.compiled import entry, inline
 from changefeed.binlog.kernel.crc32 import crc32
 from changefeed.binlog.kernel.faults import CHECKSUM, EVENT_SIZE, PAST_END
-from changefeed.binlog.kernel.memory import Words, u8, u32
+from changefeed.binlog.kernel.memory import Words, i64, u8, u32
 from changefeed.binlog.kernel.rows_event import put_rows
 from changefeed.binlog.kernel.table_index import take_table_map
+from changefeed.binlog.kernel.transaction_records import begin_transaction, finish_transaction
 from changefeed.binlog.kernel.transactions import (
     ANONYMOUS_GTID,
+    BEGIN,
+    COMMIT,
     MARIADB_GTID,
     end_transaction,
-    take_begin_or_commit,
+    framing_query,
     take_gtid,
 )
 from changefeed.binlog.kernel.workspace import ARRAYS, Workspace, spans
@@ -41,6 +45,32 @@ def advance(state: Words, size: int) -> None:
         state[layout.BYTES] += size
         if state[layout.IN_TRANSACTION] == 0:
             state[layout.COMMITTED] = state[layout.POSITION]
+
+
+@inline
+def _commit(work: Workspace, at: int, xid: int) -> int:
+    """End the transaction at hand, which has ``xid`` in its XID event; ROOM or a fault where that is not done."""
+    code = finish_transaction(work, at)
+    if code == 0:
+        if work.state[layout.COMMIT_INFOS] > 0:
+            settle(work, xid)
+        end_transaction(work.state, work.runs)
+    return code
+
+
+@inline
+def _begin_or_commit(work: Workspace, at: int, body: int, end: int) -> int:
+    """Take the QUERY events BEGIN and COMMIT; EVENT for another, ROOM or a fault where that is not done."""
+    step = framing_query(work.data, body, end)
+    if step == COMMIT:
+        return _commit(work, at, NO_XID)
+    if step != BEGIN or work.state[layout.IN_TRANSACTION] == 1:
+        return layout.EVENT
+    code = begin_transaction(work, at)
+    if code == 0:
+        work.state[layout.IN_TRANSACTION] = 1
+        work.state[layout.THREAD] = u32(work.data, body)
+    return code
 
 
 @entry(types.int64(ARRAYS))
@@ -79,11 +109,14 @@ def walk(arrays: Workspace) -> int:
             code = put_rows(work, at, body, end, kind)
         elif kind == _GTID or kind == ANONYMOUS_GTID or kind == MARIADB_GTID:
             code = take_gtid(data, body, end, state, work.texts, kind)
+            if code == 0 and state[layout.IN_TRANSACTION] == 1:  # MariaDB's, which is the BEGIN too
+                code = begin_transaction(work, at)
+                if code != 0:
+                    state[layout.IN_TRANSACTION] = 0
         elif kind == _XID:
-            end_transaction(state, work.runs)
-            code = 0
+            code = _commit(work, at, i64(data, body) if end - body >= 8 else NO_XID)
         elif kind == _QUERY:
-            code = take_begin_or_commit(data, body, end, state, work.runs)
+            code = _begin_or_commit(work, at, body, end)
         if code != 0:
             return code
         if kind != _TABLE_MAP:

@@ -41,6 +41,8 @@ class Workspace(NamedTuple):
     bytes_scratch: Bytes
     counts: Words
     """Rows by table counter and op."""
+    orders: Words
+    """By table counter how many messages of the transaction at hand it has: `transaction_orders.ORDER` words."""
     runs: Words
     """GTIDs that were seen: `layout.RUN` words each."""
     out: Bytes
@@ -55,6 +57,8 @@ class Workspace(NamedTuple):
     """For each message the ends in ``out`` of key, value, event id and GTID."""
     seconds: Ends
     """For each message when its event was written, since 1970."""
+    commit_infos: Words
+    """Where in messages belongs what the end of their transaction says: `layout.COMMIT_INFO` words each."""
     nulls: Bytes
     """For each message: bit 0 for a null key, bit 1 for a null value, bit 2 for headers behind the GTID."""
 

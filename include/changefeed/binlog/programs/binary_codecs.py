@@ -23,6 +23,7 @@ _TEXTS = {
 _AS_THEY_ARE = {
     layout.YEAR: layout.LONG_YEAR,
     layout.DECIMAL_BYTES: layout.UNSCALED,
+    layout.UNSIGNED_BYTES: layout.UNSIGNED_WORD,
 }
 _SHAPES = {connect_schema.GEOMETRY: layout.SHAPE, connect_schema.POINT: layout.SHAPE_POINT}
 

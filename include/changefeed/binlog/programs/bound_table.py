@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from changefeed import charset_codes
 from changefeed.binlog.events import charsets
 from changefeed.binlog.events.table_map import MapColumn, TableMap
 from changefeed.binlog.programs import codecs
 from changefeed.binlog.programs.mapped_column import mapped_column
-from changefeed.binlog.programs.row_shape import fit
+from changefeed.binlog.programs.row_shape import fit, with_hidden, with_row_end
 from changefeed.column_types import VARCHAR, data_types_of
 from changefeed.errors import SchemaError
 from changefeed.reader import Route
@@ -35,8 +36,10 @@ def bind(table_map: TableMap, schema: TableSchema | None, *, is_mariadb: bool = 
     """
     if schema is not None and not table_map.has_names:
         schema = fit(schema, table_map.columns, is_mariadb=is_mariadb)
-    elif schema is not None and not _matches(table_map, schema):
-        schema = None  # FULL metadata speaks for itself
+    elif schema is not None:
+        schema = with_hidden(schema, table_map.columns) if is_mariadb else schema
+        if not _matches(table_map, schema):
+            schema = None  # FULL metadata speaks for itself
     columns = []
     shown = []
     for number, column in enumerate(table_map.columns):
@@ -49,11 +52,23 @@ def bind(table_map: TableMap, schema: TableSchema | None, *, is_mariadb: bool = 
         # FULL metadata without a key's field means that the table has none.
         key = () if table_map.has_names or schema is None else schema.primary_key
     indexes = schema.indexes if schema is not None else None
-    return BoundTable(TableSchema(table_map.database, table_map.table, tuple(shown), key, indexes), tuple(columns))
+    if schema is None and is_mariadb:
+        shown = with_row_end(shown, key)
+    bound_schema = TableSchema(table_map.database, table_map.table, tuple(shown), key, indexes)
+    return BoundTable(bound_schema.keys_of_current_rows, tuple(columns))
 
 
-def routed(table: BoundTable, route: Route, *, by_server: bool) -> BoundTable:
-    """``table`` as formats see it on its way: see `Route.seen`, which this raises as."""
+def routed(table: BoundTable, route: Route, *, by_server: bool, is_mariadb: bool = False) -> BoundTable:
+    """``table`` as formats see it on its way: see `Route.seen`, which this raises as, and SchemaError where it is not
+    known whether some of its rows are history."""
+    columns = table.schema.columns
+    if is_mariadb and not route.with_history and any(c.generated and c.row_end is None for c in columns):
+        name = f"{table.schema.database}.{table.schema.table}"
+        raise SchemaError(
+            f"whether {name} is system-versioned decides which of its rows are history, and an earlier changefeed did "
+            "not store it. Learn the table again from the server with `changefeed schema PIPELINE --relearn "
+            f"{name}`, or set `row_versions: all`."
+        )
     seen = route.seen(table.schema, by_server=by_server)
     if len(seen.columns) == len(table.columns):
         return BoundTable(seen, table.columns)
@@ -68,10 +83,10 @@ def _bind_column(number: int, column: MapColumn, known: Column | None) -> codecs
     if column.collation is not None:
         charset = charsets.charset_of(column.collation)
     elif known is not None:
-        charset = charsets.charset_of_name(known.collation) if known.collation else "binary"
+        charset = charset_codes.charset_of_name(known.collation) if known.collation else "binary"
     else:
-        charset = charsets.UNKNOWN
-    if charset is None or not charsets.is_known(charset):
+        charset = charset_codes.UNKNOWN
+    if charset is None or not charset_codes.is_known(charset):
         collation = column.collation if column.collation is not None else known and known.collation
         raise SchemaError(
             f"column {column.name or (known.name if known else number + 1)!r} has collation {collation!r}, which "
@@ -79,13 +94,15 @@ def _bind_column(number: int, column: MapColumn, known: Column | None) -> codecs
         )
     labels: tuple[str, ...] | None = None
     if column.labels is not None:
-        decode = charsets.decoder_of(charset)
-        labels = tuple(decode(label) for label in column.labels)
+        labels = tuple(charset_codes.decoded(label, charset) for label in column.labels)
     elif known is not None and known.labels:
         labels = known.labels
     name = column.name or (known.name if known is not None else f"@{number + 1}")
     data_type = known.data_type if known is not None else "point" if column.is_point else ""
-    return codecs.BoundColumn(name, column.type, column.meta, unsigned, charset, labels, data_type)
+    tells_all = charset == "binary" or (known is not None and (known.collation or "").endswith("_bin"))
+    if column.collation is not None:
+        tells_all = charsets.tells_all(column.collation)
+    return codecs.BoundColumn(name, column.type, column.meta, unsigned, charset, labels, data_type, tells_all)
 
 
 def _matches(table_map: TableMap, schema: TableSchema) -> bool:

@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from changefeed import column_types
-from changefeed.binlog.events import charsets
+from changefeed import charset_codes, column_types
 from changefeed.binlog.events.framing import DamagedEvent
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.decimals import decimal_size
@@ -27,8 +26,8 @@ from changefeed.formats.style import Encoding, Kind, Style
 class BoundColumn:
     """A column of a table map together with what the schema says of it.
 
-    ``charset`` is "binary" for bytes, `charsets.UNKNOWN` where nobody knows; so are ``labels`` None.
-    ``data_type`` is that of the schema, or "".
+    ``charset`` is "binary" for bytes, `charset_codes.UNKNOWN` where nobody knows; so are ``labels`` None.
+    ``data_type`` is that of the schema, or "". ``tells_all`` says that its collation tells all characters apart.
     """
 
     name: str
@@ -38,6 +37,7 @@ class BoundColumn:
     charset: str
     labels: tuple[str, ...] | None
     data_type: str
+    tells_all: bool = False
 
 
 @dataclass(frozen=True)
@@ -121,13 +121,17 @@ _TEMPORAL_TEXTS = {
     Encoding.EPOCH: layout.EPOCH,
     Encoding.SQL: layout.SQL,
     Encoding.PARTS: layout.PARTS,
+    Encoding.MILLIS: layout.EPOCH,
     Encoding.MICROS: layout.EPOCH,
+    Encoding.NANOS: layout.NANOS,
+    Encoding.OF_DAY: layout.OF_DAY,
     Encoding.ZONED: layout.ZONED,
+    Encoding.OFFSET: layout.OFFSET,
 }
 
 
-_MICROS_DIGITS = 6
-"""Digits of a fraction that make a number count microseconds."""
+_DIGITS = {Encoding.MILLIS: 3, Encoding.OF_DAY: 3, Encoding.MICROS: 6}
+"""Digits of a fraction that make a number count milliseconds or microseconds, whatever the column's are."""
 
 
 def _date(_column: BoundColumn, style: Style, _memory: ProgramMemory) -> Spec:
@@ -152,7 +156,7 @@ def _temporal(kind: int, size: int, of: Kind) -> Codec:
         if column.meta > 6:
             raise DamagedEvent(f"column {column.name!r} has {column.meta} digits of fractional seconds, more than 6")
         width = (column.meta + 1) // 2
-        digits = _MICROS_DIGITS if style[of] is Encoding.MICROS else column.meta
+        digits = _DIGITS.get(style[of], column.meta)
         return Spec(kind, fixed=size + width, a=digits, b=width, d=_TEMPORAL_TEXTS[style[of]])
 
     return codec
@@ -166,7 +170,7 @@ def _old_temporal(kind: int, size: int, of: Kind) -> Codec:
     """
 
     def codec(_column: BoundColumn, style: Style, _memory: ProgramMemory) -> Spec:
-        digits = _MICROS_DIGITS if style[of] is Encoding.MICROS else 0
+        digits = _DIGITS.get(style[of], 0)
         return Spec(kind, fixed=size, a=digits, d=_TEMPORAL_TEXTS[style[of]])
 
     return codec
@@ -174,23 +178,29 @@ def _old_temporal(kind: int, size: int, of: Kind) -> Codec:
 
 def text_kind(charset: str, memory: ProgramMemory) -> tuple[int, int, int]:
     """Kind and its two parameters for text of ``charset``."""
-    if charset in charsets.PASSED:
+    if charset in charset_codes.PASSED:
         return layout.UTF8, 0, 0
     if charset in ("ucs2", "utf16", "utf16le"):
         return layout.UTF16, int(charset == "utf16le"), 0
     if charset == "utf32":
         return layout.UTF32, 0, 0
-    return layout.CODE_TABLE, memory.code_table(charset), int(charsets.is_ascii_like(charset))
+    return layout.CODE_TABLE, memory.code_table(charset), int(charset_codes.is_ascii_like(charset))
 
 
-_BYTES = {Encoding.BASE64: layout.BASE64, Encoding.HEX: layout.HEX, Encoding.NUMBERS: layout.BYTE_NUMBERS}
+_BYTES = {
+    Encoding.BASE64: layout.BASE64,
+    Encoding.BASE64_URL: layout.BASE64_URL,
+    Encoding.HEX: layout.HEX,
+    Encoding.NUMBERS: layout.BYTE_NUMBERS,
+}
 
 
 def _bytes_or_text(column: BoundColumn, prefix: int, pad: int, style: Style, memory: ProgramMemory) -> Spec:
     if column.charset == "binary":
         return Spec(_BYTES[style[Kind.BINARY]], prefix=prefix, a=pad)
-    if column.charset == charsets.UNKNOWN:
-        return Spec(layout.UTF8, prefix=prefix, a=1, b=int(style[Kind.BINARY] is Encoding.HEX))
+    if column.charset == charset_codes.UNKNOWN:
+        kind = _BYTES[style[Kind.BINARY]]
+        return Spec(layout.UTF8, prefix=prefix, a=1, b=layout.BASE64 if kind == layout.BYTE_NUMBERS else kind)
     kind, a, b = text_kind(column.charset, memory)
     return Spec(kind, prefix=prefix, a=a, b=b)
 

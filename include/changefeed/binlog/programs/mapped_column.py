@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from changefeed.binlog.events import charsets
+from changefeed import charset_codes
 from changefeed.binlog.events.table_map import MapColumn
 from changefeed.binlog.programs.codecs import BoundColumn
 from changefeed.character_width import max_bytes
@@ -39,7 +39,7 @@ def _measured(column: Column, mapped: MapColumn, charset: str) -> Column:
             return replace(column, length=mapped.meta)
         case Measure.LENGTH if mapped.wire.metadata in (Metadata.LENGTH, Metadata.STRING):
             # A compressed VARCHAR counts a byte of its own, and the bytes of a vector are not its dimensions.
-            if charset == charsets.UNKNOWN or mapped.wire.is_compressed or column.data_type == "vector":
+            if charset == charset_codes.UNKNOWN or mapped.wire.is_compressed or column.data_type == "vector":
                 return column
             return replace(column, length=mapped.meta // max_bytes(charset))
         case Measure.PRECISION if mapped.wire is NEWDECIMAL:

@@ -7,16 +7,18 @@ from collections.abc import Iterable, Sequence
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.programs.bound_table import BoundTable
 from changefeed.binlog.programs.program_memory import ProgramMemory
-from changefeed.binlog.programs.row_filters import filter_words
+from changefeed.binlog.programs.row_filters import current_words, filter_words
 from changefeed.binlog.programs.specs import Specs
 from changefeed.block import MAX_HEADERS
-from changefeed.formats.format import RowFormat
-from changefeed.formats.notation import Binary, Notation, slot_text
+from changefeed.formats.format import RowFormat, TransactionRecords
+from changefeed.formats.notation import Binary, Notation, json_string, slot_text
+from changefeed.formats.style import Style
 from changefeed.formats.template import ABSENT_IMAGE, NO_SNAPSHOT, OPS, Change, Messages, Op, RowHeader, Slot, Template
 from changefeed.message_key import chosen_columns
 from changefeed.partition import partition_of
 from changefeed.pipelines.column_rules import ColumnRules, Constant
 from changefeed.reader import Route
+from changefeed.table_schema import TableSchema
 from changefeed.varint import written_part
 
 _SLOT_OPS = {
@@ -24,7 +26,6 @@ _SLOT_OPS = {
     Slot.POSITION: layout.OP_POSITION,
     Slot.ROW: layout.OP_ROW,
     Slot.GTID: layout.OP_GTID,
-    Slot.GTID_TEXT: layout.OP_GTID_TEXT,
     Slot.SERVER_ID: layout.OP_SERVER_ID,
     Slot.TS_SECONDS: layout.OP_TS,
     Slot.QUERY: layout.OP_QUERY,
@@ -37,7 +38,15 @@ _SLOT_OPS = {
     Slot.EVENT_SIZE: layout.OP_EVENT_SIZE,
     Slot.EVENT_END: layout.OP_EVENT_END,
     Slot.EVENT_FLAGS: layout.OP_EVENT_FLAGS,
+    Slot.EVENT_COUNT: layout.OP_EVENT_COUNT,
+    Slot.EVENT_COUNTS: layout.OP_EVENT_COUNTS,
 }
+_TEXTS = {
+    Slot.GTID_TEXT: (layout.GTID_SIZE, layout.GTID_TEXT),
+    Slot.XID_TEXT: (layout.PLAIN_XID_SIZE, layout.XID_TEXT + 1),
+    Slot.TRANSACTION_ID: (layout.TRANSACTION_SIZE, layout.TRANSACTION_TEXT),
+}
+_COMMIT_INFOS = {Slot.COMMIT_INFO: 0, Slot.COMMIT_INFO_OFFSET: 1}
 _IMAGES = {Slot.BEFORE: 0, Slot.AFTER: 1, Slot.KEY: 2, Slot.KEY_BEFORE: 0, Slot.KEY_AFTER: 1}
 """The images that rows are of, in the kernel's numbering."""
 _NUMBERS = {
@@ -50,13 +59,18 @@ _NUMBERS = {
     Slot.TS_NANOS: (layout.OP_MICROS, 1000),
 }
 """The slots that are numbers: the op that writes the digits of one, and what it is multiplied by."""
+_COUNTED = {Slot.QUERY: layout.OP_QUERY_COUNTED, Slot.XID: layout.OP_XID_COUNTED}
+"""The texts that a binary notation writes behind their length."""
 _MAY_BE_ABSENT = frozenset({Slot.GTID, Slot.QUERY, Slot.XID, Slot.THREAD})
 _CHANGES = (Change.CREATE, Change.UPDATE, Change.DELETE, Change.READ, Change.KEY_CHANGE)
 """In the kernel's numbering: `layout.CREATE` and those that follow it."""
 _WITH_BOTH_IMAGES = frozenset({Change.UPDATE, Change.KEY_CHANGE})
 _OF_ROW = frozenset(
     {layout.OP_OBJECT, layout.OP_CHANGED, layout.OP_SEPARATOR, layout.OP_ROW, layout.OP_EVENT_ID, layout.OP_SEQUENCE}
+    | {layout.OP_COMMIT_INFO, layout.OP_TRANSACTION}
 )
+_ORDER = (b'{"id":"', b'","total_order":', b',"data_collection_order":', b"}")
+"""What is around the values of `Slot.TRANSACTION`."""
 _Piece = bytes | Slot | int | tuple[int, int, int]
 """A piece of a template, or an op of the kernel, with its parameters or without any."""
 _Ops = list[tuple[int, int, int]]
@@ -66,10 +80,19 @@ class ProgramBuilder:
     """Turns tables into row programs, which it puts into a ProgramMemory.
 
     ``rules`` leave columns out or mask them; ``snapshot`` is the text of `Slot.SNAPSHOT` in messages of op r.
+    ``style`` is how values are written, where it is not the format's.
     """
 
-    def __init__(self, memory: ProgramMemory, format: RowFormat, rules: ColumnRules, snapshot: str) -> None:
+    def __init__(
+        self,
+        memory: ProgramMemory,
+        format: RowFormat,
+        rules: ColumnRules,
+        snapshot: str,
+        style: Style | None = None,
+    ) -> None:
         self._memory = memory
+        self._style = style or format.style
         self._format = format
         self._rules = rules
         self._snapshot = snapshot
@@ -86,7 +109,7 @@ class ProgramBuilder:
         treatments = self._rules.of(table.schema) if route is not None else {}
         treatments |= {position: Constant(text) for position, text in table.constants.items()}
         where = f"{self._rules.file}: {table.schema.database}.{table.schema.table}"
-        self._specs = Specs(self._memory, table, self._format.style, treatments, where)
+        self._specs = Specs(self._memory, table, self._style, treatments, where)
         header = [0] * layout.TABLE
         header[layout.TABLE_COLUMNS] = len(table.columns) - len(table.constants)
         header[layout.TABLE_CONSTANTS] = len(table.constants)
@@ -101,13 +124,23 @@ class ProgramBuilder:
         moving = dict.fromkeys((*key, *spread))
         header[layout.TABLE_KEY_COLUMNS] = self._memory.place_words([len(moving), *moving])
         header[layout.TABLE_KEY_CHOSEN] = int(route is not None and bool(moving) and route.chooses_columns)
-        header[layout.TABLE_PARTITION] = header[layout.TABLE_PARTITION_PROGRAM] = header[layout.TABLE_FILTER] = -1
+        for word in (layout.TABLE_PARTITION, layout.TABLE_PARTITION_PROGRAM, layout.TABLE_FILTER, layout.TABLE_CURRENT):
+            header[word] = -1
+        header[layout.TABLE_UNCHANGED] = -1
         if route is not None:
             self._same = 0
             header[layout.TABLE_CAPTURED] = layout.CAPTURED
             header[layout.TABLE_SKIPPED] = sum(1 << OPS.index(op) for op in OPS if op in route.skipped)
             if route.rows is not None:
                 header[layout.TABLE_FILTER] = self._memory.place_words(filter_words(route.rows, table, self._memory))
+            if (row_end := table.schema.row_end) is not None and not route.with_history:
+                header[layout.TABLE_CURRENT] = self._memory.place_words(current_words(row_end, table, self._memory))
+            named = json_string(f"{table.schema.database}.{table.schema.table}")
+            counted = b'{"data_collection":%b,"event_count":' % named
+            header[layout.TABLE_NAME : layout.TABLE_NAME + 2] = self._literal(counted)
+            if route.unchanged_skipped:
+                notation = self._format.notation.of(Slot.AFTER)
+                header[layout.TABLE_UNCHANGED] = self._memory.place_words(self._list(notation))
             key_template = self._format.key(seen)
             if key_template is not None:
                 _check_own_key(key_template, "a key")
@@ -128,6 +161,19 @@ class ProgramBuilder:
                 columns = self._memory.place_words(self._list(notation, spread))
                 row = (notation.opening, (layout.OP_OBJECT, 2, columns), notation.closing)
                 header[layout.TABLE_PARTITION_PROGRAM] = self._program(row, "u", table)
+        return self._memory.place_words(header)
+
+    def transactions(self, records: TransactionRecords, group: int, partitions: int) -> int:
+        """Put what writes the records of transactions into the memory, as the header of a table without columns whose
+        creates and deletes they are; returns its address. ``group`` is the number of their topic's first group."""
+        self._same = 0
+        header = [0] * layout.TABLE
+        header[layout.TABLE_GROUP], header[layout.TABLE_PARTITIONS] = group, partitions
+        header[layout.TABLE_PARTITION] = header[layout.TABLE_PARTITION_PROGRAM] = -1
+        nothing = BoundTable(TableSchema("", "", ()), ())
+        header[layout.TABLE_KEY] = self._program(records.key, "u", nothing)
+        for op, value in ((layout.CREATE, records.begin), (layout.DELETE, records.end)):
+            header[layout.TABLE_VALUES + op] = self._program(value, "u", nothing)
         return self._memory.place_words(header)
 
     def passed_over(self) -> int:
@@ -180,6 +226,11 @@ class ProgramBuilder:
                 literal += slot_text(notation, part, self._snapshot if op == "r" else NO_SNAPSHOT)
             elif part is Slot.CHANGED:
                 add(layout.OP_CHANGED, 0, self._changed(notation))
+            elif part in _COMMIT_INFOS:
+                add(layout.OP_COMMIT_INFO, _COMMIT_INFOS[part], 0)
+                self._memory.has_commit_infos = True
+            elif part is Slot.TRANSACTION:
+                add(layout.OP_TRANSACTION, self._literals(notation.absent(part), *_ORDER), 0)
             elif part is Slot.SEPARATOR:
                 add(layout.OP_SEPARATOR, *self._literal(notation.separator))
             elif part in _IMAGES:
@@ -192,14 +243,16 @@ class ProgramBuilder:
                 literal += binary.before(part)
                 add(layout.OP_LONG, *_NUMBERS[part])
             elif binary is not None and part is Slot.GTID:
-                literals = *self._literal(notation.absent(part)), *self._literal(binary.before(part))
-                add(layout.OP_GTID_SIZED, self._memory.place_words(literals), 0)
+                add(layout.OP_GTID_SIZED, self._literals(notation.absent(part), binary.before(part)), 0)
             elif binary is not None and part is Slot.FILE:
                 literal += binary.before(part)
                 for code in (layout.OP_PART, layout.OP_FILE, layout.OP_PART_END):
                     add(code, 0, 0)
             elif part in _MAY_BE_ABSENT:
-                add(_SLOT_OPS[part], *self._literal(notation.absent(part)))
+                code = _SLOT_OPS[part] if binary is None else _COUNTED.get(part, _SLOT_OPS[part])
+                add(code, *self._literal(notation.absent(part)))
+            elif part in _TEXTS:
+                add(layout.OP_TEXT, *_TEXTS[part])
             elif part in _SLOT_OPS:
                 add(_SLOT_OPS[part], 0, 0)
             else:
@@ -213,6 +266,10 @@ class ProgramBuilder:
     def _literal(self, data: bytes) -> tuple[int, int]:
         """Address and size of a literal."""
         return self._memory.place_bytes(data), len(data)
+
+    def _literals(self, *literals: bytes) -> int:
+        """The address of the words that say where the literals are."""
+        return self._memory.place_words([word for literal in literals for word in self._literal(literal)])
 
     def _list(self, notation: Notation, columns: Sequence[int] | None = None) -> list[int]:
         """The words of a list of columns, by default of all that are shown."""

@@ -17,6 +17,8 @@ class ProgramMemory:
     def __init__(self) -> None:
         self.words: Words = np.zeros(4096, np.int64)
         self.bytes: Bytes = np.zeros(65536, np.uint8)
+        self.has_commit_infos = False
+        """Whether messages of a table say what only the end of their transaction says."""
         self._words_used = 0
         self._bytes_used = 0
         self._literals: dict[bytes, int] = {}

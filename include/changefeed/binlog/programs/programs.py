@@ -14,15 +14,17 @@ from changefeed.binlog.programs.program import ProgramBuilder
 from changefeed.binlog.programs.program_memory import ProgramMemory
 from changefeed.binlog.programs.topics import Topics, UnfinishedTable
 from changefeed.errors import SchemaError
-from changefeed.formats.format import RowFormat
+from changefeed.formats.by_table import all_formats, of_table
+from changefeed.formats.format import RowFormat, transactions_of
 from changefeed.pipelines.column_rules import ALL_SHOWN, ColumnRules
-from changefeed.reader import Router, SchemaLookup
+from changefeed.reader import Route, Router, SchemaLookup
 
 
 class Programs:
     """Programs by table map, kept from slice to slice; those of table maps without names only until `forget`.
 
-    ``row_format`` is a `Finisher`'s.
+    ``row_format`` is a `Finisher`'s; ``transactions`` is where the format's records of transactions go, None for a
+    decoder that makes none.
     """
 
     def __init__(
@@ -33,11 +35,12 @@ class Programs:
         columns: ColumnRules,
         snapshot: str,
         row_format: Callable[[str, str], RowFormat | None] = lambda _database, _table: None,
+        transactions: Route | None = None,
     ) -> None:
         self.router = router
         self.schema_lookup = schema_lookup
         self.columns = columns
-        self.notation = format.notation
+        self.notations = [each.notation for each in all_formats(format)]
         self.snapshot = snapshot
         self._row_format = row_format
         self.memory = ProgramMemory()
@@ -49,7 +52,15 @@ class Programs:
         self.bound: dict[str, tuple[BoundTable, int]] = {}
         """By "database.table" what was bound last, and its program."""
         self._needs_definitions = format.needs_definitions
-        self._builder = ProgramBuilder(self.memory, format, columns, snapshot)
+        self._format = format
+        records = transactions_of(format)
+        self.ordered = records is not None
+        """Whether messages are numbered by transaction."""
+        self.transaction_records = -1
+        """Address of what writes the records of transactions; -1 for none."""
+        if records is not None and transactions is not None:
+            group = self.topics.group_of(transactions.topic, transactions.partitions)
+            self.transaction_records = self._builder(format).transactions(records, group, transactions.partitions)
         self._named: dict[bytes, int] = {}
         self._nameless: dict[bytes, int] = {}
 
@@ -65,7 +76,7 @@ class Programs:
             _, database, name = TableMap.names(Fields(body))
             if self.router(database, name) is not None:
                 raise
-            return self._nameless.setdefault(body[6:], self._builder.passed_over())
+            return self._nameless.setdefault(body[6:], self._builder(self._format).passed_over())
 
     def of(self, table_map: TableMap, body: bytes, *, is_mariadb: bool) -> int:
         """Address of the header of the table whose TABLE_MAP has these bytes; its programs are built at the first call.
@@ -96,13 +107,13 @@ class Programs:
                 schema = self.schema_lookup(database, name)
         table = bind(table_map, schema, is_mariadb=is_mariadb)
         if route is not None:
-            table = routed(table, route, by_server=table_map.has_names)
-        builder, group = self._builder, 0
+            table = routed(table, route, by_server=table_map.has_names, is_mariadb=is_mariadb)
+        builder, group = self._builder(of_table(self._format, database, name)), 0
         unfinished = self._row_format(database, name) if route is not None else None
         if route is not None and unfinished is not None:
             builder = ProgramBuilder(self.memory, unfinished, ALL_SHOWN, self.snapshot)
             group = self.topics.unfinished_group(UnfinishedTable(table.schema, route))
-            route = replace(route, partitions=1, partition_by="key")
+            route = replace(route, partitions=1, partition_by="key", unchanged_skipped=False)
         elif route is not None:
             group = self.topics.group_of(route.topic, route.partitions)
         counter = self.counters.setdefault(f"{database}.{name}", len(self.counters))
@@ -110,3 +121,6 @@ class Programs:
         self.types[header] = [column.type for column in table_map.columns]
         self.bound[f"{database}.{name}"] = (table, header)
         return header
+
+    def _builder(self, format: RowFormat) -> ProgramBuilder:
+        return ProgramBuilder(self.memory, format, self.columns, self.snapshot)

@@ -160,7 +160,7 @@ def turned_columns(schema: TableSchema, results: Sequence[ResultColumn]) -> tupl
                 f"{' or '.join(map(str, reading.types))} was wanted",
             )
         turned = reading.turned(result)
-        columns.append(MapColumn(wire.number, turned.meta, nullable=True))
+        columns.append(MapColumn(wire.number, turned.meta, nullable=column.nullable is not False))
         words += (turned.kind, turned.a, turned.b)
     return TableMap(0, schema.database, schema.table, columns), words
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
+from typing import TypeVar
 
-from changefeed import column_types
-from changefeed.binlog.events import charsets
+from changefeed import charset_codes, column_types
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.programs.bound_table import BoundTable
 from changefeed.binlog.programs.codecs import BoundColumn
 from changefeed.binlog.programs.program_memory import ProgramMemory
+from changefeed.binlog.programs.temporal_constants import BYTES, date_word
 from changefeed.column_types import WIRE_TYPES
 from changefeed.errors import SettingsError, did_you_mean
 from changefeed.message_key import chosen_columns
@@ -22,6 +24,7 @@ from changefeed.row_predicate import (
     Constant,
     Either,
     IsNull,
+    Like,
     Not,
     Operator,
     RowFilter,
@@ -47,6 +50,13 @@ _INTEGERS = {
 }
 _ORDERED = frozenset({"utf8mb4", "utf8mb3", "utf8", "ascii", "binary"})
 """Charsets in which the order of bytes is that of the characters' numbers."""
+_UTF8 = frozenset({"utf8mb4", "utf8mb3", "utf8"})
+_IN_PATTERNS = _UTF8 | {"ascii", "latin1", "binary"}
+"""Charsets whose characters are told apart in patterns."""
+_STORED_OTHERWISE = frozenset({"uuid", "inet4", "inet6"})
+_FIRST_YEAR = 1900
+"""What YEAR counts from."""
+Moment = TypeVar("Moment", int, bytes)
 _DIGITS_TO_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 """What a group of so many decimal digits takes in a DECIMAL (`dig2bytes` in strings/decimal.cc)."""
 
@@ -61,6 +71,22 @@ def filter_words(row_filter: RowFilter, table: BoundTable, memory: ProgramMemory
     if len(binder.words) // layout.FILTER > layout.MAX_FILTER:
         raise SettingsError(f"{row_filter.setting} has more than {layout.MAX_FILTER} tests: wanted fewer")
     return [len(binder.words) // layout.FILTER, *binder.words]
+
+
+def current_words(row_end: int, table: BoundTable, memory: ProgramMemory) -> list[int]:
+    """The words of the filter that an image of a current row passes: its end is the last moment of a TIMESTAMP, which
+    MariaDB 11.5 moved from 2038 to 2106, or the last number of a transaction.
+
+    Source: https://mariadb.com/kb/en/system-versioned-tables/, https://mariadb.com/kb/en/timestamp/
+    """
+    first = (layout.ROW_IMAGE, row_end)
+    if WIRE_TYPES[table.columns[row_end].type] is column_types.LONGLONG:
+        return [1, layout.FILTER_NUMBER, *first, *_number(layout.EQUAL, 2**64 - 1, 64, unsigned=True)[1:]]
+    words = [3]
+    for seconds in (2**31 - 1, 2**32 - 1):
+        last = seconds.to_bytes(4, "big") + (999_999).to_bytes(3, "big")
+        words += (layout.FILTER_BYTES, *first, layout.EQUAL, memory.place_bytes(last), len(last))
+    return [*words, layout.FILTER_OR, 0, 0, 0, 0, 0]
 
 
 class _Binder:
@@ -83,6 +109,9 @@ class _Binder:
                 position = self._position(column)
                 test = self._test(position, operator, constant)
                 self._put(test[0], _IMAGES[column.image], position, *test[1:])
+            case Like(column):
+                position = self._position(column)
+                self._put(layout.FILTER_LIKE, _IMAGES[column.image], position, *self._pattern(position, predicate))
 
     def _put(self, *words: int) -> None:
         self.words += (*words, *[0] * (layout.FILTER - len(words)))
@@ -102,14 +131,70 @@ class _Binder:
             return self._bytes(*_decimal(relation, number, column.meta >> 8, column.meta & 0xFF))
         if wire is column_types.ENUM and operator in ("=", "<>"):
             return _number(relation, self._label(column, constant), 8 * column.meta, unsigned=True)
-        if wire.has_charset and wire is not column_types.JSON:
+        if wire is column_types.DATE:
+            return layout.FILTER_NUMBER, relation, self._moment(column, constant, date_word), 1
+        if wire in BYTES:
+            return self._bytes(relation, self._moment(column, constant, lambda text: BYTES[wire](text, column.meta)))
+        if wire is column_types.YEAR:
+            return layout.FILTER_NUMBER, relation, self._year(column, constant), 1
+        if self._is_text(position):
             return self._bytes(relation, self._text(column, operator, constant))
         named = f"{operator} of " if wire is column_types.ENUM else ""
         raise SettingsError(
             f"{self._setting} compares {self._table.schema.database}.{self._table.schema.table}.{column.name}, and "
             f"{named}{self._table.schema.columns[position].data_type} is not compared: wanted an integer, DECIMAL, "
-            "text or bytes, or = and <> of an ENUM. IS NULL is known of each column."
+            "text or bytes, a date or time, or = and <> of an ENUM. IS NULL is known of each column."
         )
+
+    def _is_text(self, position: int) -> bool:
+        """Text or bytes, but for those that are written otherwise than they are stored."""
+        wire = WIRE_TYPES[self._table.columns[position].type]
+        other = (column_types.JSON, column_types.VECTOR)
+        return (
+            wire.has_charset and wire not in other and self._table.columns[position].data_type not in _STORED_OTHERWISE
+        )
+
+    def _pattern(self, position: int, like: Like) -> tuple[int, int, int]:
+        """Whether characters are those of UTF-8, the pattern's words and their number."""
+        column = self._table.columns[position]
+        name = f"{self._table.schema.database}.{self._table.schema.table}.{column.name}"
+        if not self._is_text(position) or column.charset not in _IN_PATTERNS or _is_padded(column):
+            raise SettingsError(
+                f"{self._setting} has LIKE of {name}, a {self._table.schema.columns[position].data_type} of charset "
+                f"{column.charset}: wanted text in {', '.join(sorted(_IN_PATTERNS - {'utf8'}))}, or VARBINARY or BLOB"
+            )
+        if not column.tells_all:
+            raise SettingsError(
+                f"{self._setting} has LIKE of {name}, whose collation takes some characters for the same, or is not "
+                "known here: which rows are like the pattern is known of collations that end with _bin only. Compare "
+                "with =, or give the column such a collation"
+            )
+        words, behind = list[int](), False
+        for character in like.pattern:
+            if behind or character not in ("%", "_", like.escape):
+                encoded = charset_codes.encoded(character, column.charset)
+                if encoded is None:
+                    raise self._refusal(column, like.pattern, f"text that {column.charset} can hold")
+                words += encoded
+                behind = False
+            elif character == like.escape:
+                behind = True
+            else:
+                words.append(layout.ANY if character == "%" else layout.ANY_ONE)
+        return int(column.charset in _UTF8), self._memory.place_words(words), len(words)
+
+    def _moment(self, column: BoundColumn, constant: Constant, made: Callable[[str], Moment]) -> Moment:
+        if not isinstance(constant, str):
+            raise self._refusal(column, constant, "a date or time in quotes")
+        try:
+            return made(constant)
+        except ValueError as error:
+            raise self._refusal(column, constant, str(error)) from None
+
+    def _year(self, column: BoundColumn, constant: Constant) -> int:
+        if not isinstance(constant, int) or not _FIRST_YEAR < constant <= _FIRST_YEAR + 255:
+            raise self._refusal(column, constant, f"a year from {_FIRST_YEAR + 1} to {_FIRST_YEAR + 255}")
+        return constant - _FIRST_YEAR
 
     def _bytes(self, relation: int, data: bytes) -> tuple[int, int, int, int]:
         return layout.FILTER_BYTES, relation, self._memory.place_bytes(data), len(data)
@@ -134,14 +219,24 @@ class _Binder:
     def _text(self, column: BoundColumn, operator: Operator, constant: Constant) -> bytes:
         if operator not in ("=", "<>") and column.charset not in _ORDERED:
             raise self._refusal(column, constant, f"= or <>: how {column.charset} is ordered is not known here")
+        if _is_padded(column):
+            data = constant.encode() if isinstance(constant, str) else constant
+            if not isinstance(data, bytes) or len(data) != column.meta:
+                raise self._refusal(column, constant, f"{column.meta} bytes, as many as each of its values has")
+            return data.rstrip(b"\0")  # as in row images
         if isinstance(constant, bytes):
             return constant
         if not isinstance(constant, str):
             raise self._refusal(column, constant, "text in quotes")
-        encoded = charsets.encoded(constant, column.charset)
+        encoded = charset_codes.encoded(constant, column.charset)
         if encoded is None:
             raise self._refusal(column, constant, f"text that {column.charset} can hold")
         return encoded
+
+
+def _is_padded(column: BoundColumn) -> bool:
+    """Whether it is a BINARY, whose values have zero bytes at the end that row images leave out."""
+    return WIRE_TYPES[column.type] is column_types.STRING and column.charset == "binary"
 
 
 def _number(relation: int, constant: int | Decimal, bits: int, *, unsigned: bool) -> tuple[int, int, int, int]:

@@ -16,9 +16,12 @@ from changefeed.column_types import DATA_TYPES, data_type_name
 from changefeed.errors import SchemaError
 from changefeed.table_schema import Column, TableSchema
 
-_ROW_TIMESTAMP = (column_types.TIMESTAMP2, 6)
-"""Type and metadata of MariaDB's `row_start` and `row_end`."""
-_ROW_START_END = (Column("row_start", "timestamp"), Column("row_end", "timestamp"))
+_ROW_TIMESTAMP = (column_types.TIMESTAMP2, 6, False)
+"""Type and metadata of MariaDB's `row_start` and `row_end`, and that they are never NULL."""
+_ROW_START_END = (
+    Column("row_start", "timestamp", hidden=True),
+    Column("row_end", "timestamp", row_end=True, hidden=True),
+)
 
 
 def fit(schema: TableSchema, columns: Sequence[MapColumn], *, is_mariadb: bool = False) -> TableSchema:
@@ -30,19 +33,39 @@ def fit(schema: TableSchema, columns: Sequence[MapColumn], *, is_mariadb: bool =
     Raises SchemaError, with both definitions, where number, types or metadata of the columns contradict ``schema``.
     Lengths of VARCHAR, DECIMAL and the like are not compared: the TABLE_MAP has them, and reading needs no more.
     """
-    known = schema.columns
-    hidden = _hidden(columns[len(known) :]) if is_mariadb else ()
-    if len(known) + len(hidden) != len(columns):
-        raise _contradiction(schema, columns, f"{len(columns)} columns, and {len(known)} were wanted")
-    for number, (column, row) in enumerate(zip(known, columns, strict=False), 1):
+    fitted = with_hidden(schema, columns) if is_mariadb else schema
+    if len(fitted.columns) != len(columns):
+        raise _contradiction(schema, columns, f"{len(columns)} columns, and {len(schema.columns)} were wanted")
+    for number, (column, row) in enumerate(zip(schema.columns, columns, strict=False), 1):
         if not _fits(column, row):
             raise _contradiction(schema, columns, f"column {number} is {_shown(row)}, and `{column.name}` was wanted")
-    return replace(schema, columns=(*known, *hidden)) if hidden else schema
+    return fitted
+
+
+def with_hidden(schema: TableSchema, columns: Sequence[MapColumn]) -> TableSchema:
+    """``schema`` with the columns that MariaDB writes behind its own, as far as ``columns`` of a TABLE_MAP look so."""
+    # Of the inner table of an outer join, which an UPDATE may name, MariaDB says that all columns may be NULL.
+    joined = all(row.nullable for row in columns) and any(column.nullable is False for column in schema.columns)
+    behind = columns[len(schema.columns) :]
+    hidden = _hidden([replace(row, nullable=False) for row in behind] if joined else behind)
+    return replace(schema, columns=(*schema.columns, *hidden)) if hidden else schema
+
+
+def with_row_end(columns: Sequence[Column], key: Sequence[int]) -> list[Column]:
+    """The columns of a table of which only FULL metadata tells, those marked that MariaDB hides: the last two but for
+    hashes, if they are named so and the server has put the second into the key."""
+    kept = [column for column in columns if not column.name.startswith("DB_ROW_HASH_")]
+    names = [(column.name, column.data_type, column.datetime_precision) for column in kept[-2:]]
+    if names != [(column.name, column.data_type, 6) for column in _ROW_START_END] or key[-1:] != (len(kept) - 1,):
+        return list(columns)
+    start, end = kept[-2:]
+    marked = [replace(start, hidden=True), replace(end, row_end=True, hidden=True)]
+    return [*kept[:-2], *marked, *columns[len(kept) :]]
 
 
 def _hidden(columns: Sequence[MapColumn]) -> tuple[Column, ...]:
     versioning: tuple[Column, ...] = ()
-    if [(column.wire, column.meta) for column in columns[:2]] == [_ROW_TIMESTAMP] * 2:
+    if [(column.wire, column.meta, column.nullable) for column in columns[:2]] == [_ROW_TIMESTAMP] * 2:
         versioning, columns = _ROW_START_END, columns[2:]
     hashes = range(1, 1 + sum(column.wire is column_types.LONGLONG for column in columns))
     return versioning + tuple(Column(f"DB_ROW_HASH_{number}", "bigint", unsigned=True) for number in hashes)

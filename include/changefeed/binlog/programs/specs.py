@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from changefeed.binlog.kernel import layout
 from changefeed.binlog.programs import binary_codecs, codecs, masks
 from changefeed.binlog.programs.bound_table import BoundTable
 from changefeed.binlog.programs.program_memory import ProgramMemory
@@ -48,6 +49,8 @@ class Specs:
             if _is_shown(treatment, text):
                 shown.append(number)
             plain = codecs.spec_of(column, self._style, self._memory)
+            if plain.kind & layout.GROUP == layout.TEMPORALS and shown_column.nullable is False:
+                plain = replace(plain, d=plain.d | layout.STRICT)
             spec, mask = masks.masked(plain, column, treatment, self._memory, notation, self._where)
             if treatment is None and notation.binary is not None:
                 spec = binary_codecs.binary_spec(spec, column, notation.binary.type_of(shown_column), self._memory)

@@ -31,14 +31,17 @@ from changefeed.reader import Statement
 from changefeed.window import ANONYMOUS, Slice
 
 
-def scout(chunks: Iterable[bytes | bytearray | memoryview], piece: Slice, slice_bytes: int) -> Scouting:
+def scout(
+    chunks: Iterable[bytes | bytearray | memoryview], piece: Slice, slice_bytes: int, *, cuts_inside: bool = True
+) -> Scouting:
     """Cut ``piece`` into slices of about ``slice_bytes``, each begun at a commit boundary.
 
-    Inside a transaction that is larger than that a slice begins after the end of a statement and carries the GTID.
+    Inside a transaction that is larger than that a slice begins after the end of a statement and carries the GTID;
+    without ``cuts_inside`` none does.
     ``chunks`` are those that `decode` takes. Raises BinlogFormatError, with coordinates, when they end early or
     cannot be followed.
     """
-    parts = list(_Scout(piece, slice_bytes, skips_rest=False).parts(chunks))
+    parts = list(_Scout(piece, slice_bytes, skips_rest=False, cuts_inside=cuts_inside).parts(chunks))
     return Scouting(
         tuple(piece for part in parts for piece in part.slices),
         tuple(statement for part in parts for statement in part.statements),
@@ -47,19 +50,20 @@ def scout(chunks: Iterable[bytes | bytearray | memoryview], piece: Slice, slice_
 
 
 def scout_in_parts(
-    chunks: Iterable[bytes | bytearray | memoryview], piece: Slice, slice_bytes: int
+    chunks: Iterable[bytes | bytearray | memoryview], piece: Slice, slice_bytes: int, *, cuts_inside: bool = True
 ) -> Iterator[Scouting]:
     """As `scout`, and yield after each chunk what it made known: slices, and at least the statements before them.
 
     Where the rest of ``piece`` is not worth cutting, it is the last slice, and is not read: its statements are not
     listed.
     """
-    return _Scout(piece, slice_bytes, skips_rest=True).parts(chunks)
+    return _Scout(piece, slice_bytes, skips_rest=True, cuts_inside=cuts_inside).parts(chunks)
 
 
 class _Scout:
-    def __init__(self, piece: Slice, slice_bytes: int, *, skips_rest: bool) -> None:
+    def __init__(self, piece: Slice, slice_bytes: int, *, skips_rest: bool, cuts_inside: bool) -> None:
         self._piece, self._slice_bytes, self._skips_rest = piece, slice_bytes, skips_rest
+        self._cuts_inside = cuts_inside
         self._slice_count = 0
         self._slices: list[Slice] = []
         self._begin, self._begin_gtid = piece.start, piece.gtid
@@ -117,6 +121,8 @@ class _Scout:
             match code:
                 case hop.CUT:
                     self._cut("")
+                case hop.CUT_INSIDE if not self._cuts_inside:
+                    self._state[hop.CUTTABLE] = 0  # until the next transaction
                 case hop.CUT_INSIDE:
                     self._cut(self._gtid() or ANONYMOUS, self._commit_micros())
                 case hop.LOOK:

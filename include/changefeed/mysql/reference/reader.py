@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from changefeed.binlog.events.framing import NO_CHANGE, OPENING, EventType, stands_in_file
+from changefeed.binlog.events.framing import HEADER_SIZE, NO_CHANGE, OPENING, EventType, stands_in_file
+from changefeed.binlog.events.gtids import commit_micros
 from changefeed.binlog.events.query_event import TransactionStep, savepoint_of, transaction_step
 from changefeed.binlog.unsettled import Unsettled
 from changefeed.block import Block, Message, pack, sequence_of
@@ -83,12 +84,13 @@ class ReferenceReader:
         self._server_uuid, self._is_mariadb = server_uuid, is_mariadb
         self._router, self._schemas, self._format = router, schemas, format
         self._tables: dict[int, _Table] = {}
-        self._gtid = ""
+        self._gtid, self._commit_micros, self._thread = "", 0, 0
         self._query: str | None = None
 
     def read(self, piece: Slice) -> Iterator[Block | SliceReport]:
         """As the contract says. Raises BinlogFormatError, with coordinates, for what the library cannot decode."""
         self._gtid, self._query = piece.gtid.replace(ANONYMOUS, ""), None
+        self._commit_micros, self._thread = piece.commit_micros, piece.thread
         accounts = _Accounts(piece.start, open_since=piece.start if piece.gtid else None)
         blocks = _Blocks(piece)
         for raw in events.raw_events(self._stream):
@@ -126,6 +128,8 @@ class ReferenceReader:
             return
         if raw.type in OPENING and accounts.open_since is None:
             accounts.open_since = accounts.position
+        if raw.type in OPENING:
+            self._commit_micros, self._thread = commit_micros(raw.type, raw.data[HEADER_SIZE:]), 0
         if raw.type == EventType.ANONYMOUS_GTID:
             self._gtid = ""
             return
@@ -160,6 +164,8 @@ class ReferenceReader:
 
     def _take_query(self, event: Any, raw: events.RawEvent, piece: Slice, accounts: _Accounts) -> None:
         step = transaction_step(event.query)
+        if step is TransactionStep.BEGIN:
+            self._thread = event.slave_proxy_id
         if step is None:
             accounts.statements.append(
                 Statement(
@@ -189,6 +195,7 @@ class ReferenceReader:
         if self._gtid:
             accounts.gtids.append(self._gtid)
         self._query = None
+        self._commit_micros, self._thread = 0, 0
 
     def _take_rows(
         self, event: Any, raw: events.RawEvent, piece: Slice, accounts: _Accounts
@@ -214,7 +221,8 @@ class ReferenceReader:
                 ) from error
             change = render.RowChange(
                 op, before, after, piece.file, accounts.position, number, self._gtid, raw.server_id, raw.ts_seconds,
-                self._query, event=header, server_uuid=self._server_uuid,
+                self._query, event=header, server_uuid=self._server_uuid, thread=self._thread,
+                commit_micros=self._commit_micros,
             )  # fmt: skip
             for message in self._row_messages(change, table.schema):
                 yield table.route, message

@@ -33,6 +33,12 @@ def schema_of(table_map: Any, schemas: SchemaLookup, *, is_mariadb: bool) -> Tab
     asked = is_mariadb or any(column.type in _LABELLED for column in table_map.columns)
     known = schemas(schema.database, schema.table) if asked else None
     defined = {column.name: column for column in known.columns} if known else {}
+    hidden = {column.name for column in table_map.columns} - defined.keys()
+    if known is not None and (known.row_end is not None or (is_mariadb and "row_end" in hidden)):
+        raise SchemaError(
+            f"`{schema.database}`.`{schema.table}` is system-versioned, and reader 'reference' cannot tell its history "
+            "from its rows. Use the pipeline's default reader."
+        )
     for column in table_map.columns:
         problem = _misread(column, defined.get(column.name))
         if problem:

@@ -12,7 +12,7 @@ from typing import Any
 from pymysqlreplication.constants import NONE_SOURCE
 
 from changefeed import column_types
-from changefeed.binlog.events.charsets import misread_by_python
+from changefeed.charset_codes import misread_by_python
 from changefeed.errors import SchemaError
 from changefeed.formats.style import Style
 

@@ -1,0 +1,41 @@
+"""DAGs of a pipeline that people start by hand."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import DAG
+
+from changefeed.airflow.ingest_dag import dag_tags, display_name
+from changefeed.pipelines.pipeline import Pipeline
+
+_RETRY_DELAY = timedelta(seconds=15)
+
+
+def manual_dag(
+    pipeline: Pipeline,
+    dag_id: str,
+    kind: str,
+    description: str,
+    doc: str | None,
+    *,
+    retries: int,
+    runs_at_once: int = 1,
+) -> DAG:
+    """A DAG without a schedule and still without tasks; ``kind`` is what it does, as its tag and name say."""
+    settings: dict[str, Any] = {"owner": pipeline.owner, "retries": retries}
+    if retries:
+        settings["retry_delay"] = _RETRY_DELAY
+    return DAG(
+        dag_id=dag_id,
+        dag_display_name=display_name(pipeline, kind),
+        description=description,
+        schedule=None,
+        catchup=False,
+        max_active_runs=runs_at_once,
+        default_args=settings,
+        tags=dag_tags(pipeline, kind),
+        doc_md=doc,
+        is_paused_upon_creation=False,
+    )

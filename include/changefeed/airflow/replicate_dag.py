@@ -1,0 +1,68 @@
+"""A pipeline's replicate DAG: a task for each follower, which brings it to the low watermark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.sdk import DAG, Context
+
+from changefeed.airflow.connections import airflow_lookup
+from changefeed.airflow.ingest_dag import START, dag_tags, display_name, task_settings
+from changefeed.airflow.ingest_operator import JobOperator
+from changefeed.connection import variable_of
+from changefeed.pipelines.file import load_pipeline
+from changefeed.pipelines.follower_settings import FollowerSettings, follower_of
+from changefeed.pipelines.pipeline import Pipeline
+from changefeed.spark.conf import SMALL_JOB_CONF
+
+
+def replicate_dag_id(pipeline: str) -> str:
+    """The id of a pipeline's replicate DAG."""
+    return f"changefeed_replicate__{pipeline}"
+
+
+def replicate_dag(pipeline: Pipeline) -> DAG:
+    """The DAG of a pipeline that has followers: as often as the pipeline runs, each follower by itself."""
+    dag = DAG(
+        dag_id=replicate_dag_id(pipeline.name),
+        dag_display_name=display_name(pipeline, "replicate"),
+        description=f"Apply the changes of pipeline {pipeline.name} to its followers",
+        schedule=pipeline.schedule,
+        start_date=START,
+        catchup=False,
+        max_active_runs=1,
+        default_args=task_settings(pipeline),
+        tags=dag_tags(pipeline, "replicate"),
+        doc_md=__doc__,
+        is_paused_upon_creation=False,
+    )
+    with dag:
+        for follower in pipeline.followers:
+            ReplicateOperator(
+                task_id=f"to_{follower.connection}",
+                pipeline=pipeline.name,
+                follower=follower.connection,
+                conn_id=pipeline.spark.connection,
+                conf=pipeline.spark.conf,
+                pool=pipeline.pool,
+            )
+    return dag
+
+
+class ReplicateOperator(JobOperator):
+    """Runs jobs/replicate.py for one of the pipeline's followers, whose connection the job gets besides its own."""
+
+    def __init__(self, *, pipeline: str, follower: str, **settings: Any) -> None:
+        super().__init__(pipeline=pipeline, job="replicate.py", arguments=[pipeline], **settings)
+        self.follower = follower
+        self._conf = SMALL_JOB_CONF
+
+    def _planned(self, context: Context) -> Any:  # noqa: ARG002 - nothing was planned: the follower knows where it is
+        return self._settings(load_pipeline(self.pipeline_name)).model_dump()
+
+    def _settings(self, pipeline: Pipeline) -> FollowerSettings:
+        return follower_of(pipeline.followers, self.follower)
+
+    def _environment(self, pipeline: Pipeline) -> dict[str, str]:
+        uri = airflow_lookup(self._settings(pipeline).connection)
+        return super()._environment(pipeline) | {variable_of(self.follower): uri}

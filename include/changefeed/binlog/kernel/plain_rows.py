@@ -1,0 +1,274 @@
+"""Rows that the kernel left as JSON, taken apart: where each value stands, and the values of a column side by side.
+
+A row is what `transforms.plain_rows` has the kernel write: op, file, position, row, server_id, seconds, microseconds,
+thread; of some tables type, size, end and flags of the event, and the xid; the before and the after image. SEPARATOR
+stands between them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from changefeed.binlog.kernel.compiled import entry, inline
+from changefeed.binlog.kernel.memory import Bytes, Ends, Words, copy, put8, u8
+from changefeed.binlog.kernel.span import length, span
+
+SEPARATOR = 0x1E
+"""ASCII's record separator: JSON text never holds it unescaped."""
+
+# --- what is known of a row besides its images, FACTS words
+OP, POSITION, ROW, SERVER_ID, SECONDS, MICROS, THREAD = 0, 1, 2, 3, 4, 5, 6
+"""Op is the letter's code."""
+EVENT_TYPE, EVENT_SIZE, EVENT_END, EVENT_FLAGS = 7, 8, 9, 10
+XID, XID_SIZE = 11, 12
+"""Address and size of the xid as a JSON string; a size of 0 for none."""
+ID, ID_SIZE, GTID, GTID_SIZE = 13, 14, 15, 16
+"""The event id up to its row, and the GTID."""
+TABLE = 17
+"""Left to the caller: the address of the header of the table that its messages are written by."""
+FACTS = 18
+
+NULL = -1
+"""In an address's stead."""
+
+# --- what values of a column are: `classes` adds up those that there are
+TEXT, ESCAPED, INTEGER, NUMBER, FLAG, NESTED = 1, 2, 4, 8, 16, 32
+"""A string; one with escapes; digits; a number with a fraction or an exponent; true or false; an object or an array."""
+
+UNLIKE = 1
+"""What `scan` and the others return for what they do not take apart."""
+
+_QUOTE, _BACKSLASH, _COMMA, _MINUS = 34, 92, 44, 45
+
+
+@inline
+def _number(data: Bytes, at: int, end: int) -> int:
+    """The number whose digits stand there; 0 for none."""
+    value = 0
+    for index in range(at, end):
+        digit = u8(data, index) - 48
+        if digit < 0 or digit > 9:
+            return 0
+        value = value * 10 + digit
+    return value
+
+
+@inline
+def _field_end(data: Bytes, at: int, end: int) -> int:
+    while at < end and u8(data, at) != SEPARATOR:
+        at += 1
+    return at
+
+
+@inline
+def _string_end(data: Bytes, at: int, end: int) -> int:
+    """Behind the string that begins at ``at``."""
+    at += 1
+    while at < end and u8(data, at) != _QUOTE:
+        at += 2 if u8(data, at) == _BACKSLASH else 1
+    return at + 1
+
+
+@inline
+def _value_end(data: Bytes, at: int, end: int) -> int:
+    """Behind the JSON value that begins at ``at``."""
+    first = u8(data, at)
+    if first == _QUOTE:
+        return _string_end(data, at, end)
+    depth = 0
+    while at < end:
+        byte = u8(data, at)
+        if byte == _QUOTE:
+            at = _string_end(data, at, end)
+            continue
+        if byte == 123 or byte == 91:
+            depth += 1
+        elif byte == 125 or byte == 93:
+            if depth == 0:
+                return at
+            depth -= 1
+            if depth == 0:
+                return at + 1
+        elif byte == _COMMA and depth == 0:
+            return at
+        at += 1
+    return at
+
+
+@inline
+def _take_image(
+    data: Bytes, at: int, end: int, names: Bytes, name_ends: Ends, cells: Words, first: int, rows: int, sizes: int
+) -> int:
+    """Note where the values of the object at ``at`` stand, in each ``rows``-th cell from ``first`` on: 0, or UNLIKE."""
+    columns = length(name_ends)
+    if u8(data, at) != 123:  # there is no such image
+        for column in range(columns):
+            cells[first + column * rows] = NULL
+        return 0
+    at += 1
+    name = 0
+    for column in range(columns):
+        name_end = int(np.int64(name_ends[column]))
+        if at + name_end - name >= end:
+            return UNLIKE
+        for index in range(name_end - name):
+            if u8(data, at + index) != u8(names, name + index):
+                return UNLIKE
+        at += name_end - name
+        name = name_end
+        cell = first + column * rows
+        value_end = _value_end(data, at, end)
+        cells[cell] = NULL if u8(data, at) == 110 else at
+        cells[sizes + cell] = value_end - at
+        at = value_end
+        if at >= end or u8(data, at) != (125 if column == columns - 1 else _COMMA):
+            return UNLIKE
+        at += 1
+    return 0 if at == end else UNLIKE
+
+
+@entry("int64(uint8[::1], uint32[::1], int64, uint8[::1], uint32[::1], uint8[::1], int64[::1], int64[::1])")
+def scan(
+    data: Bytes, ends: Ends, has_event: int, names: Bytes, name_ends: Ends, file: Bytes, facts: Words, cells: Words
+) -> int:
+    """Take rows apart, which are the values of messages: ``ends`` has four words a message, as `changefeed.block` has.
+
+    ``names`` are the columns' names as they stand before values, ``name_ends`` where each ends, ``file`` is the name
+    of the binlog file that all rows are of. ``facts`` gets FACTS words a row; ``cells`` the addresses of all values,
+    first those of the before images, column by column, then those of the after images, and behind them their sizes. 0,
+    or UNLIKE where a row has other columns or another file.
+    """
+    data, ends, names, name_ends = span(data), span(ends), span(names), span(name_ends)
+    file, facts, cells = span(file), span(facts), span(cells)
+    rows = length(ends) // 4
+    images = length(name_ends) * rows
+    for row in range(rows):
+        at, end = int(np.int64(ends[4 * row])), int(np.int64(ends[4 * row + 1]))
+        fact = row * FACTS
+        facts[fact + OP] = u8(data, at)
+        at += 2
+        field_end = _field_end(data, at, end)
+        if field_end - at != length(file):
+            return UNLIKE
+        for index in range(field_end - at):
+            if u8(data, at + index) != u8(file, index):
+                return UNLIKE
+        at = field_end + 1
+        for field in range(POSITION, (EVENT_FLAGS if has_event else THREAD) + 1):
+            field_end = _field_end(data, at, end)
+            facts[fact + field] = _number(data, at, field_end)
+            at = field_end + 1
+        facts[fact + XID_SIZE] = 0
+        if has_event:
+            field_end = _field_end(data, at, end)
+            if u8(data, at) == _QUOTE:
+                facts[fact + XID] = at
+                facts[fact + XID_SIZE] = field_end - at
+            at = field_end + 1
+        for image in range(2):
+            field_end = _field_end(data, at, end)
+            if _take_image(data, at, field_end, names, name_ends, cells, image * images + row, rows, 2 * images):
+                return UNLIKE
+            at = field_end + 1
+        begin, end = end, int(np.int64(ends[4 * row + 2]))
+        facts[fact + GTID] = end
+        facts[fact + GTID_SIZE] = int(np.int64(ends[4 * row + 3])) - end
+        while end > begin and u8(data, end - 1) != 47:
+            end -= 1
+        facts[fact + ID] = begin
+        facts[fact + ID_SIZE] = end - begin
+    return 0
+
+
+@entry("int64(uint8[::1], int64[::1], int64[::1])")
+def classes(data: Bytes, starts: Words, sizes: Words) -> int:
+    """What the values at ``starts`` are: the sum of TEXT and those that follow it; 0 where all are NULL."""
+    data, starts, sizes = span(data), span(starts), span(sizes)
+    found = 0
+    for row in range(length(starts)):
+        at = starts[row]
+        if at == NULL:
+            continue
+        end = at + sizes[row]
+        first = u8(data, at)
+        if first == _QUOTE:
+            found |= TEXT
+            for index in range(at + 1, end):
+                if u8(data, index) == _BACKSLASH:
+                    found |= ESCAPED
+                    break
+        elif first == 116 or first == 102:
+            found |= FLAG
+        elif first == 123 or first == 91:
+            found |= NESTED
+        else:
+            of_row = INTEGER
+            for index in range(at, end):
+                byte = u8(data, index)
+                if byte == 46 or byte == 69 or byte == 101:
+                    of_row = NUMBER
+            found |= of_row
+    return found
+
+
+@inline
+def _escaped(data: Bytes, at: int) -> int:
+    """The byte that the escape at ``at`` stands for; -1 for one that is more than ASCII."""
+    letter = u8(data, at + 1)
+    if letter == 110:
+        return 10
+    if letter == 116:
+        return 9
+    if letter == 114:
+        return 13
+    if letter == 98:
+        return 8
+    if letter == 102:
+        return 12
+    if letter != 117:
+        return letter
+    value = 0
+    for index in range(2, 6):
+        digit = u8(data, at + index)
+        value = value * 16 + (digit - 48 if digit < 58 else (digit | 32) - 87)
+    return value if value < 128 else -1
+
+
+@entry("int64(uint8[::1], int64[::1], int64[::1], int64, uint8[::1], uint32[::1])")
+def texts(data: Bytes, starts: Words, sizes: Words, around: int, out: Bytes, offsets: Ends) -> int:
+    """Put the values at ``starts`` one behind the other into ``out``, which has room for them as they stand, and where
+    each begins into ``offsets``, which is one longer.
+
+    ``around`` is the size of the quotes on each side, which are left off; where it is more than 0, escapes become what
+    they stand for. 0, or UNLIKE for an escape that is more than ASCII.
+    """
+    data, starts, sizes, out, offsets = span(data), span(starts), span(sizes), span(out), span(offsets)
+    to = 0
+    for row in range(length(starts)):
+        offsets[row] = to
+        if starts[row] == NULL:
+            continue
+        at = starts[row] + around
+        end = starts[row] + sizes[row] - around
+        plain = at
+        if around > 0:
+            while plain < end and u8(data, plain) != _BACKSLASH:
+                plain += 1
+        else:
+            plain = end
+        copy(out, to, data, at, plain - at)
+        to += plain - at
+        at = plain
+        while at < end:
+            byte = u8(data, at)
+            size = 1
+            if byte == _BACKSLASH:
+                size = 6 if u8(data, at + 1) == 117 else 2
+                byte = _escaped(data, at)
+                if byte < 0:
+                    return UNLIKE
+            put8(out, to, byte)
+            to += 1
+            at += size
+    offsets[length(starts)] = to
+    return 0

@@ -1,0 +1,50 @@
+"""Command that brings a follower to a pipeline's low watermark: replicate."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from changefeed.command.app import EXIT_NOTHING_NEW, AsJson, PipelineName, app, endpoints_of, out
+from changefeed.connection import MysqlConnection, from_environment
+from changefeed.coordinates import BinlogCoordinates
+from changefeed.pipelines.file import load_pipeline
+
+
+@app.command()
+def replicate(
+    name: PipelineName,
+    follower: Annotated[str, typer.Option("--to", metavar="CONNECTION", help="Connection id of the follower.")],
+    databases: Annotated[
+        list[str] | None, typer.Option("--database", help="Only this database; may be given again.")
+    ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option("--from", metavar="FILE:POSITION", help="Of the first run: where the follower was copied."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Apply to a second server what the pipeline has published, in the source's commit order, each change once.
+
+    The first run begins where the pipeline did, on a server without its tables; or with --from on a copy of the source
+    as it was there. Exits 3 when nothing is new.
+    """
+    from changefeed.replicate.run import replicate as bring
+
+    connection = MysqlConnection.from_uri(from_environment(follower))
+    at = BinlogCoordinates.parse(start) if start else None
+    done = bring(endpoints_of(load_pipeline(name)), connection, databases or (), at)
+    if as_json:
+        shown = {"start": str(done.start), "end": str(done.end), "rows": done.rows, "definitions": done.definitions}
+        out.print_json(json.dumps(shown))
+    elif done.start == done.end:
+        out.print(f"{name}: nothing new, the follower and the pipeline are both at {done.end}")
+    else:
+        out.print(
+            f"{name}: {follower} went from {done.start} to {done.end}: {done.rows:,} row changes, {done.definitions:,} "
+            "definitions"
+        )
+    if done.start == done.end:
+        raise typer.Exit(EXIT_NOTHING_NEW)

@@ -1,0 +1,88 @@
+"""The formats of a pipeline some of whose tables have one of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar, cast
+
+from changefeed.block import Header
+from changefeed.formats.format import Format, RowFormat, TableChange
+from changefeed.formats.notation import Notation
+from changefeed.formats.style import Style
+from changefeed.formats.template import Messages, Op, Template
+from changefeed.reader import Statement
+from changefeed.table_schema import TableSchema
+
+
+@dataclass(frozen=True)
+class FormatsByTable:
+    """A `Format` that writes each table in the format that ``choose`` names for (database, table), one of ``formats``.
+
+    What is about no table, or about several, is in the first of them: the usual one. How values and rows are written
+    differs by table, so whoever needs `style` or `notation` of a table asks `of_table` for its format first.
+    """
+
+    formats: Sequence[Format]
+    choose: Callable[[str, str], Format]
+
+    @property
+    def usual(self) -> Format:
+        """The format of tables without one of their own."""
+        return self.formats[0]
+
+    @property
+    def style(self) -> Style:
+        """That of the usual one."""
+        return self.usual.style
+
+    @property
+    def notation(self) -> Notation:
+        """That of the usual one."""
+        return self.usual.notation
+
+    @property
+    def needs_definitions(self) -> bool:
+        """Whether any of them does."""
+        return any(format.needs_definitions for format in self.formats)
+
+    def messages(self, table: TableSchema) -> Messages:
+        """Those of the table's format."""
+        return self.choose(table.database, table.table).messages(table)
+
+    def key(self, table: TableSchema) -> Template | None:
+        """That of the table's format."""
+        return self.choose(table.database, table.table).key(table)
+
+    def value(self, table: TableSchema, op: Op) -> Template:
+        """That of the table's format."""
+        return self.choose(table.database, table.table).value(table, op)
+
+    def truncate(self, statement: Statement, table: TableSchema) -> bytes | None:
+        """That of the table's format."""
+        return self.choose(table.database, table.table).truncate(statement, table)
+
+    def schema_change(self, statement: Statement, kind: str, changes: Sequence[TableChange]) -> bytes:
+        """That of the usual one."""
+        return self.usual.schema_change(statement, kind, changes)
+
+    def statement(self, statement: Statement, tables: Sequence[tuple[str, str]], *, hide_sql: bool) -> bytes:
+        """That of the usual one."""
+        return self.usual.statement(statement, tables, hide_sql=hide_sql)
+
+    def statement_headers(self, statement: Statement) -> Sequence[Header]:
+        """Those of the usual one."""
+        return self.usual.statement_headers(statement)
+
+
+FormatT = TypeVar("FormatT", bound=RowFormat)
+
+
+def of_table(format: FormatT, database: str, table: str) -> FormatT:
+    """The format that a table is written in, where ``format`` is a pipeline's."""
+    return cast(FormatT, format.choose(database, table)) if isinstance(format, FormatsByTable) else format
+
+
+def all_formats(format: RowFormat) -> Sequence[RowFormat]:
+    """The formats that the tables of a pipeline may have, where ``format`` is the pipeline's; the usual one first."""
+    return format.formats if isinstance(format, FormatsByTable) else (format,)

@@ -1,0 +1,129 @@
+"""The options of the format `debezium`, with the names, values and defaults that Debezium's MySQL connector has.
+
+Source: https://debezium.io/documentation/reference/stable/connectors/mysql.html#mysql-connector-properties
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from changefeed.formats.format import RowRules, TableKey
+from changefeed.formats.options import Option, Options, choice, flag, text
+from changefeed.formats.style import Encoding, Kind, Style
+
+_SKIPPABLE = ("c", "u", "d", "t", "r")
+
+
+def _operations(name: str) -> Option[frozenset[str]]:
+    """The option called ``name``: operations with commas between them, or `none`."""
+
+    def read(given: object) -> frozenset[str]:
+        words = frozenset(word.strip() for word in given.split(",")) if isinstance(given, str) else frozenset()
+        if not words or not (words == {"none"} or words <= set(_SKIPPABLE)):
+            raise ValueError(f"none, or some of {', '.join(_SKIPPABLE)} with commas between them")
+        return words - {"none"}
+
+    return Option(name, frozenset({"t"}), read)
+
+
+def _table_keys(name: str) -> Option[tuple[TableKey, ...]]:
+    """The option called ``name``: `TABLES:COLUMN,COLUMN;…`, where TABLES is a regular expression for DATABASE.TABLE."""
+
+    def read(given: object) -> tuple[TableKey, ...]:
+        items = given.split(";") if isinstance(given, str) else []
+        keys = tuple(map(_table_key, filter(str.strip, items)))
+        if not keys:
+            raise ValueError("the key's columns by tables, as in shop.orders:customer,id;(.*).lines:order_id,number")
+        return keys
+
+    return Option(name, (), read)
+
+
+def _table_key(item: str) -> TableKey:
+    match = re.fullmatch(r"\s*([^\s:]+):([^:\s]+)\s*", item)
+    if match is None:
+        raise ValueError(f"TABLES:COLUMN,COLUMN where {item.strip()!r} stands")
+    columns = match[2].split(",")
+    for number, column in enumerate(columns):
+        if re.search(r"[][.*+?(){}|^$\\]", column) or not column:
+            raise ValueError(f"names of columns, and {column!r} is none: patterns are known for tables only")
+        if column.lower() in map(str.lower, columns[:number]):
+            raise ValueError(f"each column once, and {column!r} stands in {item.strip()!r} twice")
+    try:
+        return TableKey(re.compile(match[1], re.IGNORECASE), tuple(columns))
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"a regular expression before the colon, and {match[1]!r} is none: {error}") from None
+
+
+SCHEMAS = flag("schemas", default=False)
+PREFIX = text("topic.prefix", "")
+DECIMALS = choice("decimal.handling.mode", "precise", "double", "string")
+TIMES = choice(
+    "time.precision.mode", "adaptive_time_microseconds", "connect", "isostring", "microseconds", "nanoseconds"
+)
+BIGINTS = choice("bigint.unsigned.handling.mode", "long", "precise")
+BINARIES = choice("binary.handling.mode", "bytes", "base64", "base64-url-safe", "hex")
+TOMBSTONES = flag("tombstones.on.delete", default=True)
+SKIPPED = _operations("skipped.operations")
+QUERIES = flag("include.query", default=False)
+UNCHANGED = flag("skip.messages.without.change", default=False)
+KEYS = _table_keys("message.key.columns")
+TRANSACTIONS = flag("provide.transaction.metadata", default=False)
+TRANSACTION_TOPIC = text("topic.transaction", "transaction")
+_OF_ROWS: Mapping[str, Option[Any]] = {"skip": SKIPPED, "keys": KEYS}
+"""By setting of a pipeline the option that says it in Debezium's words."""
+OPTIONS = (
+    SCHEMAS,
+    PREFIX,
+    DECIMALS,
+    TIMES,
+    BIGINTS,
+    BINARIES,
+    TOMBSTONES,
+    SKIPPED,
+    UNCHANGED,
+    KEYS,
+    QUERIES,
+    TRANSACTIONS,
+    TRANSACTION_TOPIC,
+)
+
+
+_PRECISIONS = {
+    "adaptive_time_microseconds": (Encoding.EPOCH, Encoding.MICROS, Encoding.EPOCH),
+    "connect": (Encoding.EPOCH, Encoding.OF_DAY, Encoding.MILLIS),
+    "isostring": (Encoding.OFFSET, Encoding.OFFSET, Encoding.OFFSET),
+    "microseconds": (Encoding.EPOCH, Encoding.MICROS, Encoding.MICROS),
+    "nanoseconds": (Encoding.EPOCH, Encoding.NANOS, Encoding.NANOS),
+}
+"""How DATE, TIME and DATETIME are written, by `time.precision.mode`."""
+_BINARIES = {"base64-url-safe": Encoding.BASE64_URL, "hex": Encoding.HEX}
+DEFAULT_RULES = RowRules(SKIPPED.default)
+"""Without options."""
+
+
+def row_rules(options: Options) -> RowRules:
+    """What the options say of rows."""
+    given = {setting: option.name for setting, option in _OF_ROWS.items() if options.has(option)}
+    return RowRules(options[SKIPPED], options[UNCHANGED], options[KEYS], given)
+
+
+def connector_style(options: Options, chosen: Mapping[Kind, Encoding]) -> Style:
+    """How the options say that values are written; ``chosen`` comes before them."""
+    date, time, datetime = _PRECISIONS[options[TIMES]]
+    return Style(
+        {
+            Kind.DECIMAL: Encoding(options[DECIMALS]),
+            Kind.BIGINT_UNSIGNED: Encoding(options[BIGINTS]),
+            Kind.DATE: date,
+            Kind.TIME: time,
+            Kind.DATETIME: datetime,
+            Kind.TIMESTAMP: Encoding.ZONED,
+            Kind.BIT: Encoding.CONNECT,
+            Kind.BINARY: _BINARIES.get(options[BINARIES], Encoding.BASE64),
+            Kind.GEOMETRY: Encoding.CONNECT,
+            **chosen,
+        }
+    )

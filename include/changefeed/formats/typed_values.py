@@ -1,0 +1,291 @@
+"""Column values read back: what a Style wrote into a message as the value that the column holds.
+
+`reader_of` makes one function a column; `inexact` says which encodings lose something of a value, so that it cannot be
+had back. Values are those that a server takes and gives, so that dates that Python's have not (0000-00-00) are there:
+
+    integers, YEAR, BIT                 int
+    DECIMAL                             Decimal, with all its digits
+    FLOAT, DOUBLE                       float; of FLOAT the one with exactly the column's 32 bits
+    text, UUID, INET4/6, JSON           str
+    DATE, TIME, DATETIME, TIMESTAMP     str, as SELECT spells them: `2026-01-31 12:00:00.250`; TIMESTAMP in UTC
+    ENUM                                str, the label; int 0 for the invalid value
+    SET                                 str, the labels with commas between them
+    BINARY and the like, BIT, VECTOR    bytes, as the column holds them
+    geometry                            bytes: the SRID in four (little-endian), then well-known binary
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import orjson
+
+from changefeed.column_types import DATA_TYPES, GEOMETRY
+from changefeed.errors import SchemaError
+from changefeed.formats.style import Encoding, Kind, Style
+from changefeed.table_schema import Column
+
+Value = int | float | str | bytes | Decimal | None
+"""A column's value; None is NULL."""
+
+ValueReader = Callable[[Any], Value]
+"""What a message's JSON has of a column, but for null -> the column's value."""
+
+_INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "year"})
+_BINARY = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
+_GEOMETRIES = frozenset(data_type.name for data_type in DATA_TYPES.values() if data_type.wire[:1] == (GEOMETRY,))
+_TEMPORAL = {"date": Kind.DATE, "time": Kind.TIME, "datetime": Kind.DATETIME, "timestamp": Kind.TIMESTAMP}
+
+_LOST: Mapping[tuple[Kind, Encoding], str] = {
+    (Kind.DECIMAL, Encoding.DOUBLE): "DECIMAL is written as a double, which has 15 digits",
+    (Kind.DATE, Encoding.EPOCH): "DATE is written in days, where zero and partial dates are null",
+    (Kind.DATETIME, Encoding.EPOCH): "DATETIME is written as a number, where zero and partial dates are null",
+    (Kind.DATETIME, Encoding.MICROS): "DATETIME is written as a number, where zero and partial dates are null",
+    (Kind.DATETIME, Encoding.MILLIS): "DATETIME is written in milliseconds, without what is smaller",
+    (Kind.DATETIME, Encoding.NANOS): "DATETIME is written in nanoseconds, where dates after 2262 are null",
+    (Kind.TIME, Encoding.OF_DAY): "TIME is written in milliseconds of a day, where those below 0 or longer are null",
+    **dict.fromkeys(
+        ((kind, Encoding.OFFSET) for kind in (Kind.DATE, Kind.TIME, Kind.DATETIME)),
+        "dates and times are written as Debezium's `isostring`, where zero and partial dates are null, and TIMEs that "
+        "are longer than a day",
+    ),
+    (Kind.TIMESTAMP, Encoding.EPOCH): "TIMESTAMP is written as a number, where the zero timestamp is null",
+    (Kind.TIMESTAMP, Encoding.ZONED): "TIMESTAMP is written as Debezium does, where the zero timestamp is null",
+    (Kind.JSON, Encoding.INLINE): "JSON documents are written inline, where the document null is NULL",
+}
+"""What an encoding makes of values that differ from each other, so that they cannot be told apart."""
+
+
+def inexact(style: Style) -> dict[Kind, str]:
+    """Why values of a kind cannot be read back as they were, for each kind that ``style`` writes so; {} where all can.
+
+    `reader_of` reads them all the same, as far as they can be told.
+    """
+    return {kind: why for kind in Kind if (why := _LOST.get((kind, style[kind])))}
+
+
+def reader_of(column: Column, style: Style) -> ValueReader:
+    """The function that reads values of ``column``, as they are written in ``style``.
+
+    For a value that is no such column's it raises one of WRONG, or gives another value: `refusal` makes an error of it.
+    """
+    return _reader(column, style)
+
+
+WRONG = (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, struct.error)
+"""What the functions of `reader_of` raise."""
+
+
+def refusal(column: Column, value: object, error: Exception) -> SchemaError:
+    """The error of a ``value`` that ``column`` cannot have, as ``error`` says."""
+    return SchemaError(
+        f"column {column.name!r}, a {column.data_type}, cannot have {str(value)[:100]!r}: the message was written of "
+        f"another column, or by something else ({type(error).__name__}: {error})"
+    )
+
+
+def _reader(column: Column, style: Style) -> ValueReader:
+    data_type = column.data_type
+    match data_type:
+        case "bigint" if column.unsigned:
+            return _BIGINTS[style[Kind.BIGINT_UNSIGNED]]
+        case "decimal":
+            return _decimal(column.scale or 0, style[Kind.DECIMAL])
+        case "float":
+            return _float32
+        case "double":
+            return float
+        case "bit":
+            return _bits if style[Kind.BIT] is Encoding.CONNECT else int
+        case "enum":
+            return _enum(column, style[Kind.ENUM])
+        case "set":
+            return _set(column, style[Kind.SET])
+        case "json":
+            return _inline if style[Kind.JSON] is Encoding.INLINE else _text
+        case "vector":
+            return lambda numbers: struct.pack(f"<{len(numbers)}f", *numbers)
+    if data_type in _INTEGERS:
+        return int
+    if data_type in _BINARY:
+        return _BYTES[style[Kind.BINARY]]
+    if data_type in _GEOMETRIES:
+        return _geometry(style[Kind.GEOMETRY])
+    if data_type in _TEMPORAL:
+        return _temporal(column, style[_TEMPORAL[data_type]])
+    return _text
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("a text was wanted")
+    return value
+
+
+# --- numbers
+
+
+def unscaled(text: str) -> int:
+    """The number whose two's complement bytes stand in base64, as Connect writes decimals."""
+    return int.from_bytes(base64.b64decode(text, validate=True), "big", signed=True)
+
+
+_BIGINTS: Mapping[Encoding, ValueReader] = {
+    Encoding.NUMBER: int,
+    Encoding.STRING: int,
+    Encoding.LONG: lambda number: int(number) & (2**64 - 1),
+    Encoding.PRECISE: unscaled,
+}
+
+
+def _decimal(scale: int, encoding: Encoding) -> ValueReader:
+    if encoding is Encoding.PRECISE:
+        return lambda text: _with_scale(unscaled(text), scale)
+    return lambda value: Decimal(str(value))
+
+
+def _with_scale(unscaled: int, scale: int) -> Decimal:
+    return Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale))
+
+
+_SINGLE = struct.Struct("<f")
+
+
+def _float32(value: Any) -> float:
+    """The double that the 32 bits are: of 0.1 the text that a message has is not it."""
+    single: float = _SINGLE.unpack(_SINGLE.pack(value))[0]
+    return single
+
+
+def _bits(value: Any) -> int:
+    return int(value) if isinstance(value, bool) else int.from_bytes(base64.b64decode(value, validate=True), "little")
+
+
+# --- labels
+
+
+def _enum(column: Column, encoding: Encoding) -> ValueReader:
+    labels = column.labels
+    if encoding is Encoding.INDEX:
+        return lambda number: labels[number - 1] if number else 0
+    known = frozenset(labels)
+
+    def read(label: Any) -> Value:
+        if label == "":
+            if "" in known:
+                raise ValueError("'' is one of its labels, and it stands for the invalid value 0, too")
+            return 0
+        if label not in known:
+            raise ValueError("that is none of its labels")
+        return str(label)
+
+    return read
+
+
+def _set(column: Column, encoding: Encoding) -> ValueReader:
+    known = frozenset(column.labels)
+
+    def read(value: Any) -> str:
+        labels: Iterable[str] = value if encoding is Encoding.ARRAY else filter(None, value.split(","))
+        chosen = list(labels)
+        if not known.issuperset(chosen):
+            raise ValueError("not all are among its labels")
+        if "" in known:
+            raise ValueError("'' is one of its labels, and it stands for the empty set, too")
+        return ",".join(chosen)
+
+    return read
+
+
+# --- bytes and documents
+
+_BYTES: Mapping[Encoding, ValueReader] = {
+    Encoding.BASE64: lambda text: base64.b64decode(text, validate=True),
+    Encoding.BASE64_URL: base64.urlsafe_b64decode,
+    Encoding.HEX: bytes.fromhex,
+    Encoding.NUMBERS: bytes,
+}
+
+
+def _geometry(encoding: Encoding) -> ValueReader:
+    if encoding is Encoding.NUMBERS:
+        return bytes
+    data = _BYTES[Encoding.HEX if encoding is Encoding.HEX else Encoding.BASE64]
+
+    def read(value: Any) -> bytes:
+        wkb = data(value["wkb"])
+        assert isinstance(wkb, bytes)
+        return struct.pack("<I", value["srid"] or 0) + wkb
+
+    return read
+
+
+def _inline(document: Any) -> str:
+    return orjson.dumps(document).decode()
+
+
+# --- dates and times
+
+_EPOCH = datetime(1970, 1, 1)
+
+
+def _temporal(column: Column, encoding: Encoding) -> ValueReader:
+    digits = column.datetime_precision or 0
+    if encoding is Encoding.OFFSET:
+        return lambda text: _padded(_moment(text), digits) if column.data_type != "date" else _date(text[:-1])
+    if encoding not in _UNITS and encoding is not Encoding.EPOCH:
+        return _date if column.data_type == "date" else _moment
+    micros = _UNITS.get(encoding, Fraction(1 if digits > 3 else 1000))
+    match column.data_type:
+        case "date":
+            return lambda days: _spelled(_EPOCH + timedelta(days=days))[:10]
+        case "time":
+            return lambda number: _time(int(int(number) * micros), digits)
+    return lambda number: _cut(_spelled(_EPOCH + timedelta(microseconds=int(int(number) * micros))), digits)
+
+
+_UNITS = {
+    Encoding.MILLIS: Fraction(1000),
+    Encoding.OF_DAY: Fraction(1000),
+    Encoding.MICROS: Fraction(1),
+    Encoding.NANOS: Fraction(1, 1000),
+}
+"""Microseconds in a unit of the encoding."""
+
+
+def _padded(text: str, digits: int) -> str:
+    """``text`` with so many digits of a fraction, of which zeros at its end may be missing."""
+    whole, _, fraction = text.partition(".")
+    return f"{whole}.{fraction.ljust(digits, '0')}" if digits else whole
+
+
+def _date(text: Any) -> str:
+    if len(text) != len("2026-01-31"):
+        raise ValueError("a date was wanted")
+    return str(text)
+
+
+def _moment(text: Any) -> str:
+    return str(text).removesuffix("Z").replace("T", " ")
+
+
+def _spelled(moment: datetime) -> str:
+    return moment.isoformat(" ", "microseconds")
+
+
+def _cut(text: str, digits: int) -> str:
+    """``text`` with six digits of a fraction, cut to ``digits``."""
+    return text[: len(text) - 6 + digits] if digits else text[:-7]
+
+
+def _time(micros: int, digits: int) -> str:
+    seconds, fraction = divmod(abs(micros), 1_000_000)
+    minutes, seconds = divmod(seconds, 60)
+    text = f"{minutes // 60:02d}:{minutes % 60:02d}:{seconds:02d}.{fraction:06d}"
+    return ("-" if micros < 0 else "") + _cut(text, digits)

@@ -1,0 +1,173 @@
+"""What was read of one partition and not handed on yet: only records that are to be applied, each once, in order."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from changefeed.batches.record_batch import records_in
+from changefeed.batches.record_index import RecordIndex, indexed
+from changefeed.binlog.kernel.memory import Words
+from changefeed.binlog.kernel.record_index import FIRST, KNOWN, OFFSET, VALUE
+from changefeed.errors import BadRecordError, TopicError
+from changefeed.kafka.partition_reader import KafkaRecord
+from changefeed.kafka.progress import TopicPartition
+from changefeed.replicate.block import TURN, Packed, Stretch, not_behind, packed
+from changefeed.replicate.sealed import SealedStretch
+from changefeed.replicate.source_order import ChangeId, turn_of
+
+
+@dataclass
+class PartitionQueue:
+    """Records of ``partition`` from offset ``start`` to before offset ``end``, as far as they are of ``stretch``.
+
+    ``shortened`` is the offset that the partition begins at, where nobody was given what was before: that has to be
+    from before the stretch, as it is where the first record that is left is. ``offset`` is that from which on nothing
+    was handed on yet.
+    """
+
+    partition: TopicPartition
+    start: int
+    end: int
+    stretch: SealedStretch
+    shortened: int | None
+    is_open: bool = True
+    held_bytes: int = 0
+    offset: int = field(init=False)
+    _stretches: deque[Stretch] = field(default_factory=deque)
+    _last: Packed | None = None
+
+    def __post_init__(self) -> None:
+        self.offset = self.start
+        self._read_to = self.start
+
+    @property
+    def last(self) -> Packed | None:
+        """The turn of the last record that is held; None where none is."""
+        return self._turn(self._stretches[-1].words[-1]) if self._stretches else None
+
+    def take(self, batch: KafkaRecord) -> None:
+        """Hold the records of ``batch``, a whole one, that are wanted.
+
+        Raises BadRecordError for records that are none of changefeed's, or stand out of order, and TopicError where
+        records of the stretch are in the topic no more.
+        """
+        if not self.is_open:
+            return
+        data, first = batch.value or b"", batch.offset
+        try:
+            index = indexed(*records_in(data), self.stretch.server_uuid)
+        except ValueError as error:
+            raise BadRecordError(f"the batch at offset {first} of {self.partition}: {error}") from error
+        behind_batch = min(first + int(index.words[-1, OFFSET]) + 1, self.end) if len(index.words) else first
+        words = index.words
+        offsets = words[:, OFFSET] + first
+        words = words[(offsets >= self.start) & (offsets < self.end) & (words[:, VALUE] >= 0)]
+        words = self._known(index, words, first)
+        behind = words[:, FIRST] >= packed(turn_of(self.stretch.start))[0]
+        if self.shortened is not None and len(words) and not behind[0]:
+            self.shortened = None
+        words = words[behind]
+        if self.shortened is not None and len(words):
+            raise removed(self.partition, self.shortened)
+        words = self._in_order(words, batch)
+        bound = packed(turn_of(self.stretch.watermark))[0]
+        within = int(np.count_nonzero(words[:, FIRST] < bound))
+        self.is_open = within == len(words) and behind_batch < self.end
+        words = words[:within]
+        if len(words):
+            self._last = self._turn(words[-1])
+            self._hold(Stretch(self.partition, first, index.data, words))
+        elif not self._stretches:
+            self.offset = behind_batch
+        self._read_to = behind_batch
+
+    def handed(self, until: Packed | None) -> list[Stretch]:
+        """Take out the records that are not behind ``until``, or all."""
+        given: list[Stretch] = []
+        while self._stretches:
+            first = self._stretches[0]
+            count = len(first.words) if until is None else not_behind(first.words, until)
+            if not count:
+                break
+            self._stretches.popleft()
+            self.held_bytes -= first.size_bytes
+            one, other = first.split(count)
+            given.append(one)
+            if len(other.words):
+                self._stretches.appendleft(other)
+                self.held_bytes += other.size_bytes
+                break
+        self.offset = self._read_to
+        if self._stretches:
+            self.offset = self._stretches[0].first_offset + int(self._stretches[0].words[0, OFFSET])
+        return given
+
+    def _hold(self, stretch: Stretch) -> None:
+        self._stretches.append(stretch)
+        self.held_bytes += stretch.size_bytes
+
+    @staticmethod
+    def _turn(words: Words) -> Packed:
+        first, own, row = words[TURN]
+        return int(first), int(own), int(row)
+
+    def _known(self, index: RecordIndex, words: Words, first: int) -> Words:
+        """``words`` without those of other servers' changes and of rows that a SELECT read, all turns known."""
+        unknown = np.flatnonzero(words[:, KNOWN] == 0)
+        if not len(unknown):
+            return words
+        wanted = np.ones(len(words), np.bool_)
+        topic, partition = self.partition
+        for number in unknown:
+            record = RecordIndex(index.data, words).record(int(number))
+            at = first + int(words[number, OFFSET])
+            change = ChangeId.of(KafkaRecord(topic, partition, at, None, None, tuple(record.headers), 0, False))
+            if change is None:
+                wanted[number] = False
+            elif change.server_uuid != self.stretch.server_uuid:
+                wanted[number] = False
+                self.shortened = None
+            else:
+                words[number, TURN] = packed(change.turn)
+        return words[wanted]
+
+    def _in_order(self, words: Words, batch: KafkaRecord) -> Words:
+        """``words``, less those that were published again. Raises BadRecordError where they rise not."""
+        last = self._last
+        if not len(words) or (_rises(words) and (last is None or self._turn(words[0]) > last)):
+            return words
+        kept = []
+        for number, word in enumerate(words):
+            turn = self._turn(word)
+            if last is None or turn > last:
+                last = turn
+                kept.append(number)
+            elif not self.stretch.repeats:
+                raise BadRecordError(
+                    f"the record at offset {batch.offset + int(word[OFFSET])} of partition {batch.partition} of "
+                    f"{batch.topic!r} stands behind one of a later change: of a transaction that was prepared (XA) and "
+                    "published by an earlier version of changefeed, or written by something else. In which order they "
+                    "are to be applied is not known."
+                )
+        return words[kept]
+
+
+def _rises(words: Words) -> bool:
+    before, after = words[:-1, TURN].T, words[1:, TURN].T
+    rises = (after[0] > before[0]) | (
+        (after[0] == before[0]) & ((after[1] > before[1]) | ((after[1] == before[1]) & (after[2] > before[2])))
+    )
+    return bool(rises.all())
+
+
+def removed(partition: TopicPartition, first: int) -> TopicError:
+    """The error of a partition that has lost records which the follower was not given; it begins at ``first`` now."""
+    return TopicError(
+        f"partition {partition[1]} of {partition[0]!r} begins at offset {first}, behind records that the follower was "
+        "not given: they were removed (retention.ms, retention.bytes), or the topic was made anew. Copy the source's "
+        "tables to the follower anew, and give the coordinates of the copy with --from; and keep topics for longer "
+        "than a follower may lag."
+    )

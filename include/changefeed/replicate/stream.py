@@ -1,0 +1,122 @@
+"""What a follower is to be given: the records of all topics of a pipeline, in the order of the source's commits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from changefeed.endpoints.endpoints import Endpoints
+from changefeed.errors import BrokerUnavailableError, TopicError
+from changefeed.kafka.commit_log import CommitLogState
+from changefeed.kafka.partition_reader import PartitionReader, partition_reader
+from changefeed.kafka.progress import TopicPartition
+from changefeed.kafka.schema_log import schema_changes_topic
+from changefeed.kafka.topics import partition_counts
+from changefeed.replicate.block import Packed, SourceBlock
+from changefeed.replicate.partition_queue import PartitionQueue, removed
+from changefeed.replicate.sealed import SealedStretch
+
+_PATIENCE_SECONDS = 300.0
+_POLL_SECONDS = 0.2
+HELD_BYTES = 128 << 20
+"""What may be held of partitions whose turn is yet to come; more is read of none but the one that is waited for."""
+
+
+class SourceBlocks:
+    """Iterates over the records of all ``queues`` in the order of their turns, each once, in blocks.
+
+    Raises as `PartitionReader` and `PartitionQueue` do, and BrokerUnavailableError where a partition gives nothing for
+    a long time.
+    """
+
+    def __init__(self, reader: PartitionReader, queues: Mapping[TopicPartition, PartitionQueue]) -> None:
+        self._reader, self._queues = reader, queues
+        self._last: Packed | None = None
+
+    @property
+    def offsets(self) -> Mapping[TopicPartition, int]:
+        """From which offset of a partition on records were not handed out yet."""
+        return {partition: queue.offset for partition, queue in self._queues.items()}
+
+    def __iter__(self) -> Iterator[SourceBlock]:
+        while True:
+            self._read()
+            lasts = [queue.last for queue in self._queues.values() if queue.is_open]
+            until = min(last for last in lasts if last is not None) if lasts else None
+            given = [stretch for queue in self._queues.values() for stretch in queue.handed(until)]
+            if given:
+                block = SourceBlock(given, self._last)
+                if len(block):
+                    self._last = block.turn(-1)
+                    yield block
+            if not lasts:
+                return
+
+    def _read(self) -> None:
+        """Read on until each partition has a record, or is at its end."""
+        began = time.monotonic()
+        self._close_those_at_their_end()
+        while waiting := [each for each, queue in self._queues.items() if queue.is_open and queue.last is None]:
+            is_full = sum(queue.held_bytes for queue in self._queues.values()) > HELD_BYTES
+            is_open = [each for each, queue in self._queues.items() if queue.is_open]
+            self._reader.only(waiting if is_full else is_open)
+            batches = self._reader.poll(_POLL_SECONDS)
+            for batch in batches:
+                self._queues[batch.topic, batch.partition].take(batch)
+            self._close_those_at_their_end()
+            if batches:
+                began = time.monotonic()
+            elif time.monotonic() - began > _PATIENCE_SECONDS:
+                topic, partition = waiting[0]
+                raise BrokerUnavailableError(
+                    f"partition {partition} of {topic!r} gave nothing for {_PATIENCE_SECONDS:g} seconds, and there are "
+                    f"records up to offset {self._queues[waiting[0]].end}: try again"
+                )
+
+    def _close_those_at_their_end(self) -> None:
+        for partition, position in self._reader.positions().items():
+            queue = self._queues[partition]
+            queue.is_open = queue.is_open and (position or 0) < queue.end
+
+
+def topics_of(endpoints: Endpoints, state: CommitLogState) -> list[str]:
+    """The topics that were given anything, by the commit log, and that of definitions."""
+    names = {topic for topic, _ in state.progress}
+    names |= {receipt.topic for manifest in state.seals.values() for receipt in manifest.topics if receipt.accounted}
+    pipeline = endpoints.pipeline
+    return sorted(names | {schema_changes_topic(pipeline.name, pipeline.topics.suffix)})
+
+
+@contextmanager
+def source_blocks(
+    endpoints: Endpoints, state: CommitLogState, stretch: SealedStretch, offsets: Mapping[TopicPartition, int]
+) -> Iterator[SourceBlocks]:
+    """Open the topics where ``offsets`` say that there is something new, those that have none at their beginning.
+
+    Raises TopicError for a topic that is gone, or whose first records are not there any more (retention).
+    """
+    pipeline = endpoints.pipeline
+    topics = topics_of(endpoints, state)
+    counts = partition_counts(endpoints.kafka, topics)
+    definitions = schema_changes_topic(pipeline.name, pipeline.topics.suffix)
+    if gone := [topic for topic in topics if topic not in counts and topic != definitions]:
+        raise TopicError(
+            f"topic {gone[0]!r}, which pipeline {pipeline.name!r} published to, is not in the cluster: what it held is "
+            "lost to the follower. Copy the source's tables to it anew, and give the coordinates with --from."
+        )
+    partitions = [(topic, partition) for topic, count in sorted(counts.items()) for partition in range(count)]
+    wanted = f"to bring the changes of pipeline {pipeline.name!r} to a follower"
+    with partition_reader(endpoints.kafka, partitions, wanted) as look:
+        first, ends = look.first_offsets(), look.last_stable_offsets()
+    for partition, offset in first.items():
+        if offset > offsets.get(partition, offset):
+            raise removed(partition, offset)
+    queues = {}
+    for each in partitions:
+        start = offsets.get(each, first[each])
+        shortened = first[each] if first[each] and each not in offsets else None
+        queues[each] = PartitionQueue(each, start, ends[each], stretch, shortened)
+    start_at = {each: queue.start for each, queue in queues.items()}
+    with partition_reader(endpoints.kafka, partitions, wanted, start=start_at, whole_batches=True) as reader:
+        yield SourceBlocks(reader, queues)

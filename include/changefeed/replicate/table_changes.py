@@ -1,0 +1,197 @@
+"""The changes of one table that are still to be written, joined: what becomes of each row, not each step on the way.
+
+Several changes of a row within one follower transaction are one to whoever reads the follower. So rows are told apart
+by the primary key, or where there is none by all their values, of which a table may have several alike; rows that were
+there before are deleted, and those that there are now inserted, in statements of many rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+
+from changefeed.binlog.kernel.memory import Bytes, Words
+from changefeed.errors import AccountingError, FollowerError
+from changefeed.formats.envelope import Envelope, JsonImage, RowValues
+from changefeed.formats.style import Style
+from changefeed.formats.typed_values import WRONG, Value
+from changefeed.mysql.follower_session import FollowerSession
+from changefeed.replicate.keyed_rows import STATEMENT_BYTES, KeyedRows
+from changefeed.replicate.keyless_rows import KeylessRows, Row
+from changefeed.replicate.literals import literal, literal_of, quoted_name, same
+from changefeed.replicate.row_texts import RowTextMaker, RowTexts
+from changefeed.replicate.statement_queue import StatementQueue
+from changefeed.table_schema import TableSchema
+
+_SET_BY_SERVER = frozenset({"timestamp", "datetime"})
+"""Columns of these types may be set by the server where an UPDATE does not name them."""
+
+
+class TableChanges:
+    """What is still to be written to ``table``, which is as the follower has it now.
+
+    With ``in_order``, and where a row image is partial, each change is a statement of its own, at once. It is for
+    tables whose rows take others along: foreign keys that cascade, where the source does not log what they did.
+    """
+
+    def __init__(
+        self,
+        session: FollowerSession,
+        queue: StatementQueue,
+        table: TableSchema,
+        style: Style,
+        *,
+        in_order: bool = False,
+    ) -> None:
+        self._session, self._queue, self._table, self.in_order = session, queue, table, in_order
+        self._values = RowValues(table, style)
+        self._columns = [column for column in table.columns if not column.generated]
+        self._literals = [(column.name, literal_of(column, style)) for column in self._columns]
+        self._names = frozenset(column.name for column in table.columns)
+        self._writable = frozenset(column.name for column in self._columns)
+        self._key = [table.columns[index] for index in table.primary_key] or self._columns
+        self._enums = [number for number, column in enumerate(self._columns) if column.data_type == "enum"]
+        names = ", ".join(quoted_name(column.name) for column in self._columns)
+        insert = f"INSERT INTO {self.name} ({names}) VALUES "
+        self._keyed = KeyedRows(table, self.name, insert) if table.primary_key else None
+        self._key_at = [self._columns.index(table.columns[number]) for number in sorted(table.primary_key)]
+        self._alike = KeylessRows(insert)
+        self._texts = None if in_order else RowTextMaker.of(table, style)
+        self._loose = False
+        """Whether an invalid value of an ENUM is among them, which a strict session does not take."""
+
+    @property
+    def name(self) -> str:
+        """As SQL."""
+        return f"{quoted_name(self._table.database)}.{quoted_name(self._table.table)}"
+
+    def take(self, change: Envelope) -> None:
+        """Add a change of a row, or write it at once, in the session's transaction.
+
+        Raises SchemaError for one that is not of such a table.
+        """
+        before, after = change.before, change.after
+        if not self.joins(change):
+            self.write()
+            self._queue.settle()
+            with self._session.foreign_keys_checked() if self.in_order and before else nullcontext():
+                self._write_one(before, after)
+            return
+        try:
+            old, new = (None if image is None else self._row(image) for image in (before, after))
+        except WRONG:
+            for image in filter(None, (before, after)):
+                self._values.of(image)  # says which column and value it is
+            raise
+        if old is not None:
+            self._remove(old, before)
+        if new is not None:
+            self._add(new)
+
+    def texts_of(self, data: Bytes, values: Words) -> RowTexts | None:
+        """The SQL of the messages at ``values``, for `take_texts`; None where not all are whole rows of this table of
+        which the kernel knows it."""
+        texts = None if self._texts is None else self._texts.made_of(data, values)
+        return texts if texts is not None and texts.is_whole else None
+
+    def take_texts(self, texts: RowTexts) -> None:
+        """Add changes of rows, as `take`; or write them, where that is the same."""
+        assert self._keyed is not None
+        if self._keyed or not texts.are_all_new:
+            self._keyed.take(texts)
+            return
+        for rows, count in texts.statements(STATEMENT_BYTES):
+            self._send(b"".join((self._keyed.insert, rows)), count)
+
+    def joins(self, change: Envelope) -> bool:
+        """Whether the change is joined with others, and no statement of its own: its images have all columns."""
+        return not self.in_order and self._is_whole(change.before) and self._is_whole(change.after)
+
+    def _is_whole(self, image: JsonImage | None) -> bool:
+        return image is None or image.keys() == self._names or self._writable <= image.keys() <= self._names
+
+    def _row(self, image: JsonImage) -> Row:
+        return tuple(["NULL" if (value := image[name]) is None else literal(value) for name, literal in self._literals])
+
+    def _remove(self, row: Row, image: JsonImage | None) -> None:
+        if self._keyed is not None:
+            self._keyed.remove(self._keyed.key([row[number] for number in self._key_at]))
+        elif image is not None:
+            self._alike.remove(row, image)
+
+    def _add(self, row: Row) -> None:
+        if self._keyed is not None:
+            self._keyed.add(self._keyed.key([row[number] for number in self._key_at]), f"({','.join(row)})".encode())
+        else:
+            self._alike.add(row)
+        if self._enums and not self._loose:
+            self._loose = any(row[number] == "0" for number in self._enums)
+
+    # --- writing
+
+    def write(self) -> None:
+        """Have all written that was taken. AccountingError comes of it where the follower lacks a row that changed."""
+        if self._keyed is not None:
+            for sql, count in self._keyed.statements():
+                self._send(sql, count)
+        else:
+            for image, count in self._alike.gone():
+                row = self._values.of(image)
+                self._send(f"DELETE FROM {self.name} WHERE {self._conditions(row)} LIMIT {count}".encode(), count)
+            for sql, count in self._alike.inserts():
+                self._send(sql, count)
+        self._loose = False
+
+    def _send(self, sql: bytes, count: int) -> None:
+        loose = self._loose
+        self._queue.put(lambda: self._expect(self._write(sql, loose=loose), count, sql))
+
+    def _conditions(self, row: Mapping[str, Value]) -> str:
+        return " AND ".join(same(column, row[column.name]) for column in self._key if column.name in row)
+
+    def _write_one(self, image_before: JsonImage | None, image_after: JsonImage | None) -> None:
+        before = None if image_before is None else self._values.of(image_before)
+        after = None if image_after is None else self._values.of(image_after)
+        given = {name: literal(value) for name, value in (after or {}).items() if name in self._writable}
+        loose = any(given.get(self._columns[number].name) == "0" for number in self._enums)
+        if before is None:
+            self._check_defaults(given)
+            names = ", ".join(map(quoted_name, given))
+            self._write(f"INSERT INTO {self.name} ({names}) VALUES ({', '.join(given.values())})", loose=loose)
+        elif after is None:
+            sql = f"DELETE FROM {self.name} WHERE {self._conditions(before)} LIMIT 1"
+            self._expect(self._write(sql), 1, sql)
+        elif given:
+            where = self._conditions(before)
+            stays = [column.name for column in self._columns if column.data_type in _SET_BY_SERVER]
+            given = {name: quoted_name(name) for name in stays} | given
+            changed = ", ".join(f"{quoted_name(name)} = {value}" for name, value in given.items())
+            if not self._write(f"UPDATE {self.name} SET {changed} WHERE {where} LIMIT 1", loose=loose):
+                # Nothing changed, or there is no such row: a server does not count what stays as it is.
+                found = self._session.rows(f"SELECT 1 FROM {self.name} WHERE {where} LIMIT 1")
+                self._expect(len(found), 1, where)
+
+    def _check_defaults(self, given: Mapping[str, str]) -> None:
+        """A column that the image leaves out has its default, which the follower may not know as it was then."""
+        for column in self._columns:
+            if column.name not in given and column.default is not None and column.default.is_sql:
+                raise FollowerError(
+                    f"{self._table.database}.{self._table.table}: an inserted row does not say {column.name!r}, whose "
+                    f"default the server works out for each row ({column.default.text}): set binlog_row_image=FULL on "
+                    "the source, and copy the table to the follower anew"
+                )
+
+    def _write(self, sql: str | bytes, *, loose: bool = False) -> int:
+        self._session.begin()
+        if not loose:
+            return self._session.write(sql)
+        with self._session.invalid_labels_allowed():
+            return self._session.write(sql)
+
+    def _expect(self, written: int, wanted: int, sql: str | bytes) -> None:
+        if written != wanted:
+            raise AccountingError(
+                f"{self._table.database}.{self._table.table} of the follower lacks {wanted - written} of {wanted} rows "
+                f"that the source changed ({sql[:200]!r}): somebody else wrote to it, or it was not as the source's "
+                "table when it began to follow. Nothing of that transaction was kept. Copy the table anew."
+            )

@@ -1,0 +1,112 @@
+"""Which chunks are read next, and how large they are: as large as a task reads in a second or two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from changefeed.errors import SchemaError
+from changefeed.mysql.catalog import table_schema
+from changefeed.mysql.session import Session
+from changefeed.snapshot.planning import key_text
+from changefeed.snapshot.progress import PlannedChunk, SnapshotRecord, TableProgress
+from changefeed.snapshot.table_key import ALL_ROWS, KEY_SESSION, KeyRange, TableKey
+
+FEWEST_ROWS, MOST_ROWS = 100, 2_000_000
+FIRST_ROWS, FIRST_BYTES = 100_000, 16 << 20
+"""A table's first chunk has no more of them, by the server's guess of what a row takes."""
+CHUNK_SECONDS = 1.5
+"""As long is a chunk to be read: what is lost by a kill, and held in memory at once, stays small."""
+CHUNK_BYTES = 24 << 20
+_GROWTH = 4
+_SMALL = 32
+"""A whole chunk takes as long as so many of tables with a few rows."""
+
+
+class ChunkCutter:
+    """Cuts the tables of a snapshot into chunks, one table after the other; boundaries are asked for over ``session``.
+
+    A chunk has no more than ``most_rows``. Not for use by two threads at once.
+    """
+
+    def __init__(self, session: Session, most_rows: int | None = None) -> None:
+        self._session, self._most_rows = session, most_rows or MOST_ROWS
+        self._rows: dict[str, int] = {}
+        self._keys: dict[str, TableKey | None] = {}
+        session.rows(KEY_SESSION)
+
+    def round(self, snapshot: SnapshotRecord, chunks: int, most_rows: int | None = None) -> SnapshotRecord:
+        """``snapshot`` with a round of up to so many ``chunks``, or of more where tables are smaller than one: those
+        that are left come first, each under a new number. Behind ``most_rows`` together no further one is added.
+
+        Raises SchemaError for a table that is gone, or has another primary key than the snapshot began with.
+        """
+        number = snapshot.number
+        planned = [replace(chunk, number=number + at) for at, chunk in enumerate(snapshot.round)]
+        number += len(planned)
+        tables = {table.name: table for table in snapshot.tables}
+        whole, rows = float(len(planned)), sum(self._rows_of(tables[chunk.table_name]) for chunk in planned)
+        behind = self._next(snapshot)
+        while whole < chunks and (most_rows is None or rows < most_rows or not planned):
+            chunk, moved = next(behind, (None, None))
+            if chunk is None or moved is None:
+                break
+            planned.append(replace(chunk, number=number))
+            tables[moved.name] = moved
+            likely = self._likely_rows(chunk, moved)
+            whole += max(1 / _SMALL, likely / self._rows_of(moved))
+            rows += likely
+            number += 1
+        return replace(snapshot, tables=tuple(tables.values()), round=tuple(planned), number=number)
+
+    def took(self, table: TableProgress, rows: int, size_bytes: int, seconds: float) -> None:
+        """A chunk of ``table`` was read: those that come next are made larger or smaller by it."""
+        planned = self._rows_of(table)
+        if rows < planned // 2:
+            return  # the end of the table
+        wanted = rows * min(CHUNK_SECONDS / max(seconds, 0.001), CHUNK_BYTES / max(size_bytes, 1))
+        self._rows[table.name] = int(max(FEWEST_ROWS, min(wanted, planned * _GROWTH)))
+
+    def _rows_of(self, table: TableProgress) -> int:
+        """How many rows the next chunk of ``table`` gets."""
+        rows = self._rows.get(table.name)
+        if rows is None:
+            rows = max(FEWEST_ROWS, min(FIRST_ROWS, FIRST_BYTES // max(table.row_bytes, 1)))
+        return min(rows, self._most_rows)
+
+    def _likely_rows(self, chunk: PlannedChunk, table: TableProgress) -> int:
+        planned = self._rows_of(table)
+        if chunk.within == ALL_ROWS:  # up to the table's end, which came before as many
+            return min(planned, table.estimated_rows)
+        return planned
+
+    def _next(self, snapshot: SnapshotRecord) -> Iterator[tuple[PlannedChunk, TableProgress]]:
+        """The chunks behind those that were planned, each with its table as it stands behind that."""
+        for table in snapshot.tables:
+            while not table.at_end:
+                key = self._key(table)
+                if key is None or not key.is_walked:
+                    table = replace(table, at_end=True)
+                    yield PlannedChunk(0, table.database, table.table, has_key=key is not None), table
+                    continue
+                upto = key.next_boundary(self._session, table.at, self._rows_of(table))
+                within = KeyRange(table.at, upto)
+                table = replace(table, at=upto, at_end=True) if upto is None else replace(table, at=upto)
+                yield PlannedChunk(0, table.database, table.table, within), table
+
+    def _key(self, table: TableProgress) -> TableKey | None:
+        if table.name not in self._keys:
+            schema = table_schema(self._session, table.database, table.table)
+            if schema is None:
+                raise SchemaError(
+                    f"table {table.name} is not there any more, and the snapshot has published {table.rows} of its "
+                    "rows. Start a snapshot without it."
+                )
+            if key_text(schema) != table.key:
+                raise SchemaError(
+                    f"the primary key of {table.name} is ({key_text(schema)}) now, and was ({table.key}) when the "
+                    "snapshot began: which of its rows are published is not known by the new one. Start a new "
+                    "snapshot of it."
+                )
+            self._keys[table.name] = TableKey.of(schema)
+        return self._keys[table.name]

@@ -1,0 +1,181 @@
+"""From a request to a snapshot that can begin: what it will read, and why it cannot where it cannot."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from changefeed.checkpoint import Checkpoint, CheckpointStore
+from changefeed.endpoints.endpoints import Endpoints
+from changefeed.errors import SettingsError, SourceError, StaleCheckpointError
+from changefeed.mysql.catalog import table_schema
+from changefeed.mysql.session import Session
+from changefeed.pipelines.message_rules import message_rules
+from changefeed.pipelines.pipeline import Pipeline
+from changefeed.runs.plan import plan
+from changefeed.runs.topics import table_topics
+from changefeed.runs.windows import commit_log_state
+from changefeed.snapshot.progress import SnapshotRecord, TableProgress
+from changefeed.snapshot.request import SnapshotRequest
+from changefeed.snapshot.table_key import TableKey
+from changefeed.table_schema import TableSchema
+
+_ROWS = """
+SELECT table_schema, table_name, COALESCE(table_rows, 0), COALESCE(avg_row_length, 0) FROM information_schema.tables
+WHERE table_type IN ('BASE TABLE', 'SYSTEM VERSIONED')
+"""
+
+
+@dataclass(frozen=True)
+class SnapshotPlan:
+    """A snapshot that is to be published under ``identity``, from where it ``stands``.
+
+    ``checkpoint`` is the pipeline's at that time: what was published before it is known, and more later.
+    """
+
+    identity: str
+    request: SnapshotRequest
+    checkpoint: Checkpoint
+    stands: SnapshotRecord
+    topics: Mapping[str, str]
+
+    @property
+    def tables(self) -> tuple[TableProgress, ...]:
+        """Its tables."""
+        return self.stands.tables
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, as a task hands them on; `from_json` reads them."""
+        return {
+            "identity": self.identity,
+            "request": self.request.model_dump(mode="json"),
+            "checkpoint": self.checkpoint.to_text(),
+            "tables": [asdict(table) for table in self.tables],
+            "rules": dict(self.stands.rules),
+            "began_ms": self.stands.began_ms,
+            "topics": dict(self.topics),
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> SnapshotPlan:
+        """The plan as it was handed on; how far it has come since, the commit log says."""
+        request = SnapshotRequest.of(dict(values["request"]))
+        tables = tuple(map(TableProgress.from_json, values["tables"]))
+        stands = _begun(values["request"], values["rules"], tables, int(values["began_ms"]))
+        checkpoint = Checkpoint.from_text(values["checkpoint"])
+        return cls(values["identity"], request, checkpoint, stands, values["topics"])
+
+
+def plan_snapshot(
+    endpoints: Endpoints, store: CheckpointStore, request: SnapshotRequest, identity: str, *, only_look: bool = False
+) -> SnapshotPlan:
+    """Find the tables of ``request``, or how far a snapshot has come that was begun as ``identity``.
+
+    A pipeline that never ran gets its first checkpoint, at its `start`: its windows publish what changes from there on.
+    Not where somebody wants ``only_look``.
+
+    Raises SettingsError for tables that the pipeline does not capture and for settings under which a snapshot cannot
+    be right; SourceError for a server that logs parts of rows; and as `runs.plan.plan`.
+    """
+    pipeline = endpoints.pipeline
+    check_takes_snapshots(pipeline)
+    checkpoint = _checkpoint(endpoints, store, keep_first=not only_look)
+    with endpoints.session() as session:
+        check_row_images(session)
+        topics = {f"{database}.{table}": topic for (database, table), topic in table_topics(pipeline, session).items()}
+        begun = commit_log_state(endpoints, identity).of(SnapshotRecord)
+        stands = begun[0] if begun else _new(pipeline, session, request, topics)
+        if request.where is not None:
+            _check_where(endpoints, request.where, session, stands.tables)
+    named = {table.name: topics[table.name] for table in stands.tables if table.name in topics}
+    return SnapshotPlan(identity, request, checkpoint, stands, named)
+
+
+def _checkpoint(endpoints: Endpoints, store: CheckpointStore, *, keep_first: bool) -> Checkpoint:
+    try:
+        return plan(endpoints, store, keep_first_checkpoint=keep_first).expected
+    except StaleCheckpointError:  # a run began or ended in this moment
+        return plan(endpoints, store, keep_first_checkpoint=keep_first).expected
+
+
+def check_takes_snapshots(pipeline: Pipeline) -> None:
+    """Raises SettingsError for settings under which rows that are read cannot stand beside the windows' changes."""
+    if pipeline.reader == "reference":
+        raise SettingsError(
+            f"pipeline {pipeline.name!r} has `reader: reference`, which reads no rows of tables: take the kernel"
+        )
+    if left_out := [op for op in ("r", "c", "u") if op in pipeline.skip]:
+        raise SettingsError(
+            f"pipeline {pipeline.name!r} has {left_out[0]!r} in `skip`: a snapshot publishes op r, and leaves out rows "
+            "that change while it reads, as windows publish those by op c or u. Take these ops out of `skip`"
+        )
+
+
+def _new(pipeline: Pipeline, session: Session, request: SnapshotRequest, topics: Mapping[str, str]) -> SnapshotRecord:
+    guessed = {f"{database}.{table}": (int(rows), int(size)) for database, table, rows, size in session.rows(_ROWS)}
+    tables = []
+    for name in sorted(topics):
+        database, _, table = name.partition(".")
+        if not request.takes(database, table):
+            continue
+        schema = table_schema(session, database, table)
+        if schema is not None:
+            rows, row_bytes = guessed.get(name, (0, 0))
+            tables.append(TableProgress(database, table, key_text(schema), rows, row_bytes=row_bytes))
+    if not tables:
+        raise SettingsError(
+            f"no table that pipeline {pipeline.name!r} captures matches {', '.join(request.tables) or '*.*'}: it "
+            f"captures {', '.join(sorted(topics)) or 'none'}"
+        )
+    return _begun(request.model_dump(mode="json"), message_rules(pipeline), tuple(tables), int(time.time() * 1000))
+
+
+def _begun(
+    request: Mapping[str, Any], rules: Mapping[str, str], tables: tuple[TableProgress, ...], began_ms: int
+) -> SnapshotRecord:
+    """Its chunks are numbered from the time on when it began: an event id names no row of another snapshot."""
+    return SnapshotRecord(request, rules, tables, began_ms, number=began_ms)
+
+
+def key_text(schema: TableSchema) -> str:
+    """What decides how ranges of the table's key compare; '' without a key."""
+    TableKey.of(schema)
+    columns = [schema.columns[number] for number in schema.primary_key]
+    return ", ".join(f"{column.name} {column.data_type} {column.collation or ''}".strip() for column in columns)
+
+
+def check_row_images(session: Session) -> None:
+    """Raises SourceError for a server that logs parts of rows from now on."""
+    image = session.variable("binlog_row_image")
+    if image not in (None, "FULL"):
+        raise SourceError(
+            f"{session.connection}: binlog_row_image is {image!r}, and a snapshot wants FULL: it leaves out rows that "
+            "change while it reads, as windows publish those, whole. SET GLOBAL binlog_row_image = 'FULL' (open "
+            "sessions keep theirs until they reconnect)."
+        )
+
+
+def _check_where(endpoints: Endpoints, where: str, session: Session, tables: Iterable[TableProgress]) -> None:
+    """Columns that are hidden may not be asked about, nor those that a table does not have."""
+    from changefeed.pipelines.sql_condition import server_condition  # sqlglot is only for those who need it
+
+    for table in tables:
+        schema = table_schema(session, table.database, table.table)
+        if schema is None:
+            continue
+        hidden = endpoints.column_rules.of(schema)
+        positions = {column.name.lower(): number for number, column in enumerate(schema.columns)}
+        for name in server_condition(where).columns:
+            position = positions.get(name.lower())
+            if position is None:
+                raise SettingsError(
+                    f"snapshot: where: {schema.database}.{schema.table} has no column {name!r}; it has "
+                    f"{', '.join(column.name for column in schema.columns)}"
+                )
+            if position in hidden:
+                raise SettingsError(
+                    f"snapshot: where: column {name!r} of {schema.database}.{schema.table} is left out or masked by "
+                    "the pipeline, and a condition would tell what is in it"
+                )

@@ -1,0 +1,305 @@
+"""The keys that changed in a stretch of the binlog, and the tables that were defined anew: what of the rows that were
+read meanwhile is not published."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from changefeed.batches.compression import CODECS
+from changefeed.binlog.decoder import KernelDecoder
+from changefeed.binlog.prepared_rows import PreparedRows
+from changefeed.block import NULL_KEY, Block
+from changefeed.coordinates import BinlogCoordinates
+from changefeed.ddl.changes import AlterDatabase, CreateDatabase, DropDatabase
+from changefeed.ddl.ddl_statement import Kind
+from changefeed.ddl.history import read_logged
+from changefeed.endpoints.endpoints import Endpoints
+from changefeed.errors import PipelineBusyError
+from changefeed.formats.notation import JSON, ColumnText, JsonNotation, Notation
+from changefeed.formats.style import DEFAULT_STYLE, Style
+from changefeed.formats.template import DELETE_AND_CREATE, Messages, Op, Slot, Template
+from changefeed.gtid import GtidSet
+from changefeed.kafka.window_topics import WindowTopics
+from changefeed.mysql import source
+from changefeed.mysql.file_identities import window_files
+from changefeed.mysql.server_ids import ServerIds
+from changefeed.mysql.server_schemas import collation_names, server_of
+from changefeed.mysql.session import Session
+from changefeed.pipelines.column_settings import ColumnSettings
+from changefeed.pipelines.outbox_settings import OutboxSettings
+from changefeed.reader import Route, SliceReport, Statement
+from changefeed.settlement import Settlement, settle
+from changefeed.spark.dump import dump_of
+from changefeed.spark.earlier_slices import EarlierSlices
+from changefeed.spark.job import IngestJob
+from changefeed.table_schema import Column, TableSchema
+from changefeed.window import Window, whole_file_slices
+
+_LZ4 = CODECS["lz4"]
+_DEFINES = (Kind.DEFINITION, Kind.TRUNCATE, Kind.ROWS, Kind.UNREADABLE)
+"""After such a statement a table may have other rows or columns, and no row event says so."""
+
+
+@dataclass(frozen=True)
+class _WholeRow(JsonNotation):
+    def column(self, column: Column) -> ColumnText:
+        return replace(super().column(column), missing=None)
+
+
+@dataclass(frozen=True)
+class _KeyNotation(JsonNotation):
+    def of(self, slot: Slot) -> Notation:
+        return _WHOLE_ROW if slot is Slot.AFTER else JSON
+
+
+_WHOLE_ROW = _WholeRow()
+
+
+@dataclass(frozen=True)
+class KeyFormat:
+    """Messages of which only the key counts, the primary key of a row, whatever the pipeline makes of the table.
+
+    A change of key has both. Keys are the same bytes where the server stores the same values, and only there. A change
+    without all columns, of a session whose binlog_row_image is not FULL, is refused: the window that publishes it
+    would not make good the row that is left out for it.
+    """
+
+    style: Style = DEFAULT_STYLE
+    notation: Notation = _KeyNotation()
+    needs_definitions: bool = False
+
+    def messages(self, table: TableSchema) -> Messages:  # noqa: ARG002 - the same for each table
+        """A change of key is a delete and a create."""
+        return DELETE_AND_CREATE
+
+    def key(self, table: TableSchema) -> Template | None:
+        """The primary key's columns as a JSON object; None for a table without a primary key."""
+        return (Slot.KEY,) if table.primary_key else None
+
+    def value(self, table: TableSchema, op: Op) -> Template:  # noqa: ARG002 - the same for each table
+        """The row that a change leaves, to be refused where it is none; nobody reads it."""
+        return (Slot.AFTER,) if op in ("c", "u") else (b"-",)
+
+
+KEYS = KeyFormat()
+
+MOST_KEYS = 1_000_000
+"""So many are held: some 150 bytes each, in the driver and in each task that publishes."""
+_BYTES_A_KEY = 300
+"""As much, compressed, is held of a file's changes until its end says which of them are void."""
+
+
+KEYS_OF = "keys of "
+"""What the route of a table's keys is named, before the table's name. No topic has a space in its name."""
+
+
+def key_route(database: str, table: str) -> Route:
+    """The route of a table's keys: a partition of its own, in no topic."""
+    return Route(f"{KEYS_OF}{database}.{table}", 1)
+
+
+@dataclass(frozen=True)
+class _KeyJob(IngestJob):
+    """Reads a stretch of the binlog for the keys of ``schemas``.
+
+    Of tables of the ``outbox`` only for those of new rows: what else becomes of a row there, windows publish nothing.
+    """
+
+    schemas: Mapping[tuple[str, str], TableSchema] = field(default_factory=dict)
+    outbox: OutboxSettings | None = None
+
+    def route(self, database: str, table: str) -> Route | None:
+        if (database, table) not in self.schemas:
+            return None
+        route = key_route(database, table)
+        is_outbox = self.outbox is not None and self.outbox.takes(database, table)
+        return replace(route, skipped=frozenset({"u", "d"})) if is_outbox else route
+
+    def format(self) -> KeyFormat:  # type: ignore[override] # rows only: statements become nothing
+        return KEYS
+
+    @property
+    def server_ids(self) -> ServerIds:
+        return ServerIds(self.identity)
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """What lies between two commit boundaries: changed keys by "database.table", and coordinates by such a name of the
+    statements that define the table; under "database." and "" of those that may define each there, or any. ``gtids``
+    are of all of its transactions."""
+
+    start: BinlogCoordinates
+    end: BinlogCoordinates
+    keys: Mapping[str, set[bytes]]
+    definitions: Mapping[str, list[BinlogCoordinates]]
+    gtids: GtidSet
+
+
+class TooManyChangedKeysError(PipelineBusyError):
+    """The pipeline is too far behind for a snapshot beside it."""
+
+
+class ChangedKeys:
+    """The keys of the tables of ``schemas`` that changed between ``start`` and ``end``; both move forward.
+
+    Read by this process, over connections of their own, a binlog file at a time. Rows of transactions that were rolled
+    back are no changes. No more than ``most_keys`` are held.
+    """
+
+    def __init__(
+        self,
+        endpoints: Endpoints,
+        server_uuid: str,
+        start: BinlogCoordinates,
+        schemas: Mapping[tuple[str, str], TableSchema],
+        most_keys: int = MOST_KEYS,
+    ) -> None:
+        plain = {"columns": ColumnSettings(), "transforms": [], "outbox": None}
+        self._outbox = endpoints.pipeline.outbox
+        self._endpoints = replace(endpoints, pipeline=endpoints.pipeline.model_copy(update=plain))
+        self.server_uuid, self.schemas = server_uuid, schemas
+        self._stretches: list[_Stretch] = []
+        self.start = self.end = start
+        self._most_keys = most_keys
+        self._before = start
+        self._refusal: TooManyChangedKeysError | None = None
+
+    def forget(self, before: BinlogCoordinates) -> None:
+        """Forget stretches that end before there: the pipeline has published them."""
+        if before != self._before:
+            self._before, self._refusal = before, None
+        self._stretches = [each for each in self._stretches if before < each.end]
+        if not self._stretches:
+            self.start = self.end = before
+        else:
+            self.start = self._stretches[0].start
+
+    def read_to(self, end: BinlogCoordinates) -> None:
+        """Read on to ``end``, a commit boundary.
+
+        Raises TooManyChangedKeysError, again without reading until more is forgotten; and what reading a window's
+        binlog raises.
+        """
+        if self.end >= end:
+            return
+        if self._refusal is not None:
+            raise self._refusal
+        try:
+            for stretch in self._read(self.end, end):
+                self._stretches.append(stretch)
+                self.end = stretch.end
+        except TooManyChangedKeysError as error:
+            self._refusal = error
+            raise
+        self.end = end
+
+    def keys(self, table: str) -> set[bytes]:
+        """The keys of "database.table" that changed."""
+        return set().union(*(stretch.keys.get(table, set()) for stretch in self._stretches))
+
+    @property
+    def gtids(self) -> GtidSet:
+        """Transactions among which are those that changed the keys."""
+        return GtidSet().union(*(stretch.gtids for stretch in self._stretches if any(stretch.keys.values())))
+
+    def defined(self, table: str) -> BinlogCoordinates | None:
+        """Where the last statement begins that defines the table anew; None without one."""
+        found = [
+            at
+            for stretch in self._stretches
+            for name in (table, f"{table.partition('.')[0]}.", "")
+            for at in stretch.definitions.get(name, ())
+        ]
+        return max(found, default=None)
+
+    def _read(self, start: BinlogCoordinates, end: BinlogCoordinates) -> Iterator[_Stretch]:
+        endpoints, schemas = self._endpoints, self.schemas
+        window = Window(endpoints.pipeline.name, 0, self.server_uuid, start, end, "", "", 0)
+        with endpoints.session_on(self.server_uuid) as session:
+            pieces = tuple(whole_file_slices(window, source.binlog_files(session)))
+            files = window_files(endpoints.mysql, window, (piece.file for piece in pieces))
+            job = _KeyJob(
+                endpoints,
+                window,
+                WindowTopics(endpoints.kafka, {}, create=False),
+                "",
+                f"{endpoints.pipeline.name}.keys",
+                files=files,
+                slices=pieces,
+                schemas=schemas,
+                outbox=self._outbox,
+            )
+            decoder = KernelDecoder(
+                job.route, lambda database, table: schemas.get((database, table)), KEYS, self.server_uuid
+            )
+            for piece in pieces:
+                lookup = decoder.programs.schema_lookup
+                decoder.prepared_rows = PreparedRows(EarlierSlices(job, piece, lookup, None))
+                blocks: list[Block] = []
+                reports: list[SliceReport] = []
+                held_bytes = 0
+                for item in decoder.decode(dump_of(job, piece), piece):
+                    if isinstance(item, Block):
+                        blocks.append(replace(item, payload=_LZ4.compress(item.payload, None)))
+                        held_bytes += len(blocks[-1].payload)
+                        self._check(held_bytes <= _BYTES_A_KEY * self._most_keys, end)
+                    else:
+                        reports.append(item)
+                begin, behind = (BinlogCoordinates(piece.file, position) for position in (piece.start, piece.end))
+                keys = self._settled_keys(blocks, settle((piece,), reports), behind)
+                definitions = _definitions(session, [each for report in reports for each in report.statements])
+                gtids = GtidSet().union(*(GtidSet.parse(report.gtids) for report in reports))
+                yield _Stretch(begin, behind, keys, definitions, gtids)
+
+    def _settled_keys(
+        self, blocks: Iterable[Block], settlement: Settlement, end: BinlogCoordinates
+    ) -> dict[str, set[bytes]]:
+        """The keys of compressed ``blocks`` by table, but for those of changes that are void where they stand."""
+        void = (*settlement.rolled_back, *settlement.prepared)
+        held = sum(len(keys) for stretch in self._stretches for keys in stretch.keys.values())
+        keys: dict[str, set[bytes]] = {}
+        for block in blocks:
+            of_block = block_keys(replace(block, payload=_LZ4.decompress(block.payload)))
+            kept = (key for position, key in of_block if not any(each.holds(block.origin, position) for each in void))
+            keys.setdefault(block.topic.removeprefix(KEYS_OF), set()).update(kept)
+            self._check(held + sum(map(len, keys.values())) <= self._most_keys, end)
+        return keys
+
+    def _check(self, is_room: bool, end: BinlogCoordinates) -> None:
+        if not is_room:
+            name = self._endpoints.pipeline.name
+            raise TooManyChangedKeysError(
+                f"more than {self._most_keys:,} keys of the tables that are read changed between {self.start} and "
+                f"{end}, and pipeline {name!r} has not published their changes: rows are read when it has. Run it "
+                "beside the snapshot; or let the snapshot hold more keys in memory (changed_keys), at 150 bytes each."
+            )
+
+
+def block_keys(block: Block) -> Iterator[tuple[int, bytes]]:
+    """Position and key of each message that has one."""
+    arrays = block.arrays()
+    begin = 0
+    for number, position in enumerate(arrays.positions):
+        if not arrays.nulls[number] & NULL_KEY:
+            yield position, bytes(arrays.data[begin : arrays.ends[4 * number]])
+        begin = arrays.ends[4 * number + 3]
+
+
+def _definitions(session: Session, statements: Sequence[Statement]) -> dict[str, list[BinlogCoordinates]]:
+    if not statements:
+        return {}
+    server, collations = server_of(session), collation_names(session)
+    found: dict[str, list[BinlogCoordinates]] = {}
+    for statement in statements:
+        read = read_logged(statement, server, collations)
+        change = read.change
+        makes = isinstance(change, CreateDatabase) and not change.replace
+        if read.kind in _DEFINES and not makes and not isinstance(change, AlterDatabase):
+            names = [f"{name.database}.{name.table}" for name in read.tables]
+            if isinstance(change, DropDatabase | CreateDatabase):
+                names = [f"{change.name}."]
+            for name in names or [""]:
+                found.setdefault(name, []).append(BinlogCoordinates(statement.file, statement.position))
+    return found

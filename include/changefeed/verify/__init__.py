@@ -1,0 +1,1 @@
+"""verify: whether topics, or a follower, have the rows that the source has."""

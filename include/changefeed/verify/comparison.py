@@ -1,0 +1,213 @@
+"""A comparison, from plan to report: read the server, wait for the topics, read those, judge; and look again."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from changefeed.binlog.kernel.row_checksums import CELL_BYTES
+from changefeed.coordinates import BinlogCoordinates
+from changefeed.errors import AccountingError
+from changefeed.kafka.partition_reader import partition_reader
+from changefeed.kafka.topics import partition_counts
+from changefeed.verify.entries import ENTRY_BYTES
+from changefeed.verify.entry import moment_of
+from changefeed.verify.job import CHUNK_ROWS, PartitionPiece, TableChunk, VerifyJob
+from changefeed.verify.judged import MOST_DIFFERENCES, Judged
+from changefeed.verify.judgement import DIFFERENCES, Bracket, Judge, Kind, Verdict
+from changefeed.verify.report import TableAccount, VerifyReport
+from changefeed.verify.server_rows import ChunkReport
+from changefeed.verify.topic_rows import PartitionReport
+
+ROUNDS = 3
+
+Published = Callable[[BinlogCoordinates], None]
+"""Returns when the topics have all changes before some coordinates of the source."""
+
+
+class Stages(Protocol):
+    """The work that is done in parallel. What is read is kept until the next reading."""
+
+    def read_server(self, job: VerifyJob, chunks: Sequence[TableChunk], expected_bytes: int) -> list[ChunkReport]:
+        """Read the chunks, each over a connection of its task. The entries of both sides have ``expected_bytes``."""
+        ...
+
+    def read_topics(self, job: VerifyJob, pieces: Sequence[PartitionPiece]) -> list[PartitionReport]:
+        """Read the partitions."""
+        ...
+
+    def judged(self, judge: Judge) -> Judged:
+        """Bring together, by key, what was read, and judge it."""
+        ...
+
+
+def compare(
+    job: VerifyJob,
+    chunks: Sequence[TableChunk],
+    stages: Stages,
+    published: Published,
+    *,
+    rounds: int = ROUNDS,
+) -> VerifyReport:
+    """Compare all rows of ``chunks``, which are all of the job's tables.
+
+    Keys that differ are read again, on both sides, up to ``rounds`` times: a transaction that is slow to commit on the
+    source can stand in its binlog before SELECTs see it. Whoever differs each time differs.
+
+    Raises whatever the stages and ``published`` raise.
+    """
+    began = time.monotonic()
+    first = _round(job, chunks, stages, published)
+    _check_all_judged(job, first)
+    kinds, left, done = Counter(first.judged.kinds), first.judged, 1
+    altered = dict(first.altered)
+    while left.verdicts and left.differing <= MOST_DIFFERENCES and done < rounds:
+        keys = frozenset((verdict.table, verdict.key) for verdict in left.verdicts)
+        again = _round(job.of_keys(keys), _chunks_of(left.verdicts, chunks), stages, published)
+        for verdict in left.verdicts:
+            kinds[verdict.table, verdict.kind] -= verdict.differing
+            kinds[verdict.table, Kind.EQUAL] -= verdict.equal_rows
+        kinds.update(again.judged.kinds)
+        altered |= again.altered
+        left, done = again.judged, done + 1
+    return VerifyReport(
+        job.endpoints.pipeline.name,
+        job.follower,
+        str(min(report.low for report in first.chunks)) if first.chunks else job.begun,
+        str(max(report.high for report in first.chunks)) if first.chunks else job.begun,
+        _accounts(job, first, kinds, altered),
+        time.monotonic() - began,
+        int(time.time() * 1000),
+        done,
+        sampled=job.sampled,
+        verdicts=tuple(verdict for verdict in left.verdicts if verdict.table not in altered),
+    )
+
+
+@dataclass(frozen=True)
+class _Round:
+    chunks: Sequence[ChunkReport]
+    partitions: Sequence[PartitionReport]
+    removed: frozenset[str]
+    """Topics whose first records are gone."""
+    judged: Judged
+
+    @property
+    def altered(self) -> dict[int, str]:
+        """Of tables that could not be read to their end what became of them."""
+        return {report.table: report.problem for report in self.chunks if report.problem}
+
+
+def _round(job: VerifyJob, chunks: Sequence[TableChunk], stages: Stages, published: Published) -> _Round:
+    expected_bytes = 0 if job.is_exact else _expected_bytes(job, chunks)
+    reports = stages.read_server(job, chunks, expected_bytes)
+    if reports:
+        published(max(report.high for report in reports))
+    pieces, removed = _pieces(job)
+    partitions = stages.read_topics(job, pieces)
+    brackets = {report.number: Bracket(moment_of(report.low), moment_of(report.high)) for report in reports}
+    of_tables: dict[int, Bracket] = {}
+    for report in reports:
+        bracket = brackets[report.number]
+        of_tables[report.table] = of_tables.get(report.table, bracket).around(bracket)
+    truncates: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for partition in partitions:
+        for table, offset, moment in partition.emptied:
+            truncates.setdefault((table, partition.partition), []).append((offset, moment))
+    without_key = frozenset(table.number for table in job.tables.judged if table.without_key)
+    judged = stages.judged(Judge(brackets, of_tables, without_key, truncates, job.sampled))
+    return _Round(reports, partitions, removed, judged)
+
+
+def _check_all_judged(job: VerifyJob, first: _Round) -> None:
+    """Raises AccountingError where rows that were read were not judged: of them nothing may be said."""
+    read: Counter[int] = Counter()
+    for report in first.chunks:
+        read[report.table] += report.rows
+    for table in job.tables.judged:
+        rows, judged = read[table.number], first.judged.rows[table.number]
+        if rows != judged and table.number not in first.altered:
+            raise AccountingError(
+                f"{rows:,} rows of {table.name} were read and {judged:,} judged: "
+                "Spark lost some on their way, or chunks overlap. Nothing is known of the others; verify again."
+            )
+
+
+def _pieces(job: VerifyJob) -> tuple[list[PartitionPiece], frozenset[str]]:
+    """The partitions of all topics up to where they end now, and the topics whose first records were removed."""
+    kafka = job.endpoints.kafka
+    counts = partition_counts(kafka, job.tables.topics)
+    partitions = [(topic, number) for topic, count in counts.items() for number in range(count)]
+    if not partitions:
+        return [], frozenset()
+    with partition_reader(kafka, partitions, "to verify topics") as reader:
+        first, ends = reader.first_offsets(), reader.last_stable_offsets()
+    removed = frozenset(topic for (topic, _), offset in first.items() if offset > 0)
+    return [PartitionPiece(*partition, first[partition], ends[partition]) for partition in partitions], removed
+
+
+def _expected_bytes(job: VerifyJob, chunks: Sequence[TableChunk]) -> int:
+    """About how much the entries of all rows and records will be."""
+    sizes = {table.number: ENTRY_BYTES + CELL_BYTES * len(table.schema.columns) for table in job.tables.judged}
+    largest: dict[str, int] = {}
+    for table in job.tables.judged:
+        largest[table.topic] = max(sizes[table.number], largest.get(table.topic, 0))
+    records = sum(largest[piece.topic] * (piece.end - piece.first) for piece in _pieces(job)[0])
+    return records + sum(CHUNK_ROWS * sizes[chunk.table] for chunk in chunks)
+
+
+def _chunks_of(verdicts: Iterable[Verdict], chunks: Sequence[TableChunk]) -> list[TableChunk]:
+    """The chunks to be read again: those of the keys, and all of a table where a key is in none of them."""
+    numbers = {verdict.chunk for verdict in verdicts}
+    whole = {verdict.table for verdict in verdicts if verdict.chunk < 0}
+    return [chunk for chunk in chunks if chunk.number in numbers or chunk.table in whole]
+
+
+def _accounts(
+    job: VerifyJob, first: _Round, kinds: Counter[tuple[int, str]], altered: Mapping[int, str]
+) -> tuple[TableAccount, ...]:
+    accounts = []
+    told: set[str] = set()
+    for table in job.tables.judged:
+        account = TableAccount(table.name, table.topic)
+        if table.number in altered:
+            accounts.append(TableAccount(table.name, table.topic, reasons=[altered[table.number]]))
+            continue
+        account.rows = sum(report.rows for report in first.chunks if report.table == table.number)
+        account.kinds.update({kind: count for (number, kind), count in kinds.items() if number == table.number})
+        if table.keeps_gone and (gone := account.kinds.pop(Kind.EXTRA, 0)):
+            account.left_out += gone
+            account.reasons.append(f"what only the topic has says nothing: {table.keeps_gone}")
+        if table.topic in first.removed:
+            unknown = DIFFERENCES if table.without_key else (Kind.UNPUBLISHED,)
+            account.left_out += sum(account.kinds.pop(kind, 0) for kind in unknown)
+            account.reasons.append(
+                f"the first records of topic {table.topic!r} were removed (retention): what they said of rows is not "
+                "known. Let the topic keep its records, or be compacted instead, and publish its rows by a snapshot"
+            )
+        if table.topic not in told:  # of a topic that several tables share, the first one's account has the records
+            told.add(table.topic)
+            _add_records(account, [report for report in first.partitions if report.topic == table.topic])
+        if account.kinds[Kind.UNPUBLISHED]:
+            account.reasons.append(
+                "rows without any record: those that were there before the pipeline began, and did not change since, "
+                "are published by a snapshot only"
+            )
+        accounts.append(account)
+    accounts += [TableAccount(name, reasons=[reason]) for name, reason in job.tables.refused.items()]
+    return tuple(accounts)
+
+
+def _add_records(account: TableAccount, reports: Sequence[PartitionReport]) -> None:
+    for report in reports:
+        account.records += report.records
+        faults = {fault: count for fault, count in report.counts.items() if fault != "statements"}
+        account.faults.update(faults)
+    if statements := sum(report.counts["statements"] for report in reports):
+        account.reasons.append(f"{statements:,} records are of changes in statement format, whose rows nobody knows")
+    for report in reports:
+        for kind, text, partition, offset in report.shown[:3]:
+            account.reasons.append(f"{kind}: partition {partition}, offset {offset}: {text}")

@@ -1,0 +1,141 @@
+"""Many entries at once, as columns: what travels from those who read rows and records to those who judge them."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from changefeed.binlog.kernel.memory import Words
+from changefeed.binlog.kernel.row_checksums import key_checksums
+from changefeed.verify.entry import Entry
+from changefeed.verify.strings import Strings
+
+_SIZES = struct.Struct("<QQQ")
+_NUMBERS = ("tables", "sides", "parts", "places", "moments", "weights", "hashes")
+ENTRY_BYTES = 100
+"""About what an entry takes besides what it has of each column."""
+_TABLE_SEED = 0x1E3779B97F4A7C15
+"""So that a key has another checksum in another table."""
+
+
+@dataclass(frozen=True)
+class Entries:
+    """The fields of `Entry`, a column each, and of each key and its table a checksum by which they are sorted."""
+
+    tables: Words
+    keys: Strings
+    sides: Words
+    parts: Words
+    places: Words
+    moments: Words
+    weights: Words
+    rows: Strings
+    hashes: Words
+
+    @classmethod
+    def of_columns(
+        cls,
+        table: Words | int,
+        keys: Strings,
+        side: int,
+        part: int,
+        places: Words,
+        moments: Words | int,
+        weights: Words | int,
+        rows: Strings,
+    ) -> Entries:
+        """Those of columns, a number standing for a column that has no other."""
+        count = len(keys)
+        tables, moments, weights = (_column(each, count) for each in (table, moments, weights))
+        sides, parts = _column(side, count), _column(part, count)
+        return cls(tables, keys, sides, parts, _column(places, count), moments, weights, rows, _hashes(tables, keys))
+
+    @classmethod
+    def of(cls, entries: Sequence[Entry]) -> Entries:
+        """Those of a list."""
+        tables, keys, sides, parts, places, moments, weights, rows = zip(*entries, strict=True) if entries else [()] * 8
+        named = Strings.of(keys)
+        columns = dict(zip(_NUMBERS, (tables, sides, parts, places, moments, weights), strict=False))
+        numbers = {name: np.array(column, np.int64) for name, column in columns.items()}
+        return cls(**numbers, keys=named, rows=Strings.of(rows), hashes=_hashes(numbers["tables"], named))
+
+    @classmethod
+    def joined(cls, many: Sequence[Entries]) -> Entries:
+        """All of ``many``, at least one, in their order."""
+        if len(many) == 1:
+            return many[0]
+        columns = {name: np.concatenate([getattr(each, name) for each in many]) for name in _NUMBERS}
+        keys, rows = Strings.joined([each.keys for each in many]), Strings.joined([each.rows for each in many])
+        return cls(**columns, keys=keys, rows=rows)
+
+    def __len__(self) -> int:
+        return len(self.tables)
+
+    @property
+    def size_bytes(self) -> int:
+        """How much they take."""
+        return 8 * (len(_NUMBERS) + 2) * len(self) + len(self.keys.data) + len(self.rows.data)
+
+    def take(self, index: Words) -> Entries:
+        """Those at ``index``."""
+        columns: dict[str, Any] = {field.name: _taken(getattr(self, field.name), index) for field in fields(self)}
+        return Entries(**columns)
+
+    def buckets(self, count: int) -> Iterator[tuple[int, Entries]]:
+        """The same in up to ``count`` parts, all of a key in that of the same number; their order stays."""
+        numbers = (self.hashes.view(np.uint64) % np.uint64(count)).astype(np.int64)
+        order = np.argsort(numbers, kind="stable")
+        at = np.searchsorted(numbers[order], np.arange(count + 1))
+        for number in range(count):
+            if at[number] < at[number + 1]:
+                yield number, self.take(order[at[number] : at[number + 1]])
+
+    def each(self, index: Iterable[int] | None = None) -> Iterator[Entry]:
+        """Those at ``index``, or all, one by one."""
+        for at in range(len(self)) if index is None else index:
+            yield Entry(
+                int(self.tables[at]),
+                self.keys[at],
+                int(self.sides[at]),
+                int(self.parts[at]),
+                int(self.places[at]),
+                int(self.moments[at]),
+                int(self.weights[at]),
+                self.rows[at],
+            )
+
+    def to_bytes(self) -> bytes:
+        """For a journey; little-endian."""
+        arrays = [getattr(self, name) for name in _NUMBERS]
+        arrays += [self.keys.ends, self.rows.ends, self.keys.data, self.rows.data]
+        sizes = _SIZES.pack(len(self), len(self.keys.data), len(self.rows.data))
+        return b"".join([sizes, *(np.ascontiguousarray(array).tobytes() for array in arrays)])
+
+    @classmethod
+    def from_bytes(cls, data: bytearray) -> Entries:
+        """What `to_bytes` made; kernels take only arrays that can be written to."""
+        count, key_bytes, row_bytes = _SIZES.unpack_from(data)
+        words = np.frombuffer(data, np.int64, (len(_NUMBERS) + 2) * count, _SIZES.size)
+        *numbers, key_ends, row_ends = words.reshape(len(_NUMBERS) + 2, count)
+        at = _SIZES.size + 8 * len(words)
+        keys = Strings(np.frombuffer(data, np.uint8, key_bytes, at), key_ends)
+        rows = Strings(np.frombuffer(data, np.uint8, row_bytes, at + key_bytes), row_ends)
+        return cls(**dict(zip(_NUMBERS, numbers, strict=True)), keys=keys, rows=rows)
+
+
+def _taken(column: Words | Strings, index: Words) -> Words | Strings:
+    return column.take(index) if isinstance(column, Strings) else column[index]
+
+
+def _column(value: Words | int, count: int) -> Words:
+    return np.full(count, value, np.int64) if isinstance(value, int) else np.ascontiguousarray(value, np.int64)
+
+
+def _hashes(tables: Words, keys: Strings) -> Words:
+    hashes = np.empty(len(keys), np.int64)
+    key_checksums(keys.data, keys.starts, keys.ends, tables * np.int64(_TABLE_SEED), hashes)
+    return hashes

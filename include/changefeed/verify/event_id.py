@@ -1,0 +1,53 @@
+"""The header `changefeed.id` read back: which change a record is of."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from changefeed.coordinates import BinlogCoordinates
+from changefeed.origin import is_chunk
+from changefeed.verify.entry import moment_of
+
+_ID = re.compile(rb"([^/]+)/(.+):(\d+)/(\d+)(?:/(\d+)|/[\w.-]+/\d+)?", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class EventId:
+    """``server_uuid/origin:position/row``, and ``/step`` behind the first message of a change; records of statements
+    name their topic and partition there.
+
+    ``origin`` is a binlog file or a chunk of rows that were read.
+    """
+
+    server: str
+    origin: str
+    position: int
+    row: int
+    step: int
+
+    @classmethod
+    def parse(cls, text: bytes) -> EventId | None:
+        """None for what is no id of changefeed's."""
+        match = _ID.fullmatch(text)
+        if match is None:
+            return None
+        server, origin, position, row, step = match.groups()
+        return cls(server.decode(), origin.decode("utf-8", "replace"), int(position), int(row), int(step or 0))
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the row was read by a SELECT, and stands in no binlog."""
+        return is_chunk(self.origin)
+
+    @property
+    def stream(self) -> tuple[str, str]:
+        """Ids with the same server and base name of its binlog have an order; so have those of one reading of a chunk,
+        whose number another snapshot may use again."""
+        return self.server, f"{self.origin}:{self.position}" if self.is_read else self.origin.rpartition(".")[0]
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """Rises along `stream`."""
+        moment = 0 if self.is_read else moment_of(BinlogCoordinates(self.origin, self.position))
+        return moment, self.row, self.step

@@ -1,0 +1,76 @@
+"""The plan of a comparison: what the server has to compare, and in which chunks it is read."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from changefeed.connection import MysqlConnection
+from changefeed.endpoints.endpoints import Endpoints
+from changefeed.kafka.topics import compacted_topics
+from changefeed.mysql import source
+from changefeed.mysql.session import Session
+from changefeed.runs.topics import captured_routes
+from changefeed.snapshot.table_key import KEY_SESSION, KeyRange, TableKey
+from changefeed.verify.follower import standing
+from changefeed.verify.job import CHUNK_ROWS, TableChunk, VerifyJob
+from changefeed.verify.request import VerifyRequest
+from changefeed.verify.tables import JudgedTable, tables_of
+
+
+@dataclass(frozen=True)
+class VerifyPlan:
+    """A comparison that can begin: the job, and the chunks that are read. ``chunk_count`` is how many there are."""
+
+    job: VerifyJob
+    chunks: tuple[TableChunk, ...]
+    chunk_count: int
+
+
+def plan_verify(endpoints: Endpoints, request: VerifyRequest, *, chunk_rows: int = CHUNK_ROWS) -> VerifyPlan:
+    """Which tables and chunks are compared. Reads keys of the server, and nothing else of its rows.
+
+    Raises SettingsError where no table matches, and for a follower that follows another pipeline or none.
+    """
+    pipeline, kafka = endpoints.pipeline, endpoints.kafka
+    server = endpoints.mysql
+    if request.follower:
+        server = MysqlConnection.from_uri(endpoints.lookup(request.follower), endpoints.patience)
+    with endpoints.session() as session, Session(server) as compared:
+        source_uuid, begun = source.server_uuid(session), source.head(session).coordinates
+        routes = captured_routes(pipeline, session)
+        if request.follower:
+            stands = standing(compared, pipeline.name)
+            source_uuid, begun = stands.server_uuid, stands.coordinates
+            routes = {name: route for name, route in routes.items() if stands.follows(name[0])}
+        compacted = compacted_topics(kafka, (route.topic for route in routes.values()))
+        tables = tables_of(pipeline, routes, compared, request.tables, compacted)
+        uuid = source.server_uuid(compared)
+        compared.rows(KEY_SESSION)
+        chunks: list[TableChunk] = []
+        for table in tables.judged:
+            chunks += _chunks(compared, table, len(chunks), chunk_rows)
+    count = len(chunks)
+    if request.sample_percent < 100:
+        chunks = random.sample(chunks, max(1, count * request.sample_percent // 100)) if chunks else []
+    job = VerifyJob(
+        endpoints, tables, server, uuid, source_uuid, str(begun), request.follower, sampled=len(chunks) < count
+    )
+    return VerifyPlan(job, tuple(chunks), count)
+
+
+def _chunks(session: Session, table: JudgedTable, first: int, rows: int) -> list[TableChunk]:
+    """Ranges of the primary key, each of about ``rows`` rows; a table without one is read in a single SELECT, as are
+    rows that are counted: each of their chunks has a moment of its own, and the same row may be in several."""
+    key = None if table.without_key else TableKey.of(table.schema)
+    if key is None or not key.is_walked:
+        return [TableChunk(first, table.number)]
+    chunks: list[TableChunk] = []
+    after = None
+    while True:
+        upto = key.next_boundary(session, after, rows)
+        where = f"FORCE INDEX (PRIMARY) WHERE {key.condition(KeyRange(after, upto))}"
+        chunks.append(TableChunk(first + len(chunks), table.number, where))
+        if upto is None:
+            return chunks
+        after = upto

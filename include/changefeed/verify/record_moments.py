@@ -1,0 +1,74 @@
+"""When along the source's binlog the records of a partition were changes, and whether any of them is out of order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from changefeed.binlog.kernel import kafka_records as kernel
+from changefeed.binlog.kernel.memory import Words
+from changefeed.coordinates import BinlogCoordinates
+from changefeed.verify.entry import BEFORE_ALL, moment_of
+from changefeed.verify.event_id import EventId
+from changefeed.verify.record_arrays import Flags, RecordArrays
+
+Order = tuple[int, int, int]
+
+
+@dataclass
+class RecordMoments:
+    """Fed a partition's records, in its order. ``stream`` is the source's UUID and the base name of its binlog.
+
+    Rows that were read by a SELECT have the moment of the change before them in their partition. ``is_doubtful`` where
+    a record does not stand behind all earlier ones of its stream: `RecordOrder` has to look at them one by one.
+    """
+
+    stream: tuple[str, str]
+    moment: int = BEFORE_ALL
+    is_doubtful: bool = False
+    _last: dict[tuple[str, str], Order] = field(default_factory=dict)
+
+    def take(self, records: RecordArrays) -> tuple[Words, Flags]:
+        """The moments of the next records, and whether each has an id of changefeed's."""
+        moments, known = np.empty(len(records), np.int64), np.zeros(len(records), np.bool_)
+        starts = np.flatnonzero(records.column(kernel.IS_NEW) != 0)
+        if len(records) and (not len(starts) or starts[0] != 0):  # records before the first were cut off
+            starts = np.concatenate([np.zeros(1, np.int64), starts])
+        for start, end in zip(starts, [*starts[1:], len(records)], strict=True):
+            self._take_run(records, int(start), int(end), moments, known)
+        return moments, known
+
+    def _take_run(self, records: RecordArrays, start: int, end: int, moments: Words, known: Flags) -> None:
+        """Records whose ids are the same up to the position, or a single one whose id has another form."""
+        event = EventId.parse(records.event_id(start))
+        known[start:end] = event is not None
+        moments[start:end] = self.moment
+        if event is None:
+            return
+        if records.words[start, kernel.POSITION] < 0:
+            positions, rows, steps = (np.array([each], np.int64) for each in (event.position, event.row, event.step))
+        else:
+            positions, rows, steps = records.words[start:end, kernel.POSITION : kernel.STEP + 1].T
+        if not event.is_read:
+            along = positions + moment_of(BinlogCoordinates(event.origin, 0))
+            if event.stream == self.stream:
+                moments[start:end] = along
+            else:
+                moments[start:end] = BEFORE_ALL
+            self.moment = int(moments[end - 1])
+            self._look(event.stream, along, rows, steps)
+            return
+        for run in np.split(np.arange(end - start), np.flatnonzero(np.diff(positions)) + 1):
+            stream = (event.server, f"{event.origin}:{positions[run[0]]}")
+            self._look(stream, np.zeros(len(run), np.int64), rows[run], steps[run])
+
+    def _look(self, stream: tuple[str, str], along: Words, rows: Words, steps: Words) -> None:
+        before = self._last.get(stream, (-1, 0, 0))
+        first, last = (int(along[0]), int(rows[0]), int(steps[0])), (int(along[-1]), int(rows[-1]), int(steps[-1]))
+        same = np.diff(along) == 0
+        rises = np.diff(along) > 0
+        rises |= same & (np.diff(rows) > 0)
+        rises |= same & (np.diff(rows) == 0) & (np.diff(steps) > 0)
+        self.is_doubtful |= first <= before or not bool(rises.all())
+        self._last[stream] = max(before, last)

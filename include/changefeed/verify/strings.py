@@ -1,0 +1,62 @@
+"""Columns of byte strings, as kernels take them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+
+from changefeed.binlog.kernel.gathering import gather
+from changefeed.binlog.kernel.memory import Bytes, Words
+
+
+@dataclass(frozen=True)
+class Strings:
+    """Byte strings one after the other: string n ends at ``ends[n]`` and begins where the one before it ends."""
+
+    data: Bytes
+    ends: Words
+
+    @classmethod
+    def of(cls, strings: Sequence[bytes]) -> Strings:
+        """Those of a list."""
+        ends = np.fromiter(accumulate(map(len, strings)), np.int64, len(strings))
+        return cls(np.frombuffer(bytearray(b"".join(strings)), np.uint8), ends)
+
+    @classmethod
+    def parts(cls, data: Bytes, starts: Words, ends: Words) -> Strings:
+        """Each ``data[start:end]``."""
+        starts, ends = np.ascontiguousarray(starts), np.ascontiguousarray(ends)
+        strings = cls(np.empty(int((ends - starts).sum()), np.uint8), np.empty(len(starts), np.int64))
+        gather(data, starts, ends, strings.data, strings.ends)
+        return strings
+
+    @classmethod
+    def joined(cls, columns: Sequence[Strings]) -> Strings:
+        """The strings of all ``columns``, at least one."""
+        before = accumulate((len(column.data) for column in columns), initial=0)
+        ends = [column.ends + size for column, size in zip(columns, before, strict=False)]
+        return cls(np.concatenate([column.data for column in columns]), np.concatenate(ends))
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    @property
+    def starts(self) -> Words:
+        """Where each begins."""
+        starts = np.empty_like(self.ends)
+        starts[:1], starts[1:] = 0, self.ends[:-1]
+        return starts
+
+    def take(self, index: Words) -> Strings:
+        """Those at ``index``."""
+        return Strings.parts(self.data, self.starts[index], self.ends[index])
+
+    def first_bytes(self, size: int) -> Strings:
+        """The first ``size`` bytes of each, which has as many."""
+        return Strings.parts(self.data, self.starts, self.starts + size)
+
+    def __getitem__(self, number: int) -> bytes:
+        return self.data[int(self.ends[number - 1]) if number else 0 : int(self.ends[number])].tobytes()

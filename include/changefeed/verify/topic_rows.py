@@ -1,0 +1,179 @@
+"""The topics' side: what the records of a partition say of rows, and whether they stand in it as they should."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from changefeed.binlog.kernel.memory import Words
+from changefeed.coordinates import BinlogCoordinates
+from changefeed.verify.changes import SCHEMA_KEY, Change, ChangeReader
+from changefeed.verify.entries import Entries
+from changefeed.verify.entry import Entry, Side
+from changefeed.verify.event_id import EventId
+from changefeed.verify.job import PartitionPiece, VerifyJob
+from changefeed.verify.record_arrays import Flags, RecordArrays, record_arrays
+from changefeed.verify.record_moments import RecordMoments
+from changefeed.verify.record_order import RecordOrder, repeated
+from changefeed.verify.record_texts import RecordTexts
+from changefeed.verify.row_digests import row_digest, values_key
+from changefeed.verify.tables import JudgedTable
+
+_SHOWN = 20
+"""So many records of a kind are named."""
+
+Stray = tuple[str, str, int, int]
+"""What is the matter with a record, its id or key for people, its partition and its offset."""
+
+
+@dataclass
+class PartitionReport:
+    """What a partition held, besides the rows."""
+
+    topic: str
+    partition: int
+    records: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    """How many records are `repeated`, `disordered`, `foreign` (not changefeed's, or not read) or `statements`."""
+    shown: list[Stray] = field(default_factory=list)
+    """The first of them."""
+    emptied: list[tuple[int, int, int]] = field(default_factory=list)
+    """Table, offset and moment of records that say that a table was emptied."""
+
+    def note(self, kind: str, text: str, offset: int, count: int = 1) -> None:
+        """Count a record that should not be there."""
+        self.counts[kind] += count
+        if sum(1 for stray in self.shown if stray[0] == kind) < _SHOWN:
+            self.shown.append((kind, text, self.partition, offset))
+
+
+class TopicRows:
+    """Reads partitions from their first record on."""
+
+    def __init__(self, job: VerifyJob) -> None:
+        self._job = job
+        self._stream = (job.source_uuid, BinlogCoordinates.parse(job.begun).base)
+
+    def read(self, piece: PartitionPiece) -> Iterator[Entries | PartitionReport]:
+        """What the records say of the rows that are looked at, then the report."""
+        partition = _Partition(self._job, piece)
+        moments = RecordMoments(self._stream)
+        for records in record_arrays(self._job, piece):
+            yield from partition.entries(records, *moments.take(records))
+        if moments.is_doubtful and not self._job.is_exact:
+            partition.note_late()
+        yield partition.report
+
+
+class _Partition:
+    """A partition on its way through."""
+
+    def __init__(self, job: VerifyJob, piece: PartitionPiece) -> None:
+        self._job, self._piece = job, piece
+        self.report = PartitionReport(piece.topic, piece.partition)
+        self._tables = job.tables.of_topic(piece.topic)
+        self._changes = job.change_reader(next(iter(self._tables.values())))
+        self._texts = RecordTexts(tuple(self._tables.values()), piece.partition)
+        self._wanted = {key for table, key in job.keys or () for each in self._tables.values() if each.number == table}
+        self._by_key = job.is_exact and self._changes.is_json and not any(t.without_key for t in self._tables.values())
+
+    def entries(self, records: RecordArrays, moments: Words, known: Flags) -> Iterator[Entries]:
+        """What the next records say. Those whose text is enough are not read one by one."""
+        self.report.records += len(records)
+        if self._job.is_exact:
+            left = [number for number in range(len(records)) if not self._by_key or self._may_want(records.key(number))]
+        else:
+            texts, is_done = self._texts.entries(records, moments, known)
+            yield from texts
+            left = np.flatnonzero(~is_done).tolist()
+        if left:
+            yield Entries.of([entry for number in left for entry in self._each(records, number, int(moments[number]))])
+
+    def _may_want(self, key: bytes | None) -> bool:
+        return key is None or key in self._wanted or key.startswith(SCHEMA_KEY)
+
+    def _each(self, records: RecordArrays, number: int, moment: int) -> Iterator[Entry]:
+        change, offset = self._change(records, number), int(records.offsets[number])
+        if change is None:
+            return
+        if change.op == "q":
+            self.report.note("statements", records.event_id(number).decode(), offset)
+        table = self._tables.get(change.table)
+        if table is None:
+            return
+        if change.op == "t":
+            self.report.emptied.append((table.number, offset, moment))
+        where = (Side.TOPIC, self._piece.partition, offset, moment)
+        if table.without_key:
+            yield from self._counted(table, change, where)
+        elif change.op in ("c", "u", "r", "d", "tombstone"):
+            key = records.key(number)
+            if key is None:
+                self.report.note("foreign", f"op {change.op} of {table.name} without a key", offset)
+                return
+            try:
+                key = self._changes.key(key)
+            except ValueError as error:
+                self.report.note("foreign", f"its key: {error}", offset)
+                return
+            if self._job.wants(table.number, key):
+                digest = b"" if change.after is None else row_digest(change.after)
+                yield Entry(table.number, key, *where, int(change.after is not None), digest)
+
+    def _counted(self, table: JudgedTable, change: Change, where: tuple[int, int, int, int]) -> Iterator[Entry]:
+        if change.op in ("u", "d") and change.before is None:
+            self.report.note("foreign", f"op {change.op} of {table.name} without the row before it", where[2])
+            return
+        for row, weight in ((change.before, -1), (change.after, 1)):
+            if row is not None:
+                digest = row_digest(row)
+                if self._job.wants(table.number, values_key(digest)):
+                    yield Entry(table.number, values_key(digest), *where, weight, digest)
+
+    def _change(self, records: RecordArrays, number: int) -> Change | None:
+        """What a record says; None for one that is noted as foreign."""
+        offset = int(records.offsets[number])
+        if EventId.parse(records.event_id(number)) is None:
+            self.report.note("foreign", "it has no id of changefeed's", offset)
+            return None
+        try:
+            return _change(records.value(number), self._changes, self._tables)
+        except ValueError as error:
+            self.report.note("foreign", str(error), offset)
+            return None
+
+    def note_late(self) -> None:
+        """Look at the records' order one by one, and tell those that stand there twice from those that are late."""
+        order = RecordOrder()
+        for records in record_arrays(self._job, self._piece):
+            for number in range(len(records)):
+                text = records.event_id(number)
+                event = EventId.parse(text)
+                if event is not None and self._is_of_rows(records, number):
+                    order.take(event, text, records.gtid(number), int(records.offsets[number]))
+        if not order.late:
+            return
+        every = record_arrays(self._job, self._piece)
+        twice = repeated(order.late, (records.event_id(number) for records in every for number in range(len(records))))
+        for text, offset in order.late:
+            self.report.note("repeated" if text in twice else "disordered", text.decode(), offset)
+        if more := order.late_count - len(order.late):
+            self.report.counts["disordered"] += more
+
+    def _is_of_rows(self, records: RecordArrays, number: int) -> bool:
+        """Whether a record is one of a change, and not of a definition."""
+        try:
+            return bool(_change(records.value(number), self._changes, self._tables).op)
+        except ValueError:
+            return False
+
+
+def _change(value: bytes | None, changes: ChangeReader, tables: dict[str, JudgedTable]) -> Change:
+    only = next(iter(tables)) if len(tables) == 1 else ""
+    if value is None:
+        return Change("tombstone", only)
+    change = changes.of(value)
+    return change if change.table else Change(change.op, only, change.before, change.after)

@@ -1,0 +1,36 @@
+"""Bring a follower to the pipeline's low watermark. Arguments: a file with the follower, as JSON, the pipeline's name.
+
+Run by spark-submit, or by Python itself where the pipeline names a Spark Connect server.
+
+Connections come from the environment (AIRFLOW_CONN_…). Exits 0 when the follower is there, 2 with an error that a
+retry cannot mend, 1 with any other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+
+from changefeed.connection import MysqlConnection, from_environment
+from changefeed.endpoints.endpoints import Endpoints
+from changefeed.pipelines.file import load_pipeline
+from changefeed.replicate.run import replicate
+from changefeed.spark.submitted import planned, submitted
+
+ARGUMENTS = argparse.ArgumentParser(description=__doc__)
+ARGUMENTS.add_argument("plan", help="a JSON file with the follower's connection id and its databases")
+ARGUMENTS.add_argument("pipeline")
+
+
+def apply(given: argparse.Namespace) -> Iterator[str]:
+    """Apply what is new; one line when the follower is at the watermark."""
+    plan = planned(given.plan)
+    endpoints = Endpoints(load_pipeline(given.pipeline), from_environment)
+    follower = MysqlConnection.from_uri(from_environment(plan["connection"]))
+    done = replicate(endpoints, follower, plan["databases"])
+    yield f"{plan['connection']}: {done.start} to {done.end}, {done.rows} row changes, {done.definitions} definitions"
+
+
+if __name__ == "__main__":
+    sys.exit(submitted(ARGUMENTS, apply))

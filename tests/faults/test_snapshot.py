@@ -1,0 +1,202 @@
+"""A snapshot beside a writer and the pipeline's own runs: topics end as the source is, each row once and in order."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import time
+from collections import Counter
+
+import pytest
+from faults.conftest import LONG
+from faults.existing_rows import (
+    ROWS,
+    Writer,
+    begin,
+    check_equal,
+    consumed,
+    finish,
+    prepared,
+    reads,
+    running_beside,
+    wait_for,
+)
+from faults.feed import Feed, Run, processes_of
+from integration.rebuilt import event_ids, selected
+
+from devstack.spark_connect import SparkConnectServer
+
+KILLS = LONG // 4 or 3
+"""50 in the long form."""
+
+pytestmark = pytest.mark.timeout(900 + 120 * KILLS)
+
+
+@pytest.mark.parametrize("server", ["feed", "mariadb_feed"], ids=["mysql", "mariadb"])
+def test_rows_that_are_there_and_all_changes_end_as_the_source_is(
+    server: str, request: pytest.FixtureRequest, spark_connect: SparkConnectServer
+) -> None:
+    feed = prepared(request.getfixturevalue(server))
+    if server != "feed":
+        feed.use_connect(spark_connect.url)
+    with Writer(feed.mysql, feed.name, ROWS) as writer, running_beside(feed):
+        text = finish(feed, spark=server == "feed")
+    assert writer.statements > 100
+    feed.run_until_current()
+    check_equal(feed)
+    assert text.count("rows/s") >= 2, "rounds"
+    print(text)
+
+
+def test_killed_at_random_it_goes_on_and_repeats_nothing_and_loses_nothing(
+    feed: Feed, spark_connect: SparkConnectServer
+) -> None:
+    """The driver is killed; the tasks that it began go on in the Connect server."""
+    prepared(feed).use_connect(spark_connect.url)
+    seed = int(os.environ.get("CHANGEFEED_SEED", "0")) or random.SystemRandom().randrange(1, 10**9)
+    print(f"\nCHANGEFEED_SEED={seed}, {KILLS} kills", flush=True)
+    chance = random.Random(seed)
+    killed = 0
+    slowly = ("--rows-per-second", "30" if LONG else "1500")
+    with Writer(feed.mysql, feed.name, ROWS, pause_seconds=0.01), running_beside(feed):
+        while killed < KILLS:
+            run = begin(feed, *slowly)
+            time.sleep(chance.uniform(1, 8))
+            if run.process.poll() is not None:
+                break
+            run.kill()
+            killed += 1
+        finish(feed)
+    print(f"{killed} kills", flush=True)
+    feed.run_until_current()
+    check_equal(feed)
+
+
+def test_a_run_that_takes_over_fences_a_snapshot_that_stands_still(feed: Feed) -> None:
+    """It stands in an open transaction when its claim runs out; a window publishes changes of the same rows."""
+    prepared(feed, "numbers")
+    run = begin(feed, fault="in_open_transaction")
+    assert run.wait_until_held(400), run.text()
+    for pid in processes_of(run.process.pid):
+        os.kill(pid, signal.SIGSTOP)
+    feed.mysql.execute(f"UPDATE `{feed.name}`.numbers SET version = version + 1")
+    feed.run_until_current()
+    run.file.unlink()
+    for pid in processes_of(run.process.pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+    assert run.result() == 1, run.text()[-3000:]
+    assert "Fenced" in run.text()
+    assert len(reads(feed, "numbers")) == 0
+    finish(feed)
+    records = feed.records("numbers")
+    assert len(consumed(records)) == len(reads(feed, "numbers")) == ROWS
+
+
+def test_a_table_that_comes_later_is_published_alone_and_again_only_when_asked(
+    feed: Feed,
+) -> None:
+    prepared(feed, "numbers")
+    feed.run_until_current()
+    feed.settings["tables"] = {"include": [f"{feed.name}.numbers", f"{feed.name}.names"]}
+    feed.configure()
+    wanted = ("--tables", f"{feed.name}.names", "--where", "text < 'row 5' AND version = 1")
+    finish(feed, *wanted)
+    assert "0 of 1 tables" not in finish(feed, *wanted), "it was done already"
+    (count,) = feed.mysql.execute(f"SELECT COUNT(*) FROM `{feed.name}`.names WHERE text < 'row 5'")[0]
+    assert 0 < len(reads(feed, "names")) == count < ROWS
+    assert reads(feed, "numbers") == []
+    finish(feed, "--tables", f"{feed.name}.names", "--where", "text < 'row 5'")
+    assert len(reads(feed, "names")) == 2 * count
+    assert max(Counter(event_ids(feed.records("names"))).values()) == 1
+
+
+def test_a_table_that_is_altered_or_emptied_before_its_rows_are_published_is_read_again(
+    feed: Feed,
+) -> None:
+    prepared(feed, "numbers", "pairs", "names")
+    run = begin(feed, fault="after_decode")
+    assert run.wait_until_held(), run.text()
+    feed.mysql.execute(
+        f"ALTER TABLE `{feed.name}`.numbers ADD COLUMN more INT NOT NULL DEFAULT 7",
+        f"TRUNCATE TABLE `{feed.name}`.pairs",
+        f"INSERT INTO `{feed.name}`.pairs VALUES (1, 'new', 1, 'new')",
+    )
+    run.go_on()
+    wait_for(feed, run)
+    feed.run_until_current()
+    assert {row["more"] for row in reads(feed, "numbers")} == {7}
+    assert len(reads(feed, "numbers")) == len(reads(feed, "names")) == ROWS
+    assert len(reads(feed, "pairs")) <= 1
+    assert len(consumed(feed.records("pairs"))) == len(selected(feed.mysql, feed.name, "pairs")) == 1
+
+
+def test_settings_that_change_between_are_refused_by_the_snapshot_and_by_the_windows_that_it_relies_on(
+    feed: Feed,
+) -> None:
+    prepared(feed, "numbers")
+    feed.run_until_current()
+    feed.mysql.execute(f"UPDATE `{feed.name}`.numbers SET version = 2 WHERE id < -400")
+    run = begin(feed, "--connections", "1", "--chunk-rows", "100", fault="after_decode:2")
+    assert run.wait_until_held(), run.text()
+    run.kill()
+    assert 0 < len(reads(feed, "numbers")) < ROWS
+    before = dict(feed.settings)
+    feed.settings["format"] = "maxwell"
+    feed.configure()
+    assert (refused := feed.begin()).result() == 2
+    assert "left out rows whose keys changed before" in refused.text()
+    assert (again := begin(feed)).result() == 1
+    assert "begun with other settings" in again.text()
+    feed.settings = before
+    feed.configure()
+    finish(feed)
+    feed.run_until_current()
+    assert len(consumed(feed.records("numbers"))) == ROWS
+
+
+def test_a_snapshot_far_ahead_of_the_pipeline_waits_until_its_changes_are_published(feed: Feed) -> None:
+    prepared(feed, "numbers")
+    feed.mysql.execute(f"UPDATE `{feed.name}`.numbers SET version = 2 WHERE id < -400")
+    run = begin(feed, "--changed-keys", "90")
+    deadline = time.monotonic() + 60
+    while "the snapshot waits: more than 90 keys" not in run.text():
+        assert run.process.poll() is None, run.text()
+        assert time.monotonic() < deadline, run.text()
+        time.sleep(0.05)
+    assert reads(feed, "numbers") == []
+    feed.run_until_current()
+    assert run.result() == 0, run.text()
+    assert len(consumed(feed.records("numbers"))) == ROWS
+
+
+def test_a_paused_snapshot_publishes_no_more_until_it_is_resumed_also_when_it_is_run_again(feed: Feed) -> None:
+    def told(what: str) -> Run:
+        return feed.fork_command("", "snapshot", feed.name, what)
+
+    def wait_until_paused(run: Run) -> None:
+        deadline = time.monotonic() + 60
+        while "is paused" not in run.text():
+            assert run.process.poll() is None, run.text()
+            assert time.monotonic() < deadline, run.text()
+            time.sleep(0.05)
+
+    prepared(feed, "numbers")
+    assert (early := told("--pause")).result() == 1
+    assert "no snapshot under way" in early.text()
+    slowly = ("--connections", "1", "--chunk-rows", "50")
+    run = begin(feed, *slowly, fault="after_decode:2")
+    assert run.wait_until_held(), run.text()
+    assert told("--pause").result() == 0
+    run.go_on()
+    wait_until_paused(run)
+    there = len(reads(feed, "numbers"))
+    assert there == ROWS // 2, "two rounds of six chunks, of one task"
+    run.kill()
+    run = begin(feed, *slowly)
+    wait_until_paused(run)
+    assert told("--resume").result() == 0
+    assert run.result() == 0, run.text()
+    assert len(reads(feed, "numbers")) == len(consumed(feed.records("numbers"))) == ROWS

@@ -1,0 +1,85 @@
+"""A snapshot whose source is replaced, or has no GTIDs: the pipeline and its rows go on together, or are refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from faults.conftest import Pair
+from faults.existing_rows import ROWS, Writer, begin, check_equal, finish, prepared, reads, running_beside
+from faults.feed import Feed, Runner
+from faults.replica import caught_up, stop_replicating
+from integration.rebuilt import selected
+
+from devstack.identity import ProcessId
+from devstack.kafka import KafkaBroker
+from devstack.mariadb import MariadbServer
+from devstack.mysql import MysqlServer
+from devstack.process import started
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.mark.parametrize("pair", [MysqlServer, MariadbServer], indirect=True, ids=["mysql", "mariadb"])
+def test_a_snapshot_goes_on_on_another_server_when_the_pipeline_has_found_its_place_there(
+    pair: Pair, pair_feed: Feed
+) -> None:
+    source, follower = pair
+    feed = prepared(pair_feed, "numbers")
+    run = begin(feed, "--connections", "1", "--chunk-rows", "100", fault="after_decode:2")
+    assert run.wait_until_held(), run.text()
+    source.execute(f"UPDATE `{feed.name}`.numbers SET version = version + 1 WHERE id MOD 3 = 0")
+    run.kill()
+    there = len(reads(feed, "numbers"))
+    assert 0 < there < ROWS
+    caught_up(source, follower)
+    source.stop()
+    stop_replicating(follower)
+    feed.mysql = follower
+    assert (early := begin(feed)).result() == 1
+    assert "Run the pipeline" in early.text()
+    feed.run_until_current()
+    finish(feed)
+    feed.mysql.execute(f"UPDATE `{feed.name}`.numbers SET version = version + 1 WHERE id MOD 5 = 0")
+    feed.run_until_current()
+    latest = {record.key: json.loads(record.value)["after"] for record in feed.records("numbers")}
+    assert sorted(map(str, latest.values())) == sorted(map(str, selected(follower, feed.name, "numbers").values()))
+    keys = [row["id"] for row in reads(feed, "numbers")]
+    assert there < len(keys) == len(set(keys)) <= ROWS
+
+
+def test_a_server_that_lacks_changes_of_rows_that_were_left_out_is_refused(pair: Pair, pair_feed: Feed) -> None:
+    source, follower = pair
+    feed = prepared(pair_feed, "numbers")
+    caught_up(source, follower)
+    run = begin(feed, fault="after_decode")
+    assert run.wait_until_held(), run.text()
+    stop_replicating(follower)
+    source.execute(f"UPDATE `{feed.name}`.numbers SET version = 2 WHERE id = 5")
+    run.go_on()
+    assert run.result() == 0, run.text()
+    assert len(reads(feed, "numbers")) == ROWS - 1
+    source.stop()
+    feed.mysql = follower
+    follower.execute(f"UPDATE `{feed.name}`.numbers SET version = 3 WHERE id = 6")
+    refused = feed.begin()
+    assert refused.result() == 2, refused.text()
+    assert "left out rows" in refused.text()
+    assert "lacks transactions" in refused.text()
+
+
+@pytest.fixture
+def without_gtids(kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner) -> Iterator[Feed]:
+    options = {"binlog_row_metadata": "FULL", "gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"}
+    with started(MysqlServer(tmp_path / "own", options=options, owner=ProcessId.own(), quick=True)) as server:
+        yield Feed(unique_name, server, kafka_broker, tmp_path, runner)
+
+
+def test_without_gtids_rows_and_changes_end_as_the_source_is(without_gtids: Feed) -> None:
+    feed = prepared(without_gtids)
+    with Writer(feed.mysql, feed.name, ROWS), running_beside(feed):
+        finish(feed)
+    feed.run_until_current()
+    check_equal(feed)

@@ -1,0 +1,93 @@
+"""`make test-foreign`: the statements of MySQL's and MariaDB's own tests, file by file, on real servers.
+
+ARGS: `--server mysql` or `mariadb` for one of them, `--metadata FULL` (by default servers are as they come: MINIMAL and
+NO_LOG, where all names are learned), and patterns of files below the suite's folder, such as `t/alter*.test`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import pymysql
+from foreign.suites import SUITES, reference_of
+from foreign.trial import Arena, SpoiledServerError, Trial, Verdict
+
+from devstack.errors import ServerError
+from devstack.home import Home
+from devstack.identity import ProcessId
+from devstack.process import started
+
+_SHOWN = 1500
+"""So many characters of a difference are printed."""
+
+
+def main() -> int:
+    """Run what the arguments say; 1 where something is different by a fault of ours."""
+    parser = argparse.ArgumentParser(prog="make test-foreign", description=__doc__)
+    parser.add_argument("--server", choices=sorted(SUITES), action="append")
+    parser.add_argument("--metadata", choices=["FULL", "MINIMAL", "NO_LOG"])
+    parser.add_argument("patterns", nargs="*", metavar="PATTERN")
+    chosen = parser.parse_args()
+    names = chosen.server or sorted(SUITES)
+    folders = {name: SUITES[name].files.fetch(Home.default()) for name in names}
+    with ProcessPoolExecutor(len(names)) as processes:
+        arguments = zip(*((name, folders[name], chosen.metadata, chosen.patterns) for name in names), strict=True)
+        totals = dict(zip(names, processes.map(run, *arguments), strict=True))
+    for name, total in totals.items():
+        print(f"\n{name}: " + ", ".join(f"{total[verdict]} files {verdict}" for verdict in Verdict))
+        print(f"  {total['schemas']} definitions, {total['tables']} tables and {total['changes']} row changes compared")
+        for what, count in total.items():
+            if what.startswith("because "):
+                print(f"  {count} files {Verdict.NOT_COMPARABLE} {what}")
+    return int(any(total[Verdict.DIFFERENT] for total in totals.values()))
+
+
+def run(name: str, folder: Path, metadata: str | None, patterns: list[str]) -> Counter[str]:
+    """Run a suite on a server of its own; how many files have which verdict, and what was compared."""
+    suite = SUITES[name]
+    total: Counter[str] = Counter()
+    options = {"binlog_row_metadata": metadata} if metadata else {}
+    left = list(suite.scripts(folder, patterns))
+    while left:  # a server that a script has spoiled is followed by another one
+        with (
+            tempfile.TemporaryDirectory(prefix=f"foreign-{name}-") as scratch,
+            started(suite.server(Path(scratch), options=options, owner=ProcessId.own(), quick=True)) as server,
+            suppress(SpoiledServerError, pymysql.MySQLError, ServerError),
+        ):
+            arena = Arena(server, reference_of(server))
+            while left:
+                begun = time.monotonic()
+                trial = arena.run(left[0], folder)
+                del left[0]
+                show(name, trial, time.monotonic() - begun)
+                total[trial.verdict] += 1
+                seen = trial.seen
+                total += Counter(schemas=seen.schemas, tables=seen.tables, changes=seen.changes)
+                if trial.verdict is Verdict.NOT_COMPARABLE:
+                    total[f"because {trial.reason}"] += 1
+    return total
+
+
+def show(name: str, trial: Trial, seconds: float) -> None:
+    """Print a line for a file, and what is different."""
+    seen = trial.seen
+    notes = [trial.reason, *(f"{count} not compared: {what}" for what, count in seen.passed_over.items())]
+    lines = [
+        f"{name} {trial.script}: {trial.verdict}; {seen.schemas} definitions, {seen.tables} tables, "
+        f"{seen.changes} changes, {seconds:.0f} s{''.join(f'; {note}' for note in notes if note)}"
+    ]
+    for difference in seen.differences:
+        whose = " (the server's)" if difference.is_servers else ""
+        lines.append(f"  {difference.what}{whose} {difference.table}: {difference.text[:_SHOWN]}")
+    print("\n".join(lines), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
