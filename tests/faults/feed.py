@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import queue
@@ -54,6 +55,7 @@ class Runner:
             text=True,
         )
         self._begun: queue.Queue[int] = queue.Queue()
+        self._asking = threading.Lock()  # threads of a test ask one after another: an answer has no number
         self.codes: dict[int, int] = {}
         threading.Thread(target=self._listen, daemon=True).start()
 
@@ -76,8 +78,9 @@ class Runner:
     ) -> Forked:
         assert self._process.stdin is not None
         asked = {"name": name, "env": env, "log": str(log), "windows": windows, "command": command}
-        print(json.dumps(asked), file=self._process.stdin, flush=True)
-        return Forked(self._begun.get(timeout=120), self.codes)
+        with self._asking:
+            print(json.dumps(asked), file=self._process.stdin, flush=True)
+            return Forked(self._begun.get(timeout=120), self.codes)
 
     def stop(self) -> None:
         assert self._process.stdin is not None
@@ -157,7 +160,7 @@ class Feed:
     """URIs of further connections, by name."""
 
     def __post_init__(self) -> None:
-        self.runs = 0
+        self.numbers = itertools.count(1)
         self.random = random.Random(self.name)
         self.state = self.folder / "state.db"
         self.mysql.execute(
@@ -237,9 +240,9 @@ class Feed:
         return Run(self.runner.begin(self.name, environment, log, windows), log, held)
 
     def _prepared(self, fault: str) -> tuple[dict[str, str], Path, Path]:
-        self.runs += 1
-        log = self.folder / f"run{self.runs}.log"
-        held = self.folder / f"held{self.runs}"
+        number = next(self.numbers)  # asked for by several threads
+        log = self.folder / f"run{number}.log"
+        held = self.folder / f"held{number}"
         environment = self.env()
         if fault:
             environment |= {"CHANGEFEED_FAULT": fault, "CHANGEFEED_FAULT_FILE": str(held)}
