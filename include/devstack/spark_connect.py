@@ -48,6 +48,7 @@ class SparkConnectServer:
             "spark.driver.bindAddress": LOCALHOST,
             "spark.driver.host": LOCALHOST,
             "spark.ui.enabled": "false",
+            "spark.python.daemon.module": "changefeed.spark.daemon",
         }
         command = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]"]
         for name, value in settings.items():

@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from integration.rebuilt import event_ids, rebuilt, records_of, selected
 from integration.test_ingest_dag import IN_FULL, SKIPPED, Feed, feed
 
+from changefeed.spark.connect import connect_session
+from changefeed.spark.warm_up import warm_up
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
 from devstack.port import free_port
@@ -82,3 +87,51 @@ spark: {{connect: '{url}'}}
     done = run(spark_connect.url)
     assert done.returncode == 0, done.stderr
     assert rebuilt(records_of(kafka_broker.bootstrap, f"{database}.t")) == selected(mysql_server, database, "t")
+
+
+def test_runs_share_the_days_session_and_its_workers_and_begin_another_where_the_server_ended_it(
+    spark_connect: SparkConnectServer,
+) -> None:
+    def parent(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"id": [os.getppid()]})
+
+    def run(end: bool = False) -> tuple[str, int]:
+        """A run's session, and the process that its worker is a child of."""
+        with connect_session(spark_connect.url) as spark:
+            warm_up(spark, 1)()
+            daemon = spark.range(0, 1, 1, 1).mapInArrow(parent, "id long").collect()[0].id
+            if end:
+                spark.client.release_session()
+            return spark.session_id, daemon
+
+    first, daemon = run()
+    assert run() == (first, daemon)
+    with connect_session(f"{spark_connect.url}/;session_id={uuid.uuid4()}") as own:
+        assert own.session_id != first
+    assert run(end=True) == (first, daemon)
+    second, other = run()
+    assert second != first
+    assert other != daemon
+    assert run() == (second, other)
+
+
+def test_a_daemon_without_workers_ends_by_itself_and_one_with_a_worker_stays() -> None:
+    code = """
+import os, signal, time
+from changefeed.spark.daemon import end_when_idle
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+signal.signal(signal.SIGTERM, lambda *_: (print("ended", len(lived)), os._exit(0)))
+lived = []
+if os.fork() == 0:
+    time.sleep(1.5)
+    os._exit(0)
+end_when_idle(0.2)
+while True:
+    lived.append(time.sleep(0.1))
+"""
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "include")}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60, check=True)
+    word, lived = done.stdout.split()
+    assert word == "ended"
+    assert int(lived) >= 5, "as long as its child lived, half a second at the least"

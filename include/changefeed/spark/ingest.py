@@ -295,7 +295,6 @@ def _many_slices(
 ) -> tuple[Sequence[Slice], _Outcome]:
     """Decode all, as it is cut, then shuffle batches so that one task writes a topic-partition, and publish."""
     outcome, messages = _Outcome(), MessageCount(spark)
-    spark.conf.set("spark.sql.shuffle.partitions", tasks)  # its default, 200, is for other jobs
     for name, rows in BATCH_CONF.items():
         spark.conf.set(name, rows)
     with Decoding(spark, messages) as decoding:

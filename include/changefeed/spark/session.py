@@ -37,14 +37,11 @@ def session(pipeline: Pipeline, *, submitted: bool = False) -> Iterator[SparkSes
     servers come to hear of it.
     """
     if url := pipeline.spark.connect:
-        spark = connect_session(url)
-        warm_up(spark, 1)
-        with _imported_beside("changefeed.spark.run"):
-            pass
-        try:
+        with connect_session(url) as spark:
+            warm_up(spark, 1)
+            with _imported_beside("changefeed.spark.run"):
+                pass
             yield spark
-        finally:
-            spark.stop()
     else:
         with _imported_beside("changefeed.spark.run"):
             spark = SparkSession.builder.getOrCreate() if submitted else local_session(pipeline)
@@ -122,8 +119,11 @@ def end_jobs(spark: SparkSession, tag: str) -> None:
 
 
 def forget_checkpoint(checkpointed: DataFrame) -> None:
-    """Free the disk that a local checkpoint takes. A Connect server frees it when nobody refers to it any more."""
-    if not is_connect(checkpointed.sparkSession):
+    """Free the disk that a local checkpoint takes; a Connect server frees it when nobody refers to it any more."""
+    if is_connect(checkpointed.sparkSession):
+        relation: Any = checkpointed._plan
+        relation.__del__()  # tells the server; an exception may refer to it until the session is left, which stays
+    else:
         plan: Any = checkpointed._jdf.queryExecution().logical()
         plan.rdd().unpersist(False)
 
