@@ -1,0 +1,48 @@
+"""A file with decoded batches is gone, or cut, when they are to be published."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from faults.feed import Feed
+
+from devstack.spark_connect import SparkConnectServer
+
+pytestmark = pytest.mark.timeout(900)
+
+
+def cut(file: Path) -> None:
+    os.truncate(file, file.stat().st_size - 1)
+
+
+def test_a_payload_file_that_is_gone_or_cut_stops_the_run_and_a_later_one_publishes_all(
+    feed: Feed, spark_connect: SparkConnectServer, tmp_path: Path
+) -> None:
+    blocks = tmp_path / "blocks"
+    blocks.mkdir()
+    feed.settings["spark"] = {"master": "local[2]", "conf": {"spark.local.dir": str(blocks)}}
+    feed.configure()
+    for _ in range(4):  # four files are four slices
+        feed.write(20)
+        feed.mysql.execute("FLUSH BINARY LOGS")
+    damages: list[tuple[Callable[[Path], None], str]] = [
+        (Path.unlink, "No such file or directory"),
+        (cut, "bytes of a decoded batch at"),
+    ]
+    for damage, words in damages:
+        run = feed.begin("after_decode", spark=True)
+        assert run.wait_until_held(400), run.text()
+        files = [file for file in blocks.rglob("batches-*") if file.stat().st_size]
+        assert files, run.text()
+        for file in files:
+            damage(file)
+        run.go_on()
+        assert run.result() == 1, run.text()
+        assert words in run.text(), run.text()
+        assert not list(blocks.rglob("batches-*")), "a run that ends leaves none"
+    feed.use_connect(spark_connect.url)
+    feed.run(spark=True)
+    feed.check()
