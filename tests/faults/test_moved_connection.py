@@ -40,9 +40,8 @@ pytestmark = pytest.mark.timeout(900)
 
 @pytest.fixture(scope="module")
 def spark(spark_connect: SparkConnectServer) -> Iterator[SparkSession]:
-    session = connect_session(spark_connect.url)
-    yield session
-    session.stop()
+    with connect_session(spark_connect.url) as session:
+        yield session
 
 
 class MovedFeed:
