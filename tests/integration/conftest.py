@@ -22,9 +22,8 @@ from devstack.spark_connect import SparkConnectServer
 @pytest.fixture(scope="module")
 def spark(spark_connect: SparkConnectServer) -> Iterator[SparkSession]:
     """A session on the Spark that is up, with two cores, for tests that are not about how it starts."""
-    session = connect_session(spark_connect.url)
-    yield session
-    session.stop()
+    with connect_session(spark_connect.url) as session:
+        yield session
 
 
 @pytest.fixture(scope="module")

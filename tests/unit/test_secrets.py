@@ -197,8 +197,8 @@ def test_kafkas_options_are_told_without_secrets() -> None:
 
 
 def test_a_spark_connect_server_is_named_without_its_token() -> None:
-    assert_hidden(everything_told(lambda: connect_session(f"sc://127.0.0.1:1/;token={SECRET}")))
-    assert_hidden(everything_told(lambda: connect_session(f"sc://127.0.0.1:{SECRET}/;token=x")))
+    for url in (f"sc://127.0.0.1:1/;token={SECRET}", f"sc://127.0.0.1:{SECRET}/;token=x"):
+        assert_hidden(everything_told(connect_session(url).__enter__))
 
 
 @pytest.mark.parametrize(
