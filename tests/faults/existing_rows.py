@@ -104,10 +104,11 @@ class Writer:
             return
         _, key, value = TABLES[table]
         number = self._random.randrange(self._rows + self._rows // 10)
-        columns = f"({', '.join(sorted(key.split(', ')))})"
+        pairs = zip(sorted(key.split(", ")), value(number).split(", "), strict=True)
+        row = " AND ".join(f"{column} = {literal}" for column, literal in pairs)  # MariaDB finds no (a, b) = (1, 2)
         match self._random.randrange(6):
             case 0:
-                cursor.execute(f"DELETE FROM {table} WHERE {columns} = ({value(number)})")
+                cursor.execute(f"DELETE FROM {table} WHERE {row}")
             case 1 if table == "names":
                 cursor.execute(f"UPDATE names SET name = UPPER(name) WHERE name = {value(number)}")
             case 2 if table == "numbers":  # another key, in the range of another chunk

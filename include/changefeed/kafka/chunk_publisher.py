@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Self
 
 from changefeed.batches.batch import Batch
-from changefeed.kafka.commit_log import CommitLog
+from changefeed.kafka.commit_log import CommitLog, CommitLogState
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.log_record import LogRecord
 from changefeed.kafka.publisher import OnStage, Publisher
@@ -51,8 +51,12 @@ class ChunkPublisher(Publisher):
     def __enter__(self) -> Self:
         super().__enter__()
         self._progress = {}  # the windows' own
-        self._keys = {entry.record.key for entry in self._own.read().entries}
         return self
+
+    def _read_log(self) -> CommitLogState:
+        state, own = self._log.read_beside(self._own.identity)
+        self._keys = {entry.record.key for entry in own.entries}
+        return state
 
     def is_published(self, done: LogRecord) -> bool:
         """Whether an earlier copy of this task published the chunk that ``done`` is the record of."""

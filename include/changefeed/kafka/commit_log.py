@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -173,6 +174,8 @@ class CommitLog:
     topic: str
     identity: str
     wait_seconds: float = 150.0
+    writer: RecordWriter | None = None
+    """Writes the records, where there is one for the topic already; without it each write connects anew."""
 
     def exists(self) -> bool:
         """Whether the topic is there. Raises BrokerUnavailableError, TopicError."""
@@ -191,7 +194,16 @@ class CommitLog:
         Raises BrokerUnavailableError when they stay open for ``wait_seconds`` or no broker answers, TopicError where
         the topic is gone, CheckpointError for a record with a key that cannot be read.
         """
-        state = CommitLogState(tuple(self._own(open_seconds)))
+        return self._state(self._own(open_seconds))
+
+    def read_beside(self, other: str) -> tuple[CommitLogState, CommitLogState]:
+        """As `read`, and what the log says of the identity ``other`` at the same end."""
+        latest = self._latest()
+        ours, others = ([entry for entry in latest if entry.identity == each] for each in (self.identity, other))
+        return self._state(ours), self._state(others)
+
+    def _state(self, entries: Iterable[LogEntry]) -> CommitLogState:
+        state = CommitLogState(tuple(entries))
         if state.unknown:
             _log.warning(
                 "commit log %r has records of kinds that this version does not know (%s): a newer changefeed wrote "
@@ -323,7 +335,7 @@ class CommitLog:
             if transactional_id:
                 self._write_all_or_none(records, self._wanted(wanted), transactional_id)
                 return
-            with RecordWriter(self.connection, self.topic) as writer:
+            with nullcontext(self.writer) if self.writer else RecordWriter(self.connection, self.topic) as writer:
                 writer.write(records, self._wanted(wanted))
         except BadRecordError as error:
             largest_bytes = max(len(value or b"") for value in records.values())

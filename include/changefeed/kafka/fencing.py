@@ -18,6 +18,7 @@ from changefeed.kafka.client_internals import take_over
 from changefeed.kafka.commit_log import CommitLog
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.log_record import AttemptRecord
+from changefeed.kafka.record_writer import RecordWriter
 from changefeed.kafka.refusal import refused_to_write
 
 
@@ -26,15 +27,23 @@ def transactional_id(identity: str, task: int) -> str:
     return f"changefeed.{identity}.{task}"
 
 
-def fence(connection: KafkaConnection, identity: str, tasks: int, commit_log_topic: str, attempt: str = "") -> str:
+def fence(
+    connection: KafkaConnection,
+    identity: str,
+    tasks: int,
+    commit_log_topic: str,
+    attempt: str = "",
+    writer: RecordWriter | None = None,
+) -> str:
     """Stop every earlier attempt of ``identity``; return the name of this attempt, for its publishers.
 
     Called by the driver before any task starts. For ids beyond ``tasks`` that an earlier attempt used the brokers are
     asked (ListTransactions, KIP-664; Kafka 3.0); where they do not answer that, only those of ``tasks`` are
-    taken over. Raises BrokerUnavailableError, TopicError (ACLs, no transactions), SettingsError.
+    taken over. ``writer`` is one for the commit log, if there is one. Raises BrokerUnavailableError, TopicError (ACLs,
+    no transactions), SettingsError.
     """
     attempt = attempt or uuid.uuid4().hex
-    CommitLog(connection, commit_log_topic, identity).keep(AttemptRecord(attempt))
+    CommitLog(connection, commit_log_topic, identity, writer=writer).keep(AttemptRecord(attempt))
     with connection.admin() as admin:
         ids = {transactional_id(identity, task) for task in range(tasks)} | set(_used(admin, identity))
         try:

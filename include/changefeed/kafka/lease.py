@@ -100,6 +100,12 @@ class Lease:
     ) -> None:
         self._give_back()
 
+    @property
+    def writer(self) -> RecordWriter:
+        """For whoever writes more to the same log while the claim is held."""
+        assert self._writer is not None, "the claim comes first"
+        return self._writer
+
     def _give_back(self) -> None:
         self._done.set()
         if self._beat.ident is not None:  # it was started
@@ -177,6 +183,5 @@ class Lease:
 
     def _write(self, attempt: str, claim: ClaimRecord | None) -> int:
         """Write a claim, or give it back; return its offset."""
-        assert self._writer is not None
         key, value = ClaimRecord.key_of(self._identity, attempt), claim.value() if claim else None
-        return self._writer.write({key: value}, f"to claim {self._identity!r} in commit log {self._topic!r}")
+        return self.writer.write({key: value}, f"to claim {self._identity!r} in commit log {self._topic!r}")

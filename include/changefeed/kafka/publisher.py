@@ -83,7 +83,7 @@ class Publisher:
 
     def __enter__(self) -> Self:
         self._transactions.take_over()
-        state = self._log.read()
+        state = self._read_log()
         self._refuse_newer_attempt(state)
         self._progress = state.progress
         self._on_stage("after_take_over")
@@ -94,6 +94,9 @@ class Publisher:
     ) -> None:
         self._transactions.abort()
         self._transactions.close()
+
+    def _read_log(self) -> CommitLogState:
+        return self._log.read()
 
     def _refuse_newer_attempt(self, state: CommitLogState) -> None:
         if self._attempt and state.attempt != self._attempt:

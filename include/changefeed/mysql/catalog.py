@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import groupby
 
-from changefeed.mysql.column_rows import INDEX_FIELDS, column_fields, column_of, keys_of
-from changefeed.mysql.session import Session
-from changefeed.table_schema import TableSchema
+from changefeed.mysql.column_rows import FIELD_COUNT, INDEX_FIELDS, column_fields, column_of, keys_of
+from changefeed.mysql.session import Row, Session
+from changefeed.table_schema import Column, TableSchema
 
 SYSTEM_DATABASES = ("mysql", "sys", "information_schema", "performance_schema")
 
@@ -18,6 +19,16 @@ _INDEXES = f"""
 SELECT {INDEX_FIELDS} FROM information_schema.statistics
 WHERE table_schema = %s AND table_name = %s ORDER BY index_name, seq_in_index
 """
+_COLUMNS_OF_MANY = """
+SELECT {fields}, table_name FROM information_schema.columns
+WHERE table_schema = %s AND table_name IN %s ORDER BY table_name, ordinal_position
+"""
+_INDEXES_OF_MANY = f"""
+SELECT table_name, {INDEX_FIELDS} FROM information_schema.statistics
+WHERE table_schema = %s AND table_name IN %s ORDER BY table_name, index_name, seq_in_index
+"""
+_AT_ONCE = 100
+"""Tables in a query."""
 _TABLES = """
 SELECT table_schema, table_name FROM information_schema.tables
 WHERE table_type IN ('BASE TABLE', 'SYSTEM VERSIONED')
@@ -29,6 +40,33 @@ ORDER BY 1, 2
 def table_names(session: Session) -> list[tuple[str, str]]:
     """(database, table) of all base tables but the server's own."""
     return [(str(row[0]), str(row[1])) for row in session.rows(_TABLES)]
+
+
+def table_schemas(session: Session, names: Iterable[tuple[str, str]]) -> dict[tuple[str, str], TableSchema]:
+    """`table_schema` of each (database, table) of ``names``, without those that are not there.
+
+    MySQL is asked for many at once; MariaDB opens all tables of a database for that, and is asked for each.
+    """
+    wanted = sorted(set(names))
+    if session.is_mariadb:
+        found = {name: table_schema(session, *name) for name in wanted}
+        return {name: schema for name, schema in found.items() if schema is not None}
+    fields = column_fields(is_mariadb=False)
+    schemas: dict[tuple[str, str], TableSchema] = {}
+    for database, of_database in groupby(wanted, key=lambda name: name[0]):
+        tables = [table for _, table in of_database]
+        for at in range(0, len(tables), _AT_ONCE):
+            asked = tables[at : at + _AT_ONCE]
+            columns: dict[str, list[Column]] = {}
+            for row in session.rows(_COLUMNS_OF_MANY.format(fields=fields), database, asked):
+                columns.setdefault(str(row[FIELD_COUNT]), []).append(column_of(row, is_mariadb=False))
+            indexes: dict[str, list[Row]] = {}
+            for table, *index in session.rows(_INDEXES_OF_MANY, database, asked):
+                indexes.setdefault(str(table), []).append(tuple(index))
+            for table, its in columns.items():
+                keys = keys_of(indexes.get(table, ()), its)
+                schemas[database, table] = TableSchema(database, table, tuple(its), *keys).keys_of_current_rows
+    return {name: schemas[name] for name in wanted if name in schemas}
 
 
 def table_schema(session: Session, database: str, table: str) -> TableSchema | None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from changefeed.errors import SchemaError
-from changefeed.mysql.catalog import table_schema
+from changefeed.mysql.catalog import table_schemas
 from changefeed.mysql.session import Session
 from changefeed.snapshot.planning import key_text
 from changefeed.snapshot.progress import PlannedChunk, SnapshotRecord, TableProgress
 from changefeed.snapshot.table_key import ALL_ROWS, KEY_SESSION, KeyRange, TableKey
+from changefeed.table_schema import TableSchema
 
 FEWEST_ROWS, MOST_ROWS = 100, 2_000_000
 FIRST_ROWS, FIRST_BYTES = 100_000, 16 << 20
@@ -19,6 +20,8 @@ CHUNK_SECONDS = 1.5
 """As long is a chunk to be read: what is lost by a kill, and held in memory at once, stays small."""
 CHUNK_BYTES = 24 << 20
 _GROWTH = 4
+_SCHEMAS_AT_ONCE = 50
+"""Of tables whose definitions are asked for together."""
 _SMALL = 32
 """A whole chunk takes as long as so many of tables with a few rows."""
 
@@ -33,6 +36,7 @@ class ChunkCutter:
         self._session, self._most_rows = session, most_rows or MOST_ROWS
         self._rows: dict[str, int] = {}
         self._keys: dict[str, TableKey | None] = {}
+        self._schemas: dict[tuple[str, str], TableSchema] = {}
         session.rows(KEY_SESSION)
 
     def round(self, snapshot: SnapshotRecord, chunks: int, most_rows: int | None = None) -> SnapshotRecord:
@@ -41,7 +45,7 @@ class ChunkCutter:
 
         Raises SchemaError for a table that is gone, or has another primary key than the snapshot began with.
         """
-        number = snapshot.number
+        number, self._schemas = snapshot.number, {}
         planned = [replace(chunk, number=number + at) for at, chunk in enumerate(snapshot.round)]
         number += len(planned)
         tables = {table.name: table for table in snapshot.tables}
@@ -82,9 +86,10 @@ class ChunkCutter:
 
     def _next(self, snapshot: SnapshotRecord) -> Iterator[tuple[PlannedChunk, TableProgress]]:
         """The chunks behind those that were planned, each with its table as it stands behind that."""
-        for table in snapshot.tables:
+        left = [table for table in snapshot.tables if not table.at_end]
+        for at, table in enumerate(left):
             while not table.at_end:
-                key = self._key(table)
+                key = self._key(table, left[at : at + _SCHEMAS_AT_ONCE])
                 if key is None or not key.is_walked:
                     table = replace(table, at_end=True)
                     yield PlannedChunk(0, table.database, table.table, has_key=key is not None), table
@@ -94,9 +99,14 @@ class ChunkCutter:
                 table = replace(table, at=upto, at_end=True) if upto is None else replace(table, at=upto)
                 yield PlannedChunk(0, table.database, table.table, within), table
 
-    def _key(self, table: TableProgress) -> TableKey | None:
+    def _key(self, table: TableProgress, likely: Sequence[TableProgress]) -> TableKey | None:
+        """The key of ``table``, the first of those that are ``likely`` to be cut now."""
         if table.name not in self._keys:
-            schema = table_schema(self._session, table.database, table.table)
+            name = (table.database, table.table)
+            if name not in self._schemas:
+                names = ((each.database, each.table) for each in likely if each.name not in self._keys)
+                self._schemas = table_schemas(self._session, names)
+            schema = self._schemas.get(name)
             if schema is None:
                 raise SchemaError(
                     f"table {table.name} is not there any more, and the snapshot has published {table.rows} of its "

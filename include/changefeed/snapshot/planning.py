@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from changefeed.checkpoint import Checkpoint, CheckpointStore
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import SettingsError, SourceError, StaleCheckpointError
-from changefeed.mysql.catalog import table_schema
+from changefeed.mysql.catalog import table_schemas
 from changefeed.mysql.session import Session
 from changefeed.pipelines.message_rules import message_rules
 from changefeed.pipelines.pipeline import Pipeline
@@ -81,11 +82,13 @@ def plan_snapshot(
     """
     pipeline = endpoints.pipeline
     check_takes_snapshots(pipeline)
-    checkpoint = _checkpoint(endpoints, store, keep_first=not only_look)
+    with ThreadPoolExecutor(1, "changefeed-plan") as beside:
+        logged = beside.submit(commit_log_state, endpoints, identity)
+        checkpoint = _checkpoint(endpoints, store, keep_first=not only_look)
     with endpoints.session() as session:
         check_row_images(session)
         topics = {f"{database}.{table}": topic for (database, table), topic in table_topics(pipeline, session).items()}
-        begun = commit_log_state(endpoints, identity).of(SnapshotRecord)
+        begun = logged.result().of(SnapshotRecord)
         stands = begun[0] if begun else _new(pipeline, session, request, topics)
         if request.where is not None:
             _check_where(endpoints, request.where, session, stands.tables)
@@ -116,14 +119,10 @@ def check_takes_snapshots(pipeline: Pipeline) -> None:
 def _new(pipeline: Pipeline, session: Session, request: SnapshotRequest, topics: Mapping[str, str]) -> SnapshotRecord:
     guessed = {f"{database}.{table}": (int(rows), int(size)) for database, table, rows, size in session.rows(_ROWS)}
     tables = []
-    for name in sorted(topics):
-        database, _, table = name.partition(".")
-        if not request.takes(database, table):
-            continue
-        schema = table_schema(session, database, table)
-        if schema is not None:
-            rows, row_bytes = guessed.get(name, (0, 0))
-            tables.append(TableProgress(database, table, key_text(schema), rows, row_bytes=row_bytes))
+    names = [(database, table) for database, _, table in (name.partition(".") for name in sorted(topics))]
+    for (database, table), schema in table_schemas(session, (name for name in names if request.takes(*name))).items():
+        rows, row_bytes = guessed.get(f"{database}.{table}", (0, 0))
+        tables.append(TableProgress(database, table, key_text(schema), rows, row_bytes=row_bytes))
     if not tables:
         raise SettingsError(
             f"no table that pipeline {pipeline.name!r} captures matches {', '.join(request.tables) or '*.*'}: it "
@@ -161,10 +160,7 @@ def _check_where(endpoints: Endpoints, where: str, session: Session, tables: Ite
     """Columns that are hidden may not be asked about, nor those that a table does not have."""
     from changefeed.pipelines.sql_condition import server_condition  # sqlglot is only for those who need it
 
-    for table in tables:
-        schema = table_schema(session, table.database, table.table)
-        if schema is None:
-            continue
+    for schema in table_schemas(session, ((table.database, table.table) for table in tables)).values():
         hidden = endpoints.column_rules.of(schema)
         positions = {column.name.lower(): number for number, column in enumerate(schema.columns)}
         for name in server_condition(where).columns:

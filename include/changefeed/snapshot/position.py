@@ -55,12 +55,15 @@ class PublishedPosition:
             )
         return Published(left.end, left.begun.head if left.begun else None)
 
-    def visible(self, session: Session, server_uuid: str) -> BinlogCoordinates | None:
+    def visible(
+        self, session: Session, server_uuid: str, state: CommitLogState | None = None
+    ) -> BinlogCoordinates | None:
         """Coordinates before which all is published, and is seen by whoever reads the source from now on.
 
-        None while that is not known yet; asked again a moment later it will be. Raises as `of`.
+        ``state`` is what the pipeline's commit log said a moment ago; without it the log is read. None while they are
+        not known yet; asked again a moment later they will be. Raises as `of`.
         """
-        end = self.of(settled_state(self._endpoints), server_uuid).end
+        end = self.of(state or settled_state(self._endpoints), server_uuid).end
         if session.is_mariadb:  # where each view says where it stands
             return end.coordinates
         if end.gtids:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 
 import orjson
@@ -32,11 +33,12 @@ from changefeed.errors import (
 )
 from changefeed.kafka.commit_log import CommitLogState
 from changefeed.kafka.fencing import fence
+from changefeed.kafka.lease import Lease
 from changefeed.kafka.log_record import AttemptRecord, BegunRecord, ReliedRecord
-from changefeed.kafka.topics import ensure_topics, topic_limits
+from changefeed.kafka.topics import TopicLimits, ensure_topics, topic_limits
 from changefeed.kafka.window_topics import WindowTopics
 from changefeed.mysql import source
-from changefeed.mysql.catalog import table_schema
+from changefeed.mysql.catalog import table_schemas
 from changefeed.mysql.session import Session
 from changefeed.pipelines.message_rules import message_rules, rules_digest
 from changefeed.runs.topics import table_topics, wanted_topics
@@ -68,6 +70,8 @@ _FAILURES = 5
 _ROUND_SECONDS = 10
 _PAUSE_SECONDS = 2
 """How often a paused snapshot looks whether it is resumed."""
+_STATE_SECONDS = 1.0
+"""How long what the pipeline's commit log said, while no window was published, is taken for what it says."""
 _KEPT = StorageLevel(useDisk=True, useMemory=True, useOffHeap=False, deserialized=True)
 
 
@@ -93,52 +97,67 @@ def run_snapshot(spark: SparkSession, endpoints: Endpoints, plan: SnapshotPlan) 
     """
     pipeline = endpoints.pipeline
     check_takes_snapshots(pipeline)
-    with endpoints.session() as session:
-        ensure_topics(endpoints.kafka, wanted_topics(pipeline, session), create=pipeline.topics.create)
-    with endpoints.lease(plan.identity) as lease, endpoints.session() as session:
-        run = _SnapshotRun(spark, endpoints, plan, lease.attempt, session)
-        yield from run.rounds()
+    with endpoints.session() as session, ThreadPoolExecutor(1, "changefeed-snapshot") as beside:
+        topics, lease = wanted_topics(pipeline, session), endpoints.lease(plan.identity)
+        run = _SnapshotRun(spark, endpoints, plan, lease.attempt, session, beside)
+        ensure_topics(endpoints.kafka, topics, create=pipeline.topics.create)
+        with lease:
+            yield from run.rounds()
 
 
 class _SnapshotRun:
     def __init__(
-        self, spark: SparkSession, endpoints: Endpoints, plan: SnapshotPlan, attempt: str, session: Session
+        self,
+        spark: SparkSession,
+        endpoints: Endpoints,
+        plan: SnapshotPlan,
+        attempt: str,
+        session: Session,
+        beside: Executor,
     ) -> None:
         self._spark, self._endpoints, self._plan, self._attempt = spark, endpoints, plan, attempt
-        self._session = session
+        self._session, self._beside = session, beside
         self._uuid = source.server_uuid(session)
         self._log = endpoints.commit_log(plan.identity)
         self._tasks = cores(spark)
         self._position = PublishedPosition(endpoints, plan.checkpoint)
         self._rules = message_rules(endpoints.pipeline)
         self._changed: ChangedKeys | None = None
+        self._state: tuple[CommitLogState, float] | None = None
+        self._records: list[ChunkRecord] = []
         self._paused = False
+        request = plan.request
+        self._reading = min(self._tasks, request.connections or self._tasks)
+        self._most_rows = request.rows_per_second and request.rows_per_second * _ROUND_SECONDS
+        self._cutter = ChunkCutter(session, request.chunk_rows)
+        self._first = beside.submit(self._cut, plan.stands)  # MySQL is asked while Kafka is
         for name, rows in BATCH_CONF.items():
             spark.conf.set(name, rows)
 
+    def _cut(self, snapshot: SnapshotRecord) -> SnapshotRecord:
+        return self._cutter.round(snapshot, self._reading * CHUNKS_A_TASK, self._most_rows)
+
     def rounds(self) -> Iterator[SnapshotRecord]:
-        request = self._plan.request
+        request, begin = self._plan.request, self._plan.stands
         snapshot = self._taken_over()
-        cutter = ChunkCutter(self._session, request.chunk_rows)
-        reading = min(self._tasks, request.connections or self._tasks)
-        most_rows = request.rows_per_second and request.rows_per_second * _ROUND_SECONDS
+        wait([self._first])  # it has the session
         moved, failures, waits_for = time.monotonic(), 0, ""
         while not snapshot.is_done:
             if self._paused:
                 self._wait_for_resumption()
                 moved = time.monotonic()
             begun = time.monotonic()
-            planned = cutter.round(snapshot, reading * CHUNKS_A_TASK, most_rows)
+            planned = self._first.result() if snapshot == begin else self._cut(snapshot)
             before = sum(table.rows for table in snapshot.tables)
             try:
-                read, published = self._round(planned, reading)
+                read, published = self._round(planned)
                 failures = failures + 1 if read.errors else 0
                 if failures > _FAILURES:
                     raise read.errors[0]
                 tables = {table.name: table for table in planned.tables}
                 for chunk in planned.round:
                     if done := read.chunks.get(chunk.number):
-                        cutter.took(tables[chunk.table_name], done.rows, done.size_bytes, done.seconds)
+                        self._cutter.took(tables[chunk.table_name], done.rows, done.size_bytes, done.seconds)
                 if published:
                     moved = time.monotonic()
             except (_NothingPublishedError, TooManyChangedKeysError) as error:
@@ -157,34 +176,38 @@ class _SnapshotRun:
                 time.sleep(max(0.0, rows / request.rows_per_second - spent))
         if not snapshot.finished:
             finished = replace(snapshot, finished=True)
-            self._log.keep(finished, self._log.read().of(ChunkRecord))
+            self._log.keep(finished, self._records)
             yield finished
 
     def _wait_for_resumption(self) -> None:
         _log.warning("snapshot %r is paused, and goes on when it is resumed", self._plan.identity)
         while self._paused:
             time.sleep(_PAUSE_SECONDS)
-            self._own_state()
+            self._check_own(self._log.read())
         _log.warning("snapshot %r goes on", self._plan.identity)
 
-    def _own_state(self) -> CommitLogState:
-        """The snapshot's own commit log; whether somebody paused it stands there. Raises FencedError where another
-        process runs it since."""
-        own = self._log.read()
+    def _fence(self, lease: Lease) -> str:
+        endpoints = self._endpoints
+        writer, topic = lease.writer, self._log.topic
+        return fence(endpoints.kafka, endpoints.pipeline.name, self._tasks, topic, lease.attempt, writer)
+
+    def _check_own(self, own: CommitLogState) -> None:
+        """Raises FencedError where another process runs the snapshot since; notes whether somebody paused it."""
         if own.attempt != self._attempt:
             raise FencedError(f"another process runs snapshot {self._plan.identity!r} since; this one stops")
         self._paused = bool(own.of(PauseRecord))
-        return own
 
     def _taken_over(self) -> SnapshotRecord:
         """How far the snapshot has come, when no earlier process of it can publish any more."""
         endpoints, name = self._endpoints, self._endpoints.pipeline.name
         with endpoints.lease(brief=True, patience_seconds=PATIENCE_SECONDS) as lease:
-            fence(endpoints.kafka, name, self._tasks, self._log.topic, lease.attempt)
-            self._log.keep(AttemptRecord(self._attempt))
-            state = self._own_state()
-        begun = state.of(SnapshotRecord)
-        snapshot = (begun[0] if begun else self._plan.stands).with_chunks(state.of(ChunkRecord))
+            self._fence(lease)
+            replace(self._log, writer=lease.writer).keep(AttemptRecord(self._attempt))
+            state, own = endpoints.commit_log().read_beside(self._plan.identity)
+            self._check_own(own)
+            self._state = state, time.monotonic()
+        begun, self._records = own.of(SnapshotRecord), own.of(ChunkRecord)
+        snapshot = (begun[0] if begun else self._plan.stands).with_chunks(self._records)
         if changed := sorted(rule for rule, digest in snapshot.rules.items() if self._rules.get(rule) != digest):
             raise SettingsError(
                 f"snapshot {self._plan.identity!r} was begun with other settings: "
@@ -196,18 +219,20 @@ class _SnapshotRun:
 
     # --- a round
 
-    def _round(self, planned: SnapshotRecord, reading: int) -> tuple[_Read, list[ChunkRecord]]:
+    def _round(self, planned: SnapshotRecord) -> tuple[_Read, list[ChunkRecord]]:
+        limits = self._beside.submit(topic_limits, self._endpoints.kafka, self._topics(planned))
         base = self._base()
         schemas = self._schemas(planned.round)
         changed = self._changed_since(base, schemas)
         changed.read_to(source.head(self._session).coordinates)  # of a pipeline far behind, before rows are read
         with local_folder(self._spark) as folder:
-            return self._read_and_published(self._job(base, planned, folder), planned, reading, changed)
+            job = self._job(base, planned, limits.result(), folder)
+            return self._read_and_published(job, planned, changed)
 
     def _read_and_published(
-        self, job: ChunkJob, planned: SnapshotRecord, reading: int, changed: ChangedKeys
+        self, job: ChunkJob, planned: SnapshotRecord, changed: ChangedKeys
     ) -> tuple[_Read, list[ChunkRecord]]:
-        read = self._read(job, planned.round, reading)
+        read = self._read(job, planned.round)
         try:
             wanted = {chunk.number: chunk for chunk in planned.round if chunk.number in read.chunks}
             for error in read.errors:
@@ -225,8 +250,11 @@ class _SnapshotRun:
         check_row_images(self._session)
         if (uuid := source.server_uuid(self._session)) != self._uuid:
             raise PipelineBusyError(f"the source was server {self._uuid}, and is {uuid} now: run the snapshot again")
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while (base := self._position.visible(self._session, self._uuid)) is None:
+        now = time.monotonic()
+        deadline = now + PATIENCE_SECONDS
+        state = self._state[0] if self._state is not None and now - self._state[1] < _STATE_SECONDS else None
+        while (base := self._position.visible(self._session, self._uuid, state)) is None:
+            state = None
             if time.monotonic() > deadline:
                 raise PipelineBusyError(
                     f"transactions that pipeline {self._endpoints.pipeline.name!r} has published cannot be seen on the "
@@ -239,8 +267,7 @@ class _SnapshotRun:
     def _schemas(self, chunks: Iterable[PlannedChunk]) -> dict[tuple[str, str], TableSchema]:
         """The tables of ``chunks`` that have a key."""
         names = {(chunk.database, chunk.table) for chunk in chunks if chunk.has_key}
-        found = {name: table_schema(self._session, *name) for name in sorted(names)}
-        return {name: schema for name, schema in found.items() if schema is not None}
+        return table_schemas(self._session, names)
 
     def _changed_since(self, base: BinlogCoordinates, schemas: dict[tuple[str, str], TableSchema]) -> ChangedKeys:
         known = self._changed
@@ -251,7 +278,18 @@ class _SnapshotRun:
         self._changed = known
         return known
 
-    def _job(self, base: BinlogCoordinates, planned: SnapshotRecord, folder: str | None) -> ChunkJob:
+    def _topics(self, planned: SnapshotRecord) -> set[str]:
+        pipeline, names = self._endpoints.pipeline, {(chunk.database, chunk.table) for chunk in planned.round}
+        topics = {topic for name, topic in table_topics(pipeline, self._session).items() if name in names}
+        return topics | ({topic} if (topic := dead_letters_of(pipeline)) else set())
+
+    def _job(
+        self,
+        base: BinlogCoordinates,
+        planned: SnapshotRecord,
+        limits: Mapping[str, TopicLimits],
+        folder: str | None,
+    ) -> ChunkJob:
         endpoints, request = self._endpoints, self._plan.request
         condition = ""
         if request.where is not None:
@@ -260,15 +298,10 @@ class _SnapshotRun:
             condition = server_condition(request.where).sql
         now_ms = int(time.time() * 1000)
         window = Window(endpoints.pipeline.name, 0, self._uuid, base, base, "", "", now_ms)
-        names = {(chunk.database, chunk.table) for chunk in planned.round}
-        topics = {topic for name, topic in table_topics(endpoints.pipeline, self._session).items() if name in names}
-        topics |= {topic} if (topic := dead_letters_of(endpoints.pipeline)) else set()
         ingest = IngestJob(
             endpoints=endpoints,
             window=window,
-            topics=WindowTopics(
-                endpoints.kafka, topic_limits(endpoints.kafka, topics), create=endpoints.pipeline.topics.create
-            ),
+            topics=WindowTopics(endpoints.kafka, limits, create=endpoints.pipeline.topics.create),
             attempt="",
             identity=self._plan.identity,
             folder=folder,
@@ -276,8 +309,8 @@ class _SnapshotRun:
         )
         return ChunkJob(ingest, base, {table.name: table.key for table in planned.tables}, condition)
 
-    def _read(self, job: ChunkJob, chunks: Sequence[PlannedChunk], reading: int) -> _Read:
-        shared = [chunks[number::reading] for number in range(min(reading, len(chunks)))]
+    def _read(self, job: ChunkJob, chunks: Sequence[PlannedChunk]) -> _Read:
+        shared = [chunks[number :: self._reading] for number in range(min(self._reading, len(chunks)))]
 
         def of_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
@@ -315,11 +348,11 @@ class _SnapshotRun:
     ) -> list[ChunkRecord]:
         """Publish what of ``wanted`` may be, while no window is; the records of the chunks that are in Kafka."""
         endpoints, identity = self._endpoints, self._plan.identity
-        pipeline_log = endpoints.commit_log()
         with endpoints.lease(brief=True, patience_seconds=4 * PATIENCE_SECONDS) as lease:
-            attempt = fence(endpoints.kafka, endpoints.pipeline.name, self._tasks, self._log.topic, lease.attempt)
-            own = self._own_state()
-            state = pipeline_log.read()
+            attempt = self._fence(lease)
+            pipeline_log, log = (replace(each, writer=lease.writer) for each in (endpoints.commit_log(), self._log))
+            state, own = pipeline_log.read_beside(identity)
+            self._check_own(own)
             position = self._position.of(state, self._uuid)
             self._check_begun(state.of(BegunRecord))
             if not is_covered(state, self._uuid, changed.start, position.end, rules_digest(self._rules)):
@@ -342,10 +375,13 @@ class _SnapshotRun:
             relied = ReliedRecord(identity, self._uuid, str(changed.end), self._rules, names, str(changed.gtids))
             pipeline_log.keep(relied)
             rounds = {chunk.number for chunk in planned.round}
-            self._log.keep(planned, [done for done in own.of(ChunkRecord) if done.number not in rounds])
+            log.keep(planned, [done for done in own.of(ChunkRecord) if done.number not in rounds])
             fault_point.reached("after_take_over")
             keys = {table: changed.keys(table) for table in tables - defined.keys()}
-            return self._published(replace(job, ingest=replace(job.ingest, attempt=attempt)), read, wanted, keys)
+            begun = replace(job, ingest=replace(job.ingest, attempt=attempt))
+            self._records = self._published(begun, read, wanted, keys)
+            self._state = state, time.monotonic()  # no window was published since
+            return self._records
 
     def _published(
         self, job: ChunkJob, read: _Read, wanted: dict[int, PlannedChunk], keys: dict[str, set[bytes]]
