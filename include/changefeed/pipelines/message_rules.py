@@ -11,7 +11,6 @@ from typing import Any, Protocol
 from changefeed.errors import BinlogGoneError, SettingsError
 from changefeed.formats.by_table import all_formats
 from changefeed.formats.style import Kind, Style
-from changefeed.gtid import GtidSet
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.window import Window
 
@@ -104,11 +103,11 @@ def rules_digest(rules: Mapping[str, str]) -> str:
     return _digest(dict(rules))
 
 
-def check_relied_on(window: Window, relied: ReliedOn, pipeline: Pipeline) -> None:
+def check_relied_on(window: Window, relied: ReliedOn, pipeline: Pipeline, fault: str = "") -> None:
     """A snapshot left rows out because ``window`` publishes them.
 
     Raises SettingsError where it would not, or otherwise; BinlogGoneError where it is of another server, after a
-    failover, which lacks what changed them.
+    failover, which lacks what changed them; its binlog may show that by a ``fault``, where its GTIDs do not.
     """
     now = message_rules(pipeline)
     before = {**_defaults(), **relied.rules}
@@ -126,14 +125,14 @@ def check_relied_on(window: Window, relied: ReliedOn, pipeline: Pipeline) -> Non
             f"settings back until the checkpoint is behind {relied.until}; or delete the tables' topics, seek the "
             "pipeline to latest and take a new snapshot."
         )
-    lost = GtidSet.parse(relied.gtids).subtract(GtidSet.parse(window.head_gtids))
-    if window.failover is not None and lost:
+    if window.failover is not None and (lost := GtidSet.parse(relied.gtids).subtract(GtidSet.parse(window.head_gtids))):
+        fault = f"lacks transactions {lost}"
+    if fault:
         raise BinlogGoneError(
-            f"window {window.number} of pipeline {window.pipeline!r} is of server {window.server_uuid}, which lacks "
-            f"transactions {lost}: snapshot {relied.snapshot!r} left out rows of {', '.join(relied.tables)} that they "
-            "changed, as windows publish those. If the server is a replica that catches up, run again later. If they "
-            "were lost in the failover, seek the pipeline to where it should resume and take a new snapshot of these "
-            "tables."
+            f"window {window.number} of pipeline {window.pipeline!r} is of server {window.server_uuid}, which {fault}: "
+            f"snapshot {relied.snapshot!r} left out rows of {', '.join(relied.tables)} that they changed, as windows "
+            "publish those. If the server is a replica that catches up, run again later. If they were lost in the "
+            "failover, seek the pipeline to where it should resume and take a new snapshot of these tables."
         )
 
 

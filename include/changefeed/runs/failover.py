@@ -119,6 +119,14 @@ def _check_exact(
         )
 
 
+def others_in_place(endpoints: Endpoints, window: Window, gtids: str) -> str:
+    """How MariaDB's binlog shows that the server of ``window``, the first one after a failover, lacks some of ``gtids``
+    and has others of the same numbers; '' where it has them. Those before the window were looked for already."""
+    behind = GtidSet.parse(window.start_gtids)
+    wanted = {gtid for gtid in GtidSet.parse(gtids).mariadb_gtids if not behind.contains(GtidSet.parse(gtid))}
+    return _lacking(endpoints, window, wanted) if wanted else ""
+
+
 def _lacking(endpoints: Endpoints, window: Window, given: set[str]) -> str:
     """How the new server's binlog shows that it lacks some of the transactions ``given``, '' where it has them."""
     head = GtidSet.parse(window.head_gtids)

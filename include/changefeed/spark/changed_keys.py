@@ -262,8 +262,9 @@ class ChangedKeys:
         keys: dict[str, set[bytes]] = {}
         for block in blocks:
             of_block = block_keys(replace(block, payload=_LZ4.decompress(block.payload)))
-            kept = (key for position, key in of_block if not any(each.holds(block.origin, position) for each in void))
-            keys.setdefault(block.topic.removeprefix(KEYS_OF), set()).update(kept)
+            if void:
+                of_block = (each for each in of_block if not any(of.holds(block.origin, each[0]) for of in void))
+            keys.setdefault(block.topic.removeprefix(KEYS_OF), set()).update(key for _, key in of_block)
             self._check(held + sum(map(len, keys.values())) <= self._most_keys, end)
         return keys
 

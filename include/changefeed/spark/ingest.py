@@ -32,7 +32,7 @@ from changefeed.mysql.file_identities import window_files
 from changefeed.mysql.session import Session
 from changefeed.pipelines.message_rules import check_relied_on, check_same_rules, message_rules, rules_digest
 from changefeed.reader import SliceReport
-from changefeed.runs.failover import marks_of
+from changefeed.runs.failover import marks_of, others_in_place
 from changefeed.runs.registered_ids import check_same_ids, ids_by_subject, registered_ids
 from changefeed.runs.schema_history import history_for, keep_learned, makes_records_of_tables, save_history, with_tables
 from changefeed.runs.topics import table_topics, wanted_topics
@@ -192,7 +192,8 @@ def _check_relied(endpoints: Endpoints, window: Window, state: CommitLogState, l
     for relied in state.of(ReliedRecord):
         is_other = relied.source != window.server_uuid
         if window.failover is not None if is_other else window.start < BinlogCoordinates.parse(relied.until):
-            check_relied_on(window, relied, endpoints.pipeline)
+            fault = "" if window.failover is None else others_in_place(endpoints, window, relied.gtids)
+            check_relied_on(window, relied, endpoints.pipeline, fault)
         elif not is_other:
             passed.append(relied)
     log.forget_records(passed)
