@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from changefeed.errors import BinlogGoneError, SettingsError
 from changefeed.formats.by_table import all_formats
 from changefeed.formats.style import Kind, Style
+from changefeed.gtid import GtidSet
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.window import Window
 
