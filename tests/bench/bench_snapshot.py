@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -108,10 +109,17 @@ def changefeed(warm: WarmSnapshot, run: int, rows: int, mysql: MysqlServer, brok
 def mysqldump(mysql: MysqlServer, broker: KafkaBroker, path: Path) -> Turn:
     """One dump of all tables."""
     options = ["--single-transaction", "--set-gtid-purged=OFF", DATABASE]
-    meter, began = Meter(os.getpid(), broker.pid, mysql.pid), time.perf_counter()
+    meter, before, began = Meter(broker.pid, mysql.pid), _ended_children(), time.perf_counter()
     with path.open("wb") as file:
         subprocess.run([*mysql.client("mysqldump"), *options], stdout=file, check=True)
-    return Turn(time.perf_counter() - began, meter.used(), f"{path.stat().st_size >> 20} MB")
+    cpu = (_ended_children() - before, *meter.used())
+    return Turn(time.perf_counter() - began, cpu, f"{path.stat().st_size >> 20} MB")
+
+
+def _ended_children() -> float:
+    """CPU seconds of the children of this process that ended: not of servers and drivers, which go on."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 class DebeziumSnapshots:
