@@ -19,7 +19,7 @@ from changefeed.replicate.run import replicate
 from changefeed.spark.submitted import planned, submitted
 
 ARGUMENTS = argparse.ArgumentParser(description=__doc__)
-ARGUMENTS.add_argument("plan", help="a JSON file with the follower's connection id and its databases")
+ARGUMENTS.add_argument("plan", help="a JSON file with the follower's connection id, its databases and sessions")
 ARGUMENTS.add_argument("pipeline")
 
 
@@ -28,7 +28,7 @@ def apply(given: argparse.Namespace) -> Iterator[str]:
     plan = planned(given.plan)
     endpoints = Endpoints(load_pipeline(given.pipeline), from_environment)
     follower = MysqlConnection.from_uri(from_environment(plan["connection"]))
-    done = replicate(endpoints, follower, plan["databases"])
+    done = replicate(endpoints, follower, plan["databases"], sessions=plan["sessions"])
     yield f"{plan['connection']}: {done.start} to {done.end}, {done.rows} row changes, {done.definitions} definitions"
 
 

@@ -11,6 +11,7 @@ from changefeed.command.app import EXIT_NOTHING_NEW, AsJson, PipelineName, app, 
 from changefeed.connection import MysqlConnection, from_environment
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.pipelines.file import load_pipeline
+from changefeed.pipelines.follower_settings import SESSIONS
 
 
 @app.command()
@@ -24,6 +25,9 @@ def replicate(
         str | None,
         typer.Option("--from", metavar="FILE:POSITION", help="Of the first run: where the follower was copied."),
     ] = None,
+    sessions: Annotated[
+        int, typer.Option(min=1, max=16, help="Connections that write rows at the same time, and commit in order.")
+    ] = SESSIONS,
     as_json: AsJson = False,
 ) -> None:
     """Apply to a second server what the pipeline has published, in the source's commit order, each change once.
@@ -35,7 +39,7 @@ def replicate(
 
     connection = MysqlConnection.from_uri(from_environment(follower))
     at = BinlogCoordinates.parse(start) if start else None
-    done = bring(endpoints_of(load_pipeline(name)), connection, databases or (), at)
+    done = bring(endpoints_of(load_pipeline(name)), connection, databases or (), at, sessions)
     if as_json:
         shown = {"start": str(done.start), "end": str(done.end), "rows": done.rows, "definitions": done.definitions}
         out.print_json(json.dumps(shown))

@@ -26,6 +26,7 @@ _SETTINGS = {
     "auto_increment_increment": "1",
     "auto_increment_offset": "1",
     "timestamp": "DEFAULT",
+    "wait_timeout": "2147483",
     "collation_connection": "'utf8mb4_general_ci'",
 }
 """What rows are written with: their values are taken as they are, and no statement means anything else than it says."""
@@ -44,6 +45,7 @@ class FollowerSession(Session):
         super().__init__(connection)
         self.raw._read_timeout = None  # a definition may take hours
         self._in_transaction = False
+        self._waits_long = True
         try:
             self.settle()
         except ChangefeedError:
@@ -90,6 +92,19 @@ class FollowerSession(Session):
         if self._in_transaction:
             self.write("COMMIT")
             self._in_transaction = False
+
+    def roll_back(self) -> None:
+        """Take back what is open, and what its statements set for themselves."""
+        if self._in_transaction:
+            self.write("ROLLBACK")
+            self._in_transaction = False
+            self.settle()
+
+    def wait_for_locks(self, *, long: bool) -> None:
+        """Whether to wait for locks of others as long as the server's settings say, or a second."""
+        if long != self._waits_long:
+            self.write(f"SET innodb_lock_wait_timeout = {'DEFAULT' if long else 1}")
+            self._waits_long = long
 
     def lock(self, name: str) -> None:
         """Hold the user lock called ``name`` until the connection ends.

@@ -10,6 +10,9 @@ from pydantic import Field
 from changefeed.errors import SettingsError, did_you_mean
 from changefeed.pipelines.section import ConnectionId, Section
 
+SESSIONS = 2
+"""That write to a follower at the same time, where nothing else is said."""
+
 
 class FollowerSettings(Section):
     """A second server, which is kept as the source is."""
@@ -18,6 +21,8 @@ class FollowerSettings(Section):
     """Connection id of the follower."""
     databases: list[Annotated[str, Field(min_length=1, max_length=64)]] = Field(default=[])
     """The databases that it follows; all that the pipeline captures where there are none."""
+    sessions: int = Field(default=SESSIONS, ge=1, le=16)
+    """How many connections write its rows at the same time; they commit in the source's order."""
 
 
 def follower_of(followers: Sequence[FollowerSettings], connection: str) -> FollowerSettings:

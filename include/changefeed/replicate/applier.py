@@ -18,13 +18,13 @@ from changefeed.formats.style import Style
 from changefeed.kafka.progress import TopicPartition
 from changefeed.mysql.catalog import table_schema
 from changefeed.mysql.follower_session import FollowerSession
+from changefeed.replicate.batch_sessions import BatchSessions
 from changefeed.replicate.block import Packed, SourceBlock, packed
 from changefeed.replicate.definitions import Definition, state_of
 from changefeed.replicate.position import DATABASE, BegunDefinition, FollowerPosition, PositionTable
 from changefeed.replicate.row_texts import RowTexts
 from changefeed.replicate.sealed import SealedStretch
 from changefeed.replicate.source_order import ChangeId
-from changefeed.replicate.statement_queue import StatementQueue
 from changefeed.replicate.table_changes import TableChanges
 
 COMMIT_ROWS = 20_000
@@ -43,9 +43,8 @@ AND (r.delete_rule NOT IN ('NO ACTION', 'RESTRICT') OR r.update_rule NOT IN ('NO
 _TRIGGERS = """
 SELECT trigger_name FROM information_schema.triggers WHERE event_object_schema = %s AND event_object_table = %s
 """
-_VERSIONED = """
-SELECT 1 FROM information_schema.tables
-WHERE table_schema = %s AND table_name = %s AND table_type = 'SYSTEM VERSIONED'
+_KIND = """
+SELECT table_type, engine FROM information_schema.tables WHERE table_schema = %s AND table_name = %s
 """
 
 
@@ -61,6 +60,8 @@ class Applied:
 class Applier:
     """Applies what it is given to the follower of ``session``, which stands at ``position``.
 
+    ``session`` looks at tables and runs definitions; rows are written by those of ``batches``, with the position.
+
     ``databases`` are those that are followed, all where it is empty. ``logs_cascades`` says whether the source's binlog
     has what foreign keys do.
     """
@@ -74,7 +75,7 @@ class Applier:
     databases: Sequence[str] = ()
     definitions_topic: str = ""
     applied: Applied = field(default_factory=Applied)
-    queue: StatementQueue = field(default_factory=StatementQueue)
+    batches: BatchSessions = field(default_factory=BatchSessions)
     _tables: dict[tuple[str, str], TableChanges] = field(default_factory=dict)
     _table_of: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Of a topic: the table that it had a row of last."""
@@ -121,7 +122,12 @@ class Applier:
             end += 1
         return min(end, last)
 
-    def commit(self, to: BinlogCoordinates, offsets: Mapping[TopicPartition, int] | None = None) -> None:
+    def commit(
+        self,
+        to: BinlogCoordinates,
+        offsets: Mapping[TopicPartition, int] | None = None,
+        definition: BegunDefinition | None = None,
+    ) -> None:
         """Have what is held written and committed, with the position ``to``."""
         self._write()
         now = time.monotonic()
@@ -129,20 +135,21 @@ class Applier:
         if keeps:
             self._offsets_at = now
 
-        def move() -> None:
-            self.session.begin()
+        def move(session: FollowerSession) -> None:
+            session.begin()
             kept = {**self.position.offsets, **offsets} if keeps and offsets is not None else None
-            self.position = self.positions.move(self.position, to, kept)
-            self.session.commit()
+            moved = PositionTable(session, self.position.pipeline).move(self.position, to, kept, definition)
+            session.commit()
+            self.position = moved
 
-        self.queue.put(move)
+        self.batches.commit(move)
         self._last = None
 
     def finish(self, watermark: BinlogCoordinates, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit what is left: the follower stands at ``watermark`` then."""
         self._offsets_at = -_OFFSETS_SECONDS
         self.commit(watermark, offsets)
-        self.queue.settle()
+        self.batches.settle()
 
     def settle_definition(self) -> None:
         """Find out whether the definition that an earlier run had begun did run, and run it where it did not."""
@@ -237,10 +244,7 @@ class Applier:
         changes = self._changes(change.database, change.table)
         if changes.in_order:
             self._write_held()
-        try:
-            changes.take(change)
-        except FollowerError as error:
-            raise FollowerError(f"{error}. It was to apply {change.file}:{change.position}.", error.code) from error
+        changes.take(change)
         self._held += 1
         self.applied.rows += 1
 
@@ -248,7 +252,6 @@ class Applier:
         known = self._tables.get((database, table))
         if known is not None:
             return known
-        self.queue.settle()
         if database == DATABASE:
             raise SettingsError(f"the source has a database {DATABASE!r}, where followers keep their position")
         schema = table_schema(self.session, database, table)
@@ -263,13 +266,16 @@ class Applier:
                 f"the follower's table {database}.{table} has a trigger {triggers[0][0]!r}: what triggers of the "
                 "source did is in the topics, and would be done twice. Drop it on the follower."
             )
-        if self.session.rows(_VERSIONED, database, table):
+        kind, engine = self.session.row(_KIND, database, table)
+        if kind == "SYSTEM VERSIONED":
             raise FollowerError(
                 f"{database}.{table} is a system-versioned table: the server itself keeps the history of its rows, and "
                 "what the source has cannot be written. Leave it out of the pipeline."
             )
         cascades = [] if self.logs_cascades else self.session.rows(_CASCADES, database, table)
-        made = TableChanges(self.session, self.queue, schema, self.style, in_order=bool(cascades))
+        made = TableChanges(
+            self.batches, schema, self.style, in_order=bool(cascades), lasting=str(engine).lower() != "innodb"
+        )
         self._tables[database, table] = made
         return made
 
@@ -302,13 +308,9 @@ class Applier:
                 f"{definition.sql[:200]!r} touches databases {', '.join(sorted(touched))}, of which the follower "
                 f"follows only {', '.join(self.databases)}: it cannot be run there. Follow all of them."
             )
-        self._write()
-        self.queue.settle()
         at = BinlogCoordinates(change.file, change.turn.position)
-        begun = BegunDefinition(value.decode(), state_of(self.session, definition))
-        self.session.begin()
-        self.position = self.positions.move(self.position, at, definition=begun)
-        self.session.commit()
+        self.commit(at, definition=BegunDefinition(value.decode(), state_of(self.session, definition)))
+        self.batches.settle()
         definition.run(self.session)
         self.position = self.positions.move(self.position, _behind(change))
         self._tables.clear()

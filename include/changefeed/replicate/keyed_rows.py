@@ -34,6 +34,11 @@ class KeyedRows:
         """Whether there is anything to be written."""
         return bool(self._gone or self._new)
 
+    @property
+    def keys(self) -> set[bytes]:
+        """Of all rows that are to be written."""
+        return {*self._gone, *self._new}
+
     def key(self, literals: Sequence[str]) -> bytes:
         """The key whose columns have these literals, in the order of the table's columns."""
         return "".join(map(str.__add__, self.labels, literals)).encode()

@@ -63,12 +63,15 @@ class PositionTable:
         self._session, self._pipeline = session, pipeline
 
     def load(self) -> FollowerPosition | None:
-        """The position; None before the first run. The table is made where it is missing."""
+        """The position; None before the first run. The table is made where it is missing.
+
+        It is read with a lock: a commit of an earlier run that is still under way comes first.
+        """
         self._session.write(f"CREATE DATABASE IF NOT EXISTS `{DATABASE}`")
         self._session.write(_CREATE)
         rows = self._session.rows(
             "SELECT server_uuid, coordinates, databases_followed, offsets, definition "
-            f"FROM {_TABLE} WHERE pipeline = %s",
+            f"FROM {_TABLE} WHERE pipeline = %s FOR UPDATE",
             self._pipeline,
         )
         if not rows:

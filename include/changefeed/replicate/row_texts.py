@@ -57,6 +57,15 @@ class RowTexts:
             words[:, kernel.NEW_KEY_END] - words[:, kernel.NEW_KEY],
         )
 
+    @property
+    def new_keys(self) -> set[bytes]:
+        """The keys of all rows behind their changes."""
+        ends = self.words[:, kernel.NEW_KEY_END]
+        keys = bytes(self.keys[: int(ends.max(initial=0))])
+        return {
+            keys[begin:end] for begin, end in zip(self.words[:, kernel.NEW_KEY].tolist(), ends.tolist(), strict=True)
+        }
+
     def statements(self, characters: int) -> Sequence[tuple[memoryview, int]]:
         """Of rows that are all new: their SQL in pieces of about so many characters, and how many rows each has."""
         ends = self.words[:, kernel.ROW_END]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from changefeed.connection import MysqlConnection
@@ -13,6 +14,7 @@ from changefeed.errors import FollowerError, SettingsError
 from changefeed.kafka.commit_log import NOTHING_KNOWN, CommitLogState
 from changefeed.kafka.schema_log import schema_changes_topic
 from changefeed.mysql.follower_session import FollowerSession
+from changefeed.pipelines.follower_settings import SESSIONS
 from changefeed.pipelines.replayable import check_replayable
 from changefeed.replicate.applier import Applier
 from changefeed.replicate.position import FollowerPosition, PositionTable
@@ -42,11 +44,13 @@ def replicate(
     follower: MysqlConnection,
     databases: Sequence[str] = (),
     start: BinlogCoordinates | None = None,
+    sessions: int = SESSIONS,
 ) -> Replicated:
     """Apply to ``follower`` what is sealed behind its position, and move that.
 
     The first run begins at ``start``, of which the follower has to be a copy; without it at the beginning of the
-    pipeline, before its tables were made. ``databases`` are those that are followed, all where there are none.
+    pipeline, before its tables were made. ``databases`` are those that are followed, all where there are none. Rows are
+    written by so many ``sessions``, which commit in the source's order.
 
     It may be killed anywhere: the next run goes on where it was, without a gap and without a repeat. Raises
     SettingsError where the pipeline or the follower cannot have such a run, and as `Applier`, `SourceRecords`,
@@ -89,15 +93,18 @@ def replicate(
             schema_changes_topic(pipeline.name, pipeline.topics.suffix),
         )
         applier.settle_definition()
-        return _applied(endpoints, state, applier)
+        return _applied(endpoints, state, applier, sessions)
 
 
-def _applied(endpoints: Endpoints, state: CommitLogState, applier: Applier) -> Replicated:
+def _applied(endpoints: Endpoints, state: CommitLogState, applier: Applier, sessions: int) -> Replicated:
     start = applier.position.coordinates
     stretch = sealed_from(state, start, applier.position.server_uuid)
     if stretch is not None:
         offsets = applier.position.offsets
-        with source_blocks(endpoints, state, stretch, offsets) as blocks, applier.queue.running():
+        with ExitStack() as opened:
+            writers = [opened.enter_context(FollowerSession(applier.session.connection)) for _ in range(sessions)]
+            blocks = opened.enter_context(source_blocks(endpoints, state, stretch, offsets))
+            opened.enter_context(applier.batches.running(writers))
             with read_ahead(blocks) as parts:
                 for part in parts:
                     applier.take(part.block, stretch, part.offsets)

@@ -7,7 +7,7 @@ there before are deleted, and those that there are now inserted, in statements o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from contextlib import nullcontext
 
 from changefeed.binlog.kernel.memory import Bytes, Words
@@ -16,11 +16,12 @@ from changefeed.formats.envelope import Envelope, JsonImage, RowValues
 from changefeed.formats.style import Style
 from changefeed.formats.typed_values import WRONG, Value
 from changefeed.mysql.follower_session import FollowerSession
+from changefeed.replicate.batch import Touched
+from changefeed.replicate.batch_sessions import BatchSessions
 from changefeed.replicate.keyed_rows import STATEMENT_BYTES, KeyedRows
 from changefeed.replicate.keyless_rows import KeylessRows, Row
 from changefeed.replicate.literals import literal, literal_of, quoted_name, same
 from changefeed.replicate.row_texts import RowTextMaker, RowTexts
-from changefeed.replicate.statement_queue import StatementQueue
 from changefeed.table_schema import TableSchema
 
 _SET_BY_SERVER = frozenset({"timestamp", "datetime"})
@@ -31,19 +32,22 @@ class TableChanges:
     """What is still to be written to ``table``, which is as the follower has it now.
 
     With ``in_order``, and where a row image is partial, each change is a statement of its own, at once. It is for
-    tables whose rows take others along: foreign keys that cascade, where the source does not log what they did.
+    tables whose rows take others along: foreign keys that cascade, where the source does not log what they did. Where
+    the server cannot roll back (``lasting``, the table is not InnoDB's) its statements are done alone, too.
     """
 
     def __init__(
         self,
-        session: FollowerSession,
-        queue: StatementQueue,
+        batches: BatchSessions,
         table: TableSchema,
         style: Style,
         *,
         in_order: bool = False,
+        lasting: bool = False,
     ) -> None:
-        self._session, self._queue, self._table, self.in_order = session, queue, table, in_order
+        self._batches, self._table, self.in_order, self._lasting = batches, table, in_order, lasting
+        self._is_told_by_key = bool(table.primary_key) and not any(index.unique for index in table.indexes or ())
+        """Whether rows are alike only where their primary keys are."""
         self._values = RowValues(table, style)
         self._columns = [column for column in table.columns if not column.generated]
         self._literals = [(column.name, literal_of(column, style)) for column in self._columns]
@@ -73,9 +77,7 @@ class TableChanges:
         before, after = change.before, change.after
         if not self.joins(change):
             self.write()
-            self._queue.settle()
-            with self._session.foreign_keys_checked() if self.in_order and before else nullcontext():
-                self._write_one(before, after)
+            self._put_alone(change)
             return
         try:
             old, new = (None if image is None else self._row(image) for image in (before, after))
@@ -100,8 +102,10 @@ class TableChanges:
         if self._keyed or not texts.are_all_new:
             self._keyed.take(texts)
             return
+        touched = self._touched(texts.new_keys if self._is_told_by_key else None)
         for rows, count in texts.statements(STATEMENT_BYTES):
-            self._send(b"".join((self._keyed.insert, rows)), count)
+            self._send(b"".join((self._keyed.insert, rows)), count, touched)
+            touched = self._again(touched)
 
     def joins(self, change: Envelope) -> bool:
         """Whether the change is joined with others, and no statement of its own: its images have all columns."""
@@ -132,24 +136,55 @@ class TableChanges:
     def write(self) -> None:
         """Have all written that was taken. AccountingError comes of it where the follower lacks a row that changed."""
         if self._keyed is not None:
+            touched = self._touched(self._keyed.keys if self._is_told_by_key else None)
             for sql, count in self._keyed.statements():
-                self._send(sql, count)
+                self._send(sql, count, touched)
+                touched = self._again(touched)
         else:
+            all_rows = self._touched(None)
             for image, count in self._alike.gone():
                 row = self._values.of(image)
-                self._send(f"DELETE FROM {self.name} WHERE {self._conditions(row)} LIMIT {count}".encode(), count)
+                self._send(
+                    f"DELETE FROM {self.name} WHERE {self._conditions(row)} LIMIT {count}".encode(), count, all_rows
+                )
             for sql, count in self._alike.inserts():
-                self._send(sql, count)
+                self._send(sql, count, all_rows)
         self._loose = False
 
-    def _send(self, sql: bytes, count: int) -> None:
+    def _touched(self, keys: Set[bytes] | None) -> Touched:
+        return Touched(self.name, keys)
+
+    def _again(self, touched: Touched) -> Touched:
+        """For the further statements of rows of which the first said what all touch."""
+        return touched if touched.keys is None else self._touched(frozenset())
+
+    def _send(self, sql: bytes, count: int, touched: Touched) -> None:
         loose = self._loose
-        self._queue.put(lambda: self._expect(self._write(sql, loose=loose), count, sql))
+
+        def write(session: FollowerSession) -> None:
+            self._expect(self._write(session, sql, loose=loose), count, sql)
+
+        self._batches.put(write, touched, len(sql), alone=self._lasting)
+
+    def _put_alone(self, change: Envelope) -> None:
+        before, after = change.before, change.after
+
+        def write(session: FollowerSession) -> None:
+            try:
+                with session.foreign_keys_checked() if self.in_order and before else nullcontext():
+                    self._write_one(session, before, after)
+            except FollowerError as error:
+                raise FollowerError(f"{error}. It was to apply {change.file}:{change.position}.", error.code) from error
+
+        size = sum(len(str(image)) for image in (before, after) if image)
+        self._batches.put(write, self._touched(None), size, alone=True)
 
     def _conditions(self, row: Mapping[str, Value]) -> str:
         return " AND ".join(same(column, row[column.name]) for column in self._key if column.name in row)
 
-    def _write_one(self, image_before: JsonImage | None, image_after: JsonImage | None) -> None:
+    def _write_one(
+        self, session: FollowerSession, image_before: JsonImage | None, image_after: JsonImage | None
+    ) -> None:
         before = None if image_before is None else self._values.of(image_before)
         after = None if image_after is None else self._values.of(image_after)
         given = {name: literal(value) for name, value in (after or {}).items() if name in self._writable}
@@ -157,18 +192,18 @@ class TableChanges:
         if before is None:
             self._check_defaults(given)
             names = ", ".join(map(quoted_name, given))
-            self._write(f"INSERT INTO {self.name} ({names}) VALUES ({', '.join(given.values())})", loose=loose)
+            self._write(session, f"INSERT INTO {self.name} ({names}) VALUES ({', '.join(given.values())})", loose=loose)
         elif after is None:
             sql = f"DELETE FROM {self.name} WHERE {self._conditions(before)} LIMIT 1"
-            self._expect(self._write(sql), 1, sql)
+            self._expect(self._write(session, sql), 1, sql)
         elif given:
             where = self._conditions(before)
             stays = [column.name for column in self._columns if column.data_type in _SET_BY_SERVER]
             given = {name: quoted_name(name) for name in stays} | given
             changed = ", ".join(f"{quoted_name(name)} = {value}" for name, value in given.items())
-            if not self._write(f"UPDATE {self.name} SET {changed} WHERE {where} LIMIT 1", loose=loose):
+            if not self._write(session, f"UPDATE {self.name} SET {changed} WHERE {where} LIMIT 1", loose=loose):
                 # Nothing changed, or there is no such row: a server does not count what stays as it is.
-                found = self._session.rows(f"SELECT 1 FROM {self.name} WHERE {where} LIMIT 1")
+                found = session.rows(f"SELECT 1 FROM {self.name} WHERE {where} LIMIT 1")
                 self._expect(len(found), 1, where)
 
     def _check_defaults(self, given: Mapping[str, str]) -> None:
@@ -181,12 +216,13 @@ class TableChanges:
                     "the source, and copy the table to the follower anew"
                 )
 
-    def _write(self, sql: str | bytes, *, loose: bool = False) -> int:
-        self._session.begin()
+    @staticmethod
+    def _write(session: FollowerSession, sql: str | bytes, *, loose: bool = False) -> int:
+        session.begin()
         if not loose:
-            return self._session.write(sql)
-        with self._session.invalid_labels_allowed():
-            return self._session.write(sql)
+            return session.write(sql)
+        with session.invalid_labels_allowed():
+            return session.write(sql)
 
     def _expect(self, written: int, wanted: int, sql: str | bytes) -> None:
         if written != wanted:
