@@ -109,7 +109,7 @@ class Followed:
         wanted, found = self.tables(self.source), self.tables(self.follower)
         assert found.keys() == wanted.keys()
         for name in wanted:
-            assert found[name] == wanted[name], name
+            assert found[name] == wanted[name], (name, found[name], wanted[name])
 
 
 @dataclass
