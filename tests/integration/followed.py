@@ -101,7 +101,7 @@ class Followed:
                 name = f"`{database}`.`{table}`"
                 definition = _COUNTER.sub("", server.execute(f"SHOW CREATE TABLE {name}")[0][1])
                 rows = sorted(map(repr, server.execute("SET time_zone = '+00:00'", f"SELECT * FROM {name}")))
-                # MariaDB's takes in whether virtual columns were NULL in the last row that the opened table was used for.
+                # MariaDB's takes in whether virtual columns were NULL in the row that an opened table had last.
                 flush = f"FLUSH NO_WRITE_TO_BINLOG TABLES {name}"
                 checksum = server.execute(flush, f"CHECKSUM TABLE {name}")[0][1]
                 shown[name] = (definition, checksum, rows)
