@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from changefeed.connection import MysqlConnection, from_environment
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.pipelines.file import load_pipeline
+from changefeed.pipelines.follower_settings import SESSIONS
 from changefeed.replicate.run import replicate
 from changefeed.spark.submitted import planned, submitted
 
@@ -28,7 +29,7 @@ def apply(given: argparse.Namespace) -> Iterator[str]:
     plan = planned(given.plan)
     endpoints = Endpoints(load_pipeline(given.pipeline), from_environment)
     follower = MysqlConnection.from_uri(from_environment(plan["connection"]))
-    done = replicate(endpoints, follower, plan["databases"], sessions=plan["sessions"])
+    done = replicate(endpoints, follower, plan["databases"], sessions=plan.get("sessions", SESSIONS))
     yield f"{plan['connection']}: {done.start} to {done.end}, {done.rows} row changes, {done.definitions} definitions"
 
 
