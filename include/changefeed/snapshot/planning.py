@@ -11,6 +11,7 @@ from typing import Any
 from changefeed.checkpoint import Checkpoint, CheckpointStore
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import SettingsError, SourceError, StaleCheckpointError
+from changefeed.kafka.log_record import BegunRecord
 from changefeed.mysql.catalog import table_schemas
 from changefeed.mysql.session import Session
 from changefeed.pipelines.message_rules import message_rules
@@ -154,6 +155,18 @@ def check_row_images(session: Session) -> None:
             "change while it reads, as windows publish those, whole. SET GLOBAL binlog_row_image = 'FULL' (open "
             "sessions keep theirs until they reconnect)."
         )
+
+
+def check_begun(begun: Iterable[BegunRecord], rules: Mapping[str, str]) -> None:
+    """A window that is published in part is finished by the settings that it was begun with; raises SettingsError."""
+    for record in begun:
+        changed = sorted(rule for rule, digest in record.rules.items() if rules.get(rule) != digest)
+        if changed:
+            raise SettingsError(
+                f"window {record.window.number} of pipeline {record.window.pipeline!r} was published in part by "
+                f"other settings ({', '.join(f'`{rule}`' for rule in changed)} changed): run the pipeline first, "
+                "which finishes it or says what to do. Nothing was published."
+            )
 
 
 def _check_where(endpoints: Endpoints, where: str, session: Session, tables: Iterable[TableProgress]) -> None:

@@ -43,7 +43,7 @@ from changefeed.mysql.session import Session
 from changefeed.pipelines.message_rules import message_rules, rules_digest
 from changefeed.runs.topics import table_topics, wanted_topics
 from changefeed.snapshot.cutter import ChunkCutter
-from changefeed.snapshot.planning import SnapshotPlan, check_row_images, check_takes_snapshots
+from changefeed.snapshot.planning import SnapshotPlan, check_begun, check_row_images, check_takes_snapshots
 from changefeed.snapshot.position import PublishedPosition, is_covered
 from changefeed.snapshot.progress import ChunkRecord, PauseRecord, PlannedChunk, SnapshotRecord
 from changefeed.spark import frame
@@ -354,7 +354,7 @@ class _SnapshotRun:
             state, own = pipeline_log.read_beside(identity)
             self._check_own(own)
             position = self._position.of(state, self._uuid)
-            self._check_begun(state.of(BegunRecord))
+            check_begun(state.of(BegunRecord), self._rules)
             if not is_covered(state, self._uuid, changed.start, position.end, rules_digest(self._rules)):
                 self._changed = None
                 raise _NothingPublishedError(
@@ -398,14 +398,3 @@ class _SnapshotRun:
             number, values = orjson.loads(row.text)
             published.append(ChunkRecord.from_json([number], values))
         return published
-
-    def _check_begun(self, begun: Iterable[BegunRecord]) -> None:
-        """A window that is published in part is finished by the settings that it was begun with."""
-        for record in begun:
-            changed = sorted(rule for rule, digest in record.rules.items() if self._rules.get(rule) != digest)
-            if changed:
-                raise SettingsError(
-                    f"window {record.window.number} of pipeline {record.window.pipeline!r} was published in part by "
-                    f"other settings ({', '.join(f'`{rule}`' for rule in changed)} changed): run the pipeline first, "
-                    "which finishes it or says what to do. Nothing was published."
-                )
