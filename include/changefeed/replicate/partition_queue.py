@@ -76,6 +76,8 @@ class PartitionQueue:
         bound = packed(turn_of(self.stretch.watermark))[0]
         within = int(np.count_nonzero(words[:, FIRST] < bound))
         self.is_open = within == len(words) and behind_batch < self.end
+        if within < len(words):  # the rest is for a run that has a later window sealed
+            behind_batch = first + int(words[within, OFFSET])
         words = words[:within]
         if len(words):
             self._last = self._turn(words[-1])

@@ -53,7 +53,7 @@ class _Reading:
     selected: str = "{}"
 
 
-_LONGLONG = 8
+_LONG, _LONGLONG = 3, 8
 _STRINGS = (249, 250, 251, 252, 253, 254)
 
 
@@ -102,8 +102,12 @@ _CHAR = _string(_STRINGS, 1023, 2)
 
 
 def _labels(size: int) -> _Reading:
-    """ENUM and SET come as text; as numbers they are what the image has."""
-    return _Reading((_LONGLONG,), lambda _: Turned(size, result_rows.FIXED, 8, size), "CAST({} AS UNSIGNED)")
+    """ENUM and SET come as text; as numbers they are what the image has. MariaDB has short labels come as INT."""
+
+    def turned(result: ResultColumn) -> Turned:
+        return Turned(size, result_rows.FIXED, 8 if result.type == _LONGLONG else 4, size)
+
+    return _Reading((_LONGLONG, _LONG), turned, "CAST({} AS UNSIGNED)")
 
 
 def _reading(column: Column, result: ResultColumn | None) -> tuple[WireType, _Reading] | None:
