@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 from integration.followed import Followed, Workload
 
-from changefeed.errors import AccountingError, ChangefeedError, FollowerError, PipelineBusyError, SettingsError
+from changefeed import fault_point
+from changefeed.errors import (
+    AccountingError,
+    BrokerUnavailableError,
+    ChangefeedError,
+    FollowerError,
+    PipelineBusyError,
+    SettingsError,
+)
 from changefeed.mysql.follower_session import FollowerSession
 from devstack.kafka import KafkaBroker
 from devstack.sql_server import SqlServer
@@ -185,6 +193,34 @@ def test_a_reader_sees_only_what_the_source_was_at_some_commit(on_mysql: Followe
         on_mysql.follow()
     assert len(seen) > 10
     on_mysql.check()
+
+
+def test_changes_of_a_window_that_is_not_sealed_yet_come_with_the_run_after_it_is(
+    on_mysql: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its records stand in the topics when a run reads to their end: the next run begins with them."""
+    followed = on_mysql
+    database = f"{followed.name}_d"
+    followed.source.execute(
+        f"CREATE DATABASE {database}",
+        f"CREATE TABLE {database}.t (id INT AUTO_INCREMENT PRIMARY KEY, n INT)",
+        f"INSERT INTO {database}.t (n) VALUES (1), (2), (3)",
+    )
+    followed.publish()
+    followed.source.execute(f"INSERT INTO {database}.t (n) VALUES (4), (5), (6), (7)")
+
+    def stopped(stage: str) -> None:
+        if stage == "before_seal":
+            raise BrokerUnavailableError("the broker is away before the window is sealed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fault_point, "reached", stopped)
+        with pytest.raises(BrokerUnavailableError):
+            followed.publish()
+    assert followed.follow().rows == 3
+    followed.publish()
+    assert followed.follow().rows == 4
+    followed.check()
 
 
 def test_a_follower_of_some_databases_has_those_and_no_others(on_mysql: Followed) -> None:
