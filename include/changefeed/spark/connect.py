@@ -46,6 +46,7 @@ def connect_session(url: str) -> Iterator[SparkSession]:
 def _shared_session(url: str) -> Any:
     """The first of the day's sessions that the server did not end: it ends those that nobody used for an hour
     (spark.connect.session.manager.defaultSessionTimeout), and takes their ids never again."""
+    url = url.rstrip(";")
     parameters = url if ";" in url else f"{url.rstrip('/')}/"
     day = f"{datetime.now(UTC):%Y-%m-%d} {_version_of_package()}"
     for number in count():
