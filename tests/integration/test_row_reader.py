@@ -127,6 +127,7 @@ def test_rows_of_columns_that_only_some_tables_have_are_written_as_the_binlogs_a
             f"CREATE TABLE {unique_name}.t (id INT UNSIGNED ZEROFILL, twice INT AS (id * 2) VIRTUAL, "
             "thrice INT AS (id * 3) STORED, hidden INT INVISIBLE DEFAULT 7, price DECIMAL(10, 2) ZEROFILL, "
             "`back``tick` FLOAT(7, 2), stamp TIMESTAMP(1) NULL, code CHAR(3) CHARACTER SET ucs2, "
+            "kind ENUM('a', 'b') DEFAULT 'b', flags SET('x', 'y') DEFAULT 'x,y', "
             "PRIMARY KEY (code, id))",
             f"INSERT INTO {unique_name}.t (id, price, `back``tick`, stamp, code) VALUES "
             "(1, 0.5, 1.005, '2026-03-29 02:30:00.45', 'ä'), (2, 12.25, NULL, '1970-01-01 00:00:01', 'b'), "
