@@ -69,10 +69,10 @@ def undisturbed(
     settings = {
         **feed.settings,
         "name": f"{feed.name}_other",
-        "topics": {"partitions": 2, "template": "other.{database}.{table}"},
+        "topics": {"partitions": 2, "template": "undisturbed.{database}.{table}"},
     }
     if "outbox" in settings:
-        topic = f"other.{settings['outbox']['route.topic.replacement']}"
+        topic = f"undisturbed.{settings['outbox']['route.topic.replacement']}"
         settings["outbox"] = {**settings["outbox"], "route.topic.replacement": topic}
     other = copy(feed)
     other.settings = settings
@@ -80,7 +80,7 @@ def undisturbed(
     other.settings["tables"] = {"include": [f"{feed.name}.*"]}
     other.configure()
     other.run(spark=spark)
-    return messages(feed, topics, read, "other.")
+    return messages(feed, topics, read, "undisturbed.")
 
 
 def killed_and_retried(feed: Feed, stage: str, topics: tuple[str, ...], read: Read) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,8 @@ def records_of(
     folder: Path, mysql: MysqlServer, broker: KafkaBroker, stretch: Stretch, connectors: Mapping[str, Mapping[str, str]]
 ) -> dict[str, list[Record]]:
     """The records that each connector makes of ``stretch``, in the order of each topic; ``connectors`` are settings by
-    topic prefix. One worker runs them all."""
+    topic prefix, which no other topic has. One worker runs them all."""
+    _expect_unused(broker, connectors)
     worker = ConnectWorker(folder, broker.bootstrap, heap="512m")
     worker.start()
     try:
@@ -86,6 +87,15 @@ def _settings(mysql: MysqlServer, database: str, name: str, number: int) -> dict
     }
 
 
+def _expect_unused(broker: KafkaBroker, prefixes: Iterable[str]) -> None:
+    consumer = kafka.KafkaConsumer(bootstrap_servers=broker.bootstrap)
+    try:
+        used = sorted(topic for topic in consumer.topics() if topic.split(".")[0] in set(prefixes))
+    finally:
+        consumer.close()
+    assert not used, f"topics of another test have the prefix of a connector: {used}"
+
+
 def _read(worker: ConnectWorker, broker: KafkaBroker, name: str, last_topic: str) -> list[Record]:
     """All records of the connector's topics; they have one partition each."""
     consumer = kafka.KafkaConsumer(bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest")
@@ -99,12 +109,14 @@ def _read(worker: ConnectWorker, broker: KafkaBroker, name: str, last_topic: str
         topics = sorted(topic for topic in consumer.topics() if topic.startswith(f"{name}."))
         partitions = [kafka.TopicPartition(topic, 0) for topic in topics]
         consumer.assign(partitions)
-        left = sum(consumer.end_offsets(partitions).values())
+        consumer.seek_to_beginning()
+        ends = consumer.end_offsets(partitions)
+        deadline = time.monotonic() + _SECONDS
         records: list[Record] = []
-        while len(records) < left:
+        while left := {p.topic: end for p, end in ends.items() if consumer.position(p) < end}:
             for batch in consumer.poll(timeout_ms=1000).values():
                 records += (_record(message) for message in batch)
-            assert time.monotonic() < deadline, f"{len(records)} records of {left} were read in {_SECONDS:.0f} s"
+            assert time.monotonic() < deadline, f"{len(records)} records were read in {_SECONDS:.0f} s, not up to {left}"
         return records
     finally:
         consumer.close()
