@@ -1,15 +1,18 @@
 """Parses the dags folder as Airflow's DAG processor does, without network; writes what they contain as JSON.
 
-Argument: the file to write to.
+Arguments: the file to write to, and `calls` where calls of functions are to be counted, which takes twice as long.
 """
 
 from __future__ import annotations
 
+import cProfile
 import json
 import logging
+import pstats
 import socket
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -27,11 +30,14 @@ def main() -> None:
     socket.getaddrinfo = _cut_off
     logging.disable(logging.CRITICAL)
     before = set(sys.modules)
+    profile = cProfile.Profile() if sys.argv[2:] == ["calls"] else nullcontext()
     began = time.process_time()  # nothing waits while it parses: on a machine of its own, as long as by the clock
-    bag = DagBag()
+    with profile:
+        bag = DagBag()
     seconds = time.process_time() - began
     contents = {
         "seconds": seconds,
+        "calls": pstats.Stats(profile).total_calls if isinstance(profile, cProfile.Profile) else None,  # type: ignore[attr-defined]
         "imported": sorted({name.partition(".")[0] for name in set(sys.modules) - before}),
         "import_errors": bag.import_errors,
         "dags": {dag_id: _described(dag) for dag_id, dag in bag.dags.items()},

@@ -1,4 +1,4 @@
-"""Five hundred pipelines: three DAGs each, quick to parse."""
+"""Many pipelines: five DAGs each, and as much work for each, however many there are."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from airflow_database import environment
 
-PIPELINES = 500
-SECONDS_IN_ALL = 15.0
-SECONDS_EACH = 0.030
+FEW, MANY = 21, 200
+CALLS_EACH = 40_000
+"""Of functions, to parse one pipeline's DAGs. Unlike seconds they are the same on each machine."""
 
 YAML = """\
 name: shop{number}
@@ -29,33 +30,33 @@ tags: [eu, "team-{team}"]
 """
 
 
-def test_five_hundred_pipelines_parse_in_seconds(tmp_path: Path) -> None:
-    """CPU seconds, as the machine is shared; parsing waits for nothing. Three tries at most, the best counts."""
-    folder = tmp_path / "pipelines"
+def test_a_pipeline_more_is_the_same_work_however_many_there_are(tmp_path: Path) -> None:
+    one, some, many = (_parsed(tmp_path, number) for number in (1, FEW, MANY))
+    assert many["import_errors"] == {}
+    ours = [dag_id for dag_id in many["dags"] if dag_id.startswith("changefeed_ingest__")]
+    assert len(ours) == MANY
+    assert len([dag_id for dag_id in many["dags"] if "__shop" in dag_id]) == 5 * MANY
+    assert all(many["dags"][dag_id]["tasks"]["commit"]["retries"] == 2 for dag_id in ours)
+    first = (some["calls"] - one["calls"]) / (FEW - 1)
+    later = (many["calls"] - some["calls"]) / (MANY - FEW)
+    print(
+        f"{first:,.0f} calls for each of the first, {later:,.0f} for each of the later; {many['seconds']:.1f} s in all"
+    )
+    assert later < CALLS_EACH
+    assert later < 1.1 * first
+
+
+def _parsed(tmp_path: Path, pipelines: int) -> dict[str, Any]:
+    """What a process of its own finds of so many pipelines; Airflow's limit for a file is off."""
+    folder = tmp_path / f"pipelines-{pipelines}"
     folder.mkdir()
-    for number in range(PIPELINES):
+    for number in range(pipelines):
         values = {"number": number, "first": 1000 + 64 * number, "last": 1063 + 64 * number}
         text = YAML.format(**values, minute=number % 60, team=number % 7)
         (folder / f"shop{number}.yaml").write_text(text)
-    seconds: list[float] = []
-    for number in range(3):
-        found = _parsed(tmp_path, folder, tmp_path / f"found-{number}.json")
-        assert found["import_errors"] == {}
-        ours = [dag_id for dag_id in found["dags"] if dag_id.startswith("changefeed_ingest__")]
-        assert len(ours) == PIPELINES
-        assert len([dag_id for dag_id in found["dags"] if "__shop" in dag_id]) == 5 * PIPELINES
-        assert all(found["dags"][dag_id]["tasks"]["commit"]["retries"] == 2 for dag_id in ours)
-        seconds.append(found["seconds"])
-        if seconds[-1] < SECONDS_IN_ALL:
-            break
-    print(f"{PIPELINES} pipelines: {min(seconds):.2f} CPU seconds, {1000 * min(seconds) / PIPELINES:.1f} ms each")
-    assert min(seconds) < SECONDS_IN_ALL
-    assert min(seconds) / PIPELINES < SECONDS_EACH
-
-
-def _parsed(tmp_path: Path, pipelines: Path, out: Path) -> dict[str, dict[str, dict[str, dict[str, object]]]]:
-    env = environment(tmp_path / "airflow") | {"CHANGEFEED_PIPELINES": str(pipelines)}
     (tmp_path / "airflow").mkdir(exist_ok=True)
-    script = Path(__file__).with_name("bag_process.py")
-    subprocess.run([sys.executable, str(script), str(out)], env=env, check=True, capture_output=True, timeout=280)
+    env = environment(tmp_path / "airflow") | {"CHANGEFEED_PIPELINES": str(folder)}
+    env["AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT"] = "0"
+    script, out = Path(__file__).with_name("bag_process.py"), tmp_path / f"found-{pipelines}.json"
+    subprocess.run([sys.executable, str(script), str(out), "calls"], env=env, check=True, capture_output=True)
     return json.loads(out.read_text())  # type: ignore[no-any-return]
