@@ -116,7 +116,9 @@ def _read(worker: ConnectWorker, broker: KafkaBroker, name: str, last_topic: str
         while left := {p.topic: end for p, end in ends.items() if consumer.position(p) < end}:
             for batch in consumer.poll(timeout_ms=1000).values():
                 records += (_record(message) for message in batch)
-            assert time.monotonic() < deadline, f"{len(records)} records were read in {_SECONDS:.0f} s, not up to {left}"
+            assert time.monotonic() < deadline, (
+                f"{len(records)} records were read in {_SECONDS:.0f} s, not up to {left}"
+            )
         return records
     finally:
         consumer.close()

@@ -22,7 +22,8 @@ CHAR comes without its padding."""
 Boundary = tuple[str, ...]
 """The key of a row, a text for each of its columns, as `TableKey.next_boundary` reads it."""
 
-_NUMBERS = {"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "year"}
+_INTEGERS = {"tinyint", "smallint", "mediumint", "int", "bigint"}
+_NUMBERS = _INTEGERS | {"decimal", "year"}
 _FLOATS = {"float", "double"}
 _BY_NUMBER = {"enum", "set", "bit"}
 _BYTES = {"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"}
@@ -88,14 +89,32 @@ class TableKey:
     def next_boundary(self, session: Session, after: Boundary | None, rows: int) -> Boundary | None:
         """The key of the row that is the ``rows``th behind ``after``; None where there are not as many.
 
-        ``session`` is one of KEY_SESSION. The server walks along the index for it.
+        ``session`` is one of KEY_SESSION. The server walks along the index for it, unless the table's last key says
+        that there cannot be as many.
         """
+        if self._has_fewer(session, after, rows):
+            return None
         reads = ", ".join(column.read for column in self.columns)
         order = ", ".join(quoted(column.name) for column in self.columns)
         where = self.condition(KeyRange(after))
         sql = f"SELECT {reads} FROM {self.source} WHERE {where} ORDER BY {order} LIMIT 1 OFFSET {rows - 1}"
         found = session.rows(sql)
         return tuple(map(_text, found[0])) if found else None
+
+    def _has_fewer(self, session: Session, after: Boundary | None, rows: int) -> bool:
+        """Whether the key is an integer, and fewer than ``rows`` integers are behind ``after``, up to the table's last.
+
+        Each is one row's at most, and the server reads an index's first and last key without what lies between.
+        """
+        (column, *more) = self.columns
+        if more or self.table.columns[self.table.primary_key[0]].data_type not in _INTEGERS:
+            return False
+        name = quoted(column.name)
+        ((first, last),) = session.rows(f"SELECT MIN({name}), MAX({name}) FROM {self.source}")
+        if last is None:
+            return True
+        before = int(first) - 1 if after is None else int(after[0])
+        return int(last) - before < rows
 
     def _beside(self, beyond: str, last: str, boundary: Boundary) -> str:
         """Row by row as the index orders them: (a, b) > (x, y) is a > x OR (a = x AND b > y).
