@@ -6,6 +6,7 @@ the server is faster with it too. Source: https://dev.mysql.com/doc/dev/mysql-se
 
 from __future__ import annotations
 
+import select
 import struct
 from typing import Any, Self
 
@@ -59,7 +60,11 @@ class ResultSet:
                 raw._execute_command(_COM_STMT_CLOSE, struct.pack("<I", self._statement))
 
     def read_into(self, room: memoryview) -> int:
-        """Read some bytes of row packets into ``room`` and return how many; at least one."""
+        """Read some bytes of row packets into ``room`` and return how many; at least one.
+
+        It waits for the first, and takes what else is there: TLS hands out 16 kB at a time, and each round through the
+        kernel costs as much as some kilobytes do.
+        """
         if self._ahead:
             count = min(len(room), len(self._ahead))
             room[:count], self._ahead = self._ahead[:count], self._ahead[count:]
@@ -67,6 +72,13 @@ class ResultSet:
         raw: Any = self._session.raw
         with translated(self._session.connection):
             count = int(raw._rfile.raw.readinto(room) or 0)
+            look = select.poll()
+            look.register(raw._sock, select.POLLIN)
+            while 0 < count < len(room) and look.poll(0):
+                more = int(raw._rfile.raw.readinto(room[count:]) or 0)
+                if not more:
+                    break  # the connection has ended: the next call says so
+                count += more
         if not count:
             raise SourceUnavailableError("the server closed the connection while rows of a SELECT were read")
         return count
