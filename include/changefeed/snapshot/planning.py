@@ -169,6 +169,17 @@ def check_begun(begun: Iterable[BegunRecord], rules: Mapping[str, str]) -> None:
             )
 
 
+def check_rules(begun: SnapshotRecord, rules: Mapping[str, str], identity: str, pipeline: str) -> None:
+    """A snapshot is finished by the settings that it was begun with; raises SettingsError."""
+    if changed := sorted(rule for rule, digest in begun.rules.items() if rules.get(rule) != digest):
+        raise SettingsError(
+            f"snapshot {identity!r} was begun with other settings: "
+            f"{', '.join(f'`{rule}`' for rule in changed)} of pipeline {pipeline!r} changed since. Rows that it has "
+            "published are written by the old ones. Nothing more was published. Put the settings back, or start a "
+            "new snapshot."
+        )
+
+
 def _check_where(endpoints: Endpoints, where: str, session: Session, tables: Iterable[TableProgress]) -> None:
     """Columns that are hidden may not be asked about, nor those that a table does not have."""
     from changefeed.pipelines.sql_condition import server_condition  # sqlglot is only for those who need it

@@ -47,6 +47,15 @@ class SnapshotRequest(Section):
         return not self.tables or matches_any(tuple(self.tables), database, table)
 
     @property
+    def condition(self) -> str:
+        """SQL of the rows that were asked for; '' for all."""
+        if self.where is None:
+            return ""
+        from changefeed.pipelines.sql_condition import server_condition
+
+        return server_condition(self.where).sql
+
+    @property
     def fingerprint(self) -> str:
         """Tells what is published from what other requests under the same run id would be; not how fast."""
         return hashlib.sha256(self.model_dump_json(include={"pipeline", "tables", "where"}).encode()).hexdigest()[:12]

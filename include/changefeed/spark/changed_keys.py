@@ -200,6 +200,11 @@ class ChangedKeys:
         return set().union(*(stretch.keys.get(table, set()) for stretch in self._stretches))
 
     @property
+    def tables(self) -> set[str]:
+        """Those of which any key changed, as "database.table"."""
+        return {table for stretch in self._stretches for table, keys in stretch.keys.items() if keys}
+
+    @property
     def gtids(self) -> GtidSet:
         """Transactions among which are those that changed the keys."""
         return GtidSet().union(*(stretch.gtids for stretch in self._stretches if any(stretch.keys.values())))

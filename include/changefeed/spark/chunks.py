@@ -55,13 +55,15 @@ class ChunkJob:
 
     ``ingest`` has the pipeline, the topics and the attempt. ``base`` is where the pipeline's published changes end,
     at least: each chunk has to see what was committed before it. ``keys`` says of each table what its primary key was.
-    ``condition`` is SQL of the rows that were asked for, '' for all.
+    ``condition`` is SQL of the rows that were asked for, '' for all. ``changing`` are the tables whose rows' keys are
+    kept beside the batches: only of those rows can be left out.
     """
 
     ingest: IngestJob
     base: BinlogCoordinates
     keys: Mapping[str, str]
     condition: str = ""
+    changing: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -75,8 +77,8 @@ class ReadChunk:
 
 
 def read_chunks(job: ChunkJob, chunks: Sequence[PlannedChunk]) -> Iterator[pa.RecordBatch]:
-    """The first stage: of each chunk its batches and its rows' keys, then its sizes and what it was read as; or, for a
-    chunk that could not be read, its error."""
+    """The first stage: of each chunk its batches, of a changing table its rows' keys, then its sizes and what it was
+    read as; or, for a chunk that could not be read, its error."""
     gc.freeze()  # all that was imported: Spark's worker has the collector look at it after each task
     return frame.decoded_batches(_rows(job, chunks))
 
@@ -170,7 +172,8 @@ def _read(
     own = Chunk(chunk.database, chunk.table, chunk.number)
     with ResultSet(session, f"SELECT {selected(schema)} FROM {source}{where}") as rows:
         reports = []
-        for item in reader.read(schema, rows, own, view.as_of, beside=() if key is None else (keys,)):
+        beside = (keys,) if key is not None and name in job.changing else ()
+        for item in reader.read(schema, rows, own, view.as_of, beside=beside):
             if isinstance(item, SliceReport):
                 reports.append(item)
             else:
@@ -243,12 +246,19 @@ def _publish_chunk(
     rows: Iterable[Mapping[str, Any]],
     changed: Mapping[str, set[bytes]],
 ) -> ChunkRecord | None:
-    """Publish a chunk in the open transaction; its record where an earlier copy of this task has published it."""
+    """Publish a chunk in the open transaction; its record where an earlier copy of this task has published it.
+
+    Of its table no key may be among the ``changed`` ones unless its rows' keys were kept.
+    """
     batches: list[Mapping[str, Any]] = []
     left_out: list[int] = []
     texts: dict[str, str] = {}
     name, at = chunk.table_name, 0
     of_table = changed.get(name, set())
+    if of_table and name not in job.changing:
+        raise SparkFailedError(
+            f"keys of {name} changed, and those of its rows were not kept: read chunk {chunk.number} again"
+        )
     for row in rows:
         if row["kind"] == "batch":
             batches.append(row)

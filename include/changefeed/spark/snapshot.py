@@ -28,7 +28,6 @@ from changefeed.errors import (
     PipelineBusyError,
     RetryableError,
     SchemaError,
-    SettingsError,
     SourceError,
 )
 from changefeed.kafka.commit_log import CommitLogState
@@ -43,7 +42,7 @@ from changefeed.mysql.session import Session
 from changefeed.pipelines.message_rules import message_rules, rules_digest
 from changefeed.runs.topics import table_topics, wanted_topics
 from changefeed.snapshot.cutter import ChunkCutter
-from changefeed.snapshot.planning import SnapshotPlan, check_begun, check_row_images, check_takes_snapshots
+from changefeed.snapshot.planning import SnapshotPlan, check_begun, check_row_images, check_rules, check_takes_snapshots
 from changefeed.snapshot.position import PublishedPosition, is_covered
 from changefeed.snapshot.progress import ChunkRecord, PauseRecord, PlannedChunk, SnapshotRecord
 from changefeed.spark import frame
@@ -123,6 +122,7 @@ class _SnapshotRun:
         self._position = PublishedPosition(endpoints, plan.checkpoint)
         self._rules = message_rules(endpoints.pipeline)
         self._changed: ChangedKeys | None = None
+        self._changing: set[str] = set()
         self._state: tuple[CommitLogState, float] | None = None
         self._records: list[ChunkRecord] = []
         self._paused = False
@@ -208,13 +208,7 @@ class _SnapshotRun:
             self._state = state, time.monotonic()
         begun, self._records = own.of(SnapshotRecord), own.of(ChunkRecord)
         snapshot = (begun[0] if begun else self._plan.stands).with_chunks(self._records)
-        if changed := sorted(rule for rule, digest in snapshot.rules.items() if self._rules.get(rule) != digest):
-            raise SettingsError(
-                f"snapshot {self._plan.identity!r} was begun with other settings: "
-                f"{', '.join(f'`{rule}`' for rule in changed)} of pipeline {name!r} changed since. Rows that it has "
-                "published are written by the old ones. Nothing more was published. Put the settings back, or start a "
-                "new snapshot."
-            )
+        check_rules(snapshot, self._rules, self._plan.identity, name)
         return snapshot
 
     # --- a round
@@ -225,6 +219,7 @@ class _SnapshotRun:
         schemas = self._schemas(planned.round)
         changed = self._changed_since(base, schemas)
         changed.read_to(source.head(self._session).coordinates)  # of a pipeline far behind, before rows are read
+        self._changing |= changed.tables
         with local_folder(self._spark) as folder:
             job = self._job(base, planned, limits.result(), folder)
             return self._read_and_published(job, planned, changed)
@@ -290,12 +285,7 @@ class _SnapshotRun:
         limits: Mapping[str, TopicLimits],
         folder: str | None,
     ) -> ChunkJob:
-        endpoints, request = self._endpoints, self._plan.request
-        condition = ""
-        if request.where is not None:
-            from changefeed.pipelines.sql_condition import server_condition
-
-            condition = server_condition(request.where).sql
+        endpoints = self._endpoints
         now_ms = int(time.time() * 1000)
         window = Window(endpoints.pipeline.name, 0, self._uuid, base, base, "", "", now_ms)
         ingest = IngestJob(
@@ -307,7 +297,8 @@ class _SnapshotRun:
             folder=folder,
             copies=makes_copies(self._spark),
         )
-        return ChunkJob(ingest, base, {table.name: table.key for table in planned.tables}, condition)
+        keys = {table.name: table.key for table in planned.tables}
+        return ChunkJob(ingest, base, keys, self._plan.request.condition, frozenset(self._changing))
 
     def _read(self, job: ChunkJob, chunks: Sequence[PlannedChunk]) -> _Read:
         shared = [chunks[number :: self._reading] for number in range(min(self._reading, len(chunks)))]
@@ -346,7 +337,10 @@ class _SnapshotRun:
         wanted: dict[int, PlannedChunk],
         changed: ChangedKeys,
     ) -> list[ChunkRecord]:
-        """Publish what of ``wanted`` may be, while no window is; the records of the chunks that are in Kafka."""
+        """Publish what of ``wanted`` may be, while no window is; the records of the chunks that are in Kafka.
+
+        A table of which a key changed for the first time since the round began is read again, with its rows' keys.
+        """
         endpoints, identity = self._endpoints, self._plan.identity
         with endpoints.lease(brief=True, patience_seconds=4 * PATIENCE_SECONDS) as lease:
             attempt = self._fence(lease)
@@ -371,13 +365,18 @@ class _SnapshotRun:
                     f"{table} was defined anew or emptied at {at}, and pipeline {endpoints.pipeline.name!r} has "
                     f"published its changes up to {position.end.coordinates}: its rows are read when that is published"
                 )
+            self._changing |= changed.tables
+            unkept = self._changing - job.changing
+            wanted = {number: chunk for number, chunk in wanted.items() if chunk.table_name not in unkept}
+            if not wanted:
+                return []
             names = tuple(sorted(table.name for table in planned.tables))
             relied = ReliedRecord(identity, self._uuid, str(changed.end), self._rules, names, str(changed.gtids))
             pipeline_log.keep(relied)
             rounds = {chunk.number for chunk in planned.round}
             log.keep(planned, [done for done in own.of(ChunkRecord) if done.number not in rounds])
             fault_point.reached("after_take_over")
-            keys = {table: changed.keys(table) for table in tables - defined.keys()}
+            keys = {table: changed.keys(table) for table in tables & job.changing - defined.keys()}
             begun = replace(job, ingest=replace(job.ingest, attempt=attempt))
             self._records = self._published(begun, read, wanted, keys)
             self._state = state, time.monotonic()  # no window was published since
