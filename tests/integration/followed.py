@@ -101,9 +101,9 @@ class Followed:
                 name = f"`{database}`.`{table}`"
                 definition = _COUNTER.sub("", server.execute(f"SHOW CREATE TABLE {name}")[0][1])
                 rows = sorted(map(repr, server.execute("SET time_zone = '+00:00'", f"SELECT * FROM {name}")))
-                # MariaDB's takes in whether virtual columns were NULL in the row that an opened table had last.
-                flush = f"FLUSH NO_WRITE_TO_BINLOG TABLES {name}"
-                checksum = server.execute(flush, f"CHECKSUM TABLE {name}")[0][1]
+                # Of a table with virtual columns MariaDB's is another with each opening of the table.
+                tells = not (isinstance(server, MariadbServer) and " VIRTUAL" in definition)
+                checksum = server.execute(f"CHECKSUM TABLE {name}")[0][1] if tells else None
                 shown[name] = (definition, checksum, rows)
         return shown
 
@@ -111,7 +111,7 @@ class Followed:
         wanted, found = self.tables(self.source), self.tables(self.follower)
         assert found.keys() == wanted.keys()
         for name in wanted:
-            assert found[name] == wanted[name], name
+            assert found[name] == wanted[name], f"{name}: found {found[name]}, wanted {wanted[name]}"
 
 
 @dataclass
