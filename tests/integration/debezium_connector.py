@@ -109,7 +109,6 @@ def _read(worker: ConnectWorker, broker: KafkaBroker, name: str, last_topic: str
         topics = sorted(topic for topic in consumer.topics() if topic.startswith(f"{name}."))
         partitions = [kafka.TopicPartition(topic, 0) for topic in topics]
         consumer.assign(partitions)
-        consumer.seek_to_beginning()
         ends = consumer.end_offsets(partitions)
         deadline = time.monotonic() + _SECONDS
         records: list[Record] = []

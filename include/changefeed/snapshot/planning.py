@@ -160,24 +160,27 @@ def check_row_images(session: Session) -> None:
 def check_begun(begun: Iterable[BegunRecord], rules: Mapping[str, str]) -> None:
     """A window that is published in part is finished by the settings that it was begun with; raises SettingsError."""
     for record in begun:
-        changed = sorted(rule for rule, digest in record.rules.items() if rules.get(rule) != digest)
-        if changed:
+        if changed := _changed(record.rules, rules):
             raise SettingsError(
                 f"window {record.window.number} of pipeline {record.window.pipeline!r} was published in part by "
-                f"other settings ({', '.join(f'`{rule}`' for rule in changed)} changed): run the pipeline first, "
-                "which finishes it or says what to do. Nothing was published."
+                f"other settings ({changed} changed): run the pipeline first, which finishes it or says what to do. "
+                "Nothing was published."
             )
 
 
 def check_rules(begun: SnapshotRecord, rules: Mapping[str, str], identity: str, pipeline: str) -> None:
     """A snapshot is finished by the settings that it was begun with; raises SettingsError."""
-    if changed := sorted(rule for rule, digest in begun.rules.items() if rules.get(rule) != digest):
+    if changed := _changed(begun.rules, rules):
         raise SettingsError(
-            f"snapshot {identity!r} was begun with other settings: "
-            f"{', '.join(f'`{rule}`' for rule in changed)} of pipeline {pipeline!r} changed since. Rows that it has "
-            "published are written by the old ones. Nothing more was published. Put the settings back, or start a "
-            "new snapshot."
+            f"snapshot {identity!r} was begun with other settings: {changed} of pipeline {pipeline!r} changed since. "
+            "Rows that it has published are written by the old ones. Nothing more was published. Put the settings "
+            "back, or start a new snapshot."
         )
+
+
+def _changed(begun: Mapping[str, str], rules: Mapping[str, str]) -> str:
+    """The settings that are others now, for a message; '' where none is."""
+    return ", ".join(f"`{rule}`" for rule in sorted(begun) if rules.get(rule) != begun[rule])
 
 
 def _check_where(endpoints: Endpoints, where: str, session: Session, tables: Iterable[TableProgress]) -> None:

@@ -376,7 +376,7 @@ class _SnapshotRun:
             rounds = {chunk.number for chunk in planned.round}
             log.keep(planned, [done for done in own.of(ChunkRecord) if done.number not in rounds])
             fault_point.reached("after_take_over")
-            keys = {table: changed.keys(table) for table in tables & job.changing - defined.keys()}
+            keys = {table: changed.keys(table) for table in {chunk.table_name for chunk in wanted.values()}}
             begun = replace(job, ingest=replace(job.ingest, attempt=attempt))
             self._records = self._published(begun, read, wanted, keys)
             self._state = state, time.monotonic()  # no window was published since
