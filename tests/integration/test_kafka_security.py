@@ -131,7 +131,7 @@ def test_all_clients_log_in_over_tls(guarded: Guarded, mechanism: str, unique_na
         _publish(connection, unique_name)
         begun = time.process_time()
         _publish(connection, unique_name, 1 << 20)  # in many TLS records
-        assert time.process_time() - begun < 40
+        assert time.process_time() - begun < 10
     assert CommitLog(connection, log, unique_name).read().attempt == attempt
 
 
@@ -143,7 +143,7 @@ def _told(guarded: Guarded, name: str, **options: str) -> Iterator[str]:
         with pytest.raises(ChangefeedError) as told:
             call()
         assert isinstance(told.value, SettingsError), told.value
-        assert time.monotonic() - begun < 25
+        assert time.monotonic() - begun < 12
         yield str(told.value)
 
 

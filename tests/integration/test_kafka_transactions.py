@@ -121,7 +121,7 @@ def test_a_producer_fenced_in_mid_batch_stops_and_does_not_take_its_name_back(
     with pytest.raises(FencedError):
         transactions.commit("what is not ours")
     transactions.close()
-    assert time.monotonic() - begun < 25
+    assert time.monotonic() - begun < 10
     newer.flush(lambda: None)
     newer.commit("the newer one's")
     newer.open()
@@ -267,4 +267,4 @@ def test_a_broker_that_is_away_is_told_in_the_connections_time(topic: str) -> No
     with pytest.raises(BrokerUnavailableError, match=r"127\.0\.0\.1:9"):
         away.take_over()
     away.close()
-    assert time.monotonic() - begun < 25
+    assert time.monotonic() - begun < 5
