@@ -31,6 +31,8 @@ def apply(given: argparse.Namespace) -> Iterator[str]:
     follower = MysqlConnection.from_uri(from_environment(plan["connection"]))
     done = replicate(endpoints, follower, plan["databases"], sessions=plan.get("sessions", SESSIONS))
     yield f"{plan['connection']}: {done.start} to {done.end}, {done.rows} row changes, {done.definitions} definitions"
+    if done.waiting:
+        yield f"{plan['connection']}: these tables wait for a snapshot, or for its rows: {', '.join(done.waiting)}"
 
 
 if __name__ == "__main__":

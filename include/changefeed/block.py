@@ -45,6 +45,8 @@ ID_HEADER = "changefeed.id"
 GTID_HEADER = "changefeed.gtid"
 COMMIT_HEADER = "changefeed.commit"
 """FILE:POSITION of the XA COMMIT that committed a prepared transaction: its rows' ids say where they were prepared."""
+READ_HEADER = "changefeed.read"
+"""Of a row that a snapshot read: see `formats.read_header`."""
 
 
 class Step(IntEnum):

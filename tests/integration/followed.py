@@ -120,12 +120,16 @@ class Workload:
 
     followed: Followed
     rng: random.Random
+    cascades: bool = True
+    partial: bool = True
+    """Whether foreign keys cascade, and row images are partial: beside a snapshot neither may be."""
 
     def __post_init__(self) -> None:
         self.source = self.followed.source
         self.mariadb = isinstance(self.source, MariadbServer)
         self.first, self.second = f"{self.followed.name}_a", f"{self.followed.name}_b"
         self.made = 0
+        rules = " ON DELETE CASCADE ON UPDATE CASCADE" if self.cascades else ""
         self.source.execute(
             f"CREATE DATABASE {self.first}",
             f"CREATE DATABASE {self.second} CHARACTER SET latin1",
@@ -134,7 +138,7 @@ class Workload:
             f"CREATE TABLE {self.first}.keyless (a INT, b VARCHAR(20), c DOUBLE, d DATE)",
             f"CREATE TABLE {self.first}.parents (id INT PRIMARY KEY)",
             f"CREATE TABLE {self.first}.children (id INT AUTO_INCREMENT PRIMARY KEY, parent INT, "
-            f"FOREIGN KEY (parent) REFERENCES {self.first}.parents (id) ON DELETE CASCADE ON UPDATE CASCADE)",
+            f"FOREIGN KEY (parent) REFERENCES {self.first}.parents (id){rules})",
             f"CREATE TABLE {self.second}.composite (x VARBINARY(8), y CHAR(3), n BIGINT UNSIGNED, PRIMARY KEY (x, y))",
             f"CREATE TABLE {self.second}.audit (what TEXT, at DATETIME(6))",
             f"CREATE TRIGGER {self.first}.noted AFTER INSERT ON {self.first}.keyed FOR EACH ROW "
@@ -152,7 +156,7 @@ class Workload:
                 self._transaction(connection, cursor)
 
     def _transaction(self, connection: Any, cursor: Any) -> None:
-        if not self.mariadb:
+        if self.partial and not self.mariadb:
             cursor.execute(f"SET binlog_row_image = {self.rng.choice(['FULL', 'FULL', 'MINIMAL'])}")
         xid = f"x{self.rng.random()}" if self.rng.random() < 0.15 else ""
         cursor.execute(f"XA START '{xid}'" if xid else "BEGIN")
@@ -190,7 +194,7 @@ class Workload:
             f"INSERT IGNORE INTO {parents} VALUES ({key}), ({key + 1})",
             f"INSERT IGNORE INTO {self.first}.children (parent) VALUES ({key}), (NULL), ({key + 1})",
             f"UPDATE IGNORE {parents} SET id = id + 50 WHERE id = {key}",
-            f"DELETE FROM {parents} WHERE id % 6 = {key % 6}",
+            f"DELETE IGNORE FROM {parents} WHERE id % 6 = {key % 6}",
             f"INSERT IGNORE INTO {composite} VALUES (X'00{key:02d}', 'é', 18446744073709551615)",
             f"UPDATE IGNORE {composite} SET n = n - 1, y = 'b' WHERE x < X'0020'",
         ]

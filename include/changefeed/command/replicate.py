@@ -32,23 +32,32 @@ def replicate(
 ) -> None:
     """Apply to a second server what the pipeline has published, in the source's commit order, each change once.
 
-    The first run begins where the pipeline did, on a server without its tables; or with --from on a copy of the source
-    as it was there. Exits 3 when nothing is new.
+    The first run begins where the pipeline did, on a server without its tables, which its records or a snapshot make;
+    or with --from on a copy of the source as it was there. Exits 3 when nothing is new.
     """
     from changefeed.replicate.run import replicate as bring
 
     connection = MysqlConnection.from_uri(from_environment(follower))
     at = BinlogCoordinates.parse(start) if start else None
     done = bring(endpoints_of(load_pipeline(name)), connection, databases or (), at, sessions)
+    nothing_new = done.start == done.end and not done.rows
     if as_json:
-        shown = {"start": str(done.start), "end": str(done.end), "rows": done.rows, "definitions": done.definitions}
+        shown: dict[str, object] = {
+            "start": str(done.start),
+            "end": str(done.end),
+            "rows": done.rows,
+            "definitions": done.definitions,
+        }
+        shown["waiting"] = list(done.waiting)
         out.print_json(json.dumps(shown))
-    elif done.start == done.end:
+    elif nothing_new:
         out.print(f"{name}: nothing new, the follower and the pipeline are both at {done.end}")
     else:
         out.print(
             f"{name}: {follower} went from {done.start} to {done.end}: {done.rows:,} row changes, {done.definitions:,} "
             "definitions"
         )
-    if done.start == done.end:
+    if done.waiting and not as_json:
+        out.print(f"{name}: these tables wait for a snapshot, or for its rows: {', '.join(done.waiting)}")
+    if nothing_new:
         raise typer.Exit(EXIT_NOTHING_NEW)

@@ -274,6 +274,11 @@ class CommitLog:
         records |= {gone.key(self.identity): None for gone in forgotten}
         self._write(records, f"to keep a record of kind {record.kind!r}")
 
+    def keep_together(self, records: Iterable[LogRecord]) -> None:
+        """Write ``records``, each in place of an earlier one with its key: all of them or none."""
+        values = {record.key(self.identity): record.value() for record in records}
+        self._write(values, "to keep records", transactional_id=f"changefeed.{self.identity}.keep")
+
     def begin(self, record: BegunRecord, state: CommitLogState) -> None:
         """Write that a window is begun, and forget later ones of ``state``: none of them has given anything.
 

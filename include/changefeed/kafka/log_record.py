@@ -285,6 +285,40 @@ class ReliedRecord(LogRecord, kind="relied"):
 
 
 @dataclass(frozen=True)
+class TableReadRecord(LogRecord, kind="table_read"):
+    """That snapshot ``snapshot`` reads all rows of ``table``, DATABASE.TABLE, for followers that do not have it yet.
+
+    At ``at``, where the pipeline's published changes ended before any row was read, the statements
+    ``create_database`` and ``create_table`` make the table, which has a primary key where ``keyed``. ``rows`` are in
+    ``topic`` when all are, None before; those of a table without a key were read in the view ``view``. ``of_all`` says
+    that the snapshot is one of all tables of the pipeline.
+    """
+
+    table: str
+    snapshot: str
+    at: str
+    create_database: str
+    create_table: str
+    keyed: bool
+    topic: str
+    of_all: bool = False
+    rows: int | None = None
+    view: str = ""
+
+    @property
+    def parts(self) -> tuple[str | int, ...]:
+        return (self.table,)
+
+    def to_json(self) -> Any:
+        return {name: value for name, value in vars(self).items() if name != "table"}
+
+    @classmethod
+    def from_json(cls, parts: Sequence[Any], value: Any, /) -> Self:
+        known = {name: given for name, given in value.items() if name in cls.__dataclass_fields__}
+        return cls(**{**known, "table": str(parts[0])})
+
+
+@dataclass(frozen=True)
 class LogEntry:
     """A record of the log's topic with its key read: whose record, of which kind, which of that kind, and its value."""
 

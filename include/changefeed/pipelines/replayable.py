@@ -20,6 +20,11 @@ def check_replayable(pipeline: Pipeline) -> None:
         raise SettingsError(f"pipeline {pipeline.name!r} cannot have a follower:{lines}")
 
 
+def is_replayable(pipeline: Pipeline) -> bool:
+    """Whether the pipeline's topics can make a follower."""
+    return not any(_reasons(pipeline))
+
+
 def _reasons(pipeline: Pipeline) -> Iterator[str]:
     try:
         check_readable(pipeline.format.name, pipeline.message_format(0))

@@ -21,6 +21,7 @@ from changefeed.mysql.follower_session import FollowerSession
 from changefeed.replicate.batch_sessions import BatchSessions
 from changefeed.replicate.block import Packed, SourceBlock, packed
 from changefeed.replicate.definitions import Definition, state_of
+from changefeed.replicate.filling import Filling
 from changefeed.replicate.position import DATABASE, BegunDefinition, FollowerPosition, PositionTable
 from changefeed.replicate.row_texts import RowTexts
 from changefeed.replicate.sealed import SealedStretch
@@ -31,7 +32,7 @@ COMMIT_ROWS = 20_000
 """A follower's transaction ends at the first commit of the source after so many changes."""
 _OFFSETS_SECONDS = 10.0
 _NO_CHANGE_OF_ROWS = frozenset({"t", "r"})
-"""Truncates come as definitions, too; rows that a SELECT read are on the follower, which was a copy once."""
+"""Truncates come as definitions, too; rows that a SELECT read are for tables that a snapshot fills (`filler`)."""
 
 _CASCADES = """
 SELECT DISTINCT k.table_schema, k.table_name FROM information_schema.key_column_usage k
@@ -63,7 +64,7 @@ class Applier:
     ``session`` looks at tables and runs definitions; rows are written by those of ``batches``, with the position.
 
     ``databases`` are those that are followed, all where it is empty. ``logs_cascades`` says whether the source's binlog
-    has what foreign keys do.
+    has what foreign keys do. ``filling`` says what becomes of tables that the follower lacks.
     """
 
     session: FollowerSession
@@ -72,6 +73,7 @@ class Applier:
     style: Style
     server: Server
     logs_cascades: bool
+    filling: Filling
     databases: Sequence[str] = ()
     definitions_topic: str = ""
     applied: Applied = field(default_factory=Applied)
@@ -79,6 +81,7 @@ class Applier:
     _tables: dict[tuple[str, str], TableChanges] = field(default_factory=dict)
     _table_of: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Of a topic: the table that it had a row of last."""
+    _lacking: dict[tuple[str, str], bool] = field(default_factory=dict)
     _held: int = 0
     _last: tuple[Packed, int] | None = None
     """Turn and GTID of the last record."""
@@ -135,15 +138,44 @@ class Applier:
         if keeps:
             self._offsets_at = now
 
+        fill = self.filling.to_keep()
+
         def move(session: FollowerSession) -> None:
             session.begin()
             kept = {**self.position.offsets, **offsets} if keeps and offsets is not None else None
-            moved = PositionTable(session, self.position.pipeline).move(self.position, to, kept, definition)
+            moved = PositionTable(session, self.position.pipeline).move(self.position, to, kept, definition, fill)
             session.commit()
             self.position = moved
 
         self.batches.commit(move)
         self._last = None
+
+    @property
+    def held(self) -> int:
+        """How many changes are applied since the last commit."""
+        return self._held
+
+    def hold(self, rows: int) -> None:
+        """Count ``rows`` that somebody else wrote, in the transaction that is open."""
+        self._held += rows
+        self.applied.rows += rows
+
+    def commit_here(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit at a commit of the source, where the last change is."""
+        self.commit(self._behind or self.position.coordinates, offsets)
+
+    def keep_filling(self) -> None:
+        """Note which tables are filled, in the transaction that is open, and commit that."""
+        if (fill := self.filling.to_keep()) is not None:
+            self.session.begin()
+            self.position = self.positions.move(self.position, self.position.coordinates, fill=fill)
+            self.session.commit()
+
+    def forget_tables(self) -> None:
+        """Tables may be others from now on; nothing is held."""
+        self._tables.clear()
+        self._table_of.clear()
+        self._lacking.clear()
 
     def finish(self, watermark: BinlogCoordinates, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit what is left: the follower stands at ``watermark`` then."""
@@ -157,10 +189,13 @@ class Applier:
         if begun is None:
             return
         definition = Definition.of(begun.record.encode(), self.server)
+        self.filling.is_defined(definition)
         if definition.removes or state_of(self.session, definition) == begun.before:
             definition.run(self.session, again=True)
         at = self.position.coordinates
-        self.position = self.positions.move(self.position, BinlogCoordinates(at.file, at.position + 1))
+        self.position = self.positions.move(
+            self.position, BinlogCoordinates(at.file, at.position + 1), fill=self.filling.to_keep()
+        )
 
     # --- rows
 
@@ -177,7 +212,7 @@ class Applier:
         for topic in np.unique(numbers).tolist():
             chosen = np.flatnonzero(numbers == topic)
             known = self._table_of.get(block.topics[topic]) or self._learned(block, first + int(chosen[0]), topic)
-            changes = self._changes(*known) if known else None
+            changes = self.changes_of(*known) if known else None
             made = changes.texts_of(block.data, values[chosen]) if changes else None
             if changes and made:
                 texts.append((changes, made))
@@ -185,7 +220,7 @@ class Applier:
                 others.append(chosen)
         one_by_one = np.sort(np.concatenate(others)).tolist() if others else []
         read = [(number, self._read(block.value(first + number))) for number in one_by_one]
-        tables = {self._changes(change.database, change.table) for _, change in read if change is not None}
+        tables = {self.changes_of(change.database, change.table) for _, change in read if change is not None}
         if texts and (self._deleted is not None or any(changes.in_order for changes in tables)):
             read = [(number, self._read(block.value(first + number))) for number in range(last - first)]
             texts = []
@@ -196,7 +231,7 @@ class Applier:
         for number, change in read:
             turn = block.turn(first + number)
             self._settle_delete(turn)
-            if change is not None:
+            if change is not None and not self.filling.is_in_rows(change.database, change.table, turn[0]):
                 self._take(turn, change)
 
     def _learned(self, block: SourceBlock, number: int, topic: int) -> tuple[str, str] | None:
@@ -212,6 +247,8 @@ class Applier:
         change = Envelope.of(value) if b'"op"' in value else None
         if change is None or change.op in _NO_CHANGE_OF_ROWS or not self._follows(change.database):
             return None  # a definition in the topic of its table: it comes with its own topic
+        if self._lacks(change.database, change.table):
+            return None
         if change.op == "q":
             raise SettingsError(
                 f"{change.file}:{change.position} is a change in statement format, "
@@ -222,8 +259,16 @@ class Applier:
             )
         return change
 
+    def _lacks(self, database: str, table: str) -> bool:
+        """Whether the table is not there, and comes with a snapshot."""
+        if (database, table) in self._tables or not self.filling.is_awaited(database, table):
+            return False
+        if (database, table) not in self._lacking:
+            self._lacking[database, table] = self.filling.passes_over(database, table)
+        return self._lacking[database, table]
+
     def _take(self, turn: Packed, change: Envelope) -> None:
-        changes = self._changes(change.database, change.table)
+        changes = self.changes_of(change.database, change.table)
         if change.op == "d" and not changes.joins(change):
             self._deleted = turn, change
             return
@@ -241,14 +286,15 @@ class Applier:
                 self._apply(change)
 
     def _apply(self, change: Envelope) -> None:
-        changes = self._changes(change.database, change.table)
+        changes = self.changes_of(change.database, change.table)
         if changes.in_order:
             self._write_held()
         changes.take(change)
         self._held += 1
         self.applied.rows += 1
 
-    def _changes(self, database: str, table: str) -> TableChanges:
+    def changes_of(self, database: str, table: str) -> TableChanges:
+        """What is still to be written to a table, which has to be there. Raises as `take`."""
         known = self._tables.get((database, table))
         if known is not None:
             return known
@@ -274,7 +320,12 @@ class Applier:
             )
         cascades = [] if self.logs_cascades else self.session.rows(_CASCADES, database, table)
         made = TableChanges(
-            self.batches, schema, self.style, in_order=bool(cascades), lasting=str(engine).lower() != "innodb"
+            self.batches,
+            schema,
+            self.style,
+            in_order=bool(cascades),
+            lasting=str(engine).lower() != "innodb",
+            lacks_rows=self.filling.lacks_rows(database, table),
         )
         self._tables[database, table] = made
         return made
@@ -308,13 +359,15 @@ class Applier:
                 f"{definition.sql[:200]!r} touches databases {', '.join(sorted(touched))}, of which the follower "
                 f"follows only {', '.join(self.databases)}: it cannot be run there. Follow all of them."
             )
+        if self.filling.passes_over_definition(definition):
+            return
         at = BinlogCoordinates(change.file, change.turn.position)
         self.commit(at, definition=BegunDefinition(value.decode(), state_of(self.session, definition)))
         self.batches.settle()
         definition.run(self.session)
-        self.position = self.positions.move(self.position, _behind(change))
-        self._tables.clear()
-        self._table_of.clear()
+        self.filling.is_defined(definition)
+        self.position = self.positions.move(self.position, _behind(change), fill=self.filling.to_keep())
+        self.forget_tables()
         self.applied.definitions += 1
 
 

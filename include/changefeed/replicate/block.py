@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -22,6 +24,7 @@ from changefeed.binlog.kernel.record_index import (
     VALUE,
     VALUE_END,
 )
+from changefeed.formats.read_header import ReadHeader
 from changefeed.kafka.partition_reader import KafkaRecord
 from changefeed.kafka.progress import TopicPartition
 from changefeed.replicate.source_order import ChangeId, Turn
@@ -53,18 +56,20 @@ def not_behind(words: Words, turn: Packed) -> int:
 
 @dataclass(frozen=True)
 class Stretch:
-    """Records of one partition, in order; ``words`` are as `batches.record_index` has them, and point to ``data``."""
+    """Records of one partition, in order; ``words`` are as `batches.record_index` has them, and point to ``data``.
+    With ``read`` they are rows of a snapshot's chunk, which share one turn."""
 
     partition: TopicPartition
     first_offset: int
     data: Bytes
     words: Words
+    read: ReadHeader | None = None
 
     def split(self, count: int) -> tuple[Stretch, Stretch]:
         """The first ``count`` records, and the others."""
         return (
-            Stretch(self.partition, self.first_offset, self.data, self.words[:count]),
-            Stretch(self.partition, self.first_offset, self.data, self.words[count:]),
+            replace(self, words=self.words[:count]),
+            replace(self, words=self.words[count:]),
         )
 
     @property
@@ -74,7 +79,8 @@ class Stretch:
 
 
 class SourceBlock:
-    """The records of ``stretches`` in the order of their turns. Of records with the same turn there is the first."""
+    """The records of ``stretches`` in the order of their turns. Of changes with the same turn there is the first; rows
+    of snapshots come behind the change with their turn, in the order of ``stretches``."""
 
     def __init__(self, stretches: Sequence[Stretch], behind: Packed | None) -> None:
         parts, size = [], 0
@@ -93,6 +99,7 @@ class SourceBlock:
         if behind is not None and len(words):
             again[: not_behind(words, behind)] = True
         of = np.repeat(np.arange(len(stretches)), [len(stretch.words) for stretch in stretches])[order]
+        again &= ~np.array([stretch.read is not None for stretch in stretches], np.bool_)[of]
         self.data: Bytes = np.concatenate(parts)
         self.words: Words = words[~again]
         self._of = of[~again]
@@ -100,6 +107,26 @@ class SourceBlock:
 
     def __len__(self) -> int:
         return len(self.words)
+
+    def pieces(self) -> Iterator[tuple[SourceBlock, Stretch | None]]:
+        """The block in pieces, in order: changes, or the rows of a stretch that a snapshot read."""
+        if all(stretch.read is None for stretch in self._stretches):
+            yield self, None
+            return
+        is_read = np.array([stretch.read is not None for stretch in self._stretches], np.bool_)
+        part = np.where(is_read[self._of], self._of, -1)
+        bounds = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), len(part)]
+        for first, last in pairwise(bounds):
+            if first < last:
+                yield self.piece(first, last), self._stretches[part[first]] if part[first] >= 0 else None
+
+    def piece(self, first: int, last: int) -> SourceBlock:
+        """The records from number ``first`` to before ``last``."""
+        piece = copy(self)
+        for name in ("topic", "topics"):
+            piece.__dict__.pop(name, None)
+        piece.words, piece._of = self.words[first:last], self._of[first:last]
+        return piece
 
     @cached_property
     def topics(self) -> list[str]:

@@ -11,7 +11,9 @@ from changefeed.batches.record_batch import records_in
 from changefeed.batches.record_index import RecordIndex, indexed
 from changefeed.binlog.kernel.memory import Words
 from changefeed.binlog.kernel.record_index import FIRST, KNOWN, OFFSET, VALUE
+from changefeed.block import ID_HEADER, READ_HEADER
 from changefeed.errors import BadRecordError, TopicError
+from changefeed.formats.read_header import ReadHeader
 from changefeed.kafka.partition_reader import KafkaRecord
 from changefeed.kafka.progress import TopicPartition
 from changefeed.replicate.block import TURN, Packed, Stretch, not_behind, packed
@@ -26,6 +28,9 @@ class PartitionQueue:
     ``shortened`` is the offset that the partition begins at, where nobody was given what was before: that has to be
     from before the stretch, as it is where the first record that is left is. ``offset`` is that from which on nothing
     was handed on yet.
+
+    Rows of snapshots (op r) from offset ``reads`` on are among them, none where it is None. Their turn is right behind
+    all changes before the coordinates that their header says, and not before a record that stands before them.
     """
 
     partition: TopicPartition
@@ -33,11 +38,14 @@ class PartitionQueue:
     end: int
     stretch: SealedStretch
     shortened: int | None
+    reads: int | None = None
     is_open: bool = True
     held_bytes: int = 0
     offset: int = field(init=False)
     _stretches: deque[Stretch] = field(default_factory=deque)
     _last: Packed | None = None
+    _floor: Packed = (0, 0, 0)
+    """The turn that no row of a snapshot comes before: that of the record before it."""
 
     def __post_init__(self) -> None:
         self.offset = self.start
@@ -62,6 +70,9 @@ class PartitionQueue:
         except ValueError as error:
             raise BadRecordError(f"the batch at offset {first} of {self.partition}: {error}") from error
         behind_batch = min(first + int(index.words[-1, OFFSET]) + 1, self.end) if len(index.words) else first
+        if (read := self._read_by_snapshot(index)) is not None:
+            self._take_read(read, index, first, behind_batch)
+            return
         words = index.words
         offsets = words[:, OFFSET] + first
         words = words[(offsets >= self.start) & (offsets < self.end) & (words[:, VALUE] >= 0)]
@@ -81,7 +92,42 @@ class PartitionQueue:
         words = words[:within]
         if len(words):
             self._last = self._turn(words[-1])
+            self._floor = max(self._floor, self._last)
             self._hold(Stretch(self.partition, first, index.data, words))
+        elif not self._stretches:
+            self.offset = behind_batch
+        self._read_to = behind_batch
+
+    def _read_by_snapshot(self, index: RecordIndex) -> ReadHeader | None:
+        """The header of a batch of rows that a snapshot read, which are all of one chunk; None for another batch."""
+        words = index.words
+        if self.reads is None or not len(words) or words[:, KNOWN].any():
+            return None
+        found = {self._chunk(index, number) for number in (0, len(words) - 1)}
+        (chunk, *others) = found
+        return None if others or chunk is None else chunk[1]
+
+    def _chunk(self, index: RecordIndex, number: int) -> tuple[bytes, ReadHeader] | None:
+        headers = dict(index.record(number).headers)
+        try:
+            chunk = headers[ID_HEADER].rpartition(b"/")[0]
+            read = ReadHeader.of(headers[READ_HEADER])
+        except (KeyError, ValueError):
+            return None
+        return (chunk, read) if chunk.startswith(f"{self.stretch.server_uuid}/".encode()) else None
+
+    def _take_read(self, read: ReadHeader, index: RecordIndex, first: int, behind_batch: int) -> None:
+        """Hold a batch of a snapshot's rows. What lies behind the end of the stretch comes with a later one."""
+        offsets = index.words[:, OFFSET] + first
+        words = index.words[(offsets >= max(self.reads or 0, self.start)) & (offsets < self.end)]
+        words = words[words[:, VALUE] >= 0]
+        self.is_open = read.base <= self.stretch.watermark and behind_batch < self.end
+        if read.base > self.stretch.watermark:
+            return
+        if len(words):
+            self._floor = max(self._floor, packed(turn_of(read.base)))
+            words[:, TURN] = self._floor
+            self._hold(Stretch(self.partition, first, index.data, words, read))
         elif not self._stretches:
             self.offset = behind_batch
         self._read_to = behind_batch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -12,6 +12,7 @@ from changefeed.coordinates import BinlogCoordinates
 from changefeed.errors import CheckpointError
 from changefeed.kafka.progress import TopicPartition
 from changefeed.mysql.follower_session import FollowerSession
+from changefeed.replicate.fill_state import FillState
 from changefeed.replicate.literals import literal
 
 DATABASE = "changefeed"
@@ -25,9 +26,12 @@ CREATE TABLE IF NOT EXISTS {_TABLE} (
   coordinates VARCHAR(300) CHARACTER SET utf8mb4 NOT NULL,
   databases_followed TEXT CHARACTER SET utf8mb4 NOT NULL,
   offsets MEDIUMTEXT CHARACTER SET utf8mb4 NOT NULL,
-  definition LONGTEXT CHARACTER SET utf8mb4 NULL
+  definition LONGTEXT CHARACTER SET utf8mb4 NULL,
+  filling LONGTEXT CHARACTER SET utf8mb4 NULL
 ) ENGINE=InnoDB
 """
+_HAS_FILLING = f"SHOW COLUMNS FROM {_TABLE} LIKE 'filling'"
+_ADD_FILLING = f"ALTER TABLE {_TABLE} ADD COLUMN filling LONGTEXT CHARACTER SET utf8mb4 NULL"
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class FollowerPosition:
     """All changes of ``server_uuid`` before ``coordinates`` are applied, and none behind them.
 
     ``offsets`` are where to read on; what lies before them is applied. ``definition`` is one that was begun and of
-    which it is not noted that it was done.
+    which it is not noted that it was done. ``fill`` says which tables snapshots fill.
     """
 
     pipeline: str
@@ -54,6 +58,7 @@ class FollowerPosition:
     databases: tuple[str, ...]
     offsets: Mapping[TopicPartition, int]
     definition: BegunDefinition | None = None
+    fill: FillState = field(default_factory=FillState)
 
 
 class PositionTable:
@@ -69,14 +74,16 @@ class PositionTable:
         """
         self._session.write(f"CREATE DATABASE IF NOT EXISTS `{DATABASE}`")
         self._session.write(_CREATE)
+        if not self._session.rows(_HAS_FILLING):  # an earlier version made it
+            self._session.write(_ADD_FILLING)
         rows = self._session.rows(
-            "SELECT server_uuid, coordinates, databases_followed, offsets, definition "
+            "SELECT server_uuid, coordinates, databases_followed, offsets, definition, filling "
             f"FROM {_TABLE} WHERE pipeline = %s FOR UPDATE",
             self._pipeline,
         )
         if not rows:
             return None
-        uuid, coordinates, databases, offsets, definition = rows[0]
+        uuid, coordinates, databases, offsets, definition, filling = rows[0]
         return FollowerPosition(
             self._pipeline,
             str(uuid),
@@ -84,18 +91,21 @@ class PositionTable:
             tuple(orjson.loads(databases)),
             {(topic, partition): offset for topic, partition, offset in orjson.loads(offsets)},
             BegunDefinition(**orjson.loads(definition)) if definition else None,
+            FillState.of(filling),
         )
 
     def begin(self, position: FollowerPosition) -> None:
         """Note the first position."""
-        values = (
-            self._pipeline,
-            position.server_uuid,
-            str(position.coordinates),
-            _text(list(position.databases)),
-            _offsets(position.offsets),
-        )
-        self._session.write(f"INSERT INTO {_TABLE} VALUES ({', '.join(map(literal, values))}, NULL)")
+        values = {
+            "pipeline": self._pipeline,
+            "server_uuid": position.server_uuid,
+            "coordinates": str(position.coordinates),
+            "databases_followed": _text(list(position.databases)),
+            "offsets": _offsets(position.offsets),
+            "filling": position.fill.to_text(),
+        }
+        listed = ", ".join(map(literal, values.values()))
+        self._session.write(f"INSERT INTO {_TABLE} ({', '.join(values)}) VALUES ({listed})")
 
     def move(
         self,
@@ -103,6 +113,7 @@ class PositionTable:
         to: BinlogCoordinates,
         offsets: Mapping[TopicPartition, int] | None = None,
         definition: BegunDefinition | None = None,
+        fill: FillState | None = None,
     ) -> FollowerPosition:
         """Move from ``position``, in the transaction that is open, or in one of its own; return the new position.
 
@@ -111,6 +122,8 @@ class PositionTable:
         changes = {"coordinates": str(to), "definition": _text(vars(definition)) if definition else None}
         if offsets is not None:
             changes["offsets"] = _offsets(offsets)
+        if fill is not None:
+            changes["filling"] = fill.to_text()
         listed = ", ".join(f"{name} = {literal(value)}" for name, value in changes.items())
         at = literal(_text(vars(position.definition))) if position.definition else None
         was = f"definition = {at}" if at else "definition IS NULL"
@@ -118,12 +131,15 @@ class PositionTable:
             f"UPDATE {_TABLE} SET {listed} WHERE pipeline = {literal(self._pipeline)} "
             f"AND coordinates = {literal(str(position.coordinates))} AND {was}"
         )
-        if not written and (str(to), definition) != (str(position.coordinates), position.definition):
+        stays = (str(to), definition, fill or position.fill) == (
+            str(position.coordinates), position.definition, position.fill
+        )  # fmt: skip
+        if not written and not stays:
             raise CheckpointError(
                 f"the follower was at {position.coordinates} when this run read its position, and is not any more: "
                 "another run applies the same changes. Nothing of this one was kept behind that."
             )
-        moved = replace(position, coordinates=to, definition=definition)
+        moved = replace(position, coordinates=to, definition=definition, fill=fill or position.fill)
         return moved if offsets is None else replace(moved, offsets=dict(offsets))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from changefeed.connection import MysqlConnection
 from changefeed.coordinates import BinlogCoordinates
@@ -12,15 +12,20 @@ from changefeed.ddl.session import Flavour, Server
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import FollowerError, SettingsError
 from changefeed.kafka.commit_log import NOTHING_KNOWN, CommitLogState
+from changefeed.kafka.log_record import TableReadRecord
 from changefeed.kafka.schema_log import schema_changes_topic
 from changefeed.mysql.follower_session import FollowerSession
 from changefeed.pipelines.follower_settings import SESSIONS
 from changefeed.pipelines.replayable import check_replayable
 from changefeed.replicate.applier import Applier
+from changefeed.replicate.fill_state import FillState
+from changefeed.replicate.filler import Filler
+from changefeed.replicate.filling import Filling
 from changefeed.replicate.position import FollowerPosition, PositionTable
 from changefeed.replicate.read_ahead import read_ahead
-from changefeed.replicate.sealed import first_start, sealed_from
-from changefeed.replicate.stream import source_blocks
+from changefeed.replicate.sealed import first_start, nothing_new, sealed_from
+from changefeed.replicate.stream import Partitions, partitions_of, source_blocks
+from changefeed.replicate.table_rows import TableRows
 from changefeed.runs.schema_history import load_history
 
 _MARIADB_UUID = "00000000-0000-0000-0000-"
@@ -37,6 +42,8 @@ class Replicated:
     end: BinlogCoordinates
     rows: int
     definitions: int
+    waiting: tuple[str, ...] = ()
+    """Tables that are not the source's yet, as rows of them are still to come with a snapshot."""
 
 
 def replicate(
@@ -69,6 +76,8 @@ def replicate(
         first = position is None
         if position is None:
             position = _first(state, pipeline.name, start, databases)
+            if start is None and pipeline.start == "snapshot":
+                position = replace(position, fill=FillState(awaits=True))
         elif start is not None and start != position.coordinates:
             raise SettingsError(
                 f"the follower is at {position.coordinates} already, and --from says {start}: leave it out. To begin "
@@ -82,6 +91,12 @@ def replicate(
         server = _server(session, position.server_uuid)
         if first:
             positions.begin(position)
+        partitions = partitions_of(endpoints, state)
+        # Read behind the partitions' ends: of all rows of snapshots that are before them is known what they are for.
+        records = {record.table: record for record in log.read().of(TableReadRecord)}
+        filling = Filling(
+            session, position.fill, records, position.coordinates, lambda name: not databases or name in databases
+        )
         applier = Applier(
             session,
             positions,
@@ -89,27 +104,40 @@ def replicate(
             pipeline.message_format(0).style,
             server,
             not server.is_mariadb and _version(endpoints, state, server) >= _LOGS_CASCADES,
+            filling,
             tuple(databases),
             schema_changes_topic(pipeline.name, pipeline.topics.suffix),
         )
         applier.settle_definition()
-        return _applied(endpoints, state, applier, sessions)
+        filler = Filler(session, applier, filling, TableRows(endpoints.kafka))
+        return _applied(endpoints, state, partitions, filler, sessions)
 
 
-def _applied(endpoints: Endpoints, state: CommitLogState, applier: Applier, sessions: int) -> Replicated:
+def _applied(
+    endpoints: Endpoints, state: CommitLogState, partitions: Partitions, filler: Filler, sessions: int
+) -> Replicated:
+    applier, filling = filler.applier, filler.filling
     start = applier.position.coordinates
     stretch = sealed_from(state, start, applier.position.server_uuid)
+    reads = None
+    if filling.is_under_way:
+        stretch, reads = stretch or nothing_new(state, start), filling.state.reads
+        if (held_at := filling.held_at) is not None and held_at < stretch.watermark:
+            stretch = replace(stretch, watermark=held_at)
     if stretch is not None:
         offsets = applier.position.offsets
+        if filling.is_under_way:
+            sessions = 1  # what is there, and what is not, is known in the source's order only
         with ExitStack() as opened:
             writers = [opened.enter_context(FollowerSession(applier.session.connection)) for _ in range(sessions)]
-            blocks = opened.enter_context(source_blocks(endpoints, state, stretch, offsets))
+            blocks = opened.enter_context(source_blocks(endpoints, partitions, stretch, offsets, reads))
             opened.enter_context(applier.batches.running(writers))
             with read_ahead(blocks) as parts:
                 for part in parts:
-                    applier.take(part.block, stretch, part.offsets)
-            applier.finish(stretch.watermark, blocks.offsets)
-    return Replicated(start, applier.position.coordinates, applier.applied.rows, applier.applied.definitions)
+                    filler.take(part.block, stretch, part.offsets)
+            filler.finish(stretch.watermark, blocks.offsets)
+    applied = applier.applied
+    return Replicated(start, applier.position.coordinates, applied.rows, applied.definitions, filling.waiting)
 
 
 def _first(

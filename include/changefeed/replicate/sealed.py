@@ -73,6 +73,13 @@ def sealed_from(state: CommitLogState, start: BinlogCoordinates, server_uuid: st
     return SealedStretch(uuid, start, last.window.head, commits, repeats)
 
 
+def nothing_new(state: CommitLogState, at: BinlogCoordinates) -> SealedStretch:
+    """The stretch without changes where the follower is, ``at``, for rows that snapshots have read."""
+    repeats = any(seek.repeated_bytes for seek in state.seeks.values())
+    uuid = state.seals[max(state.seals)].window.server_uuid
+    return SealedStretch(uuid, at, at, (), repeats)
+
+
 def _chain(state: CommitLogState, start: BinlogCoordinates, last: Manifest) -> Sequence[Manifest]:
     """The windows between ``start`` and the end of ``last``, the last first."""
     chain, begins = [last], last.window.start

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import BrokerUnavailableError, TopicError
 from changefeed.kafka.commit_log import CommitLogState
+from changefeed.kafka.log_record import TableReadRecord
 from changefeed.kafka.partition_reader import PartitionReader, partition_reader
 from changefeed.kafka.progress import TopicPartition
 from changefeed.kafka.schema_log import schema_changes_topic
@@ -48,7 +50,7 @@ class SourceBlocks:
             if given:
                 block = SourceBlock(given, self._last)
                 if len(block):
-                    self._last = block.turn(-1)
+                    self._last = max(self._last or (0, 0, 0), block.turn(-1))
                     yield block
             if not lasts:
                 return
@@ -81,21 +83,24 @@ class SourceBlocks:
 
 
 def topics_of(endpoints: Endpoints, state: CommitLogState) -> list[str]:
-    """The topics that were given anything, by the commit log, and that of definitions."""
-    names = {topic for topic, _ in state.progress}
+    """The topics that were given anything, by the commit log, snapshots included, and that of definitions."""
+    names = {record.topic for record in state.of(TableReadRecord)}
+    names |= {topic for topic, _ in state.progress}
     names |= {receipt.topic for manifest in state.seals.values() for receipt in manifest.topics if receipt.accounted}
     pipeline = endpoints.pipeline
     return sorted(names | {schema_changes_topic(pipeline.name, pipeline.topics.suffix)})
 
 
-@contextmanager
-def source_blocks(
-    endpoints: Endpoints, state: CommitLogState, stretch: SealedStretch, offsets: Mapping[TopicPartition, int]
-) -> Iterator[SourceBlocks]:
-    """Open the topics where ``offsets`` say that there is something new, those that have none at their beginning.
+@dataclass(frozen=True)
+class Partitions:
+    """The partitions of the pipeline's topics: where each begins, and where it ended when it was looked at."""
 
-    Raises TopicError for a topic that is gone, or whose first records are not there any more (retention).
-    """
+    first: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int]
+
+
+def partitions_of(endpoints: Endpoints, state: CommitLogState) -> Partitions:
+    """The partitions of all topics that ``state`` knows of. Raises TopicError for a topic that is gone."""
     pipeline = endpoints.pipeline
     topics = topics_of(endpoints, state)
     counts = partition_counts(endpoints.kafka, topics)
@@ -106,17 +111,38 @@ def source_blocks(
             "lost to the follower. Copy the source's tables to it anew, and give the coordinates with --from."
         )
     partitions = [(topic, partition) for topic, count in sorted(counts.items()) for partition in range(count)]
-    wanted = f"to bring the changes of pipeline {pipeline.name!r} to a follower"
-    with partition_reader(endpoints.kafka, partitions, wanted) as look:
-        first, ends = look.first_offsets(), look.last_stable_offsets()
+    with partition_reader(endpoints.kafka, partitions, _wanted(endpoints)) as look:
+        return Partitions(look.first_offsets(), look.last_stable_offsets())
+
+
+def _wanted(endpoints: Endpoints) -> str:
+    return f"to bring the changes of pipeline {endpoints.pipeline.name!r} to a follower"
+
+
+@contextmanager
+def source_blocks(
+    endpoints: Endpoints,
+    partitions: Partitions,
+    stretch: SealedStretch,
+    offsets: Mapping[TopicPartition, int],
+    reads: Mapping[TopicPartition, int] | None = None,
+) -> Iterator[SourceBlocks]:
+    """Open ``partitions`` where ``offsets`` say that there is something new, those that have none at their beginning.
+
+    Rows of snapshots are among the records from offset ``reads`` on, or from the beginning where there is none; none
+    without ``reads``. Raises TopicError for a topic whose first records are not there any more (retention).
+    """
+    first, ends = partitions.first, partitions.ends
     for partition, offset in first.items():
         if offset > offsets.get(partition, offset):
             raise removed(partition, offset)
     queues = {}
-    for each in partitions:
+    for each in first:
         start = offsets.get(each, first[each])
         shortened = first[each] if first[each] and each not in offsets else None
-        queues[each] = PartitionQueue(each, start, ends[each], stretch, shortened)
+        read_from = None if reads is None else reads.get(each, 0)
+        queues[each] = PartitionQueue(each, start, ends[each], stretch, shortened, read_from)
     start_at = {each: queue.start for each, queue in queues.items()}
-    with partition_reader(endpoints.kafka, partitions, wanted, start=start_at, whole_batches=True) as reader:
+    listed = sorted(first)
+    with partition_reader(endpoints.kafka, listed, _wanted(endpoints), start=start_at, whole_batches=True) as reader:
         yield SourceBlocks(reader, queues)

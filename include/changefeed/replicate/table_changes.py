@@ -7,7 +7,7 @@ there before are deleted, and those that there are now inserted, in statements o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from contextlib import nullcontext
 
 from changefeed.binlog.kernel.memory import Bytes, Words
@@ -18,7 +18,7 @@ from changefeed.formats.typed_values import WRONG, Value
 from changefeed.mysql.follower_session import FollowerSession
 from changefeed.replicate.batch import Touched
 from changefeed.replicate.batch_sessions import BatchSessions
-from changefeed.replicate.keyed_rows import STATEMENT_BYTES, KeyedRows
+from changefeed.replicate.keyed_rows import STATEMENT_BYTES, KeyedRows, joined
 from changefeed.replicate.keyless_rows import KeylessRows, Row
 from changefeed.replicate.literals import literal, literal_of, quoted_name, same
 from changefeed.replicate.row_texts import RowTextMaker, RowTexts
@@ -34,6 +34,9 @@ class TableChanges:
     With ``in_order``, and where a row image is partial, each change is a statement of its own, at once. It is for
     tables whose rows take others along: foreign keys that cascade, where the source does not log what they did. Where
     the server cannot roll back (``lasting``, the table is not InnoDB's) its statements are done alone, too.
+
+    ``lacks_rows`` says that a snapshot still fills the table: a row that is not there is made by its change, if that is
+    the whole row. If it is not, the snapshot has the row later.
     """
 
     def __init__(
@@ -44,8 +47,10 @@ class TableChanges:
         *,
         in_order: bool = False,
         lasting: bool = False,
+        lacks_rows: bool = False,
     ) -> None:
         self._batches, self._table, self.in_order, self._lasting = batches, table, in_order, lasting
+        self._lacks_rows = lacks_rows
         self._is_told_by_key = bool(table.primary_key) and not any(index.unique for index in table.indexes or ())
         """Whether rows are alike only where their primary keys are."""
         self._values = RowValues(table, style)
@@ -57,6 +62,7 @@ class TableChanges:
         self._enums = [number for number, column in enumerate(self._columns) if column.data_type == "enum"]
         names = ", ".join(quoted_name(column.name) for column in self._columns)
         insert = f"INSERT INTO {self.name} ({names}) VALUES "
+        self._replace = f"REPLACE INTO {self.name} ({names}) VALUES ".encode()
         self._keyed = KeyedRows(table, self.name, insert) if table.primary_key else None
         self._key_at = [self._columns.index(table.columns[number]) for number in sorted(table.primary_key)]
         self._alike = KeylessRows(insert)
@@ -107,6 +113,31 @@ class TableChanges:
             self._send(b"".join((self._keyed.insert, rows)), count, touched)
             touched = self._again(touched)
 
+    def _is_made(self, session: FollowerSession, image: JsonImage) -> bool:
+        """Whether the row ``image`` is there, now if not before: what its change takes along is to be taken along."""
+        where = self._conditions(self._values.of(image))
+        if session.rows(f"SELECT 1 FROM {self.name} WHERE {where} LIMIT 1"):
+            return True
+        if self._is_whole(image):
+            self._write_one(session, None, image)
+        return self._is_whole(image)
+
+    def overwrite(self, texts: RowTexts) -> None:
+        """Write rows as a snapshot read them, whatever was there."""
+        self.write()
+        for rows, _ in texts.statements(STATEMENT_BYTES):
+            self._send(b"".join((self._replace, rows)), None, self._touched(None))
+
+    def overwrite_each(self, images: Sequence[JsonImage]) -> None:
+        """As `overwrite`, for rows as messages have them. Raises SchemaError as `take`."""
+        self.write()
+        rows = [self._row(image) for image in images]
+        for row in rows:
+            self._loose = self._loose or any(row[number] == "0" for number in self._enums)
+        for sql, _ in joined(self._replace, [f"({','.join(row)})".encode() for row in rows], b"", b","):
+            self._send(sql, None, self._touched(None))
+        self._loose = False
+
     def joins(self, change: Envelope) -> bool:
         """Whether the change is joined with others, and no statement of its own: its images have all columns."""
         return not self.in_order and self._is_whole(change.before) and self._is_whole(change.after)
@@ -138,7 +169,7 @@ class TableChanges:
         if self._keyed is not None:
             touched = self._touched(self._keyed.keys if self._is_told_by_key else None)
             for sql, count in self._keyed.statements():
-                self._send(sql, count, touched)
+                self._send(sql, None if self._lacks_rows and sql.startswith(b"DELETE") else count, touched)
                 touched = self._again(touched)
         else:
             all_rows = self._touched(None)
@@ -158,11 +189,13 @@ class TableChanges:
         """For the further statements of rows of which the first said what all touch."""
         return touched if touched.keys is None else self._touched(frozenset())
 
-    def _send(self, sql: bytes, count: int, touched: Touched) -> None:
+    def _send(self, sql: bytes, count: int | None, touched: Touched) -> None:
+        """Have ``sql`` written, which writes ``count`` rows where that is known."""
         loose = self._loose
 
         def write(session: FollowerSession) -> None:
-            self._expect(self._write(session, sql, loose=loose), count, sql)
+            written = self._write(session, sql, loose=loose)
+            self._expect(written, written if count is None else count, sql)
 
         self._batches.put(write, touched, len(sql), alone=self._lasting)
 
@@ -171,6 +204,8 @@ class TableChanges:
 
         def write(session: FollowerSession) -> None:
             try:
+                if self._lacks_rows and before is not None and not self._is_made(session, before):
+                    return
                 with session.foreign_keys_checked() if self.in_order and before else nullcontext():
                     self._write_one(session, before, after)
             except FollowerError as error:

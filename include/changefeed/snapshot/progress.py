@@ -47,7 +47,7 @@ class TableProgress:
 
     ``key`` says what the primary key was, '' for none. ``estimated_rows``, of ``row_bytes`` each, are the server's
     guess. ``rows`` were read, in ``chunks``, of which ``left_out`` were not published, as a window publishes a change
-    of their key.
+    of their key. ``view`` are the coordinates of the view in which a table without a key was read.
     """
 
     database: str
@@ -60,6 +60,7 @@ class TableProgress:
     left_out: int = 0
     chunks: int = 0
     row_bytes: int = 0
+    view: str = ""
 
     @property
     def name(self) -> str:
@@ -69,7 +70,11 @@ class TableProgress:
     def with_chunk(self, chunk: ChunkRecord) -> TableProgress:
         """The table with a chunk of it that was published."""
         return replace(
-            self, rows=self.rows + chunk.rows, left_out=self.left_out + chunk.left_out, chunks=self.chunks + 1
+            self,
+            rows=self.rows + chunk.rows,
+            left_out=self.left_out + chunk.left_out,
+            chunks=self.chunks + 1,
+            view=chunk.view,
         )
 
     @classmethod
@@ -82,23 +87,24 @@ class TableProgress:
 @dataclass(frozen=True)
 class ChunkRecord(LogRecord, kind="snapshot_chunk"):
     """That a chunk is published; written in the transaction of its rows. ``rows`` were read, of which ``left_out`` were
-    not published."""
+    not published. ``view`` are the coordinates of the view that a table without a key was read in."""
 
     number: int
     table: str
     rows: int
     left_out: int
+    view: str = ""
 
     @property
     def parts(self) -> tuple[str | int, ...]:
         return (self.number,)
 
     def to_json(self) -> Any:
-        return [self.table, self.rows, self.left_out]
+        return [self.table, self.rows, self.left_out, *([self.view] if self.view else [])]
 
     @classmethod
     def from_json(cls, parts: Sequence[Any], value: Any, /) -> Self:
-        return cls(int(parts[0]), str(value[0]), int(value[1]), int(value[2]))
+        return cls(int(parts[0]), str(value[0]), int(value[1]), int(value[2]), *map(str, value[3:4]))
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,8 @@ from changefeed.block import Block
 from changefeed.block_filter import without
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.errors import ChangefeedError, FencedError, SchemaError, SparkFailedError
+from changefeed.formats.format import Format
+from changefeed.formats.read_header import ReadHeader, WithReadHeader
 from changefeed.kafka.chunk_publisher import ChunkPublisher
 from changefeed.kafka.log_record import LogRecord
 from changefeed.kafka.topics import commit_log_topic
@@ -29,6 +31,7 @@ from changefeed.mysql.catalog import table_schema
 from changefeed.mysql.result_set import ResultSet
 from changefeed.mysql.session import Session
 from changefeed.origin import Chunk
+from changefeed.pipelines.replayable import is_replayable
 from changefeed.reader import SliceReport
 from changefeed.snapshot.planning import key_text
 from changefeed.snapshot.progress import ChunkRecord, PlannedChunk
@@ -68,12 +71,13 @@ class ChunkJob:
 
 @dataclass(frozen=True)
 class ReadChunk:
-    """What a chunk was read as: ``rows``, in batches of ``size_bytes`` together."""
+    """What a chunk was read as: ``rows``, in batches of ``size_bytes`` together, in the view at ``as_of``."""
 
     number: int
     rows: int
     size_bytes: int
     seconds: float
+    as_of: str = ""
 
 
 def read_chunks(job: ChunkJob, chunks: Sequence[PlannedChunk]) -> Iterator[pa.RecordBatch]:
@@ -90,7 +94,7 @@ def _rows(job: ChunkJob, chunks: Sequence[PlannedChunk]) -> Iterator[frame.Decod
     ingest = job.ingest
     reader = RowReader(
         ingest.route,
-        ingest.format(),
+        _format(job),
         ingest.window.server_uuid,
         columns=ingest.endpoints.column_rules,
         block_bytes=ingest.pipeline.kafka.publishing.batch_bytes,
@@ -114,11 +118,19 @@ def _rows(job: ChunkJob, chunks: Sequence[PlannedChunk]) -> Iterator[frame.Decod
                                 yield frame.batch_row(batch, decoded.add_batch(batch), file)
                                 number = batch.number + 1
                 size_bytes, seconds = sum(decoded.size_bytes.values()), round(time.monotonic() - begun, 3)
-                read = ReadChunk(chunk.number, count, size_bytes, seconds)
+                read = ReadChunk(chunk.number, count, size_bytes, seconds, str(view.as_of.coordinates))
                 yield frame.text_row("sizes", decoded.text(), chunk.number)
                 yield frame.text_row("read", orjson.dumps(asdict(read)).decode(), chunk.number)
             except ChangefeedError as error:
                 yield frame.text_row("error", frame.error_text(error), chunk.number)
+
+
+def _format(job: ChunkJob) -> Format:
+    """The pipeline's; with what a follower has to know of the rows, where a pipeline can have one."""
+    ingest = job.ingest
+    if not is_replayable(ingest.pipeline):
+        return ingest.format()
+    return WithReadHeader(ingest.format(), (), ReadHeader(job.base, ingest.identity).to_bytes())
 
 
 class _ChunkSession:
@@ -274,7 +286,7 @@ def _publish_chunk(
     decoded = Decoded()
     decoded.add_text(texts["sizes"])
     read = ReadChunk(**orjson.loads(texts["read"]))
-    record = ChunkRecord(chunk.number, name, read.rows, len(left_out))
+    record = ChunkRecord(chunk.number, name, read.rows, len(left_out), "" if chunk.has_key else read.as_of)
     if publisher.is_published(record):
         return record
     whole = WholeBatches(decoded.by_slice).passed(map(_batch, batches))

@@ -1,0 +1,80 @@
+"""Which tables of a follower a snapshot fills, and how far: kept in the follower, beside its position."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from typing import Self
+
+import orjson
+
+from changefeed.kafka.progress import TopicPartition
+
+
+class Stage(StrEnum):
+    """How far the filling of a table is."""
+
+    BEGUN = "begun"
+    """It is being made: whether it is there is not known."""
+    FILLING = "filling"
+    """It is there; rows may be missing, of which changes say what they are now."""
+    WHOLE = "whole"
+    """It has all rows."""
+
+
+@dataclass(frozen=True)
+class TableFill:
+    """A table that was made at ``at`` (FILE:POSITION), for ``snapshot`` to fill, which has given ``rows`` to it.
+
+    A table without a primary key has the rows of the source at ``view``: changes before that are in them.
+    """
+
+    snapshot: str
+    at: str
+    stage: Stage = Stage.BEGUN
+    rows: int = 0
+    view: str = ""
+
+
+@dataclass(frozen=True)
+class FillState:
+    """The ``tables`` that snapshots fill, or filled, by DATABASE.TABLE.
+
+    Of a partition rows of snapshots before its offset in ``reads`` are applied, or are not to be. ``awaits`` says that
+    the follower began empty, with a pipeline that did not publish how its tables were made, and that no snapshot of all
+    tables has made them yet: what it lacks it is not given.
+    """
+
+    awaits: bool = False
+    tables: Mapping[str, TableFill] = field(default_factory=dict)
+    reads: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+    def with_table(self, name: str, fill: TableFill) -> FillState:
+        """With ``fill`` in place of what it was."""
+        return replace(self, tables={**self.tables, name: fill})
+
+    def without(self, name: str) -> FillState:
+        """Without a table that is gone."""
+        return replace(self, tables={other: fill for other, fill in self.tables.items() if other != name})
+
+    @property
+    def unfilled(self) -> Mapping[str, TableFill]:
+        """The tables that have not all rows yet."""
+        return {name: fill for name, fill in self.tables.items() if fill.stage is not Stage.WHOLE}
+
+    def to_text(self) -> str:
+        """As JSON, for `of`."""
+        tables = {name: asdict(fill) for name, fill in self.tables.items()}
+        reads = [[*partition, offset] for partition, offset in sorted(self.reads.items())]
+        return orjson.dumps({"awaits": self.awaits, "tables": tables, "reads": reads}).decode()
+
+    @classmethod
+    def of(cls, text: str | None) -> Self:
+        """What `to_text` gave; a follower that no snapshot fills has none."""
+        if text is None:
+            return cls()
+        values = orjson.loads(text)
+        tables = {name: TableFill(**{**fill, "stage": Stage(fill["stage"])}) for name, fill in values["tables"].items()}
+        reads = {(topic, partition): offset for topic, partition, offset in values["reads"]}
+        return cls(values["awaits"], tables, reads)

@@ -1,0 +1,268 @@
+"""Tables that a follower lacks, and that a snapshot of the pipeline fills: made where it began, given its rows.
+
+A snapshot says before it reads how each table is made at the end of what the pipeline has published then
+(`TableReadRecord`). What a follower without the table is given before that point is passed over: all rows that are left
+of it come with the snapshot. There the table is made, and from there on it is tolerant: what was not read yet comes by
+its change, and the snapshot's rows overwrite. Each of these is exactly as the source was when its turn comes, so that
+the table never has a row that the source has not. When all rows are there it is as strict as others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from changefeed.coordinates import BinlogCoordinates
+from changefeed.ddl.changes import (
+    AlterDatabase,
+    AlterTable,
+    CreateTable,
+    CreateTableLike,
+    DropDatabase,
+    DropTables,
+    RenameTables,
+    RenameTo,
+)
+from changefeed.ddl.names import TableName
+from changefeed.errors import SettingsError
+from changefeed.kafka.log_record import TableReadRecord
+from changefeed.mysql.follower_session import FollowerSession
+from changefeed.replicate.block import Stretch, packed
+from changefeed.replicate.definitions import Definition
+from changefeed.replicate.fill_state import FillState, Stage, TableFill
+from changefeed.replicate.literals import quoted_name
+from changefeed.replicate.source_order import turn_of
+
+_TABLE = "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
+_DATABASE = "SELECT 1 FROM information_schema.schemata WHERE schema_name = %s"
+
+
+@dataclass
+class Filling:
+    """What becomes of tables that the follower of ``session`` lacks, by ``records`` of them, the latest of each.
+
+    ``state`` is as the follower has it, with what is done since; it is to be kept where it is `is_changed`. It goes
+    ahead of what is committed: what `to_keep` gives belongs to the commit of what was written until then. ``start`` is
+    where the run begins. ``follows`` says which databases are followed.
+    """
+
+    session: FollowerSession
+    state: FillState
+    records: Mapping[str, TableReadRecord]
+    start: BinlogCoordinates
+    follows: Callable[[str], bool]
+    is_changed: bool = False
+    passed_over: set[str] = field(default_factory=set)
+    """Tables of which something was passed over, as they are not there."""
+    _due: dict[str, TableReadRecord] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._due = {name: record for name, record in self.records.items() if self._is_due(record)}
+
+    def _is_due(self, record: TableReadRecord) -> bool:
+        """Whether the point where the table is made is still to come."""
+        fill = self.state.tables.get(record.table)
+        if not self.follows(_parts(record.table)[0]):
+            return False
+        if BinlogCoordinates.parse(record.at) < self.start:
+            return False
+        return fill is None or fill.stage is Stage.BEGUN or fill.snapshot != record.snapshot
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether there is a table to be made or to be filled."""
+        return bool(self._due or self.state.unfilled)
+
+    @property
+    def held_at(self) -> BinlogCoordinates | None:
+        """What the follower cannot go beyond before a snapshot has published all rows of a table without a key."""
+        waited = [
+            BinlogCoordinates.parse(record.at)
+            for record in self._due.values()
+            if not _is_ready(record) and not self._is_there(*_parts(record.table))
+        ]
+        return min(waited, default=None)
+
+    @property
+    def next_made(self) -> BinlogCoordinates | None:
+        """Where the next tables are made, of those that can be."""
+        ready = (record for record in self._due.values() if _is_ready(record))
+        return min((BinlogCoordinates.parse(record.at) for record in ready), default=None)
+
+    def keep(self, state: FillState) -> None:
+        """Take over what is done since."""
+        self.is_changed = self.is_changed or state != self.state
+        self.state = state
+
+    def to_keep(self) -> FillState | None:
+        """What is to be kept in the follower with the next position; None where nothing changed since the last time."""
+        changed, self.is_changed = self.is_changed, False
+        return self.state if changed else None
+
+    # --- what is passed over
+
+    def is_awaited(self, database: str, table: str) -> bool:
+        """Whether a table that the follower lacks comes with a snapshot later."""
+        name = f"{database}.{table}"
+        return name in self._due or (self.state.awaits and name not in self.records)
+
+    def passes_over(self, database: str, table: str) -> bool:
+        """Whether changes of the table are passed over: it is not there, and comes with a snapshot."""
+        if not self.is_awaited(database, table) or self._is_there(database, table):
+            return False
+        self.passed_over.add(f"{database}.{table}")
+        return True
+
+    def lacks_rows(self, database: str, table: str) -> bool:
+        """Whether rows of a table that is there may be missing."""
+        return f"{database}.{table}" in self.state.unfilled
+
+    def is_in_rows(self, database: str, table: str, turn: int) -> bool:
+        """Whether a change is in the rows of its table, which were read in one view behind it; ``turn`` is the first
+        word of its turn."""
+        fill = self.state.tables.get(f"{database}.{table}")
+        return fill is not None and bool(fill.view) and turn < packed(turn_of(BinlogCoordinates.parse(fill.view)))[0]
+
+    def passes_over_definition(self, definition: Definition) -> bool:
+        """Whether a definition is about tables that the follower lacks, and that come with a snapshot as they are then.
+
+        Raises SettingsError for one that is about such tables and others.
+        """
+        if not (self._due or self.state.awaits):
+            return False
+        change = definition.read.change
+        if isinstance(change, AlterDatabase | DropDatabase):
+            return not self.session.rows(_DATABASE, change.name)
+        if isinstance(change, CreateTable | CreateTableLike):
+            maybe_there = self.state.awaits or change.if_not_exists
+            lacks = isinstance(change, CreateTableLike) and self.passes_over(*change.like)
+            return (maybe_there or lacks) and self.passes_over(*change.name)
+        needed = _needed(definition)
+        passed = [name for name in needed if self.passes_over(*name)]
+        if passed and len(passed) < len(needed):
+            raise SettingsError(
+                f"{definition.sql[:500]!r} is about {'.'.join(passed[0])}, which comes with a snapshot, "
+                "and about tables that it has. Drop those on the follower, and take a snapshot of all of them."
+            )
+        return bool(passed)
+
+    def is_defined(self, definition: Definition) -> None:
+        """Note that a definition ran: tables that lack rows may have another name since, or be gone."""
+        change, state = definition.read.change, self.state
+        pairs: list[tuple[TableName, TableName]] = []
+        if isinstance(change, RenameTables):
+            pairs = list(change.names)
+        elif isinstance(change, AlterTable):
+            pairs = [(change.name, action.name) for action in change.actions if isinstance(action, RenameTo)]
+        for old, new in pairs:
+            fill = state.tables.get(".".join(old))
+            state = state.without(".".join(old)).without(".".join(new))
+            if fill is not None:
+                state = state.with_table(".".join(new), fill)
+        if isinstance(change, DropTables):
+            for name in change.names:
+                state = state.without(".".join(name))
+        elif isinstance(change, DropDatabase):
+            for table in state.tables:
+                if table.startswith(f"{change.name}."):
+                    state = state.without(table)
+        self.keep(state)
+
+    def _is_there(self, database: str, table: str) -> bool:
+        return bool(self.session.rows(_TABLE, database, table))
+
+    # --- tables that are made
+
+    def begin_made(self, at: BinlogCoordinates) -> dict[str, TableReadRecord]:
+        """Note which tables are about to be made at ``at``, and return their records: `is_changed` has to be kept in
+        the follower before they are made."""
+        due = {
+            name: record
+            for name, record in self._due.items()
+            if _is_ready(record) and BinlogCoordinates.parse(record.at) <= at
+        }
+        made: dict[str, TableReadRecord] = {}
+        state = self.state
+        for name, record in due.items():
+            fill = state.tables.get(name)
+            if fill is not None and fill.stage is Stage.FILLING:
+                state = state.with_table(name, replace(fill, snapshot=record.snapshot, rows=0))
+            elif (fill is not None and fill.stage is Stage.BEGUN) or not self._is_there(*_parts(name)):
+                state = state.with_table(name, TableFill(record.snapshot, record.at))
+                made[name] = record
+        if any(record.of_all for record in due.values()):
+            state = replace(state, awaits=False)
+        self.keep(state)
+        self._due = {name: record for name, record in self._due.items() if name not in due}
+        return made
+
+    def make(self, record: TableReadRecord) -> None:
+        """Make a table, unless it is there. Raises FollowerError for what the follower refuses."""
+        database, name = _parts(record.table)
+        create = record.create_database.replace("CREATE DATABASE ", "CREATE DATABASE IF NOT EXISTS ", 1)
+        self.session.write(create)
+        self.session.write(f"USE {quoted_name(database)}")
+        table = record.create_table.replace("CREATE TABLE ", "CREATE TABLE IF NOT EXISTS ", 1)
+        self.session.write(table)
+        if not record.keyed:  # of an engine that cannot roll back an earlier run may have left rows
+            self.session.write(f"TRUNCATE TABLE {quoted_name(name)}")
+
+    def is_made(self, record: TableReadRecord) -> None:
+        """Note that the table is there; one without a key has all of its rows."""
+        stage = Stage.FILLING if record.keyed else Stage.WHOLE
+        rows = 0 if record.keyed else record.rows or 0
+        fill = replace(self.state.tables[record.table], stage=stage, rows=rows, view=record.view)
+        self.keep(self.state.with_table(record.table, fill))
+
+    # --- rows
+
+    def takes(self, database: str, table: str, stretch: Stretch) -> bool:
+        """Whether the rows of ``stretch``, as a snapshot read them, are to be written to the table."""
+        fill = self.state.tables.get(f"{database}.{table}")
+        assert stretch.read is not None
+        if fill is None or fill.stage is not Stage.FILLING:
+            return False
+        return BinlogCoordinates.parse(fill.at) <= stretch.read.base
+
+    def is_taken(self, database: str, table: str, stretch: Stretch, count: int, behind: int) -> None:
+        """Note that ``count`` rows of ``stretch`` are written, up to before the offset ``behind``."""
+        name = f"{database}.{table}"
+        fill = self.state.tables[name]
+        assert stretch.read is not None
+        if stretch.read.snapshot == fill.snapshot:
+            fill = replace(fill, rows=fill.rows + count)
+        state = self.state.with_table(name, fill)
+        self.keep(replace(state, reads={**state.reads, stretch.partition: behind}))
+
+    def settle(self) -> None:
+        """Note which tables have all rows: those of which the snapshot has published no more than are written."""
+        state = self.state
+        for name, fill in self.state.unfilled.items():
+            record = self.records.get(name)
+            if record and record.snapshot == fill.snapshot and record.rows is not None and fill.rows >= record.rows:
+                state = state.with_table(name, replace(fill, stage=Stage.WHOLE))
+        self.keep(state)
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """The tables that wait for a snapshot, or for its rows."""
+        return tuple(sorted(self.passed_over | set(self.state.unfilled)))
+
+
+def _is_ready(record: TableReadRecord) -> bool:
+    """Whether the table can be made: one without a key with all of its rows only."""
+    return record.keyed or record.rows is not None
+
+
+def _parts(name: str) -> tuple[str, str]:
+    database, _, table = name.partition(".")
+    return database, table
+
+
+def _needed(definition: Definition) -> Sequence[TableName]:
+    """The tables that have to be there for a definition to run."""
+    change = definition.read.change
+    if isinstance(change, RenameTables):
+        made = {new for _, new in change.names}
+        return [old for old, _ in change.names if old not in made]
+    return [change.name] if isinstance(change, AlterTable) else definition.read.tables
