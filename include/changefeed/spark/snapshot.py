@@ -33,21 +33,20 @@ from changefeed.errors import (
 from changefeed.kafka.commit_log import CommitLogState
 from changefeed.kafka.fencing import fence
 from changefeed.kafka.lease import Lease
-from changefeed.kafka.log_record import AttemptRecord, BegunRecord, ReliedRecord, TableReadRecord
+from changefeed.kafka.log_record import AttemptRecord, BegunRecord, ReliedRecord
 from changefeed.kafka.topics import TopicLimits, ensure_topics, topic_limits
 from changefeed.kafka.window_topics import WindowTopics
 from changefeed.mysql import source
 from changefeed.mysql.catalog import table_schemas
 from changefeed.mysql.session import Session
 from changefeed.pipelines.message_rules import message_rules, rules_digest
-from changefeed.pipelines.replayable import is_replayable
 from changefeed.runs.topics import table_topics, wanted_topics
-from changefeed.snapshot.announcement import announced, completed, dated
 from changefeed.snapshot.cutter import ChunkCutter
 from changefeed.snapshot.planning import SnapshotPlan, check_begun, check_row_images, check_rules, check_takes_snapshots
 from changefeed.snapshot.position import PublishedPosition, is_covered
 from changefeed.snapshot.progress import ChunkRecord, PauseRecord, PlannedChunk, SnapshotRecord
 from changefeed.spark import frame
+from changefeed.spark.announcing import AnnouncedTooEarlyError, Announcer
 from changefeed.spark.changed_keys import MOST_KEYS, ChangedKeys, TooManyChangedKeysError
 from changefeed.spark.chunks import ChunkJob, ReadChunk, publish_chunks, read_chunks
 from changefeed.spark.conf import BATCH_CONF
@@ -129,7 +128,7 @@ class _SnapshotRun:
         self._records: list[ChunkRecord] = []
         self._paused = False
         request = plan.request
-        self._announces = is_replayable(endpoints.pipeline) and request.where is None
+        self._announcer = Announcer(endpoints, plan, self._uuid, session, self._position, self._rules)
         self._reading = min(self._tasks, request.connections or self._tasks)
         self._most_rows = request.rows_per_second and request.rows_per_second * _ROUND_SECONDS
         self._cutter = ChunkCutter(session, request.chunk_rows)
@@ -144,14 +143,13 @@ class _SnapshotRun:
         request, begin = self._plan.request, self._plan.stands
         snapshot = self._taken_over()
         wait([self._first])  # it has the session
+        self._announce(snapshot)
         moved, failures, waits_for = time.monotonic(), 0, ""
         while not snapshot.is_done:
             if self._paused:
                 self._wait_for_resumption()
                 moved = time.monotonic()
             begun = time.monotonic()
-            if not self._is_announced(snapshot, moved):
-                continue
             planned = self._first.result() if snapshot == begin else self._cut(snapshot)
             before = sum(table.rows for table in snapshot.tables)
             try:
@@ -180,7 +178,7 @@ class _SnapshotRun:
                 rows = sum(table.rows for table in snapshot.tables) - before
                 time.sleep(max(0.0, rows / request.rows_per_second - spent))
         if not snapshot.finished:
-            self._complete(snapshot)
+            self._announcer.complete(snapshot)
             finished = replace(snapshot, finished=True)
             self._log.keep(finished, self._records)
             yield finished
@@ -192,61 +190,19 @@ class _SnapshotRun:
             self._check_own(self._log.read())
         _log.warning("snapshot %r goes on", self._plan.identity)
 
-    # --- what followers have to know
-
-    def _is_announced(self, snapshot: SnapshotRecord, since: float) -> bool:
-        """Whether the pipeline's log says how the tables are made; False after a moment in which it could not.
-
-        A snapshot that is under way already, begun by an earlier version perhaps, is left as it is.
-        """
-        if not self._announces or snapshot.number != snapshot.began_ms:
-            return True
-        try:
-            self._announce(snapshot)
-        except _NothingPublishedError as error:
-            if time.monotonic() - since > PATIENCE_SECONDS:
-                raise PipelineBusyError(str(error)) from error
-            _log.warning("the snapshot waits: %s", error)
-            time.sleep(1)
-            return False
-        return True
-
     def _announce(self, snapshot: SnapshotRecord) -> None:
-        """Have the pipeline's log say how each table is made at the end of what is published, before a row is read.
-
-        No window is sealed meanwhile: followers that did not see it have come no further, and are before all rounds.
-        """
-        base = self._base()
-        definitions = ChangedKeys(self._endpoints, self._uuid, base, {})
-        with self._endpoints.session_on(self._uuid) as session:
-            plan, of_all = self._plan, not self._plan.request.tables
-            records = list(announced(session, snapshot.tables, plan.topics, plan.identity, of_all=of_all))
-        definitions.read_to(source.head(self._session).coordinates)
-        log = self._endpoints.commit_log()
-        with self._endpoints.lease(brief=True, patience_seconds=4 * PATIENCE_SECONDS):
-            state, own = log.read_beside(self._plan.identity)
-            self._check_own(own)
-            end = self._position.of(state, self._uuid).end
-            definitions.read_to(end.coordinates)
-            defined = [table.name for table in snapshot.tables if definitions.defined(table.name)]
-            if defined or not is_covered(state, self._uuid, base, end, rules_digest(self._rules)):
-                raise _NothingPublishedError(
-                    f"{', '.join(defined) or 'a table'} was defined anew, or a seek took the pipeline off, behind "
-                    f"{base}: the snapshot begins when pipeline {self._endpoints.pipeline.name!r} has published that"
-                )
-            log.keep_together(dated(records, end.coordinates))
-            if self._position.of(log.read(), self._uuid).end != end:  # this process stood still for long
-                raise _NothingPublishedError(
-                    "a window was published meanwhile: what followers have to know is said again"
-                )
-
-    def _complete(self, snapshot: SnapshotRecord) -> None:
-        """Have the pipeline's log say which tables are published."""
-        if self._announces:
-            with self._endpoints.lease(brief=True, patience_seconds=4 * PATIENCE_SECONDS):
-                log = self._endpoints.commit_log()
-                read = log.read().of(TableReadRecord)
-                log.keep_together(completed(read, snapshot, self._plan.identity))
+        """Tell followers what they have to know before rows are read. Raises PipelineBusyError where that could not be
+        said for long."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while self._announcer.is_due(snapshot):
+            try:
+                self._announcer.announce(snapshot, self._base(), self._check_own)
+                return
+            except AnnouncedTooEarlyError as error:
+                if time.monotonic() > deadline:
+                    raise
+                _log.warning("the snapshot waits: %s", error)
+                time.sleep(1)
 
     def _fence(self, lease: Lease) -> str:
         endpoints = self._endpoints
@@ -435,8 +391,7 @@ class _SnapshotRun:
             names = tuple(sorted(table.name for table in planned.tables))
             relied = ReliedRecord(identity, self._uuid, str(changed.end), self._rules, names, str(changed.gtids))
             pipeline_log.keep(relied)
-            if self._announces:
-                pipeline_log.keep_together(completed(state.of(TableReadRecord), planned, identity))
+            pipeline_log.keep_together(self._announcer.completed(state, planned))
             rounds = {chunk.number for chunk in planned.round}
             log.keep(planned, [done for done in own.of(ChunkRecord) if done.number not in rounds])
             fault_point.reached("after_take_over")

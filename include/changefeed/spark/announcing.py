@@ -1,0 +1,95 @@
+"""What a snapshot tells followers by the pipeline's log: how tables are made, and later which of them are published."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from changefeed.coordinates import BinlogCoordinates
+from changefeed.endpoints.endpoints import Endpoints
+from changefeed.errors import PipelineBusyError
+from changefeed.kafka.commit_log import CommitLogState
+from changefeed.kafka.log_record import LogRecord, TableReadRecord
+from changefeed.mysql import source
+from changefeed.mysql.session import Session
+from changefeed.pipelines.message_rules import rules_digest
+from changefeed.pipelines.replayable import is_replayable
+from changefeed.snapshot.announcement import announced, completed, dated
+from changefeed.snapshot.planning import SnapshotPlan
+from changefeed.snapshot.position import PublishedPosition, is_covered
+from changefeed.snapshot.progress import SnapshotRecord
+from changefeed.spark.changed_keys import ChangedKeys
+
+
+class AnnouncedTooEarlyError(PipelineBusyError):
+    """What followers have to know cannot be said now: the pipeline has to publish something first."""
+
+
+@dataclass(frozen=True)
+class Announcer:
+    """Tells followers of the snapshot ``plan``, of the server of ``session``. ``position`` is what the pipeline has
+    published, by the settings ``rules``."""
+
+    endpoints: Endpoints
+    plan: SnapshotPlan
+    server_uuid: str
+    session: Session
+    position: PublishedPosition
+    rules: Mapping[str, str]
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the pipeline can have followers, and the snapshot fills their tables."""
+        return is_replayable(self.endpoints.pipeline) and self.plan.request.where is None
+
+    def is_due(self, snapshot: SnapshotRecord) -> bool:
+        """Whether nothing is said yet, as far as is known: one that an earlier version has begun is left as it is."""
+        return self.is_wanted and snapshot.number == snapshot.began_ms
+
+    def announce(
+        self, snapshot: SnapshotRecord, base: BinlogCoordinates, check_own: Callable[[CommitLogState], None]
+    ) -> None:
+        """Have the pipeline's log say how each table is made at the end of what is published.
+
+        ``base`` is what was published when it began; ``check_own`` raises where another process runs the snapshot
+        since. No window is sealed meanwhile: followers that did not see it have come no further, and are before all
+        rounds. Raises AnnouncedTooEarlyError where a table was defined anew behind that, or a window was published.
+        """
+        endpoints, plan, pipeline = self.endpoints, self.plan, self.endpoints.pipeline.name
+        definitions = ChangedKeys(endpoints, self.server_uuid, base, {})
+        with endpoints.session_on(self.server_uuid) as session:
+            of_all = not plan.request.tables
+            records = list(announced(session, snapshot.tables, plan.topics, plan.identity, of_all=of_all))
+        definitions.read_to(source.head(self.session).coordinates)
+        log = endpoints.commit_log()
+        with endpoints.lease(brief=True, patience_seconds=_PATIENCE_SECONDS):
+            state, own = log.read_beside(plan.identity)
+            check_own(own)
+            end = self.position.of(state, self.server_uuid).end
+            definitions.read_to(end.coordinates)
+            defined = [table.name for table in snapshot.tables if definitions.defined(table.name)]
+            if defined or not is_covered(state, self.server_uuid, base, end, rules_digest(self.rules)):
+                raise AnnouncedTooEarlyError(
+                    f"{', '.join(defined) or 'a table'} was defined anew, or a seek took the pipeline off, behind "
+                    f"{base}: the snapshot begins when pipeline {pipeline!r} has published that"
+                )
+            log.keep_together(dated(records, end.coordinates))
+            if self.position.of(log.read(), self.server_uuid).end != end:  # this process stood still for long
+                raise AnnouncedTooEarlyError(
+                    "a window was published meanwhile: what followers have to know is said again"
+                )
+
+    def completed(self, state: CommitLogState, snapshot: SnapshotRecord) -> Iterable[LogRecord]:
+        """What the pipeline's log, which is at ``state``, is to say of tables that are published since."""
+        return completed(state.of(TableReadRecord), snapshot, self.plan.identity) if self.is_wanted else ()
+
+    def complete(self, snapshot: SnapshotRecord) -> None:
+        """Have the pipeline's log say that all tables of ``snapshot`` are published."""
+        if self.is_wanted:
+            with self.endpoints.lease(brief=True, patience_seconds=_PATIENCE_SECONDS):
+                log = self.endpoints.commit_log()
+                log.keep_together(self.completed(log.read(), snapshot))
+
+
+_PATIENCE_SECONDS = 3600.0
+"""How long another run may have the pipeline's claim: as long as a round waits to publish."""
