@@ -74,7 +74,8 @@ class Announcer:
                     f"{base}: the snapshot begins when pipeline {pipeline!r} has published that"
                 )
             log.keep_together(dated(records, end.coordinates))
-            if self.position.of(log.read(), self.server_uuid).end != end:  # this process stood still for long
+            now = self.position.of(log.read(), self.server_uuid).end
+            if now.coordinates != end.coordinates:  # this process stood still for long, and another had the claim
                 raise AnnouncedTooEarlyError(
                     "a window was published meanwhile: what followers have to know is said again"
                 )
