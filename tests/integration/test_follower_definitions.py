@@ -16,6 +16,7 @@ from changefeed.formats.style import DEFAULT_STYLE
 from changefeed.mysql.follower_session import FollowerSession
 from changefeed.replicate.applier import Applier
 from changefeed.replicate.definitions import Definition, state_of
+from changefeed.replicate.filling import Filling
 from changefeed.replicate.position import BegunDefinition, FollowerPosition, PositionTable
 from devstack.sql_server import SqlServer
 
@@ -46,7 +47,8 @@ def applier_of(session: FollowerSession, name: str, record: bytes, before: str) 
     position = positions.load()
     assert position is not None
     position = positions.move(position, AT, definition=BegunDefinition(record.decode(), before))
-    return Applier(session, positions, position, DEFAULT_STYLE, server, logs_cascades=True)
+    filling = Filling(session, position.fill, {}, position.coordinates, lambda _: True)
+    return Applier(session, positions, position, DEFAULT_STYLE, server, True, filling)
 
 
 TABLES = [
