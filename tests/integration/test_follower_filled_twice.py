@@ -1,0 +1,121 @@
+"""A follower is filled by several snapshots, by one whose tables are defined anew, and in one of its databases."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+from integration.test_follower_filled import Filled, filled
+
+from changefeed.errors import SchemaError
+from changefeed.snapshot.progress import SnapshotRecord
+
+__all__ = ["filled"]
+
+
+def rows_of(filled: Filled) -> str:
+    """The larger of two keyed tables, beside one without a key, all with rows from before the pipeline."""
+    name = f"{filled.name}_a"
+    numbers = [f"({number}, {number % 5})" for number in range(200)]
+    filled.source.execute(
+        f"CREATE DATABASE {name}",
+        f"CREATE DATABASE {filled.name}_b",
+        f"CREATE TABLE {name}.many (id INT PRIMARY KEY, n INT)",
+        f"CREATE TABLE {name}.gone (id INT PRIMARY KEY, n INT)",
+        f"CREATE TABLE {name}.keyless (id INT, n INT)",
+        f"CREATE TABLE {filled.name}_b.few (id INT PRIMARY KEY, n INT)",
+        *(
+            f"INSERT INTO {table} VALUES {', '.join(numbers)}"
+            for table in (f"{name}.many", f"{name}.gone", f"{name}.keyless", f"{filled.name}_b.few")
+        ),
+    )
+    filled.publish()
+    change(filled, 0)
+    filled.publish()
+    return name
+
+
+def change(filled: Filled, number: int) -> None:
+    name = f"{filled.name}_a"
+    filled.source.execute(
+        f"UPDATE {name}.many SET n = n + 1 WHERE id % 7 = {number % 7}",
+        f"DELETE FROM {name}.many WHERE id = {number * 11 % 200}",
+        f"INSERT INTO {name}.many VALUES ({1000 + number}, 0)",
+        f"UPDATE {name}.keyless SET n = n + 1 WHERE id % 7 = {number % 7}",
+        f"DELETE FROM {name}.keyless WHERE id = {number}",
+        f"UPDATE {filled.name}_b.few SET n = n + 1 WHERE id % 5 = {number % 5}",
+    )
+
+
+def test_a_second_snapshot_beside_the_first_and_a_third_behind_both(filled: Filled) -> None:
+    rng = random.Random(3)
+    rows_of(filled)
+    running: dict[str, Iterator[SnapshotRecord]] = {"1": filled.snapshot("1"), "2": filled.snapshot("2")}
+    number = 0
+    while running:
+        run = rng.choice(sorted(running))
+        if next(running[run], None) is None:
+            del running[run]
+        number += 1
+        change(filled, number)
+        if rng.random() < 0.6:
+            filled.publish()
+        if rng.random() < 0.6:
+            filled.follow()
+    filled.publish()
+    assert filled.follow().waiting == ()
+    filled.check()
+    for _ in filled.snapshot("3"):
+        change(filled, (number := number + 1))
+        filled.publish()
+        filled.follow()
+    filled.publish()
+    assert filled.follow().waiting == ()
+    filled.check()
+
+
+@pytest.mark.parametrize("follows_meanwhile", [True, False])
+def test_tables_that_are_defined_anew_while_they_are_filled(filled: Filled, follows_meanwhile: bool) -> None:
+    name = rows_of(filled)
+    definitions = [
+        f"ALTER TABLE {name}.many ADD COLUMN more INT NOT NULL DEFAULT 4",
+        f"DROP TABLE {name}.gone",
+        f"RENAME TABLE {filled.name}_b.few TO {filled.name}_b.other",
+        f"RENAME TABLE {filled.name}_b.other TO {filled.name}_b.few",
+        f"CREATE TABLE {name}.gone (id INT PRIMARY KEY, text VARCHAR(9))",
+        f"INSERT INTO {name}.gone VALUES (1, 'a')",
+    ]
+    with suppress(SchemaError):
+        for step in filled.snapshot("1"):
+            if definitions and (step.round or len(definitions) < 6):
+                filled.source.execute(definitions.pop(0))
+            filled.publish()
+            if follows_meanwhile:
+                filled.follow()
+    for definition in definitions:
+        filled.source.execute(definition)
+    filled.publish()
+    filled.follow()
+    for number, _ in enumerate(filled.snapshot("2"), 1):
+        filled.source.execute(f"UPDATE {name}.many SET n = n + 1 WHERE id % 7 = {number % 7}")
+        filled.publish()
+        if follows_meanwhile:
+            filled.follow()
+    filled.publish()
+    assert filled.follow().waiting == ()
+    filled.check()
+
+
+def test_one_of_two_databases_is_filled(filled: Filled) -> None:
+    name = rows_of(filled)
+    for number, _ in enumerate(filled.snapshot(), 1):
+        change(filled, number)
+        filled.publish()
+        filled.follow(databases=[name])
+    filled.publish()
+    assert filled.follow(databases=[name]).waiting == ()
+    assert filled.databases(filled.follower) == [name]
+    wanted = {key: value for key, value in filled.tables(filled.source).items() if f"{name}" in key}
+    assert filled.tables(filled.follower) == wanted
