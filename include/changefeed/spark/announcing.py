@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -19,6 +21,8 @@ from changefeed.snapshot.planning import SnapshotPlan
 from changefeed.snapshot.position import PublishedPosition, is_covered
 from changefeed.snapshot.progress import SnapshotRecord
 from changefeed.spark.changed_keys import ChangedKeys
+
+_log = logging.getLogger(__name__)
 
 
 class AnnouncedTooEarlyError(PipelineBusyError):
@@ -47,6 +51,29 @@ class Announcer:
         return self.is_wanted and snapshot.number == snapshot.began_ms
 
     def announce(
+        self,
+        snapshot: SnapshotRecord,
+        base: Callable[[], BinlogCoordinates],
+        check_own: Callable[[CommitLogState], None],
+        patience_seconds: float,
+    ) -> None:
+        """Tell followers what they have to know before rows are read, as soon as it can be said.
+
+        ``base`` gives what is published; ``check_own`` raises where another process runs the snapshot since. Raises
+        AnnouncedTooEarlyError where it could not be said for ``patience_seconds``.
+        """
+        deadline = time.monotonic() + patience_seconds
+        while self.is_due(snapshot):
+            try:
+                self._announce(snapshot, base(), check_own)
+                return
+            except AnnouncedTooEarlyError as error:
+                if time.monotonic() > deadline:
+                    raise
+                _log.warning("the snapshot waits: %s", error)
+                time.sleep(1)
+
+    def _announce(
         self, snapshot: SnapshotRecord, base: BinlogCoordinates, check_own: Callable[[CommitLogState], None]
     ) -> None:
         """Have the pipeline's log say how each table is made at the end of what is published.

@@ -46,6 +46,8 @@ from changefeed.spark.payload_files import PayloadFile, payload_at, payload_file
 from changefeed.spark.publish import dead_letters_of
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from changefeed.binlog.row_reader import RowReader
 
 _STEP_BITS = 2
@@ -78,6 +80,15 @@ class ReadChunk:
     size_bytes: int
     seconds: float
     as_of: str = ""
+
+
+@dataclass
+class ReadRound:
+    """A round that was read: ``batches`` of its chunks stay with Spark until it is published."""
+
+    batches: DataFrame
+    chunks: dict[int, ReadChunk]
+    errors: list[ChangefeedError]
 
 
 def read_chunks(job: ChunkJob, chunks: Sequence[PlannedChunk]) -> Iterator[pa.RecordBatch]:

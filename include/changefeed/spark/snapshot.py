@@ -12,18 +12,17 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import orjson
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.storagelevel import StorageLevel
 
 from changefeed import fault_point
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import (
-    ChangefeedError,
     FencedError,
     PipelineBusyError,
     RetryableError,
@@ -46,9 +45,9 @@ from changefeed.snapshot.planning import SnapshotPlan, check_begun, check_row_im
 from changefeed.snapshot.position import PublishedPosition, is_covered
 from changefeed.snapshot.progress import ChunkRecord, PauseRecord, PlannedChunk, SnapshotRecord
 from changefeed.spark import frame
-from changefeed.spark.announcing import AnnouncedTooEarlyError, Announcer
+from changefeed.spark.announcing import Announcer
 from changefeed.spark.changed_keys import MOST_KEYS, ChangedKeys, TooManyChangedKeysError
-from changefeed.spark.chunks import ChunkJob, ReadChunk, publish_chunks, read_chunks
+from changefeed.spark.chunks import ChunkJob, ReadChunk, ReadRound, publish_chunks, read_chunks
 from changefeed.spark.conf import BATCH_CONF
 from changefeed.spark.expected import Decoded
 from changefeed.spark.failures import named_failures
@@ -77,15 +76,6 @@ _KEPT = StorageLevel(useDisk=True, useMemory=True, useOffHeap=False, deserialize
 
 class _NothingPublishedError(PipelineBusyError):
     """Why a round's chunks have to be read again."""
-
-
-@dataclass
-class _Read:
-    """A round that was read: ``batches`` of its chunks stay with Spark until it is published."""
-
-    batches: DataFrame
-    chunks: dict[int, ReadChunk]
-    errors: list[ChangefeedError]
 
 
 def run_snapshot(spark: SparkSession, endpoints: Endpoints, plan: SnapshotPlan) -> Iterator[SnapshotRecord]:
@@ -143,7 +133,7 @@ class _SnapshotRun:
         request, begin = self._plan.request, self._plan.stands
         snapshot = self._taken_over()
         wait([self._first])  # it has the session
-        self._announce(snapshot)
+        self._announcer.announce(snapshot, self._base, self._check_own, PATIENCE_SECONDS)
         moved, failures, waits_for = time.monotonic(), 0, ""
         while not snapshot.is_done:
             if self._paused:
@@ -190,20 +180,6 @@ class _SnapshotRun:
             self._check_own(self._log.read())
         _log.warning("snapshot %r goes on", self._plan.identity)
 
-    def _announce(self, snapshot: SnapshotRecord) -> None:
-        """Tell followers what they have to know before rows are read. Raises PipelineBusyError where that could not be
-        said for long."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while self._announcer.is_due(snapshot):
-            try:
-                self._announcer.announce(snapshot, self._base(), self._check_own)
-                return
-            except AnnouncedTooEarlyError as error:
-                if time.monotonic() > deadline:
-                    raise
-                _log.warning("the snapshot waits: %s", error)
-                time.sleep(1)
-
     def _fence(self, lease: Lease) -> str:
         endpoints = self._endpoints
         writer, topic = lease.writer, self._log.topic
@@ -231,7 +207,7 @@ class _SnapshotRun:
 
     # --- a round
 
-    def _round(self, planned: SnapshotRecord) -> tuple[_Read, list[ChunkRecord]]:
+    def _round(self, planned: SnapshotRecord) -> tuple[ReadRound, list[ChunkRecord]]:
         limits = self._beside.submit(topic_limits, self._endpoints.kafka, self._topics(planned))
         base = self._base()
         schemas = self._schemas(planned.round)
@@ -244,7 +220,7 @@ class _SnapshotRun:
 
     def _read_and_published(
         self, job: ChunkJob, planned: SnapshotRecord, changed: ChangedKeys
-    ) -> tuple[_Read, list[ChunkRecord]]:
+    ) -> tuple[ReadRound, list[ChunkRecord]]:
         read = self._read(job, planned.round)
         try:
             wanted = {chunk.number: chunk for chunk in planned.round if chunk.number in read.chunks}
@@ -318,7 +294,7 @@ class _SnapshotRun:
         keys = {table.name: table.key for table in planned.tables}
         return ChunkJob(ingest, base, keys, self._plan.request.condition, frozenset(self._changing))
 
-    def _read(self, job: ChunkJob, chunks: Sequence[PlannedChunk]) -> _Read:
+    def _read(self, job: ChunkJob, chunks: Sequence[PlannedChunk]) -> ReadRound:
         shared = [chunks[number :: self._reading] for number in range(min(self._reading, len(chunks)))]
 
         def of_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -328,7 +304,7 @@ class _SnapshotRun:
 
         tasks = self._spark.range(0, len(shared), 1, len(shared))
         batches = tasks.mapInArrow(of_task, frame.DECODED_SCHEMA).localCheckpoint(eager=False, storageLevel=_KEPT)
-        read = _Read(batches, {}, [])
+        read = ReadRound(batches, {}, [])
         with named_failures(job.ingest.window):
             rows = batches.where("kind in ('sizes', 'read', 'error')").select("kind", "text").collect()
         decoded = Decoded()
@@ -351,7 +327,7 @@ class _SnapshotRun:
         self,
         job: ChunkJob,
         planned: SnapshotRecord,
-        read: _Read,
+        read: ReadRound,
         wanted: dict[int, PlannedChunk],
         changed: ChangedKeys,
     ) -> list[ChunkRecord]:
@@ -402,7 +378,7 @@ class _SnapshotRun:
             return self._records
 
     def _published(
-        self, job: ChunkJob, read: _Read, wanted: dict[int, PlannedChunk], keys: dict[str, set[bytes]]
+        self, job: ChunkJob, read: ReadRound, wanted: dict[int, PlannedChunk], keys: dict[str, set[bytes]]
     ) -> list[ChunkRecord]:
         def publish(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return publish_chunks(job, batches, wanted, keys)
