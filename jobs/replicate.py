@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from changefeed.connection import MysqlConnection, from_environment
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.pipelines.file import load_pipeline
-from changefeed.pipelines.follower_settings import SESSIONS
+from changefeed.pipelines.follower_settings import SESSIONS, OnStatement
 from changefeed.replicate.run import replicate
 from changefeed.spark.submitted import planned, submitted
 
@@ -29,7 +29,8 @@ def apply(given: argparse.Namespace) -> Iterator[str]:
     plan = planned(given.plan)
     endpoints = Endpoints(load_pipeline(given.pipeline), from_environment)
     follower = MysqlConnection.from_uri(from_environment(plan["connection"]))
-    done = replicate(endpoints, follower, plan["databases"], sessions=plan.get("sessions", SESSIONS))
+    sessions, runs = plan.get("sessions", SESSIONS), plan.get("statements") == OnStatement.RUN
+    done = replicate(endpoints, follower, plan["databases"], sessions=sessions, runs_statements=runs)
     yield f"{plan['connection']}: {done.start} to {done.end}, {done.rows} row changes, {done.definitions} definitions"
     if done.waiting:
         yield f"{plan['connection']}: these tables wait for a snapshot, or for its rows: {', '.join(done.waiting)}"

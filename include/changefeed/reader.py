@@ -109,6 +109,10 @@ class Statement:
     """What it failed with on the source, of which a part was done all the same; 0 where it did not."""
     commit_micros: int = 0
     """When it was committed, in microseconds since 1970; 0 where nothing says it."""
+    inputs: str = ""
+    """What it took from its session besides its text, for `statement_inputs`."""
+    doubt: str = ""
+    """Why it may write other tables than its text says, '' where it is known not to, or where nobody looked."""
 
     @property
     def micros(self) -> int:

@@ -85,6 +85,8 @@ class SliceDecoder(KernelRun):
         self.description: FormatDescription | None = None
         self._on_statement = on_statement
         self._unsettled = Unsettled()
+        self._inputs: list[tuple[int, bytes]] = []
+        """Of the statement that follows."""
         self._prepared = prepared
         self._payload_end = 0
         self.state[layout.LEFT] = piece.size_bytes
@@ -253,6 +255,8 @@ class SliceDecoder(KernelRun):
                 )
             case _ if kind in rewrite.TYPES or code == layout.REWRITE:
                 yield from self._rewritten(source, kind)
+            case EventType.INTVAR | EventType.RAND | EventType.USER_VAR:
+                self._inputs.append((kind, self._event(source)[1]))
             case _ if kind in NO_CHANGE or flags & IGNORABLE_FLAG:
                 pass
             case EventType.GTID | EventType.ANONYMOUS_GTID | EventType.MARIADB_GTID:
@@ -378,7 +382,8 @@ class SliceDecoder(KernelRun):
     def _report_statement(self, source: Input, query: Query) -> None:
         self._accounts.see(source.header()[0])
         position, micros = map(int, self.state[[layout.POSITION, layout.COMMIT_MICROS]])
-        statement = query.statement(source.header(), self.piece.file, position, self._texts.gtid, micros)
+        statement = query.statement(source.header(), self.piece.file, position, self._texts.gtid, micros, self._inputs)
+        self._inputs.clear()
         self._accounts.statements.append(statement)
         self._programs.forget()
         self._index.clear()

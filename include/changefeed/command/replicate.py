@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -11,7 +12,7 @@ from changefeed.command.app import EXIT_NOTHING_NEW, AsJson, PipelineName, app, 
 from changefeed.connection import MysqlConnection, from_environment
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.pipelines.file import load_pipeline
-from changefeed.pipelines.follower_settings import SESSIONS
+from changefeed.pipelines.follower_settings import SESSIONS, OnStatement
 
 
 @app.command()
@@ -28,6 +29,10 @@ def replicate(
     sessions: Annotated[
         int, typer.Option(min=1, max=16, help="Connections that write rows at the same time, and commit in order.")
     ] = SESSIONS,
+    statements: Annotated[
+        OnStatement,
+        typer.Option(help="Changes in statement format; run those that are safe, where the source has no triggers."),
+    ] = OnStatement.REFUSE,
     as_json: AsJson = False,
 ) -> None:
     """Apply to a second server what the pipeline has published, in the source's commit order, each change once.
@@ -39,23 +44,17 @@ def replicate(
 
     connection = MysqlConnection.from_uri(from_environment(follower))
     at = BinlogCoordinates.parse(start) if start else None
-    done = bring(endpoints_of(load_pipeline(name)), connection, databases or (), at, sessions)
+    run_statements = statements is OnStatement.RUN
+    done = bring(endpoints_of(load_pipeline(name)), connection, databases or (), at, sessions, run_statements)
     nothing_new = done.start == done.end and not done.rows
     if as_json:
-        shown: dict[str, object] = {
-            "start": str(done.start),
-            "end": str(done.end),
-            "rows": done.rows,
-            "definitions": done.definitions,
-        }
-        shown["waiting"] = list(done.waiting)
-        out.print_json(json.dumps(shown))
+        out.print_json(json.dumps({**asdict(done), "start": str(done.start), "end": str(done.end)}))
     elif nothing_new:
         out.print(f"{name}: nothing new, the follower and the pipeline are both at {done.end}")
     else:
         out.print(
             f"{name}: {follower} went from {done.start} to {done.end}: {done.rows:,} row changes, {done.definitions:,} "
-            "definitions"
+            f"definitions{f', {done.statements:,} statements' if done.statements else ''}"
         )
     if done.waiting and not as_json:
         out.print(f"{name}: these tables wait for a snapshot, or for its rows: {', '.join(done.waiting)}")

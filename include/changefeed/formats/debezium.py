@@ -51,11 +51,16 @@ from changefeed.formats.template import (
     Template,
 )
 from changefeed.reader import Statement
+from changefeed.statement_inputs import inputs_of
 from changefeed.statement_session import session_of
 from changefeed.table_schema import TableSchema
 from changefeed.topic_name import check_chosen_name
 
 NEW_KEY, OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
+
+
+_THREAD_SPECIFIC_FLAG = 4
+"""Of the header of a QUERY event: it uses what its session alone has, such as a temporary table."""
 
 
 @dataclass(frozen=True)
@@ -235,13 +240,17 @@ class DebeziumFormat:
 
     def statement(self, statement: Statement, tables: Sequence[tuple[str, str]], *, hide_sql: bool) -> bytes:
         """Op `q` with the statement's SQL, or null for that. Debezium has no such record: it is ours."""
+        session = session_of(statement.ts_seconds, statement.variables)
         return orjson.dumps(
             {
                 **self._record(statement, tables, "q"),
                 "database": statement.database,
                 "sql": None if hide_sql else statement.sql,
                 "tables": [f"{database}.{table}" for database, table in tables],
-                "session": session_of(statement.ts_seconds, statement.variables),
+                "session": session if hide_sql else {**session, **inputs_of(statement.inputs)},
+                "error_code": statement.error_code,
+                "thread_specific": bool(statement.flags & _THREAD_SPECIFIC_FLAG),
+                "doubt": statement.doubt or None,
             }
         )
 

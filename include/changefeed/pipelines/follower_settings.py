@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field
@@ -14,6 +15,14 @@ SESSIONS = 2
 """That write to a follower at the same time, where nothing else is said."""
 
 
+class OnStatement(StrEnum):
+    """What a follower does about changes in statement format."""
+
+    REFUSE = "refuse"
+    RUN = "run"
+    """Run those that are safe; triggers and stored functions of the source take no part in them."""
+
+
 class FollowerSettings(Section):
     """A second server, which is kept as the source is."""
 
@@ -23,6 +32,8 @@ class FollowerSettings(Section):
     """The databases that it follows; all that the pipeline captures where there are none."""
     sessions: int = Field(default=SESSIONS, ge=1, le=16)
     """How many connections write its rows at the same time; they commit in the source's order."""
+    statements: OnStatement = OnStatement.REFUSE
+    """What becomes of changes in statement format."""
 
 
 def follower_of(followers: Sequence[FollowerSettings], connection: str) -> FollowerSettings:

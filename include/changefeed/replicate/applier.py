@@ -26,6 +26,7 @@ from changefeed.replicate.position import DATABASE, BegunDefinition, FollowerPos
 from changefeed.replicate.row_texts import RowTexts
 from changefeed.replicate.sealed import SealedStretch
 from changefeed.replicate.source_order import ChangeId
+from changefeed.replicate.statements import Statements
 from changefeed.replicate.table_changes import TableChanges
 
 COMMIT_ROWS = 20_000
@@ -51,10 +52,11 @@ SELECT table_type, engine FROM information_schema.tables WHERE table_schema = %s
 
 @dataclass
 class Applied:
-    """What was applied: row changes, and definitions."""
+    """What was applied: row changes, definitions, and changes in statement format."""
 
     rows: int = 0
     definitions: int = 0
+    statements: int = 0
 
 
 @dataclass
@@ -64,20 +66,22 @@ class Applier:
     ``session`` looks at tables and runs definitions; rows are written by those of ``batches``, with the position.
 
     ``databases`` are those that are followed, all where it is empty. ``logs_cascades`` says whether the source's binlog
-    has what foreign keys do. ``filling`` says what becomes of tables that the follower lacks.
+    has what foreign keys do. ``filling`` says what becomes of tables that the follower lacks, ``statements`` of changes
+    in statement format.
     """
 
     session: FollowerSession
+    batches: BatchSessions
     positions: PositionTable
     position: FollowerPosition
     style: Style
     server: Server
     logs_cascades: bool
     filling: Filling
+    statements: Statements
     databases: Sequence[str] = ()
     definitions_topic: str = ""
     applied: Applied = field(default_factory=Applied)
-    batches: BatchSessions = field(default_factory=BatchSessions)
     _tables: dict[tuple[str, str], TableChanges] = field(default_factory=dict)
     _table_of: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Of a topic: the table that it had a row of last."""
@@ -133,6 +137,7 @@ class Applier:
     ) -> None:
         """Have what is held written and committed, with the position ``to``."""
         self._write()
+        self._held = 0
         now = time.monotonic()
         keeps = offsets is not None and now - self._offsets_at > _OFFSETS_SECONDS
         if keeps:
@@ -221,7 +226,8 @@ class Applier:
         one_by_one = np.sort(np.concatenate(others)).tolist() if others else []
         read = [(number, self._read(block.value(first + number))) for number in one_by_one]
         tables = {self.changes_of(change.database, change.table) for _, change in read if change is not None}
-        if texts and (self._deleted is not None or any(changes.in_order for changes in tables)):
+        has_statements = any(change is not None and change.op == "q" for _, change in read)
+        if texts and (self._deleted is not None or has_statements or any(changes.in_order for changes in tables)):
             read = [(number, self._read(block.value(first + number))) for number in range(last - first)]
             texts = []
         for changes, made in texts:
@@ -247,17 +253,9 @@ class Applier:
         change = Envelope.of(value) if b'"op"' in value else None
         if change is None or change.op in _NO_CHANGE_OF_ROWS or not self._follows(change.database):
             return None  # a definition in the topic of its table: it comes with its own topic
-        if self._lacks(change.database, change.table):
-            return None
         if change.op == "q":
-            raise SettingsError(
-                f"{change.file}:{change.position} is a change in statement format, "
-                f"{str(change.fields.get('sql'))[:200]!r}: what it was given besides its text (variables, numbers of "
-                "AUTO_INCREMENT and RAND) is in no record, so it is not known to do the same on the follower. Set "
-                "binlog_format=ROW on the source, copy its tables to the follower anew, and give the coordinates of "
-                "the copy with --from."
-            )
-        return change
+            self.statements.check(change, is_filling=self.filling.is_under_way)
+        return None if self._lacks(change.database, change.table) else change
 
     def _lacks(self, database: str, table: str) -> bool:
         """Whether the table is not there, and comes with a snapshot."""
@@ -269,6 +267,12 @@ class Applier:
 
     def _take(self, turn: Packed, change: Envelope) -> None:
         changes = self.changes_of(change.database, change.table)
+        if change.op == "q":
+            self._write_held()
+            ran = self.statements.run(change, changes)
+            self._held += ran
+            self.applied.statements += ran
+            return
         if change.op == "d" and not changes.joins(change):
             self._deleted = turn, change
             return
@@ -337,7 +341,6 @@ class Applier:
     def _write_held(self) -> None:
         for changes in self._tables.values():
             changes.write()
-        self._held = 0
 
     def _follows(self, database: str) -> bool:
         return not self.databases or database in self.databases

@@ -25,7 +25,8 @@ from changefeed.ddl.names import TableName
 from changefeed.ddl.session import Server, SessionContext
 from changefeed.errors import BadRecordError, FollowerError, SettingsError
 from changefeed.mysql.follower_session import FollowerSession
-from changefeed.replicate.literals import literal, quoted_name
+from changefeed.replicate.literals import quoted_name
+from changefeed.replicate.source_session import enter
 
 _GONE = {1008, 1051, 1146}
 """No such database, or table."""
@@ -81,7 +82,7 @@ class Definition:
         Raises FollowerError for what the follower refuses.
         """
         try:
-            _enter(session, self.session, self.database)
+            enter(session, self.session, self.database)
             session.write(_STARTS_TRANSACTION.sub("", self.sql))
         except FollowerError as error:
             if not (again and self.removes and error.code in _GONE):
@@ -89,39 +90,6 @@ class Definition:
                     f"{error}. It was to run {self.sql[:500]!r}, as the source did.", error.code
                 ) from error
         session.settle()
-
-
-def _enter(session: FollowerSession, of_source: Mapping[str, Any], database: str) -> None:
-    """Set what the record says of the session, where it is otherwise: some variables only an administrator may set.
-
-    The text is sent in utf8mb4, whatever charset it was written in.
-    """
-    known = {str(row[0]).lower(): str(row[1]) for row in session.rows("SHOW SESSION VARIABLES")}
-    names = {int(row[0]): str(row[1]) for row in session.rows(_COLLATIONS) if row[0] is not None}
-    sets = []
-    for name, value in {**_DEFAULTS, **of_source}.items():
-        if name not in known or name in _NOT_SET:
-            continue
-        if name == "character_set_collations":
-            value = ",".join(f"{names[number].partition('_')[0]}={names[number]}" for _, number in value)
-        elif "collation" in name:
-            value = names[value]
-        elif isinstance(value, bool):
-            value = "ON" if value else "OFF"
-        if name == "timestamp":
-            sets.append(f"{name} = {value}")
-        elif str(value) != known[name]:
-            sets.append(f"{name} = {literal(value)}")
-    if sets:
-        session.write("SET " + ", ".join(sets))
-    if database and session.rows("SELECT 1 FROM information_schema.schemata WHERE schema_name = %s", database):
-        session.write(f"USE {quoted_name(database)}")
-
-
-_DEFAULTS: Mapping[str, Any] = {"character_set_collations": (), "foreign_key_checks": True}
-"""What a server leaves out of its events where it is so."""
-_NOT_SET = ("character_set_client", "collation_database", "lc_time_names")
-_COLLATIONS = "SELECT id, collation_name FROM information_schema.collations"
 
 
 def state_of(session: FollowerSession, definition: Definition) -> str:

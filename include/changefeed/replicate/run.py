@@ -18,12 +18,14 @@ from changefeed.mysql.follower_session import FollowerSession
 from changefeed.pipelines.follower_settings import SESSIONS
 from changefeed.pipelines.replayable import check_replayable
 from changefeed.replicate.applier import Applier
+from changefeed.replicate.batch_sessions import BatchSessions
 from changefeed.replicate.fill_state import FillState
 from changefeed.replicate.filler import Filler
 from changefeed.replicate.filling import Filling
 from changefeed.replicate.position import FollowerPosition, PositionTable
 from changefeed.replicate.read_ahead import read_ahead
 from changefeed.replicate.sealed import first_start, nothing_new, sealed_from
+from changefeed.replicate.statements import Statements
 from changefeed.replicate.stream import Partitions, partitions_of, source_blocks
 from changefeed.replicate.table_rows import TableRows
 from changefeed.runs.schema_history import load_history
@@ -42,6 +44,8 @@ class Replicated:
     end: BinlogCoordinates
     rows: int
     definitions: int
+    statements: int = 0
+    """Changes in statement format."""
     waiting: tuple[str, ...] = ()
     """Tables that are not the source's yet, as rows of them are still to come with a snapshot."""
 
@@ -52,12 +56,14 @@ def replicate(
     databases: Sequence[str] = (),
     start: BinlogCoordinates | None = None,
     sessions: int = SESSIONS,
+    runs_statements: bool = False,
 ) -> Replicated:
     """Apply to ``follower`` what is sealed behind its position, and move that.
 
     The first run begins at ``start``, of which the follower has to be a copy; without it at the beginning of the
     pipeline, before its tables were made. ``databases`` are those that are followed, all where there are none. Rows are
-    written by so many ``sessions``, which commit in the source's order.
+    written by so many ``sessions``, which commit in the source's order. ``runs_statements`` says that no trigger and no
+    function took part in the source's changes in statement format, so that they are run where they are safe.
 
     It may be killed anywhere: the next run goes on where it was, without a gap and without a repeat. Raises
     SettingsError where the pipeline or the follower cannot have such a run, and as `Applier`, `SourceRecords`,
@@ -97,14 +103,17 @@ def replicate(
         filling = Filling(
             session, position.fill, records, position.coordinates, lambda name: not databases or name in databases
         )
+        batches = BatchSessions()
         applier = Applier(
             session,
+            batches,
             positions,
             position,
             pipeline.message_format(0).style,
             server,
             not server.is_mariadb and _version(endpoints, state, server) >= _LOGS_CASCADES,
             filling,
+            Statements(batches, server, runs_statements),
             tuple(databases),
             schema_changes_topic(pipeline.name, pipeline.topics.suffix),
         )
@@ -137,7 +146,8 @@ def _applied(
                     filler.take(part.block, stretch, part.offsets)
             filler.finish(stretch.watermark, blocks.offsets)
     applied = applier.applied
-    return Replicated(start, applier.position.coordinates, applied.rows, applied.definitions, filling.waiting)
+    end = applier.position.coordinates
+    return Replicated(start, end, applied.rows, applied.definitions, applied.statements, filling.waiting)
 
 
 def _first(

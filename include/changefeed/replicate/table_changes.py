@@ -49,7 +49,7 @@ class TableChanges:
         lasting: bool = False,
         lacks_rows: bool = False,
     ) -> None:
-        self._batches, self._table, self.in_order, self._lasting = batches, table, in_order, lasting
+        self._batches, self.table, self.in_order, self.lasting = batches, table, in_order, lasting
         self._lacks_rows = lacks_rows
         self._is_told_by_key = bool(table.primary_key) and not any(index.unique for index in table.indexes or ())
         """Whether rows are alike only where their primary keys are."""
@@ -73,7 +73,7 @@ class TableChanges:
     @property
     def name(self) -> str:
         """As SQL."""
-        return f"{quoted_name(self._table.database)}.{quoted_name(self._table.table)}"
+        return f"{quoted_name(self.table.database)}.{quoted_name(self.table.table)}"
 
     def take(self, change: Envelope) -> None:
         """Add a change of a row, or write it at once, in the session's transaction.
@@ -197,7 +197,7 @@ class TableChanges:
             written = self._write(session, sql, loose=loose)
             self._expect(written, written if count is None else count, sql)
 
-        self._batches.put(write, touched, len(sql), alone=self._lasting)
+        self._batches.put(write, touched, len(sql), alone=self.lasting)
 
     def _put_alone(self, change: Envelope) -> None:
         before, after = change.before, change.after
@@ -246,7 +246,7 @@ class TableChanges:
         for column in self._columns:
             if column.name not in given and column.default is not None and column.default.is_sql:
                 raise FollowerError(
-                    f"{self._table.database}.{self._table.table}: an inserted row does not say {column.name!r}, whose "
+                    f"{self.table.database}.{self.table.table}: an inserted row does not say {column.name!r}, whose "
                     f"default the server works out for each row ({column.default.text}): set binlog_row_image=FULL on "
                     "the source, and copy the table to the follower anew"
                 )
@@ -262,7 +262,7 @@ class TableChanges:
     def _expect(self, written: int, wanted: int, sql: str | bytes) -> None:
         if written != wanted:
             raise AccountingError(
-                f"{self._table.database}.{self._table.table} of the follower lacks {wanted - written} of {wanted} rows "
+                f"{self.table.database}.{self.table.table} of the follower lacks {wanted - written} of {wanted} rows "
                 f"that the source changed ({sql[:200]!r}): somebody else wrote to it, or it was not as the source's "
                 "table when it began to follow. Nothing of that transaction was kept. Copy the table anew."
             )

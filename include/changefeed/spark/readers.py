@@ -114,7 +114,7 @@ class LibraryReader:
         for item in reader.read(piece):
             for statement in item.statements if isinstance(item, SliceReport) else ():
                 read = read_logged(statement, server, {})
-                if read.changes_rows and changes.touched(statement, read, ()):
+                if read.changes_rows and changes.touched(statement, read, ())[1]:
                     raise changes.refusal(statement, "`reader: reference` makes no records of statements")
             yield item
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from changefeed.ddl.ddl_statement import DdlStatement
 from changefeed.ddl.names import TableName
@@ -20,8 +21,10 @@ class StatementChanges:
         self._job = job
         self._reach = Reach(job.session)
 
-    def touched(self, statement: Statement, read: DdlStatement, known: Iterable[TableName]) -> list[TableName]:
-        """The captured tables that get a record of ``statement``, which changes rows.
+    def touched(
+        self, statement: Statement, read: DdlStatement, known: Iterable[TableName]
+    ) -> tuple[Statement, list[TableName]]:
+        """The captured tables that get a record of ``statement``, which changes rows; it says there what is doubted.
 
         Where it cannot be known which it writes, they are all tables: those ``known`` at its coordinates, so that a
         retry makes the same records after DROP TABLE, and those that the server has. Raises SourceError where the
@@ -29,7 +32,7 @@ class StatementChanges:
         """
         how = self._job.pipeline.statements
         if how == "skip":
-            return []
+            return statement, []
         named = self._captured(read.tables)
         if how == "fail" and named:
             raise self.refusal(statement, f"it writes {named[0]}, which the pipeline captures")
@@ -39,7 +42,10 @@ class StatementChanges:
             raise self.refusal(
                 statement, doubt or f"a foreign key takes its changes on to {captured[0]}, which is captured"
             )
-        return list(dict.fromkeys((*captured, *self._captured(known), *self._job.tables))) if doubt else captured
+        if not doubt:
+            return statement, captured
+        everything = dict.fromkeys((*captured, *self._captured(known), *self._job.tables))
+        return replace(statement, doubt=doubt), list(everything)
 
     def refusal(self, statement: Statement, why: str) -> SourceError:
         """The error of ``statement``, which stops the run because of ``why``."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -15,6 +16,7 @@ from changefeed.binlog.events.framing import DamagedEvent, Fields
 from changefeed.charset_codes import decoded
 from changefeed.reader import Statement
 from changefeed.server_text import server_text
+from changefeed.statement_inputs import inputs_text
 from changefeed.status_variables import StatusVariable, status_variables
 
 Header = tuple[int, int, int, int, int, int]
@@ -90,13 +92,21 @@ class Query:
         sql = server_text(text)
         return cls(database, decoded(text, charset) if sql is None else sql, variables, error_code)
 
-    def statement(self, header: Header, file: str, position: int, gtid: str, commit_micros: int = 0) -> Statement:
-        """What is reported of it; ``header`` is the event's."""
+    def statement(
+        self,
+        header: Header,
+        file: str,
+        position: int,
+        gtid: str,
+        commit_micros: int = 0,
+        inputs: Iterable[tuple[int, bytes]] = (),
+    ) -> Statement:
+        """What is reported of it; ``header`` is the event's, ``inputs`` are the events that belong to it."""
         seconds, _, server_id, size, _, flags = header
         variables = self.variables.hex()
         return Statement(
             file, position, seconds, gtid, self.database, self.sql, variables, server_id, size, flags, self.error_code,
-            commit_micros,
+            commit_micros, inputs_text(inputs),
         )  # fmt: skip
 
 

@@ -1,0 +1,141 @@
+"""Whether a change in statement format does to a copy of its table what it did to the table: what is known to be so.
+
+INSERT and REPLACE of values, UPDATE and DELETE of one table, with expressions over its own columns, literals, and what
+the binlog tells of the session. What reads other tables, depends on the order of rows, or calls a function that is not
+known here is not.
+
+Source: https://dev.mysql.com/doc/refman/9.7/en/replication-rbr-safe-unsafe.html
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from changefeed.ddl.scanner import Token, TokenKind, UnreadableStatement, scan
+from changefeed.ddl.session import Server, SessionContext
+
+_FIRST_WORDS = ("INSERT", "REPLACE", "UPDATE", "DELETE")
+_REFUSED = {
+    **dict.fromkeys(("SELECT", "WITH", "TABLE", "JOIN", "STRAIGHT_JOIN", "USING"), "it reads other tables"),
+    **dict.fromkeys(("LIMIT", "IGNORE"), "which rows it changes depends on their order"),
+    **dict.fromkeys(("CURRENT_USER", "DELAYED", "RETURNING", "FOR"), "it is more than a change of rows"),
+}
+_OPERATORS = frozenset(
+    {
+        *("VALUES", "VALUE", "IN", "AND", "OR", "NOT", "XOR", "SET", "WHERE", "BETWEEN", "LIKE", "ESCAPE"),
+        *("RLIKE", "REGEXP", "IS", "DIV", "MOD", "CASE", "WHEN", "THEN", "ELSE", "INTERVAL", "BY"),
+        *("AS", "KEY", "UPDATE", "AGAINST", "BINARY", "COLLATE"),
+    }
+)
+"""Words that parentheses may follow, and that are no functions."""
+_FUNCTIONS = frozenset(
+    {
+        *("ABS", "CEIL", "CEILING", "FLOOR", "ROUND", "TRUNCATE", "MOD", "POW", "POWER", "SQRT", "SIGN"),
+        *("GREATEST", "LEAST", "COALESCE", "IFNULL", "NULLIF", "IF", "CONCAT", "CONCAT_WS", "LOWER", "LCASE"),
+        *("UPPER", "UCASE", "LEFT", "RIGHT", "SUBSTRING", "SUBSTR", "MID", "TRIM", "LTRIM", "RTRIM", "LPAD"),
+        *("RPAD", "REPLACE", "REVERSE", "REPEAT", "SPACE", "INSERT", "LENGTH", "OCTET_LENGTH", "CHAR_LENGTH"),
+        *("CHARACTER_LENGTH", "HEX", "UNHEX", "MD5", "SHA", "SHA1", "SHA2", "CRC32", "CAST", "CONVERT"),
+        *("CHAR", "ASCII", "ORD", "INSTR", "LOCATE", "POSITION", "FIELD", "ELT", "FIND_IN_SET", "VALUES"),
+        *("VALUE", "DEFAULT", "LAST_INSERT_ID", "NOW", "CURRENT_TIMESTAMP", "CURDATE", "CURRENT_DATE"),
+        *("CURTIME", "CURRENT_TIME", "LOCALTIME", "LOCALTIMESTAMP", "UTC_DATE", "UTC_TIME", "UTC_TIMESTAMP"),
+        *("UNIX_TIMESTAMP", "FROM_UNIXTIME", "DATE", "TIME", "TIMESTAMP", "YEAR", "MONTH", "DAY"),
+        *("DAYOFMONTH", "HOUR", "MINUTE", "SECOND", "MICROSECOND", "DATE_ADD", "DATE_SUB", "ADDDATE"),
+        *("SUBDATE", "ADDTIME", "SUBTIME", "DATEDIFF", "TIMESTAMPDIFF", "TIMESTAMPADD", "MAKEDATE"),
+        *("MAKETIME", "TO_DAYS", "FROM_DAYS", "LAST_DAY", "EXTRACT", "JSON_OBJECT", "JSON_ARRAY", "JSON_SET"),
+        *("JSON_INSERT", "JSON_REPLACE", "JSON_REMOVE", "JSON_EXTRACT", "JSON_UNQUOTE", "JSON_QUOTE"),
+        *("INET_ATON", "INET_NTOA", "INET6_ATON", "INET6_NTOA", "UUID_TO_BIN", "BIN_TO_UUID"),
+        *("ST_GEOMFROMTEXT", "POINT", "DECIMAL", "SIGNED", "UNSIGNED", "DATETIME", "NCHAR", "BINARY"),
+        *("VARCHAR",),
+    }
+)
+"""Functions that give the same for the same, and types of CAST."""
+_GIVEN_ONCE = frozenset({"RAND"})
+"""Functions that give the same where they are called in the same order: for each of the values of INSERT."""
+
+
+def doubt_of_repeat(
+    sql: str, session: SessionContext, server: Server, variables: frozenset[str], *, one_unique_key: bool
+) -> str:
+    """Why ``sql`` may do something else on a copy of its table, or '' where it does the same.
+
+    ``variables`` are the names, in lower case, of the user variables whose values are known. ``one_unique_key`` says
+    that rows of the table are alike by one key at most.
+    """
+    try:
+        tokens = [token for token in scan(sql, session, server) if token.kind is not TokenKind.END]
+    except UnreadableStatement as error:
+        return f"it cannot be read: {error}"
+    words = [token.keyword for token in tokens]
+    if not words or words[0] not in _FIRST_WORDS:
+        return "it is none of INSERT, REPLACE, UPDATE and DELETE"
+    for word in words:
+        if word in _REFUSED:
+            return f"{_REFUSED[word]} ({word})"
+    if words[0] in ("UPDATE", "DELETE") and not _names_one_table(tokens):
+        return "it reads other tables"
+    if "DUPLICATE" in words and not one_unique_key:
+        return "which row ON DUPLICATE KEY UPDATE means depends on the order of its table's keys"
+    is_insert = words[0] in ("INSERT", "REPLACE")
+    return (
+        _doubt_of_calls(tokens, is_insert=is_insert)
+        or _doubt_of_variables(tokens, variables)
+        or _doubt_of_introducers(tokens)
+    )
+
+
+def _names_one_table(tokens: list[Token]) -> bool:
+    """Whether the words before SET or WHERE are those of one table: `UPDATE t AS x`, `DELETE FROM t`."""
+    for token in tokens[1:]:
+        if token.keyword in ("SET", "WHERE", "ORDER"):
+            break
+        if token.text in (",", "(") and token.kind is TokenKind.SYMBOL:
+            return False
+    words = [token.keyword for token in tokens[1:4] if token.keyword not in ("LOW_PRIORITY", "QUICK")]
+    return tokens[0].keyword == "UPDATE" or words[:1] == ["FROM"]
+
+
+def _doubt_of_calls(tokens: list[Token], *, is_insert: bool) -> str:
+    target = _end_of_target(tokens) if is_insert else 0
+    for number in range(max(target, 1), len(tokens)):
+        token, before = tokens[number], tokens[number - 1]
+        if token.text != "(" or token.kind is not TokenKind.SYMBOL:
+            continue
+        if before.kind not in (TokenKind.WORD, TokenKind.QUOTED):
+            continue
+        is_qualified = number > 1 and tokens[number - 2].text == "."
+        known = _FUNCTIONS | _OPERATORS | (_GIVEN_ONCE if is_insert else frozenset())
+        if is_qualified or before.kind is TokenKind.QUOTED or before.keyword not in known:
+            return f"it calls {before.text!r}, of which it is not known that it gives the same again"
+    return ""
+
+
+def _end_of_target(tokens: list[Token]) -> int:
+    """The number of the token behind the table of INSERT and REPLACE, and behind the parenthesis of its columns."""
+    number = 1
+    while number < len(tokens) and tokens[number].keyword in ("INTO", "LOW_PRIORITY", "HIGH_PRIORITY"):
+        number += 1
+    number += 1
+    if number < len(tokens) and tokens[number].text == ".":
+        number += 2
+    return number + 1
+
+
+def _doubt_of_variables(tokens: list[Token], variables: frozenset[str]) -> str:
+    for number, token in enumerate(tokens):
+        if token.kind is not TokenKind.SYMBOL:
+            continue
+        if token.text == ":=":
+            return "it assigns a user variable"
+        if token.text == "@":
+            name = tokens[number + 1].text.lower() if number + 1 < len(tokens) else ""
+            if name not in variables:
+                return f"it reads the variable @{name}, whose value is not in the binlog"
+    return ""
+
+
+def _doubt_of_introducers(tokens: list[Token]) -> str:
+    for word, text in pairwise(tokens):
+        introduces = word.text.startswith("_") or word.keyword == "N"
+        if word.kind is TokenKind.WORD and introduces and text.kind is TokenKind.STRING and not text.text.isascii():
+            return f"the bytes behind {word.text} are those of its client's charset, and are not in the text"
+    return ""

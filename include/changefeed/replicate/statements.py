@@ -1,0 +1,150 @@
+"""Changes in statement format, run on a follower as they ran on the source, where they are known to do the same.
+
+No row event holds what such a statement did, so it is run again: in its session, with its time and with what the binlog
+says that it took from its session, in its place among the changes and in one transaction with them. A statement that
+may do something else on the follower stops the run before it is begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from changefeed.ddl.ddl_statement import read_statement
+from changefeed.ddl.repeatable import doubt_of_repeat
+from changefeed.ddl.session import Server, SessionContext
+from changefeed.errors import BadRecordError, FollowerError, SettingsError
+from changefeed.formats.envelope import Envelope
+from changefeed.mysql.follower_session import FollowerSession
+from changefeed.replicate.batch import Touched
+from changefeed.replicate.batch_sessions import BatchSessions
+from changefeed.replicate.source_session import enter
+from changefeed.replicate.table_changes import TableChanges
+from changefeed.table_schema import TableSchema
+
+_NOW = "CURRENT_TIMESTAMP"
+
+
+@dataclass(frozen=True)
+class ChangeStatement:
+    """The statement ``sql``, which ran at ``at`` (FILE:POSITION) in ``session``, with ``database`` as its default."""
+
+    at: str
+    sql: str
+    database: str
+    session: Mapping[str, Any]
+    tables: tuple[str, ...]
+    doubt: str
+
+    @classmethod
+    def of(cls, change: Envelope) -> ChangeStatement:
+        """Read a record of op `q`. Raises BadRecordError for what is none."""
+        fields, at = change.fields, f"{change.file}:{change.position}"
+        try:
+            return cls(
+                at,
+                fields["sql"] or "",
+                fields["database"] or "",
+                fields.get("session") or {},
+                tuple(fields["tables"]),
+                _doubt_of_record(fields),
+            )
+        except (KeyError, TypeError) as error:
+            raise BadRecordError(f"the record of the change in statement format at {at} lacks {error}") from error
+
+    def refusal(self, doubt: str) -> SettingsError:
+        """The error of a statement that is not run, because of ``doubt``."""
+        return SettingsError(
+            f"{self.at} is a change in statement format, {self.sql[:200]!r}, and it is not known that it does the same "
+            f"on the follower: {doubt}. Set binlog_format=ROW on the source, copy its tables to the follower anew, and "
+            "give the coordinates of the copy with --from."
+        )
+
+    def doubt_on(self, table: TableSchema, server: Server, *, is_transactional: bool) -> str:
+        """Why it may do something else to ``table`` of the follower than it did to that of the source, or ''."""
+        if self.doubt:
+            return self.doubt
+        name = f"{table.database}.{table.table}"
+        if not is_transactional:
+            return f"{name} is not of InnoDB there, so it could be done twice"
+        if defaults := [
+            column.name
+            for column in table.columns
+            if column.default and column.default.is_sql and not (column.default.text or "").startswith(_NOW)
+        ]:
+            return f"the default of {name}.{defaults[0]} is worked out anew"
+        context = SessionContext.of_sql_mode(self.database, int(self.session.get("sql_mode", 0)))
+        named = read_statement(self.sql, context, server).tables
+        if tuple(f"{each.database}.{each.table}" for each in named) != self.tables or len(named) != 1:
+            return "it writes more than one table"
+        keys = sum(index.unique for index in table.indexes or ()) + bool(table.primary_key)
+        known = frozenset(each["name"].lower() for each in self.session.get("user_variables", ()))
+        return doubt_of_repeat(self.sql, context, server, known, one_unique_key=keys < 2)
+
+    def run(self, session: FollowerSession) -> None:
+        """Run it in the session's transaction. Raises FollowerError for what the follower refuses."""
+        session.begin()
+        try:
+            enter(session, self.session, self.database)
+            session.write(self.sql)
+        except FollowerError as error:
+            raise FollowerError(f"{error}. It was to run {self.sql[:500]!r}, as the source did.", error.code) from error
+        session.settle()
+
+
+@dataclass
+class Statements:
+    """Has changes in statement format of a source on ``server`` run by ``batches``, if they ``are_run`` at all."""
+
+    batches: BatchSessions
+    server: Server
+    are_run: bool
+    _last: str = ""
+    """Where the last one stands that was given."""
+
+    def check(self, change: Envelope, *, is_filling: bool) -> None:
+        """Raises SettingsError for a record of op `q` that is not run, whatever the follower's tables are.
+
+        ``is_filling`` says that rows of tables are still to come with a snapshot.
+        """
+        statement = ChangeStatement.of(change)
+        if not self.are_run:
+            raise statement.refusal(
+                "triggers and functions of the source may have taken part, of which the binlog tells nothing. If it "
+                "has none, `statements: run` in the follower's settings (--statements run) has what is safe run"
+            )
+        if is_filling:
+            raise statement.refusal("a snapshot still fills tables, whose rows are not what they were for it")
+        if len(statement.tables) != 1:
+            raise statement.refusal(f"it writes {len(statement.tables)} tables")
+
+    def run(self, change: Envelope, changes: TableChanges) -> bool:
+        """Have a statement that writes the table of ``changes`` run behind all that was given, beside nothing else.
+
+        False where it was the last one, too: each topic that it concerns has its record. Raises SettingsError where it
+        may do something else than on the source.
+        """
+        statement = ChangeStatement.of(change)
+        if statement.at == self._last:
+            return False
+        doubt = statement.doubt_on(changes.table, self.server, is_transactional=not changes.lasting)
+        if doubt:
+            raise statement.refusal(doubt)
+        self.batches.put(statement.run, Touched(changes.name), len(statement.sql), alone=True)
+        self._last = statement.at
+        return True
+
+
+def _doubt_of_record(fields: Mapping[str, Any]) -> str:
+    if "thread_specific" not in fields:
+        return "an earlier version of changefeed wrote its record, without what it took from its session"
+    if fields["sql"] is None:
+        return "its text is not in the record"
+    if fields["thread_specific"]:
+        return "it uses a temporary table"
+    if fields["error_code"]:
+        return f"it failed on the source with error {fields['error_code']}, with a part of it done"
+    if "\ufffd" in fields["sql"]:
+        return "its text has bytes that are no characters of its charset"
+    return str(fields["doubt"] or "")
