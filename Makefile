@@ -13,7 +13,7 @@ export CHANGEFEED_KERNEL_CACHE ?= $(CURDIR)/$(VENV)/kernel-cache
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # each Spark worker, Airflow task and command would compile all its modules again
 
-.PHONY: help setup demo stop clean env lint test test-unit test-faults test-snapshot test-huge-file test-foreign test-ranges bench-decode bench-formats bench-select bench-snapshot bench-replicate bench-end-to-end bench-overhead bench-scale audit lock
+.PHONY: help setup demo stop clean env lint test test-unit test-faults test-snapshot test-fuzz test-huge-file test-foreign test-ranges bench-decode bench-formats bench-select bench-snapshot bench-replicate bench-end-to-end bench-overhead bench-scale audit lock
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -59,6 +59,10 @@ test-faults: $(READY) ## The faults suite in its long form: 200 random kills, an
 test-snapshot: $(READY) ## A snapshot of a million rows on each server beside writers, killed 10 times (ARGS="-k mysql"; KILLS=50 ROWS=100000)
 	CHANGEFEED_SNAPSHOT_ROWS=$(or $(ROWS),1000000) CHANGEFEED_SNAPSHOT_KILLS=$(or $(KILLS),10) \
 		$(BIN)/python -m pytest -s -n 0 tests/faults/long_snapshot.py $(ARGS)
+
+test-fuzz: $(READY) ## Damaged binlogs, with bounds checks on (CASES=1000000 SEED=any: more, and others)
+	CHANGEFEED_FUZZ_CASES=$(or $(CASES),100000) CHANGEFEED_FUZZ_SEED=$(or $(SEED),seed) \
+		$(BIN)/python -m pytest -n 0 tests/integration/test_decode_fuzz.py $(ARGS)
 
 test-huge-file: $(READY) ## A binlog file of more than 4 GiB: its positions do not fit into four bytes
 	$(BIN)/python -m pytest tests/integration/huge_file.py $(ARGS)

@@ -1,4 +1,7 @@
-"""Damaged binlogs are refused with coordinates: no crash, no hang, no read or write outside."""
+"""Damaged binlogs are refused with coordinates: no crash, no hang, no read or write outside.
+
+CHANGEFEED_FUZZ_CASES is how many, CHANGEFEED_FUZZ_SEED which: `make test-fuzz`.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,10 @@ from devstack.mariadb import MariadbServer
 from devstack.sql_server import SqlServer
 
 ROOT = Path(__file__).parents[2]
-CASES = int(os.environ.get("CHANGEFEED_FUZZ_CASES", "100000"))
-SLOW_CASES = max(100, CASES // 500)
+CASES = int(os.environ.get("CHANGEFEED_FUZZ_CASES", "20000"))
+SLOW_CASES = max(200, CASES // 500)
+SEED = os.environ.get("CHANGEFEED_FUZZ_SEED", "seed")
+SECONDS = 300 + CASES // 100
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +78,7 @@ def _settings(number: int, mariadb: bool) -> list[str]:
     return [*settings, f"SET binlog_rows_query_log_events = {int(number % 2)}"]
 
 
-def _fuzz(corpus: Path, cases: int, seconds: int, **environment: str) -> tuple[int, int]:
+def _fuzz(corpus: Path, cases: int, **environment: str) -> tuple[int, int]:
     """How many cases were run, and how many of them refused; one process for each core."""
     paths = f"{ROOT / 'include'}{os.pathsep}{ROOT / 'tests'}"
     flags = {"PYTHONPATH": paths, "PYTHONWARNINGS": "ignore", **environment}
@@ -83,7 +88,7 @@ def _fuzz(corpus: Path, cases: int, seconds: int, **environment: str) -> tuple[i
     bounds = [cases * number // processes for number in range(processes + 1)]
     running = [
         subprocess.Popen(
-            [sys.executable, "-m", "integration.decode_fuzz", str(corpus), str(first), str(end), "seed", str(seconds)],
+            [sys.executable, "-m", "integration.decode_fuzz", str(corpus), str(first), str(end), SEED, str(SECONDS)],
             env={**os.environ, **flags},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -94,7 +99,7 @@ def _fuzz(corpus: Path, cases: int, seconds: int, **environment: str) -> tuple[i
     ran = refused = 0
     try:
         for process in running:
-            told, complaints = process.communicate(timeout=seconds + 600)
+            told, complaints = process.communicate(timeout=SECONDS + 600)
             assert process.returncode == 0, complaints[-4000:]
             ran += int(told.split()[0])
             refused += int(told.split()[2])
@@ -105,14 +110,14 @@ def _fuzz(corpus: Path, cases: int, seconds: int, **environment: str) -> tuple[i
     return ran, refused
 
 
-@pytest.mark.timeout(1500)
+@pytest.mark.timeout(SECONDS + 900)
 def test_damaged_binlogs_are_refused_with_bounds_checks_on(corpus: Path) -> None:
-    ran, refused = _fuzz(corpus, CASES, 600, NUMBA_BOUNDSCHECK="1")
+    ran, refused = _fuzz(corpus, CASES, NUMBA_BOUNDSCHECK="1")
     assert ran == CASES
     assert ran / 4 < refused < ran, "most damage is seen, and some of it changes only a value"
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(SECONDS + 900)
 def test_damaged_binlogs_are_refused_with_the_jit_off(corpus: Path) -> None:
-    ran, _ = _fuzz(corpus, SLOW_CASES, 300, NUMBA_DISABLE_JIT="1")
+    ran, _ = _fuzz(corpus, SLOW_CASES, NUMBA_DISABLE_JIT="1")
     assert ran == SLOW_CASES
