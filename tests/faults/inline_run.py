@@ -9,6 +9,7 @@ when it ended: 0 when a window was committed, 3 when nothing is new, 2 with a te
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import logging
@@ -39,6 +40,20 @@ from changefeed.runs.plan import plan
 from changefeed.spark.run import ingest_windows, run_windows
 from changefeed.state.stores import checkpoint_store
 from changefeed.window import Window
+
+IMPORTED = (
+    "changefeed.batches.encoder",
+    "changefeed.binlog.kernel.boundary_rows",
+    "changefeed.binlog.kernel.hop",
+    "changefeed.binlog.kernel.packets",
+    "changefeed.binlog.kernel.records",
+    "changefeed.binlog.search.stretches",
+    "encodings.idna",
+    "pyarrow.pandas_compat",  # pandas: pyarrow looks whether a value is one of its own
+    "sqlglot.dialects.mysql",
+    "sqlite3",
+)
+"""What runs import when they need it: half of a run's time went into that. Nothing of it may start a thread."""
 
 
 def run(name: str, windows: list[dict[str, Any]] | None) -> int:
@@ -101,6 +116,9 @@ def child(asked: dict[str, Any]) -> None:
 
 
 def main() -> None:
+    for name in IMPORTED:
+        importlib.import_module(name)
+    gc.freeze()  # or each fork's collections would copy the pages of all that is there
     running: set[int] = set()
     while True:
         if select.select([sys.stdin], [], [], 0.02)[0]:

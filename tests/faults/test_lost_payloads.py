@@ -6,8 +6,10 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
-from faults.feed import Feed
+from faults.feed import Feed, processes_of
+from faults.test_spark_killed import command_of
 
 from devstack.spark_connect import SparkConnectServer
 
@@ -39,9 +41,11 @@ def test_a_payload_file_that_is_gone_or_cut_stops_the_run_and_a_later_one_publis
         assert files, run.text()
         for file in files:
             damage(file)
+        jvms = [psutil.Process(pid) for pid in processes_of(run.process.pid) if "java" in command_of(pid).split(" ")[0]]
         run.go_on()
         assert run.result() == 1, run.text()
         assert words in run.text(), run.text()
+        psutil.wait_procs(jvms, timeout=60)  # the JVM ends behind its driver, and removes them
         assert not list(blocks.rglob("batches-*")), "a run that ends leaves none"
     feed.use_connect(spark_connect.url)
     feed.run(spark=True)

@@ -23,6 +23,7 @@ from integration.rebuilt import event_ids, records_of
 from devstack.identity import ProcessId
 from devstack.process import started
 from devstack.schema_registry import SchemaRegistry
+from devstack.spark_connect import SparkConnectServer
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -157,13 +158,17 @@ def write_outbox(feed: Feed, first: int, last: int) -> None:
         )
 
 
-def test_avro_of_many_slices_on_spark_is_finished_after_a_kill(avro: Feed, schema_registry: SchemaRegistry) -> None:
+def test_avro_of_many_slices_on_spark_is_finished_after_a_kill(
+    avro: Feed, schema_registry: SchemaRegistry, spark_connect: SparkConnectServer
+) -> None:
     for _ in range(3):
         avro.write(30)
         avro.mysql.execute("FLUSH BINARY LOGS")
     run = avro.begin("after_transaction_commit:3", spark=True)
     assert run.wait_until_held(400), run.text()
     run.kill()
+    avro.settings["spark"] = {"connect": spark_connect.url}
+    avro.configure(transaction_rows=10)
     avro.run(spark=True)
     read = avro_reader(schema_registry.url)
     assert messages(avro, TABLES, read) == undisturbed(avro, TABLES, read, spark=True)

@@ -8,6 +8,8 @@ import pytest
 from faults.feed import NOTHING_NEW, Feed
 from integration.rebuilt import event_ids, rebuilt, records_of, selected
 
+from devstack.spark_connect import SparkConnectServer
+
 pytestmark = pytest.mark.timeout(600)
 
 FUNCTION = """\
@@ -54,7 +56,9 @@ def test_killed_with_functions_the_next_run_repeats_nothing_and_loses_nothing(fe
     assert feed.begin().result() == NOTHING_NEW
 
 
-def test_a_window_of_many_slices_on_spark_is_finished_after_a_kill(feed: Feed) -> None:
+def test_a_window_of_many_slices_on_spark_is_finished_after_a_kill(
+    feed: Feed, spark_connect: SparkConnectServer
+) -> None:
     transformed(feed)
     for _ in range(3):
         feed.write(30)
@@ -62,6 +66,8 @@ def test_a_window_of_many_slices_on_spark_is_finished_after_a_kill(feed: Feed) -
     run = feed.begin("after_transaction_commit:3", spark=True)
     assert run.wait_until_held(400), run.text()
     run.kill()
+    feed.use_connect(spark_connect.url)
+    transformed(feed)
     text = feed.run(spark=True)
     check(feed)
     assert "rows dropped by transform twice" in text

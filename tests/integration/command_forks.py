@@ -17,6 +17,9 @@ from pathlib import Path
 from typing import Any
 
 IMPORTED = (
+    "changefeed.binlog.kernel.packets",  # these are compiled: to load them takes a second
+    "changefeed.binlog.search.stretches",
+    "changefeed.binlog.search.table_counts",
     "changefeed.command.main",
     "changefeed.mysql.dump",
     "changefeed.runs.commit",
@@ -24,8 +27,11 @@ IMPORTED = (
     "changefeed.spark.ingest",
     "changefeed.spark.session",
     "changefeed.state.table_store",
+    "changefeed.upkeep.backfill",
     "changefeed.upkeep.check",
+    "changefeed.upkeep.seek",
     "changefeed.upkeep.status",
+    "sqlite3",
 )
 """What commands import when they run. Nothing of it may have started a thread: a fork has none."""
 

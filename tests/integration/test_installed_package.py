@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -15,6 +16,8 @@ from zipfile import ZipFile
 import pytest
 from integration.rebuilt import records_of
 
+from changefeed.binlog import kernel
+from changefeed.binlog.kernel.compiled import cache_folder
 from devstack.home import PROJECT, Home
 from devstack.java import fetch_java
 from devstack.kafka import KafkaBroker
@@ -53,6 +56,22 @@ class Installed:
         )
 
 
+def _give_kernels(python: Path) -> None:
+    """Have the installed kernels found compiled where the tests' own are: to compile them takes two minutes of CPU.
+
+    numba finds them by the folder and the contents of their sources; where these differ it compiles them.
+    """
+    cache, (installed,) = cache_folder(), python.parents[1].glob("lib/python*/site-packages/changefeed/binlog/kernel")
+    if cache is None:
+        return
+    ours, theirs = (
+        cache / f"{folder.name}_{hashlib.sha1(str(folder).encode()).hexdigest()}"
+        for folder in (Path(kernel.__file__).parent, installed)
+    )
+    if ours.is_dir():
+        shutil.copytree(ours, theirs, dirs_exist_ok=True)
+
+
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
     folder = tmp_path_factory.mktemp("installed")
@@ -66,6 +85,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
     python = environment / "bin" / "python"
     pinned = ("--constraint", PROJECT / "requirements.lock")
     subprocess.run([*uv, "pip", "install", "--python", python, *pinned, f"{wheel}[airflow,spark]"], check=True)
+    _give_kernels(python)
     project = Path(shutil.copytree(PROJECT / "examples" / "airflow-project", folder / "project"))
     yield Installed(python, wheel, project)
     shutil.rmtree(environment, ignore_errors=True)
