@@ -33,6 +33,7 @@ from changefeed.command.main import main as command_main
 from changefeed.connection import from_environment
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import ChangefeedError, TerminalError
+from changefeed.mysql.session import _Connection
 from changefeed.pipelines.file import load_pipeline
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.runs.cut import Bounds, cut
@@ -118,6 +119,7 @@ def child(asked: dict[str, Any]) -> None:
 def main() -> None:
     for name in IMPORTED:
         importlib.import_module(name)
+    _Connection(defer_connect=True)  # the machine's certificates are loaded with the first one
     gc.freeze()  # or each fork's collections would copy the pages of all that is there
     running: set[int] = set()
     while True:
