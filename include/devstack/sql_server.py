@@ -160,7 +160,7 @@ class SqlServer(ABC):
     def connect(self, user: str = "root", **arguments: Any) -> pymysql.Connection[Any]:
         """A PyMySQL connection with autocommit as *user* (`root` or `changefeed`); *arguments* go to PyMySQL.
 
-        Without TLS, unless they name `ssl`: PyMySQL reads the machine's certificates for it, 25 to 60 ms of CPU each time.
+        Without TLS, unless they name `ssl`: PyMySQL would read the machine's certificates, 25 to 60 ms of CPU a time.
         """
         account = self._account()
         password = account.root_password if user == "root" else account.password
