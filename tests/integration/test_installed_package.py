@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from zipfile import ZipFile
@@ -72,27 +73,22 @@ def _give_kernels(python: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
     folder = tmp_path_factory.mktemp("installed")
     uv = [sys.executable, "-m", "uv", "--quiet"]
     subprocess.run([*uv, "build", "--wheel", "--out-dir", folder, PROJECT], check=True)
     (wheel,) = folder.glob("*.whl")
-    # At a path that stays the same, and kept with what the wheel needs until that changes: it takes a minute.
+    # At a path that stays the same: compiled kernels are found again by it.
     environment = Home.default().root / "test-venv"
-    python, made_of = environment / "bin" / "python", environment / "made-of"
-    needed = (PROJECT / "pyproject.toml", PROJECT / "requirements.lock", Path(sys.executable).resolve())
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in needed)).hexdigest()
-    if not made_of.exists() or made_of.read_text() != digest:
-        shutil.rmtree(environment, ignore_errors=True)
-        subprocess.run([*uv, "venv", "--python", sys.executable, environment], check=True)
-        pinned = ("--constraint", PROJECT / "requirements.lock")
-        subprocess.run([*uv, "pip", "install", "--python", python, *pinned, f"{wheel}[airflow,spark]"], check=True)
-        made_of.write_text(digest)
-    else:
-        subprocess.run([*uv, "pip", "install", "--python", python, "--no-deps", "--reinstall", wheel], check=True)
+    shutil.rmtree(environment, ignore_errors=True)
+    subprocess.run([*uv, "venv", "--python", sys.executable, environment], check=True)
+    python = environment / "bin" / "python"
+    pinned = ("--constraint", PROJECT / "requirements.lock")
+    subprocess.run([*uv, "pip", "install", "--python", python, *pinned, f"{wheel}[airflow,spark]"], check=True)
     _give_kernels(python)
     project = Path(shutil.copytree(PROJECT / "examples" / "airflow-project", folder / "project"))
-    return Installed(python, wheel, project)
+    yield Installed(python, wheel, project)
+    shutil.rmtree(environment, ignore_errors=True)
 
 
 def test_the_wheel_holds_dags_plugin_and_jobs_and_nothing_of_the_tests(installed: Installed) -> None:
