@@ -6,7 +6,7 @@ when all slices of a window are decoded, and before any of its messages is publi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from changefeed.block import Block, Message
@@ -28,7 +28,7 @@ class Settlement:
     """What is left out of a window's messages.
 
     ``rolled_back`` are rows that the source does not have. ``prepared`` are rows of XA transactions, which the slice
-    with their XA COMMIT brings once more, if there is one.
+    with their XA COMMIT brings once more, if there is one; not records of their statements.
     """
 
     rolled_back: tuple[BinlogRange, ...] = ()
@@ -82,6 +82,16 @@ def settle(slices: Sequence[Slice], reports: Sequence[SliceReport]) -> Settlemen
     return Settlement(tuple(walk.rolled_back), tuple(walk.prepared))
 
 
+def _between_statements(file: str, event: TransactionEvent, report: SliceReport) -> Iterator[BinlogRange]:
+    """What ``event`` prepared, without its statements: XA COMMIT brings their records not once more."""
+    start = event.begin
+    for statement in report.statements:
+        if (statement.file == file) and start <= statement.position < event.end:
+            yield BinlogRange(file, start, statement.position)
+            start = statement.position + 1
+    yield BinlogRange(file, start, event.end)
+
+
 @dataclass
 class _Open:
     """A transaction of which no end was seen yet."""
@@ -109,7 +119,7 @@ class _Walk:
         for event in report.transaction_events:
             match event.happening:
                 case Happening.XA_PREPARE:
-                    self.prepared.append(BinlogRange(piece.file, event.begin, event.end))
+                    self.prepared += _between_statements(piece.file, event, report)
                 case _:
                     self._frame(piece, event)
         self._read_to = piece.end
