@@ -87,6 +87,10 @@ SchemaLookup = Callable[[str, str], TableSchema | None]
 """(database, table) -> its columns, for table maps that carry no names. None where they are not known."""
 
 
+_THREAD_SPECIFIC_FLAG = 4
+"""Of the header of a QUERY event."""
+
+
 @dataclass(frozen=True)
 class Statement:
     """A QUERY event that is not BEGIN, COMMIT or a savepoint: DDL, or a change in statement format.
@@ -112,7 +116,13 @@ class Statement:
     inputs: str = ""
     """What it took from its session besides its text, for `statement_inputs`."""
     doubt: str = ""
-    """Why it may write other tables than its text says, '' where it is known not to, or where nobody looked."""
+    """Why it may have done something else, or elsewhere, than its text says; '' where it is known not to, or where
+    nobody looked."""
+
+    @property
+    def is_thread_specific(self) -> bool:
+        """Whether it uses what its session alone has, such as a temporary table."""
+        return bool(self.flags & _THREAD_SPECIFIC_FLAG)
 
     @property
     def micros(self) -> int:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from changefeed.coordinates import BinlogCoordinates
-from changefeed.ddl.ddl_statement import DdlStatement, read_statement
+from changefeed.ddl.changes import AlterTable, TruncateTable
+from changefeed.ddl.ddl_statement import DdlStatement, Kind, read_statement
 from changefeed.ddl.schemas import Schemas
 from changefeed.ddl.session import Server, SessionContext
 from changefeed.ddl.table import Table
@@ -32,7 +33,10 @@ def read_logged(statement: Statement, server: Server, collations: Mapping[int, s
         raise BinlogFormatError(
             f"the statement at {statement.file}:{statement.position} has damaged status variables: {error}"
         ) from error
-    return read_statement(statement.sql, session, server, failed=statement.error_code != 0)
+    read = read_statement(statement.sql, session, server, failed=statement.error_code != 0)
+    if statement.is_thread_specific and isinstance(read.change, AlterTable | TruncateTable):
+        return DdlStatement(read.sql, session, Kind.HARMLESS)  # its table is a temporary one
+    return read
 
 
 @dataclass(frozen=True)

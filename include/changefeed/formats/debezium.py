@@ -59,10 +59,6 @@ from changefeed.topic_name import check_chosen_name
 NEW_KEY, OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
 
 
-_THREAD_SPECIFIC_FLAG = 4
-"""Of the header of a QUERY event: it uses what its session alone has, such as a temporary table."""
-
-
 @dataclass(frozen=True)
 class DebeziumFormat:
     """``prefix`` is the connector's `topic.prefix`, ``ts_ms`` when the window was frozen."""
@@ -249,7 +245,7 @@ class DebeziumFormat:
                 "tables": [f"{database}.{table}" for database, table in tables],
                 "session": session if hide_sql else {**session, **inputs_of(statement.inputs)},
                 "error_code": statement.error_code,
-                "thread_specific": bool(statement.flags & _THREAD_SPECIFIC_FLAG),
+                "thread_specific": statement.is_thread_specific,
                 "doubt": statement.doubt or None,
             }
         )
