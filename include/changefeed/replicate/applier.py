@@ -364,6 +364,12 @@ class Applier:
             )
         if self.filling.passes_over_definition(definition):
             return
+        if definition.read.changes_rows:  # the record of its rows comes behind it, when it has run
+            raise SettingsError(
+                f"{change.file}:{change.turn.position} is a change in statement format, {definition.sql[:200]!r}: the "
+                "binlog does not hold the rows that it made. Set binlog_format=ROW on the source, copy its tables to "
+                "the follower anew, and give the coordinates of the copy with --from."
+            )
         at = BinlogCoordinates(change.file, change.turn.position)
         self.commit(at, definition=BegunDefinition(value.decode(), state_of(self.session, definition)))
         self.batches.settle()
