@@ -8,11 +8,11 @@ from typing import Any
 from changefeed.mysql.follower_session import FollowerSession
 from changefeed.replicate.literals import literal, quoted_name
 
-_DEFAULTS: Mapping[str, Any] = {"character_set_collations": (), "foreign_key_checks": True}
+_DEFAULTS: Mapping[str, Any] = {"character_set_collations": (), "foreign_key_checks": True, "lc_time_names": 0}
 """What a server leaves out of its events where it is so."""
-_NOT_SET = ("character_set_client", "collation_database", "lc_time_names", "user_variables")
-_ALWAYS_SET = ("timestamp", "insert_id", "last_insert_id", "rand_seed1", "rand_seed2")
-"""What SHOW VARIABLES does not tell, or tells of the moment."""
+_NOT_SET = ("character_set_client", "collation_database", "user_variables")
+_ALWAYS_SET = ("timestamp", "insert_id", "last_insert_id", "rand_seed1", "rand_seed2", "lc_time_names")
+"""What SHOW VARIABLES does not tell, tells of the moment, or tells by name where a record has the number."""
 _COLLATIONS = "SELECT id, collation_name FROM information_schema.collations"
 _MARIADB_COLLATIONS = "SELECT id, full_collation_name FROM information_schema.collation_character_set_applicability"
 
