@@ -14,6 +14,7 @@ from changefeed.status_variables import StatusVariable, status_variables
 
 SessionValue = int | str | bool | list[list[int]]
 
+_AUTO_IS_NULL = 1 << 14
 _NO_FOREIGN_KEY_CHECKS = 1 << 26
 _RELAXED_UNIQUE_CHECKS = 1 << 27
 _NUMBERS = {
@@ -44,6 +45,8 @@ def session_of(ts_seconds: int, variables: str) -> dict[str, SessionValue]:
     if (flags := values.get(StatusVariable.FLAGS2)) is not None:
         session["foreign_key_checks"] = not _number(flags) & _NO_FOREIGN_KEY_CHECKS
         session["unique_checks"] = not _number(flags) & _RELAXED_UNIQUE_CHECKS
+        if _number(flags) & _AUTO_IS_NULL:
+            session["sql_auto_is_null"] = True
     if (zone := values.get(StatusVariable.TIME_ZONE)) is not None:
         session["time_zone"] = zone.decode("utf-8", "replace")
     if (steps := values.get(StatusVariable.AUTO_INCREMENT)) is not None:

@@ -78,9 +78,10 @@ def followed(
         ),
         pytest.param(
             [
+                MIXED,
                 "XA START 'trap2'",
-                "INSERT INTO t (n) VALUES (LENGTH(UUID()))",  # its row
-                STATEMENT,
+                "INSERT INTO t (n, v) VALUES (7, UUID())",  # its row
+                "UPDATE t SET n = n + 1",
                 "XA END 'trap2'",
                 "XA PREPARE 'trap2'",
                 "XA COMMIT 'trap2'",
@@ -101,12 +102,14 @@ def test_a_follower_ends_as_its_source_or_stops_with_each_run(followed: Followed
     followed.source.execute(f"USE {followed.name}", *statements)
     followed.publish()
     for _ in range(2):
+        stopped = ""
         try:
             followed.follow(runs_statements=True)
         except SettingsError as error:
-            assert "a change in statement format" in str(error)
-        else:
+            stopped = str(error)
+        if not stopped:
             followed.check()
+        assert stopped == "" or "a change in statement format" in stopped
 
 
 @pytest.mark.parametrize("followed", ["mariadb"], indirect=True)

@@ -9,6 +9,7 @@ Source: https://dev.mysql.com/doc/refman/9.7/en/replication-rbr-safe-unsafe.html
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 from changefeed.ddl.scanner import Token, TokenKind, UnreadableStatement, scan
@@ -19,6 +20,7 @@ _REFUSED = {
     **dict.fromkeys(("SELECT", "WITH", "TABLE", "JOIN", "STRAIGHT_JOIN", "USING"), "it reads other tables"),
     **dict.fromkeys(("LIMIT", "IGNORE"), "which rows it changes depends on their order"),
     **dict.fromkeys(("CURRENT_USER", "DELAYED", "RETURNING", "FOR"), "it is more than a change of rows"),
+    **dict.fromkeys(("CURRENT_ROLE", "ROWNUM"), "it is a function"),
 }
 _OPERATORS = frozenset(
     {
@@ -49,6 +51,8 @@ _FUNCTIONS = frozenset(
     }
 )
 """Functions that give the same for the same, and types of CAST."""
+_MATCHES = frozenset({"REGEXP", "RLIKE"})
+"""Operators that depend on `default_regex_flags`, which only MariaDB has."""
 _GIVEN_ONCE = frozenset({"RAND"})
 """Functions that give the same where they are called in the same order: for each of the values of INSERT."""
 
@@ -71,6 +75,10 @@ def doubt_of_repeat(
     for word in words:
         if word in _REFUSED:
             return f"{_REFUSED[word]} ({word})"
+        if word in _MATCHES and server.is_mariadb:
+            return f"the binlog does not tell its default_regex_flags ({word})"
+    if ("WEEK", "FROM") in pairwise(words):
+        return "the binlog does not tell its default_week_format (EXTRACT(WEEK FROM ...))"
     if words[0] in ("UPDATE", "DELETE") and not _names_one_table(tokens):
         return "it reads other tables"
     if "DUPLICATE" in words and not one_unique_key:
@@ -81,6 +89,56 @@ def doubt_of_repeat(
         or _doubt_of_variables(tokens, variables)
         or _doubt_of_introducers(tokens)
     )
+
+
+def doubt_of_numbers(
+    sql: str, session: SessionContext, server: Server, columns: Sequence[str], auto_increment: str
+) -> str:
+    """Why AUTO_INCREMENT may give an INSERT or REPLACE of several rows other numbers again, or ''.
+
+    The binlog tells the first number that it gave. Those behind a number that the text gives depend on what other
+    sessions had been given. ``columns`` are those of VALUES where the text names none.
+    """
+    tokens = [token for token in scan(sql, session, server) if token.kind is not TokenKind.END]
+    values = next((number for number, token in enumerate(tokens) if token.keyword in ("VALUES", "VALUE")), len(tokens))
+    named = _items(tokens, _end_of_target(tokens) - 1)
+    names = [item[0].text.lower() for item in named if item] or [column.lower() for column in columns]
+    rows, at = [], values + 1
+    while at < len(tokens) and _is_symbol(tokens[at], "("):
+        rows.append(_items(tokens, at))
+        at += sum(map(len, rows[-1])) + max(len(rows[-1]) - 1, 0) + 2
+        at += at < len(tokens) and _is_symbol(tokens[at], ",")
+    if len(rows) < 2 or auto_increment.lower() not in names:
+        return ""
+    place = names.index(auto_increment.lower())
+    if all(row == [[]] or (len(row) == len(names) and _is_not_given(row[place])) for row in rows):
+        return ""
+    return f"some of its rows have a number of their own for {auto_increment}, and others one of AUTO_INCREMENT"
+
+
+def _items(tokens: list[Token], at: int) -> list[list[Token]]:
+    """What commas separate in the parentheses that begin at ``at``; none where there are no such."""
+    if at >= len(tokens) or not _is_symbol(tokens[at], "("):
+        return []
+    items: list[list[Token]] = [[]]
+    depth = 0
+    for token in tokens[at:]:
+        depth += _is_symbol(token, "(") - _is_symbol(token, ")")
+        if depth == 0:
+            break
+        if depth == 1 and _is_symbol(token, ","):
+            items.append([])
+        elif depth > 1 or not _is_symbol(token, "("):
+            items[-1].append(token)
+    return items
+
+
+def _is_not_given(item: list[Token]) -> bool:
+    return len(item) == 1 and (item[0].keyword in ("NULL", "DEFAULT") or item[0].text == "0")
+
+
+def _is_symbol(token: Token, text: str) -> bool:
+    return token.kind is TokenKind.SYMBOL and token.text == text
 
 
 def _names_one_table(tokens: list[Token]) -> bool:

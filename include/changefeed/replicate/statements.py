@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from changefeed.binlog.events.charsets import charset_of
+from changefeed.charset_codes import PASSED, is_multi_byte
 from changefeed.ddl.ddl_statement import read_statement
-from changefeed.ddl.repeatable import doubt_of_repeat
+from changefeed.ddl.repeatable import doubt_of_numbers, doubt_of_repeat
 from changefeed.ddl.session import Server, SessionContext
 from changefeed.errors import BadRecordError, FollowerError, SettingsError
 from changefeed.formats.envelope import Envelope
@@ -24,6 +26,10 @@ from changefeed.replicate.table_changes import TableChanges
 from changefeed.table_schema import TableSchema
 
 _NOW = "CURRENT_TIMESTAMP"
+_STRICT = 1 << 21 | 1 << 22
+"""STRICT_TRANS_TABLES and STRICT_ALL_TABLES."""
+_UTF8 = 255
+"""A collation of what a client speaks if its event does not say."""
 
 
 @dataclass(frozen=True)
@@ -74,13 +80,23 @@ class ChangeStatement:
             if column.default and column.default.is_sql and not (column.default.text or "").startswith(_NOW)
         ]:
             return f"the default of {name}.{defaults[0]} is worked out anew"
-        context = SessionContext.of_sql_mode(self.database, int(self.session.get("sql_mode", 0)))
+        sql_mode = int(self.session.get("sql_mode", 0))
+        if not sql_mode & _STRICT and any(
+            column.data_type == "timestamp" and not column.nullable for column in table.columns
+        ):
+            return f"the binlog does not tell its explicit_defaults_for_timestamp: what NULL is in {name} depends on it"
+        context = SessionContext.of_sql_mode(self.database, sql_mode)
         named = read_statement(self.sql, context, server).tables
         if tuple(f"{each.database}.{each.table}" for each in named) != self.tables or len(named) != 1:
             return "it writes more than one table"
         keys = sum(index.unique for index in table.indexes or ()) + bool(table.primary_key)
         known = frozenset(each["name"].lower() for each in self.session.get("user_variables", ()))
-        return doubt_of_repeat(self.sql, context, server, known, one_unique_key=keys < 2)
+        doubt = doubt_of_repeat(self.sql, context, server, known, one_unique_key=keys < 2)
+        counted = [column.name for column in table.columns if column.auto_increment]
+        if not doubt and counted and "insert_id" in self.session:
+            names = [column.name for column in table.columns]
+            doubt = doubt_of_numbers(self.sql, context, server, names, counted[0])
+        return doubt
 
     def run(self, session: FollowerSession) -> None:
         """Run it in the session's transaction. Raises FollowerError for what the follower refuses."""
@@ -147,4 +163,23 @@ def _doubt_of_record(fields: Mapping[str, Any]) -> str:
         return f"it failed on the source with error {fields['error_code']}, with a part of it done"
     if "\ufffd" in fields["sql"]:
         return "its text has bytes that are no characters of its charset"
-    return str(fields["doubt"] or "")
+    session = fields.get("session") or {}
+    if session.get("sql_auto_is_null"):
+        return "what IS NULL finds depends on the statement before it (sql_auto_is_null)"
+    return _doubt_of_bytes(fields["sql"], session) or str(fields["doubt"] or "")
+
+
+def _doubt_of_bytes(sql: str, session: Mapping[str, Any]) -> str:
+    """Why literals of ``sql``, sent in utf8mb4, may have other bytes than the client of ``session`` sent, or ''."""
+    client, literals = (
+        charset_of(session.get(name, _UTF8)) or "unknown" for name in ("character_set_client", "collation_connection")
+    )
+    if client == "utf8mb4" or (client != "swe7" and sql.isascii()):
+        return ""
+    if client == "utf8mb3":
+        same = max(sql) <= "\uffff"
+    elif "binary" in (client, literals):
+        same = client == literals
+    else:
+        same = client not in (*PASSED, "swe7", "unknown") and not is_multi_byte(client)
+    return "" if same else f"its text is in {client}, and its bytes may be others in utf8mb4"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from changefeed.ddl.repeatable import doubt_of_repeat
+from changefeed.ddl.repeatable import doubt_of_numbers, doubt_of_repeat
 from changefeed.ddl.session import Flavour, Server, SessionContext
 
 
@@ -72,6 +72,41 @@ def test_what_may_do_something_else(sql: str, why: str) -> None:
 def test_on_duplicate_key_is_known_for_one_unique_key_only() -> None:
     sql = "INSERT INTO t VALUES (1) ON DUPLICATE KEY UPDATE a = 2"
     assert "order of its table's keys" in doubt(sql, one_unique_key=False)
+
+
+@pytest.mark.parametrize(
+    ("sql", "is_known"),
+    [
+        ("INSERT INTO t VALUES (NULL, 1), (DEFAULT, (2 + f(3, 4))), (0, 5)", True),
+        ("INSERT INTO t (n) VALUES (1), (2)", True),
+        ("INSERT INTO shop.t (n, ID) VALUE (1, NULL), (2, NULL) ON DUPLICATE KEY UPDATE n = VALUES(n)", True),
+        ("INSERT INTO t () VALUES (), ()", True),
+        ("INSERT INTO t VALUES (7, 1)", True),
+        ("REPLACE t SET n = 1", True),
+        ("INSERT INTO t VALUES (NULL, 1), (7, 2), (NULL, 3)", False),
+        ("REPLACE INTO shop.t (n, `id`) VALUES (1, NULL), (2, 3 + 4)", False),
+        ("INSERT t VALUES (NULL), (NULL)", False),
+    ],
+)
+def test_numbers_of_auto_increment_behind_a_given_one_are_not_known(sql: str, is_known: bool) -> None:
+    found = doubt_of_numbers(sql, SessionContext("shop"), Server(), ["id", "n"], "id")
+    assert (found == "") is is_known
+
+
+@pytest.mark.parametrize(
+    "sql",
+    ["UPDATE t SET v = CURRENT_ROLE", "UPDATE t SET n = rownum", "UPDATE t SET n = EXTRACT(WEEK FROM d)"],
+)
+def test_functions_that_look_as_none_and_settings_that_the_binlog_lacks(sql: str) -> None:
+    assert doubt(sql) != ""
+    assert doubt("UPDATE t SET d = d + INTERVAL 1 WEEK") == ""
+
+
+def test_regular_expressions_of_mariadb_have_flags_of_their_own() -> None:
+    mariadb = Server(Flavour.MARIADB, (11, 4, 0))
+    sql = "UPDATE t SET a = 1 WHERE b REGEXP 'x.y'"
+    assert "flags" in doubt_of_repeat(sql, SessionContext("shop"), mariadb, frozenset(), one_unique_key=True)
+    assert doubt(sql) == ""
 
 
 def test_quotes_are_those_of_the_session() -> None:
