@@ -26,7 +26,7 @@ from changefeed.replicate.position import DATABASE, BegunDefinition, FollowerPos
 from changefeed.replicate.row_texts import RowTexts
 from changefeed.replicate.sealed import SealedStretch
 from changefeed.replicate.source_order import ChangeId
-from changefeed.replicate.statements import Statements
+from changefeed.replicate.statements import ChangeStatement, Statements
 from changefeed.replicate.table_changes import TableChanges
 
 COMMIT_ROWS = 20_000
@@ -251,11 +251,23 @@ class Applier:
     def _read(self, value: bytes) -> Envelope | None:
         """The change of a row of a database that is followed; None for what is none."""
         change = Envelope.of(value) if b'"op"' in value else None
-        if change is None or change.op in _NO_CHANGE_OF_ROWS or not self._follows(change.database):
+        if change is None or change.op in _NO_CHANGE_OF_ROWS:
+            return None
+        if not self._follows(change.database):
+            if change.op == "q" and self._reaches(change):
+                raise ChangeStatement.of(change).refusal("it may write databases that are followed beside others")
             return None  # a definition in the topic of its table: it comes with its own topic
         if change.op == "q":
             self.statements.check(change, is_filling=self.filling.is_under_way)
         return None if self._lacks(change.database, change.table) else change
+
+    def _reaches(self, change: Envelope) -> bool:
+        """Whether a change in statement format of another database may write one that is followed."""
+        tables = change.fields.get("tables") or ()
+        if len(tables) != 1 or change.fields.get("doubt"):
+            return True
+        children = self.session.rows(_CASCADES, change.database, change.table)
+        return any(self._follows(str(database)) for database, _ in children)
 
     def _lacks(self, database: str, table: str) -> bool:
         """Whether the table is not there, and comes with a snapshot."""

@@ -113,7 +113,7 @@ def replicate(
             server,
             not server.is_mariadb and _version(endpoints, state, server) >= _LOGS_CASCADES,
             filling,
-            Statements(batches, server, runs_statements),
+            Statements(batches, server, runs_statements, pipeline.tables.matches),
             tuple(databases),
             schema_changes_topic(pipeline.name, pipeline.topics.suffix),
         )

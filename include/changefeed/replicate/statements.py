@@ -7,7 +7,7 @@ may do something else on the follower stops the run before it is begun.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,11 +111,15 @@ class ChangeStatement:
 
 @dataclass
 class Statements:
-    """Has changes in statement format of a source on ``server`` run by ``batches``, if they ``are_run`` at all."""
+    """Has changes in statement format of a source on ``server`` run by ``batches``, if they ``are_run`` at all.
+
+    ``captures`` says whether the pipeline has the rows of a table: a follower's copy of another is not kept up.
+    """
 
     batches: BatchSessions
     server: Server
     are_run: bool
+    captures: Callable[[str, str], bool]
     _last: str = ""
     """Where the last one stands that was given."""
 
@@ -134,6 +138,10 @@ class Statements:
             raise statement.refusal("a snapshot still fills tables, whose rows are not what they were for it")
         if len(statement.tables) != 1:
             raise statement.refusal(f"it writes {len(statement.tables)} tables")
+        if not self.captures(change.database, change.table):
+            raise statement.refusal(
+                f"the pipeline does not capture {statement.tables[0]}, so the follower's is another"
+            )
 
     def run(self, change: Envelope, changes: TableChanges) -> bool:
         """Have a statement that writes the table of ``changes`` run behind all that was given, beside nothing else.
