@@ -136,3 +136,13 @@ def test_mariadbs_flags_of_regular_expressions_are_not_in_its_binlog(followed: F
     followed.publish()
     with pytest.raises(SettingsError, match="default_regex_flags"):
         followed.follow(runs_statements=True)
+
+
+def test_numbers_behind_a_given_one_are_not_worked_out_anew(followed: Followed) -> None:
+    """Which one AUTO_INCREMENT gives then depends on what other sessions wrote meanwhile."""
+    followed.source.execute(
+        f"USE {followed.name}", STATEMENT, "INSERT INTO t (id, n) VALUES (NULL, 1), (90, 2), (0, 3)"
+    )
+    followed.publish()
+    with pytest.raises(SettingsError, match="AUTO_INCREMENT"):
+        followed.follow(runs_statements=True)

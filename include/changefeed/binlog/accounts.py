@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from changefeed.binlog.kernel.transaction_orders import ORDER
 from changefeed.formats.template import OPS
 from changefeed.reader import SliceReport, Statement
 from changefeed.transaction_event import TransactionEvent
+
+_PREPARED = "it is of an XA transaction, which is committed later than it stands in the binlog, or never"
 
 RowCounts = dict[str, dict[str, int]]
 """Row changes by "database.table" and op."""
@@ -44,6 +46,8 @@ class Accounts:
         """For each table's counter where in the transaction at hand it is."""
         self.runs: Words = np.zeros(layout.RUN * layout.MAX_RUNS, np.int64)
         self.statements: list[Statement] = []
+        self.in_xa = False
+        """Whether the transaction at hand is one that XA PREPARE ends."""
         self._state = state
         self._set_aside: Words | None = None
         self._committed = CountedRows()
@@ -65,6 +69,12 @@ class Accounts:
     def begin_prepared(self) -> None:
         """The rows that follow are of an XA transaction: it is not known yet whether they are to be counted."""
         self._set_aside = self.rows.copy()
+        self.in_xa = True
+
+    def add_statement(self, statement: Statement) -> Statement:
+        """Note ``statement``, and return it with what is doubted of it."""
+        self.statements.append(replace(statement, doubt=_PREPARED) if self.in_xa else statement)
+        return self.statements[-1]
 
     def end_prepared(self, counters: dict[str, int]) -> CountedRows:
         """The counts of the XA transaction's rows, which are not counted any more."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 
 from changefeed.binlog.buffers import Buffers
 from changefeed.binlog.events import payload, rewrite
@@ -45,8 +44,6 @@ _MAY_BE_INSIDE = frozenset(
     {EventType.QUERY, EventType.ROWS_QUERY, EventType.PARTIAL_UPDATE_ROWS, EventType.XA_PREPARE, *rewrite.TYPES}
     | (NO_CHANGE - {EventType.ROTATE})
 )
-
-_PREPARED = "it is of an XA transaction, which is committed later than it stands in the binlog, or never"
 
 _OF_OUTER = (
     layout.AT, layout.FILLED, layout.LEFT, layout.INNER, layout.CHECKSUMS, layout.EVENT_TYPE, layout.EVENT_SIZE,
@@ -90,8 +87,6 @@ class SliceDecoder(KernelRun):
         self._unsettled = Unsettled()
         self._inputs: list[tuple[int, bytes]] = []
         """Of the statement that follows."""
-        self._in_xa = False
-        """Whether the transaction at hand is one that XA PREPARE ends."""
         self._prepared = prepared
         self._payload_end = 0
         self.state[layout.LEFT] = piece.size_bytes
@@ -242,10 +237,9 @@ class SliceDecoder(KernelRun):
                 self._texts.set_gtid(Gtid.parse(gtid_of(kind, source.header()[2], body)))
                 self._texts.set_xid(xid_of_gtid(body))
                 self.state[layout.IN_TRANSACTION] = 1  # of an XA transaction
-                self._in_xa = True
                 self._accounts.begin_prepared()
             case EventType.XA_PREPARE:
-                self._in_xa = False
+                self._accounts.in_xa = False
                 self._prepare(source)
                 end_transaction(self.state, self._accounts.runs)
             case EventType.ROWS_QUERY:
@@ -298,10 +292,9 @@ class SliceDecoder(KernelRun):
         yield from self._run_inside(source, [plain], 2)
 
     def _statement(self, source: Input, kind: int) -> Iterator[Block]:
-        _, body = self._event(source)
         state = self.state
         query = Query.parse(
-            body,
+            self._event(source)[1],
             compressed=kind == EventType.MARIADB_QUERY_COMPRESSED,
             load=kind == EventType.EXECUTE_LOAD_QUERY,
         )
@@ -313,7 +306,6 @@ class SliceDecoder(KernelRun):
             state[layout.IN_TRANSACTION] = 1
         elif step is TransactionStep.XA_START:
             state[layout.IN_TRANSACTION] = 1
-            self._in_xa = True
             self._accounts.begin_prepared()
             self._texts.set_xid(xid_of(query.sql))
         elif step is TransactionStep.COMMIT:
@@ -322,7 +314,7 @@ class SliceDecoder(KernelRun):
             self._savepoint(source, step, query)
         elif step not in (TransactionStep.RELEASE, TransactionStep.XA_END):
             ends_xa = step in (TransactionStep.XA_COMMIT, TransactionStep.XA_ROLLBACK)
-            self._in_xa = self._in_xa and not ends_xa
+            self._accounts.in_xa &= not ends_xa
             if self._on_statement is not None or ends_xa:  # something of their own stands behind the rows before it
                 yield from self._flush()
                 yield from self._grouper.finish()
@@ -392,10 +384,8 @@ class SliceDecoder(KernelRun):
         self._accounts.see(source.header()[0])
         position, micros = map(int, self.state[[layout.POSITION, layout.COMMIT_MICROS]])
         statement = query.statement(source.header(), self.piece.file, position, self._texts.gtid, micros, self._inputs)
-        if self._in_xa:
-            statement = replace(statement, doubt=_PREPARED)
         self._inputs.clear()
-        self._accounts.statements.append(statement)
+        statement = self._accounts.add_statement(statement)
         self._programs.forget()
         self._index.clear()
         if self._on_statement is not None:

@@ -251,11 +251,9 @@ class Applier:
     def _read(self, value: bytes) -> Envelope | None:
         """The change of a row of a database that is followed; None for what is none."""
         change = Envelope.of(value) if b'"op"' in value else None
-        if change is None or change.op in _NO_CHANGE_OF_ROWS:
-            return None
-        if not self._follows(change.database):
-            if change.op == "q" and self._reaches(change):
-                raise ChangeStatement.of(change).refusal("it may write databases that are followed beside others")
+        if change and change.op == "q" and not self._follows(change.database) and self._reaches(change):
+            raise ChangeStatement.of(change).refusal("it may write databases that are followed beside others")
+        if change is None or change.op in _NO_CHANGE_OF_ROWS or not self._follows(change.database):
             return None  # a definition in the topic of its table: it comes with its own topic
         if change.op == "q":
             self.statements.check(change, is_filling=self.filling.is_under_way)
@@ -263,8 +261,7 @@ class Applier:
 
     def _reaches(self, change: Envelope) -> bool:
         """Whether a change in statement format of another database may write one that is followed."""
-        tables = change.fields.get("tables") or ()
-        if len(tables) != 1 or change.fields.get("doubt"):
+        if len(change.fields.get("tables") or ()) != 1 or change.fields.get("doubt"):
             return True
         children = self.session.rows(_CASCADES, change.database, change.table)
         return any(self._follows(str(database)) for database, _ in children)
