@@ -86,7 +86,7 @@ def doubt_of_repeat(
     is_insert = words[0] in ("INSERT", "REPLACE")
     return (
         _doubt_of_calls(tokens, is_insert=is_insert)
-        or _doubt_of_variables(tokens, variables)
+        or _doubt_of_symbols(tokens, variables)
         or _doubt_of_introducers(tokens)
     )
 
@@ -178,12 +178,14 @@ def _end_of_target(tokens: list[Token]) -> int:
     return number + 1
 
 
-def _doubt_of_variables(tokens: list[Token], variables: frozenset[str]) -> str:
+def _doubt_of_symbols(tokens: list[Token], variables: frozenset[str]) -> str:
     for number, token in enumerate(tokens):
         if token.kind is not TokenKind.SYMBOL:
             continue
         if token.text == ":=":
             return "it assigns a user variable"
+        if token.text == "/":
+            return "the binlog does not tell its div_precision_increment (/)"
         if token.text == "@":
             name = tokens[number + 1].text.lower() if number + 1 < len(tokens) else ""
             if name not in variables:

@@ -59,6 +59,7 @@ def test_what_is_known_to_do_the_same(sql: str) -> None:
         ("UPDATE t SET a = @@server_id", "variable @"),
         ("UPDATE t SET a = (@known := 3)", "assigns"),
         ("UPDATE t SET a = CURRENT_USER", "more than a change"),
+        ("UPDATE t SET a = b / 3", "div_precision_increment"),
         ("UPDATE t SET a = /*!50000 f */ (1)", "it calls 'f'"),
         ("INSERT INTO t VALUES (_latin1 'é')", "client's charset"),
         ("INSERT INTO t VALUES ('a", "cannot be read"),
