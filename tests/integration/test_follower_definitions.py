@@ -15,9 +15,11 @@ from changefeed.errors import FollowerError, FollowerUnavailableError, SettingsE
 from changefeed.formats.style import DEFAULT_STYLE
 from changefeed.mysql.follower_session import FollowerSession
 from changefeed.replicate.applier import Applier
+from changefeed.replicate.batch_sessions import BatchSessions
 from changefeed.replicate.definitions import Definition, state_of
 from changefeed.replicate.filling import Filling
 from changefeed.replicate.position import BegunDefinition, FollowerPosition, PositionTable
+from changefeed.replicate.statements import Statements
 from devstack.sql_server import SqlServer
 
 AT = BinlogCoordinates("binlog.000001", 4)
@@ -48,7 +50,9 @@ def applier_of(session: FollowerSession, name: str, record: bytes, before: str) 
     assert position is not None
     position = positions.move(position, AT, definition=BegunDefinition(record.decode(), before))
     filling = Filling(session, position.fill, {}, position.coordinates, lambda _: True)
-    return Applier(session, positions, position, DEFAULT_STYLE, server, True, filling)
+    batches = BatchSessions()
+    statements = Statements(batches, server, False, lambda *_: True)
+    return Applier(session, batches, positions, position, DEFAULT_STYLE, server, True, filling, statements)
 
 
 TABLES = [

@@ -237,7 +237,7 @@ class Applier:
         for number, change in read:
             turn = block.turn(first + number)
             self._settle_delete(turn)
-            if change is not None and not self.filling.is_in_rows(change.database, change.table, turn[0]):
+            if change is not None:
                 self._take(turn, change)
 
     def _learned(self, block: SourceBlock, number: int, topic: int) -> tuple[str, str] | None:

@@ -27,14 +27,14 @@ class Stage(StrEnum):
 class TableFill:
     """A table that was made at ``at`` (FILE:POSITION), for ``snapshot`` to fill, which has given ``rows`` to it.
 
-    A table without a primary key has the rows of the source at ``view``: changes before that are in them.
+    The snapshot announced it as ``announced``, DATABASE.TABLE, which it may not be called any more.
     """
 
     snapshot: str
     at: str
+    announced: str
     stage: Stage = Stage.BEGUN
     rows: int = 0
-    view: str = ""
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,14 @@ class FillState:
 
     Of a partition rows of snapshots before its offset in ``reads`` are applied, or are not to be. ``awaits`` says that
     the follower began empty, with a pipeline that did not publish how its tables were made, and that no snapshot of all
-    tables has made them yet: what it lacks it is not given.
+    tables has made them yet: what it lacks it is not given. ``lacking`` are tables of which it was not given something,
+    and which no snapshot has made yet.
     """
 
     awaits: bool = False
     tables: Mapping[str, TableFill] = field(default_factory=dict)
     reads: Mapping[TopicPartition, int] = field(default_factory=dict)
+    lacking: frozenset[str] = frozenset()
 
     def with_table(self, name: str, fill: TableFill) -> FillState:
         """With ``fill`` in place of what it was."""
@@ -56,7 +58,16 @@ class FillState:
 
     def without(self, name: str) -> FillState:
         """Without a table that is gone."""
-        return replace(self, tables={other: fill for other, fill in self.tables.items() if other != name})
+        tables = {other: fill for other, fill in self.tables.items() if other != name}
+        return replace(self, tables=tables, lacking=self.lacking - {name})
+
+    def renamed(self, old: str, new: str) -> FillState:
+        """With another name for a table; one that had it is gone."""
+        fill, is_lacking = self.tables.get(old), old in self.lacking
+        state = self.without(old).without(new)
+        if fill is not None:
+            state = state.with_table(new, fill)
+        return replace(state, lacking=state.lacking | {new}) if is_lacking else state
 
     @property
     def unfilled(self) -> Mapping[str, TableFill]:
@@ -67,7 +78,8 @@ class FillState:
         """As JSON, for `of`."""
         tables = {name: asdict(fill) for name, fill in self.tables.items()}
         reads = [[*partition, offset] for partition, offset in sorted(self.reads.items())]
-        return orjson.dumps({"awaits": self.awaits, "tables": tables, "reads": reads}).decode()
+        values = {"awaits": self.awaits, "tables": tables, "reads": reads, "lacking": sorted(self.lacking)}
+        return orjson.dumps(values).decode()
 
     @classmethod
     def of(cls, text: str | None) -> Self:
@@ -77,4 +89,4 @@ class FillState:
         values = orjson.loads(text)
         tables = {name: TableFill(**{**fill, "stage": Stage(fill["stage"])}) for name, fill in values["tables"].items()}
         reads = {(topic, partition): offset for topic, partition, offset in values["reads"]}
-        return cls(values["awaits"], tables, reads)
+        return cls(values["awaits"], tables, reads, frozenset(values["lacking"]))

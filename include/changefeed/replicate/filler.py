@@ -82,6 +82,7 @@ class Filler:
         applier, filling = self.applier, self.filling
         applier.commit(at)
         applier.batches.settle()
+        filling.make_databases(at)
         made = filling.begin_made(at)
         applier.keep_filling()
         for record in made.values():

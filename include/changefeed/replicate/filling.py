@@ -4,7 +4,8 @@ A snapshot says before it reads how each table is made at the end of what the pi
 (`TableReadRecord`). What a follower without the table is given before that point is passed over: all rows that are left
 of it come with the snapshot. There the table is made, and from there on it is tolerant: what was not read yet comes by
 its change, and the snapshot's rows overwrite. Each of these is exactly as the source was when its turn comes, so that
-the table never has a row that the source has not. When all rows are there it is as strict as others.
+the table never has a row that the source has not. When all rows are there it is as strict as others. A table without a
+key is made where its one view stands, as it was there, with all of its rows.
 """
 
 from __future__ import annotations
@@ -25,13 +26,12 @@ from changefeed.ddl.changes import (
 )
 from changefeed.ddl.names import TableName
 from changefeed.errors import SettingsError
-from changefeed.kafka.log_record import TableReadRecord
+from changefeed.kafka.log_record import AllReadRecord, TableReadRecord
 from changefeed.mysql.follower_session import FollowerSession
-from changefeed.replicate.block import Stretch, packed
+from changefeed.replicate.block import Stretch
 from changefeed.replicate.definitions import Definition
 from changefeed.replicate.fill_state import FillState, Stage, TableFill
 from changefeed.replicate.literals import quoted_name
-from changefeed.replicate.source_order import turn_of
 
 _TABLE = "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
 _DATABASE = "SELECT 1 FROM information_schema.schemata WHERE schema_name = %s"
@@ -39,7 +39,8 @@ _DATABASE = "SELECT 1 FROM information_schema.schemata WHERE schema_name = %s"
 
 @dataclass
 class Filling:
-    """What becomes of tables that the follower of ``session`` lacks, by ``records`` of them, the latest of each.
+    """What becomes of tables that the follower of ``session`` lacks, by ``records`` of them, the latest of each, and by
+    ``all_read``, the latest snapshot of all.
 
     ``state`` is as the follower has it, with what is done since; it is to be kept where it is `is_changed`. It goes
     ahead of what is committed: what `to_keep` gives belongs to the commit of what was written until then. ``start`` is
@@ -49,11 +50,10 @@ class Filling:
     session: FollowerSession
     state: FillState
     records: Mapping[str, TableReadRecord]
+    all_read: AllReadRecord | None
     start: BinlogCoordinates
     follows: Callable[[str], bool]
     is_changed: bool = False
-    passed_over: set[str] = field(default_factory=set)
-    """Tables of which something was passed over, as they are not there."""
     _due: dict[str, TableReadRecord] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -71,7 +71,15 @@ class Filling:
     @property
     def is_under_way(self) -> bool:
         """Whether there is a table to be made or to be filled."""
-        return bool(self._due or self.state.unfilled)
+        return bool(self._due or self.state.unfilled or self._awaited_to)
+
+    @property
+    def _awaited_to(self) -> BinlogCoordinates | None:
+        """Where a snapshot of all tables began, up to which all is awaited that the follower lacks."""
+        if not self.state.awaits or self.all_read is None:
+            return None
+        at = BinlogCoordinates.parse(self.all_read.at)
+        return at if at >= self.start else None
 
     @property
     def held_at(self) -> BinlogCoordinates | None:
@@ -79,15 +87,15 @@ class Filling:
         waited = [
             BinlogCoordinates.parse(record.at)
             for record in self._due.values()
-            if not _is_ready(record) and not self._is_there(*_parts(record.table))
+            if not record.is_complete and not self._is_there(*_parts(record.table))
         ]
         return min(waited, default=None)
 
     @property
     def next_made(self) -> BinlogCoordinates | None:
-        """Where the next tables are made, of those that can be."""
-        ready = (record for record in self._due.values() if _is_ready(record))
-        return min((BinlogCoordinates.parse(record.at) for record in ready), default=None)
+        """Where the next tables are made, of those that can be, or where no others are awaited any more."""
+        turns = [BinlogCoordinates.parse(record.at) for record in self._due.values() if record.is_complete]
+        return min((at for at in (*turns, self._awaited_to) if at is not None), default=None)
 
     def keep(self, state: FillState) -> None:
         """Take over what is done since."""
@@ -104,32 +112,32 @@ class Filling:
     def is_awaited(self, database: str, table: str) -> bool:
         """Whether a table that the follower lacks comes with a snapshot later."""
         name = f"{database}.{table}"
-        return name in self._due or (self.state.awaits and name not in self.records)
+        return name in self._due or name in self.state.lacking or (self.state.awaits and name not in self.records)
 
     def passes_over(self, database: str, table: str) -> bool:
         """Whether changes of the table are passed over: it is not there, and comes with a snapshot."""
         if not self.is_awaited(database, table) or self._is_there(database, table):
             return False
-        self.passed_over.add(f"{database}.{table}")
+        self.keep(replace(self.state, lacking=self.state.lacking | {f"{database}.{table}"}))
         return True
 
     def lacks_rows(self, database: str, table: str) -> bool:
         """Whether rows of a table that is there may be missing."""
         return f"{database}.{table}" in self.state.unfilled
 
-    def is_in_rows(self, database: str, table: str, turn: int) -> bool:
-        """Whether a change is in the rows of its table, which were read in one view behind it; ``turn`` is the first
-        word of its turn."""
-        fill = self.state.tables.get(f"{database}.{table}")
-        return fill is not None and bool(fill.view) and turn < packed(turn_of(BinlogCoordinates.parse(fill.view)))[0]
-
     def passes_over_definition(self, definition: Definition) -> bool:
         """Whether a definition is about tables that the follower lacks, and that come with a snapshot as they are then.
 
         Raises SettingsError for one that is about such tables and others.
         """
-        if not (self._due or self.state.awaits):
+        if not (self._due or self.state.lacking or self.state.awaits):
             return False
+        passes = self._passes_over(definition)
+        if passes:
+            self.is_defined(definition)
+        return passes
+
+    def _passes_over(self, definition: Definition) -> bool:
         change = definition.read.change
         if isinstance(change, AlterDatabase | DropDatabase):
             return not self.session.rows(_DATABASE, change.name)
@@ -147,7 +155,7 @@ class Filling:
         return bool(passed)
 
     def is_defined(self, definition: Definition) -> None:
-        """Note that a definition ran: tables that lack rows may have another name since, or be gone."""
+        """Note that a definition ran, or was passed over: tables may have another name since, or be gone."""
         change, state = definition.read.change, self.state
         pairs: list[tuple[TableName, TableName]] = []
         if isinstance(change, RenameTables):
@@ -155,15 +163,14 @@ class Filling:
         elif isinstance(change, AlterTable):
             pairs = [(change.name, action.name) for action in change.actions if isinstance(action, RenameTo)]
         for old, new in pairs:
-            fill = state.tables.get(".".join(old))
-            state = state.without(".".join(old)).without(".".join(new))
-            if fill is not None:
-                state = state.with_table(".".join(new), fill)
+            state = state.renamed(".".join(old), ".".join(new))
+            if not self.follows(new.database):
+                state = state.without(".".join(new))
         if isinstance(change, DropTables):
             for name in change.names:
                 state = state.without(".".join(name))
         elif isinstance(change, DropDatabase):
-            for table in state.tables:
+            for table in (*state.tables, *state.lacking):
                 if table.startswith(f"{change.name}."):
                     state = state.without(table)
         self.keep(state)
@@ -173,54 +180,75 @@ class Filling:
 
     # --- tables that are made
 
+    def drop_begun(self) -> None:
+        """Drop the tables that an earlier run had begun to make and may not have: they are made when their turn comes.
+
+        Raises FollowerError for what the follower refuses.
+        """
+        state = self.state
+        for name, fill in self.state.unfilled.items():
+            if fill.stage is Stage.BEGUN:
+                database, table = _parts(name)
+                self.session.write(f"DROP TABLE IF EXISTS {quoted_name(database)}.{quoted_name(table)}")
+                state = state.without(name)
+        self.keep(state)
+
+    def make_databases(self, at: BinlogCoordinates) -> None:
+        """Make the databases that were there when a snapshot of all tables began, if that is ``at``."""
+        if self.all_read is not None and self._awaited_to == at:
+            for database, create in self.all_read.databases.items():
+                if self.follows(database):
+                    self._make_database(create)
+
+    def _make_database(self, create: str) -> None:
+        self.session.write(create.replace("CREATE DATABASE ", "CREATE DATABASE IF NOT EXISTS ", 1))
+
     def begin_made(self, at: BinlogCoordinates) -> dict[str, TableReadRecord]:
         """Note which tables are about to be made at ``at``, and return their records: `is_changed` has to be kept in
         the follower before they are made."""
         due = {
             name: record
             for name, record in self._due.items()
-            if _is_ready(record) and BinlogCoordinates.parse(record.at) <= at
+            if record.is_complete and BinlogCoordinates.parse(record.at) <= at
         }
         made: dict[str, TableReadRecord] = {}
-        state = self.state
+        state = self.state if self._awaited_to != at else replace(self.state, awaits=False)
         for name, record in due.items():
             fill = state.tables.get(name)
-            if fill is not None and fill.stage is Stage.FILLING:
-                state = state.with_table(name, replace(fill, snapshot=record.snapshot, rows=0))
-            elif (fill is not None and fill.stage is Stage.BEGUN) or not self._is_there(*_parts(name)):
-                state = state.with_table(name, TableFill(record.snapshot, record.at))
-                made[name] = record
-        if any(record.of_all for record in due.values()):
-            state = replace(state, awaits=False)
+            is_there = self._is_there(*_parts(name))
+            if is_there and fill is not None and fill.stage is Stage.FILLING:
+                state = state.with_table(name, replace(fill, snapshot=record.snapshot, announced=name, rows=0))
+            elif not is_there:
+                state = state.without(name)
+                if record.create_table:
+                    state = state.with_table(name, TableFill(record.snapshot, record.at, name))
+                    made[name] = record
         self.keep(state)
         self._due = {name: record for name, record in self._due.items() if name not in due}
         return made
 
     def make(self, record: TableReadRecord) -> None:
-        """Make a table, unless it is there. Raises FollowerError for what the follower refuses."""
-        database, name = _parts(record.table)
-        create = record.create_database.replace("CREATE DATABASE ", "CREATE DATABASE IF NOT EXISTS ", 1)
-        self.session.write(create)
-        self.session.write(f"USE {quoted_name(database)}")
-        table = record.create_table.replace("CREATE TABLE ", "CREATE TABLE IF NOT EXISTS ", 1)
-        self.session.write(table)
-        if not record.keyed:  # of an engine that cannot roll back an earlier run may have left rows
-            self.session.write(f"TRUNCATE TABLE {quoted_name(name)}")
+        """Make a table that is not there. Raises FollowerError for what the follower refuses."""
+        self._make_database(record.create_database)
+        self.session.write(f"USE {quoted_name(_parts(record.table)[0])}")
+        self.session.write(record.create_table)
 
     def is_made(self, record: TableReadRecord) -> None:
         """Note that the table is there; one without a key has all of its rows."""
         stage = Stage.FILLING if record.keyed else Stage.WHOLE
         rows = 0 if record.keyed else record.rows or 0
-        fill = replace(self.state.tables[record.table], stage=stage, rows=rows, view=record.view)
-        self.keep(self.state.with_table(record.table, fill))
+        self.keep(self.state.with_table(record.table, replace(self.state.tables[record.table], stage=stage, rows=rows)))
 
     # --- rows
 
     def takes(self, database: str, table: str, stretch: Stretch) -> bool:
         """Whether the rows of ``stretch``, as a snapshot read them, are to be written to the table."""
-        fill = self.state.tables.get(f"{database}.{table}")
+        name = f"{database}.{table}"
+        fill = self.state.tables.get(name)
         assert stretch.read is not None
-        if fill is None or fill.stage is not Stage.FILLING:
+        if fill is None or fill.stage is not Stage.FILLING or fill.announced != name:
+            return False
+        if name in self._due and not self._is_there(database, table):  # somebody dropped it, to have it made again
             return False
         return BinlogCoordinates.parse(fill.at) <= stretch.read.base
 
@@ -238,7 +266,7 @@ class Filling:
         """Note which tables have all rows: those of which the snapshot has published no more than are written."""
         state = self.state
         for name, fill in self.state.unfilled.items():
-            record = self.records.get(name)
+            record = self.records.get(fill.announced)
             if record and record.snapshot == fill.snapshot and record.rows is not None and fill.rows >= record.rows:
                 state = state.with_table(name, replace(fill, stage=Stage.WHOLE))
         self.keep(state)
@@ -246,12 +274,8 @@ class Filling:
     @property
     def waiting(self) -> tuple[str, ...]:
         """The tables that wait for a snapshot, or for its rows."""
-        return tuple(sorted(self.passed_over | set(self.state.unfilled)))
-
-
-def _is_ready(record: TableReadRecord) -> bool:
-    """Whether the table can be made: one without a key with all of its rows only."""
-    return record.keyed or record.rows is not None
+        unread = {name for name, record in self._due.items() if not record.is_complete}
+        return tuple(sorted(self.state.lacking | unread | set(self.state.unfilled)))
 
 
 def _parts(name: str) -> tuple[str, str]:
@@ -263,6 +287,11 @@ def _needed(definition: Definition) -> Sequence[TableName]:
     """The tables that have to be there for a definition to run."""
     change = definition.read.change
     if isinstance(change, RenameTables):
-        made = {new for _, new in change.names}
-        return [old for old, _ in change.names if old not in made]
+        needed: list[TableName] = []
+        made: set[TableName] = set()
+        for old, new in change.names:
+            if old not in made:
+                needed.append(old)
+            made = made - {old} | {new}
+        return needed
     return [change.name] if isinstance(change, AlterTable) else definition.read.tables

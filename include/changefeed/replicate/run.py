@@ -12,7 +12,7 @@ from changefeed.ddl.session import Flavour, Server
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import FollowerError, SettingsError
 from changefeed.kafka.commit_log import NOTHING_KNOWN, CommitLogState
-from changefeed.kafka.log_record import TableReadRecord
+from changefeed.kafka.log_record import AllReadRecord, TableReadRecord
 from changefeed.kafka.schema_log import schema_changes_topic
 from changefeed.mysql.follower_session import FollowerSession
 from changefeed.pipelines.follower_settings import SESSIONS
@@ -99,10 +99,16 @@ def replicate(
             positions.begin(position)
         partitions = partitions_of(endpoints, state)
         # Read behind the partitions' ends: of all rows of snapshots that are before them is known what they are for.
-        records = {record.table: record for record in log.read().of(TableReadRecord)}
+        read = log.read()
         filling = Filling(
-            session, position.fill, records, position.coordinates, lambda name: not databases or name in databases
+            session,
+            position.fill,
+            {record.table: record for record in read.of(TableReadRecord)},
+            next(iter(read.of(AllReadRecord)), None),
+            position.coordinates,
+            lambda name: not databases or name in databases,
         )
+        filling.drop_begun()
         batches = BatchSessions()
         applier = Applier(
             session,

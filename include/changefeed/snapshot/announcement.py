@@ -2,27 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from changefeed.binlog.programs.result_columns import quoted
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.kafka.log_record import TableReadRecord
+from changefeed.mysql.catalog import SYSTEM_DATABASES
 from changefeed.mysql.session import Session
+from changefeed.pipelines.table_pattern import names_database
 from changefeed.snapshot.progress import SnapshotRecord, TableProgress
+from changefeed.snapshot.table_key import KEY_SESSION
+
+_SESSION = f"{KEY_SESSION}, sql_quote_show_create = 1"
+
+
+def made_by(session: Session, database: str, table: str) -> tuple[str, str]:
+    """The statements that make the table's database and the table, as they are now. Sets variables of the session.
+
+    Raises as `Session` does.
+    """
+    session.rows(_SESSION)
+    create = str(session.row(f"SHOW CREATE TABLE {quoted(database)}.{quoted(table)}")[1])
+    return _database_made_by(session, database), create
+
+
+def _database_made_by(session: Session, database: str) -> str:
+    return str(session.row(f"SHOW CREATE DATABASE {quoted(database)}")[1])
 
 
 def announced(
-    session: Session, tables: Sequence[TableProgress], topics: Mapping[str, str], snapshot: str, *, of_all: bool
+    session: Session, tables: Sequence[TableProgress], topics: Mapping[str, str], snapshot: str
 ) -> Iterator[TableReadRecord]:
     """Records of ``tables`` as they are defined now; ``at`` is to be filled in. Raises as `Session` does."""
-    session.rows("SET sql_mode = '', sql_quote_show_create = 1, time_zone = '+00:00'")
-    databases = {table.database for table in tables}
-    made = {name: str(session.row(f"SHOW CREATE DATABASE {quoted(name)}")[1]) for name in sorted(databases)}
     for table in tables:
-        create = str(session.row(f"SHOW CREATE TABLE {quoted(table.database)}.{quoted(table.table)}")[1])
         keyed, topic = bool(table.key), topics.get(table.name, "")
-        yield TableReadRecord(table.name, snapshot, "", made[table.database], create, keyed, topic, of_all)
+        yield TableReadRecord(table.name, snapshot, "", *made_by(session, table.database, table.table), keyed, topic)
+
+
+def named_databases(session: Session, include: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """The databases of the server that patterns ``include`` name, and the statements that make them."""
+    session.rows(_SESSION)
+    for (database,) in session.rows("SHOW DATABASES"):
+        if database not in SYSTEM_DATABASES and any(names_database(pattern, str(database)) for pattern in include):
+            yield str(database), _database_made_by(session, str(database))
+
+
+def left_behind(records: Iterable[TableReadRecord], there: Collection[str]) -> list[TableReadRecord]:
+    """Those of ``records`` that no snapshot completes any more: of tables without a key, which are not ``there``."""
+    return [record for record in records if not record.is_complete and record.table not in there]
+
+
+def gone(record: TableReadRecord) -> TableReadRecord:
+    """The record of a table that is left behind: followers are not given it, and do not wait for it."""
+    return replace(record, create_table="", rows=0)
 
 
 def dated(records: Iterable[TableReadRecord], at: BinlogCoordinates) -> list[TableReadRecord]:
@@ -31,12 +64,19 @@ def dated(records: Iterable[TableReadRecord], at: BinlogCoordinates) -> list[Tab
 
 
 def completed(records: Iterable[TableReadRecord], snapshot: SnapshotRecord, identity: str) -> list[TableReadRecord]:
-    """Those of ``records``, which are of snapshot ``identity``, whose tables are published since, and their rows."""
+    """Those of ``records``, which are of snapshot ``identity``, whose tables are published since, and their rows.
+
+    A table without a key is to be made as it was in the view that it was read in.
+    """
     left = {chunk.table_name for chunk in snapshot.round}
     done = {table.name: table for table in snapshot.tables if table.at_end and table.name not in left}
     found = []
     for record in records:
         table = done.get(record.table)
-        if table is not None and record.snapshot == identity and record.rows is None:
-            found.append(replace(record, rows=table.rows - table.left_out, view=table.view))
+        if table is None or record.snapshot != identity or record.rows is not None:
+            continue
+        record = replace(record, rows=table.rows - table.left_out)
+        if (view := table.view) is not None:
+            record = replace(record, at=view.at, create_database=view.create_database, create_table=view.create_table)
+        found.append(record)
     return found

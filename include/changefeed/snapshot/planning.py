@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from changefeed.checkpoint import Checkpoint, CheckpointStore
@@ -54,7 +54,7 @@ class SnapshotPlan:
             "identity": self.identity,
             "request": self.request.model_dump(mode="json"),
             "checkpoint": self.checkpoint.to_text(),
-            "tables": [asdict(table) for table in self.tables],
+            "tables": [table.to_json() for table in self.tables],
             "rules": dict(self.stands.rules),
             "began_ms": self.stands.began_ms,
             "topics": dict(self.topics),

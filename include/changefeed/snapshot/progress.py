@@ -41,13 +41,32 @@ class PlannedChunk:
 
 
 @dataclass(frozen=True)
+class TableView:
+    """The one view that a table without a key was read in: ``at`` (FILE:POSITION) it stands, and there the statements
+    ``create_database`` and ``create_table`` make the table."""
+
+    at: str
+    create_database: str
+    create_table: str
+
+    def to_json(self) -> list[str]:
+        """Plain values, for `of`."""
+        return [self.at, self.create_database, self.create_table]
+
+    @classmethod
+    def of(cls, values: Sequence[Any] | None) -> TableView | None:
+        """What `to_json` gave; None of nothing."""
+        return cls(*map(str, values)) if values else None
+
+
+@dataclass(frozen=True)
 class TableProgress:
     """A table of a snapshot: all of it up to the boundary ``at`` is published, or in a chunk of the latest round;
     ``at_end`` says that this is all of it.
 
     ``key`` says what the primary key was, '' for none. ``estimated_rows``, of ``row_bytes`` each, are the server's
     guess. ``rows`` were read, in ``chunks``, of which ``left_out`` were not published, as a window publishes a change
-    of their key. ``view`` are the coordinates of the view in which a table without a key was read.
+    of their key. ``view`` is that of a table without a key that is read.
     """
 
     database: str
@@ -60,7 +79,7 @@ class TableProgress:
     left_out: int = 0
     chunks: int = 0
     row_bytes: int = 0
-    view: str = ""
+    view: TableView | None = None
 
     @property
     def name(self) -> str:
@@ -79,32 +98,36 @@ class TableProgress:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> TableProgress:
-        """What `dataclasses.asdict` made of one."""
+        """What `to_json` gave."""
         known = {name: value for name, value in values.items() if name in cls.__dataclass_fields__}
-        return cls(**{**known, "at": _boundary(values["at"])})
+        return cls(**{**known, "at": _boundary(values["at"]), "view": TableView.of(values.get("view"))})
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, for `from_json`."""
+        return {**vars(self), "view": self.view and self.view.to_json()}
 
 
 @dataclass(frozen=True)
 class ChunkRecord(LogRecord, kind="snapshot_chunk"):
     """That a chunk is published; written in the transaction of its rows. ``rows`` were read, of which ``left_out`` were
-    not published. ``view`` are the coordinates of the view that a table without a key was read in."""
+    not published. ``view`` is that of a table without a key."""
 
     number: int
     table: str
     rows: int
     left_out: int
-    view: str = ""
+    view: TableView | None = None
 
     @property
     def parts(self) -> tuple[str | int, ...]:
         return (self.number,)
 
     def to_json(self) -> Any:
-        return [self.table, self.rows, self.left_out, *([self.view] if self.view else [])]
+        return [self.table, self.rows, self.left_out, *([self.view.to_json()] if self.view else [])]
 
     @classmethod
     def from_json(cls, parts: Sequence[Any], value: Any, /) -> Self:
-        return cls(int(parts[0]), str(value[0]), int(value[1]), int(value[2]), *map(str, value[3:4]))
+        return cls(int(parts[0]), str(value[0]), int(value[1]), int(value[2]), *map(TableView.of, value[3:4]))
 
 
 @dataclass(frozen=True)
@@ -149,7 +172,7 @@ class SnapshotRecord(LogRecord, kind="snapshot"):
         return {
             "request": dict(self.request),
             "rules": dict(self.rules),
-            "tables": [dict(vars(table)) for table in self.tables],
+            "tables": [table.to_json() for table in self.tables],
             "began_ms": self.began_ms,
             "number": self.number,
             "round": [chunk.to_json() for chunk in self.round],

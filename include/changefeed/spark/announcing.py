@@ -11,12 +11,13 @@ from changefeed.coordinates import BinlogCoordinates
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import PipelineBusyError
 from changefeed.kafka.commit_log import CommitLogState
-from changefeed.kafka.log_record import LogRecord, TableReadRecord
+from changefeed.kafka.log_record import AllReadRecord, LogRecord, TableReadRecord
 from changefeed.mysql import source
+from changefeed.mysql.catalog import table_names
 from changefeed.mysql.session import Session
 from changefeed.pipelines.message_rules import rules_digest
 from changefeed.pipelines.replayable import is_replayable
-from changefeed.snapshot.announcement import announced, completed, dated
+from changefeed.snapshot.announcement import announced, completed, dated, gone, left_behind, named_databases
 from changefeed.snapshot.planning import SnapshotPlan
 from changefeed.snapshot.position import PublishedPosition, is_covered
 from changefeed.snapshot.progress import SnapshotRecord
@@ -84,9 +85,12 @@ class Announcer:
         """
         endpoints, plan, pipeline = self.endpoints, self.plan, self.endpoints.pipeline.name
         definitions = ChangedKeys(endpoints, self.server_uuid, base, {})
+        is_of_all = not plan.request.tables
         with endpoints.session_on(self.server_uuid) as session:
-            of_all = not plan.request.tables
-            records = list(announced(session, snapshot.tables, plan.topics, plan.identity, of_all=of_all))
+            records = list(announced(session, snapshot.tables, plan.topics, plan.identity))
+            include = endpoints.pipeline.tables.include if is_of_all else ()
+            databases = dict(named_databases(session, include))
+            there = {f"{database}.{table}" for database, table in table_names(session)}
         definitions.read_to(source.head(self.session).coordinates)
         log = endpoints.commit_log()
         with endpoints.lease(brief=True, patience_seconds=_PATIENCE_SECONDS):
@@ -94,13 +98,16 @@ class Announcer:
             check_own(own)
             end = self.position.of(state, self.server_uuid).end
             definitions.read_to(end.coordinates)
-            defined = [table.name for table in snapshot.tables if definitions.defined(table.name)]
+            behind = left_behind(state.of(TableReadRecord), there)
+            named = [*(record.table for record in (*records, *behind)), *databases]
+            defined = [name for name in named if definitions.defined(name)]
             if defined or not is_covered(state, self.server_uuid, base, end, rules_digest(self.rules)):
                 raise AnnouncedTooEarlyError(
-                    f"{', '.join(defined) or 'a table'} was defined anew, or a seek took the pipeline off, behind "
+                    f"{', '.join(defined) or 'a table'} was defined, or a seek took the pipeline off, behind "
                     f"{base}: the snapshot begins when pipeline {pipeline!r} has published that"
                 )
-            log.keep_together(dated(records, end.coordinates))
+            of_all = [AllReadRecord(str(end.coordinates), databases)] if is_of_all else []
+            log.keep_together([*dated([*records, *map(gone, behind)], end.coordinates), *of_all])
             now = self.position.of(log.read(), self.server_uuid).end
             if now.coordinates != end.coordinates:  # this process stood still for long, and another had the claim
                 raise AnnouncedTooEarlyError(

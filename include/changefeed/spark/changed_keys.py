@@ -127,8 +127,8 @@ class _KeyJob(IngestJob):
 @dataclass(frozen=True)
 class _Stretch:
     """What lies between two commit boundaries: changed keys by "database.table", and coordinates by such a name of the
-    statements that define the table; under "database." and "" of those that may define each there, or any. ``gtids``
-    are of all of its transactions."""
+    statements that define the table; under "database." and "" of those that may define each there, or any, and under
+    "database" of those that make it. ``gtids`` are of all of its transactions."""
 
     start: BinlogCoordinates
     end: BinlogCoordinates
@@ -210,7 +210,7 @@ class ChangedKeys:
         return GtidSet().union(*(stretch.gtids for stretch in self._stretches if any(stretch.keys.values())))
 
     def defined(self, table: str) -> BinlogCoordinates | None:
-        """Where the last statement begins that defines the table anew; None without one."""
+        """Where the last statement begins that defines "database.table" anew, or "database"; None without one."""
         found = [
             at
             for stretch in self._stretches
@@ -302,10 +302,10 @@ def _definitions(session: Session, statements: Sequence[Statement]) -> dict[str,
         read = read_logged(statement, server, collations)
         change = read.change
         makes = isinstance(change, CreateDatabase) and not change.replace
-        if read.kind in _DEFINES and not makes and not isinstance(change, AlterDatabase):
+        if read.kind in _DEFINES and not isinstance(change, AlterDatabase):
             names = [f"{name.database}.{name.table}" for name in read.tables]
             if isinstance(change, DropDatabase | CreateDatabase):
-                names = [f"{change.name}."]
+                names = [change.name if makes else f"{change.name}."]
             for name in names or [""]:
                 found.setdefault(name, []).append(BinlogCoordinates(statement.file, statement.position))
     return found

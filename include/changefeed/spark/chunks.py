@@ -33,8 +33,9 @@ from changefeed.mysql.session import Session
 from changefeed.origin import Chunk
 from changefeed.pipelines.replayable import is_replayable
 from changefeed.reader import SliceReport
+from changefeed.snapshot.announcement import made_by
 from changefeed.snapshot.planning import key_text
-from changefeed.snapshot.progress import ChunkRecord, PlannedChunk
+from changefeed.snapshot.progress import ChunkRecord, PlannedChunk, TableView
 from changefeed.snapshot.read_view import ReadView, read_view
 from changefeed.snapshot.table_key import TableKey
 from changefeed.spark import frame
@@ -73,13 +74,14 @@ class ChunkJob:
 
 @dataclass(frozen=True)
 class ReadChunk:
-    """What a chunk was read as: ``rows``, in batches of ``size_bytes`` together, in the view at ``as_of``."""
+    """What a chunk was read as: ``rows``, in batches of ``size_bytes`` together; of a table without a key in the view
+    ``view``, as `TableView` gives it."""
 
     number: int
     rows: int
     size_bytes: int
     seconds: float
-    as_of: str = ""
+    view: Sequence[str] = ()
 
 
 @dataclass
@@ -118,6 +120,7 @@ def _rows(job: ChunkJob, chunks: Sequence[PlannedChunk]) -> Iterator[frame.Decod
             begun, decoded, number = time.monotonic(), Decoded(), 0
             try:
                 with connected.view_of(chunk, job.base) as (session, view):
+                    of_view = [] if chunk.has_key else _table_view(session, view, chunk).to_json()
                     for item in _read(job, session, view, chunk, reader, keys):
                         fault_point.reached("in_decode")
                         if isinstance(item, SliceReport):
@@ -129,11 +132,15 @@ def _rows(job: ChunkJob, chunks: Sequence[PlannedChunk]) -> Iterator[frame.Decod
                                 yield frame.batch_row(batch, decoded.add_batch(batch), file)
                                 number = batch.number + 1
                 size_bytes, seconds = sum(decoded.size_bytes.values()), round(time.monotonic() - begun, 3)
-                read = ReadChunk(chunk.number, count, size_bytes, seconds, str(view.as_of.coordinates))
+                read = ReadChunk(chunk.number, count, size_bytes, seconds, of_view)
                 yield frame.text_row("sizes", decoded.text(), chunk.number)
                 yield frame.text_row("read", orjson.dumps(asdict(read)).decode(), chunk.number)
             except ChangefeedError as error:
                 yield frame.text_row("error", frame.error_text(error), chunk.number)
+
+
+def _table_view(session: Session, view: ReadView, chunk: PlannedChunk) -> TableView:
+    return TableView(str(view.as_of.coordinates), *made_by(session, chunk.database, chunk.table))
 
 
 def _format(job: ChunkJob) -> Format:
@@ -297,7 +304,7 @@ def _publish_chunk(
     decoded = Decoded()
     decoded.add_text(texts["sizes"])
     read = ReadChunk(**orjson.loads(texts["read"]))
-    record = ChunkRecord(chunk.number, name, read.rows, len(left_out), "" if chunk.has_key else read.as_of)
+    record = ChunkRecord(chunk.number, name, read.rows, len(left_out), TableView.of(read.view))
     if publisher.is_published(record):
         return record
     whole = WholeBatches(decoded.by_slice).passed(map(_batch, batches))
