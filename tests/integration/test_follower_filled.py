@@ -42,6 +42,11 @@ class Filled(Followed):
         yield from run_snapshot(cast(Any, InlineSpark()), self.endpoints, plan)
 
 
+on_mysql = pytest.mark.parametrize("filled", ["mysql"], indirect=True)
+on_mariadb = pytest.mark.parametrize("filled", ["mariadb"], indirect=True)
+"""For what does not depend on the server, as a test of these takes long."""
+
+
 @pytest.fixture(params=["mysql", "mariadb"])
 def filled(
     request: pytest.FixtureRequest, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path

@@ -8,7 +8,7 @@ from typing import Any
 
 import integration.test_follower_filled
 import pytest
-from integration.test_follower_filled import Filled, filled
+from integration.test_follower_filled import Filled, filled, on_mariadb, on_mysql
 
 from changefeed.errors import SchemaError, SettingsError, SourceError
 from changefeed.replicate.table_rows import TableRows
@@ -49,6 +49,7 @@ def ended(filled: Filled) -> None:
     filled.check()
 
 
+@on_mysql
 def test_a_table_that_was_passed_over_and_is_filled_does_not_wait(filled: Filled) -> None:
     made(filled, first=30)
     finished(filled, filled.snapshot("1"))
@@ -67,7 +68,18 @@ ANEW = {
 }
 
 
-@pytest.mark.parametrize("becomes", ANEW)
+@pytest.mark.parametrize(
+    ("becomes", "filled"),
+    [
+        ("truncated", "mysql"),
+        ("truncated", "mariadb"),
+        ("altered", "mariadb"),
+        ("made again", "mysql"),
+        ("renamed", "mysql"),
+        ("renamed", "mariadb"),
+    ],
+    indirect=["filled"],
+)
 def test_a_keyless_table_is_defined_anew_before_it_is_read(filled: Filled, becomes: str) -> None:
     name = made(filled, first=400, keyless=30)
     snapshot = filled.snapshot("1")
@@ -82,6 +94,7 @@ def test_a_keyless_table_is_defined_anew_before_it_is_read(filled: Filled, becom
     ended(filled)
 
 
+@on_mysql
 def test_a_keyless_table_is_dropped_before_it_is_read(filled: Filled) -> None:
     name = made(filled, first=400, keyless=30)
     snapshot = filled.snapshot("1")
@@ -95,6 +108,7 @@ def test_a_keyless_table_is_dropped_before_it_is_read(filled: Filled) -> None:
     ended(filled)
 
 
+@on_mysql
 def test_a_table_is_dropped_that_the_pipeline_has_not_published_yet(filled: Filled) -> None:
     name = made(filled, first=30, gone=30)
     filled.source.execute(f"UPDATE {name}.gone SET n = 1", f"DROP TABLE {name}.gone")
@@ -104,6 +118,7 @@ def test_a_table_is_dropped_that_the_pipeline_has_not_published_yet(filled: Fill
     ended(filled)
 
 
+@on_mariadb
 def test_a_table_is_made_between_plan_and_announcement(filled: Filled, monkeypatch: pytest.MonkeyPatch) -> None:
     name = made(filled, first=30)
     plan = integration.test_follower_filled.plan_snapshot
@@ -124,6 +139,7 @@ def test_a_table_is_made_between_plan_and_announcement(filled: Filled, monkeypat
     ended(filled)
 
 
+@on_mysql
 def test_a_table_is_renamed_when_all_its_rows_are_published(filled: Filled) -> None:
     name = made(filled, first=30)
     finished(filled, filled.snapshot("1"))
@@ -132,6 +148,7 @@ def test_a_table_is_renamed_when_all_its_rows_are_published(filled: Filled) -> N
     ended(filled)
 
 
+@on_mysql
 def test_a_half_filled_table_takes_the_name_of_one_that_is_published(filled: Filled) -> None:
     name = made(filled, a=10, b=400)
     snapshot = filled.snapshot("1")
@@ -148,6 +165,7 @@ def test_a_half_filled_table_takes_the_name_of_one_that_is_published(filled: Fil
     ended(filled)
 
 
+@on_mariadb
 def test_tables_are_exchanged_that_the_follower_lacks(filled: Filled) -> None:
     name = made(filled, a=10, b=20)
     filled.source.execute(f"RENAME TABLE {name}.a TO {name}.t, {name}.b TO {name}.a, {name}.t TO {name}.b")
@@ -156,6 +174,7 @@ def test_tables_are_exchanged_that_the_follower_lacks(filled: Filled) -> None:
     ended(filled)
 
 
+@on_mysql
 def test_a_table_that_is_there_is_replaced_by_one_that_the_follower_lacks(filled: Filled) -> None:
     name = made(filled, x=10, other=5)
     finished(filled, filled.snapshot("1", tables=[f"{name}.x"]))
@@ -174,6 +193,7 @@ def test_a_table_that_is_there_is_replaced_by_one_that_the_follower_lacks(filled
     ended(filled)
 
 
+@on_mariadb
 def test_a_half_filled_table_is_dropped_on_the_follower(filled: Filled) -> None:
     name = made(filled, first=400)
     snapshot = filled.snapshot("1")
@@ -188,6 +208,7 @@ def test_a_half_filled_table_is_dropped_on_the_follower(filled: Filled) -> None:
     ended(filled)
 
 
+@on_mariadb
 def test_rows_of_a_keyless_table_are_gone_and_another_snapshot_is_taken(
     filled: Filled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,6 +228,7 @@ def test_rows_of_a_keyless_table_are_gone_and_another_snapshot_is_taken(
     ended(filled)
 
 
+@on_mysql
 def test_a_table_of_a_database_without_tables(filled: Filled) -> None:
     filled.source.execute(f"CREATE DATABASE {filled.name}_b")
     made(filled, first=10)
@@ -218,6 +240,7 @@ def test_a_table_of_a_database_without_tables(filled: Filled) -> None:
     filled.check()
 
 
+@on_mariadb
 def test_a_follower_of_a_database_that_had_no_tables(filled: Filled) -> None:
     name = made(filled, first=10)
     other = f"{filled.name}_b"
@@ -232,6 +255,7 @@ def test_a_follower_of_a_database_that_had_no_tables(filled: Filled) -> None:
     assert filled.tables(filled.follower) == wanted
 
 
+@on_mysql
 def test_tables_made_behind_a_snapshot_of_all_that_a_later_one_hides(filled: Filled) -> None:
     name = made(filled, first=10)
     finished(filled, filled.snapshot("1"))
@@ -241,6 +265,7 @@ def test_tables_made_behind_a_snapshot_of_all_that_a_later_one_hides(filled: Fil
     ended(filled)
 
 
+@on_mysql
 def test_what_waits_is_said_again_by_a_run_without_changes(filled: Filled) -> None:
     name = made(filled, first=10)
     filled.source.execute(f"UPDATE {name}.first SET n = n + 1")
