@@ -263,13 +263,15 @@ class Filling:
         self.keep(replace(state, reads={**state.reads, stretch.partition: behind}))
 
     def settle(self) -> None:
-        """Note which tables have all rows: those of which the snapshot has published no more than are written."""
+        """Note which tables have all rows: those of which the snapshot has published no more than are written. One that
+        was lacking may have been made anew by a statement."""
         state = self.state
         for name, fill in self.state.unfilled.items():
             record = self.records.get(fill.announced)
             if record and record.snapshot == fill.snapshot and record.rows is not None and fill.rows >= record.rows:
                 state = state.with_table(name, replace(fill, stage=Stage.WHOLE))
-        self.keep(state)
+        lacking = frozenset(name for name in state.lacking if not self._is_there(*_parts(name)))
+        self.keep(replace(state, lacking=lacking))
 
     @property
     def waiting(self) -> tuple[str, ...]:
