@@ -10,8 +10,8 @@ import numpy as np
 from changefeed.binlog.kernel.record_index import FIRST, OFFSET, OWN, VALUE, VALUE_END
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.formats.envelope import Envelope
-from changefeed.kafka.log_record import TableReadRecord
 from changefeed.kafka.progress import TopicPartition
+from changefeed.kafka.read_record import TableReadRecord
 from changefeed.mysql.follower_session import FollowerSession
 from changefeed.replicate.applier import COMMIT_ROWS, Applier
 from changefeed.replicate.block import SourceBlock, Stretch, packed

@@ -26,7 +26,7 @@ from changefeed.ddl.changes import (
 )
 from changefeed.ddl.names import TableName
 from changefeed.errors import SettingsError
-from changefeed.kafka.log_record import AllReadRecord, TableReadRecord
+from changefeed.kafka.read_record import AllReadRecord, TableReadRecord
 from changefeed.mysql.follower_session import FollowerSession
 from changefeed.replicate.block import Stretch
 from changefeed.replicate.definitions import Definition

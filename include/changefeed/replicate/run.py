@@ -12,7 +12,7 @@ from changefeed.ddl.session import Flavour, Server
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import FollowerError, SettingsError
 from changefeed.kafka.commit_log import NOTHING_KNOWN, CommitLogState
-from changefeed.kafka.log_record import AllReadRecord, TableReadRecord
+from changefeed.kafka.read_record import AllReadRecord, TableReadRecord
 from changefeed.kafka.schema_log import schema_changes_topic
 from changefeed.mysql.follower_session import FollowerSession
 from changefeed.pipelines.follower_settings import SESSIONS

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import BrokerUnavailableError, TopicError
 from changefeed.kafka.commit_log import CommitLogState
-from changefeed.kafka.log_record import TableReadRecord
 from changefeed.kafka.partition_reader import PartitionReader, partition_reader
 from changefeed.kafka.progress import TopicPartition
+from changefeed.kafka.read_record import TableReadRecord
 from changefeed.kafka.schema_log import schema_changes_topic
 from changefeed.kafka.topics import partition_counts
 from changefeed.replicate.block import Packed, SourceBlock

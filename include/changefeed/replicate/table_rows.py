@@ -10,8 +10,8 @@ from changefeed.errors import TopicError
 from changefeed.formats.envelope import Envelope
 from changefeed.formats.read_header import ReadHeader
 from changefeed.kafka.connection import KafkaConnection
-from changefeed.kafka.log_record import TableReadRecord
 from changefeed.kafka.partition_reader import KafkaRecord, partition_reader
+from changefeed.kafka.read_record import TableReadRecord
 from changefeed.kafka.topics import partition_counts
 
 _PATIENCE_SECONDS = 150.0

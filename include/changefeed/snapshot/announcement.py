@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from changefeed.binlog.programs.result_columns import quoted
 from changefeed.coordinates import BinlogCoordinates
-from changefeed.kafka.log_record import TableReadRecord
+from changefeed.kafka.read_record import TableReadRecord
 from changefeed.mysql.catalog import SYSTEM_DATABASES
 from changefeed.mysql.session import Session
 from changefeed.pipelines.table_pattern import names_database

@@ -11,7 +11,8 @@ from changefeed.coordinates import BinlogCoordinates
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import PipelineBusyError
 from changefeed.kafka.commit_log import CommitLogState
-from changefeed.kafka.log_record import AllReadRecord, LogRecord, TableReadRecord
+from changefeed.kafka.log_record import LogRecord
+from changefeed.kafka.read_record import AllReadRecord, TableReadRecord
 from changefeed.mysql import source
 from changefeed.mysql.catalog import table_names
 from changefeed.mysql.session import Session
