@@ -39,7 +39,7 @@ def decode_once(folder: Path, master: str) -> dict[str, float]:
     from changefeed.spark.decode import decode_batches
     from changefeed.spark.job import IngestJob
     from changefeed.spark.session import local_session
-    from changefeed.spark.slices import over_slices
+    from changefeed.spark.slices import over_tasks
     from changefeed.window import Window, whole_file_slices
 
     files = ArchivedBinlogs(Archive(str(folder))).files()
@@ -63,10 +63,9 @@ def decode_once(folder: Path, master: str) -> dict[str, float]:
     )
     cuttings = cut(spark, job, list(whole_file_slices(job.window, files)), SLICE_BYTES)
     slices = [piece for cutting in cuttings for piece in cutting.slices]
-    decoded = over_slices(
+    decoded = over_tasks(
         spark,
-        slices,
-        len(slices),
+        [[piece] for piece in slices],
         lambda of_task: decode_batches(job, of_task, lambda _: None),
         frame.DECODED_SCHEMA,
     )

@@ -29,17 +29,18 @@ def encoder_of(job: IngestJob) -> BatchEncoder:
 
 
 def decode_batches(job: IngestJob, slices: Iterable[Slice], count: Callable[[int], None]) -> Iterator[pa.RecordBatch]:
+    """`decoded_rows` as Arrow batches."""
+    return frame.decoded_batches(decoded_rows(job, slices, count))
+
+
+def decoded_rows(job: IngestJob, slices: Iterable[Slice], count: Callable[[int], None]) -> Iterator[frame.DecodedRow]:
     """The decode stage: a row a batch, then the slice's sizes and its report, or its error.
 
     ``count`` gets the number of messages of each batch.
     """
-    gc.freeze()  # all that was imported: Spark's worker has the collector look at it after each task
-    return frame.decoded_batches(_rows(job, slices, count))
-
-
-def _rows(job: IngestJob, slices: Iterable[Slice], count: Callable[[int], None]) -> Iterator[frame.DecodedRow]:
     from changefeed.spark.readers import reader_of  # as above
 
+    gc.freeze()  # all that was imported: Spark's worker has the collector look at it after each task
     reader = reader_of(job)
     encoder = encoder_of(job)
     with payload_file(job.folder) as file:

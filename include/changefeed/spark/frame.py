@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from typing import Final
+from typing import Any, Final, cast
 
 import orjson
 import pyarrow as pa
@@ -44,6 +44,9 @@ DecodedRow = tuple[
 ]
 """A row of DECODED_SCHEMA."""
 
+BATCH: Final = "batch"
+"""The kind of a row that is a finished batch."""
+
 _PAYLOAD: Final = 7
 """Its index in a row."""
 _BATCH_ROWS = 16
@@ -59,7 +62,12 @@ def batch_row(batch: Batch, before: int, file: PayloadFile | None = None) -> Dec
     """
     where = (batch.topic, batch.partition, batch.origin, batch.slice, batch.number)
     payload = batch.payload()
-    return "batch", *where, before, *((payload, None) if file is None else (None, file.write(payload)))
+    return BATCH, *where, before, *((payload, None) if file is None else (None, file.write(payload)))
+
+
+def place_of(row: DecodedRow) -> tuple[str, int, int, int]:
+    """Topic, partition, slice and number of a finished batch: batches are published in their order."""
+    return cast("tuple[str, int, int, int]", (row[1], row[2], row[4], row[5]))
 
 
 def text_row(kind: str, text: str, slice_number: int) -> DecodedRow:
@@ -95,9 +103,15 @@ def finished_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Batch,
     """What `batch_row` made rows of, in order: each batch, and the number of messages before it."""
     for rows in batches:
         for row in rows.to_pylist():
-            payload = payload_at(row["text"]) if row["payload"] is None else row["payload"]
-            batch = Batch.of(row["topic"], row["partition"], row["origin"], row["slice"], row["number"], payload)
-            yield batch, row["before"]
+            yield finished_batch([row.get(name) for name in _DECODED.names])
+
+
+def finished_batch(row: Sequence[Any]) -> tuple[Batch, int]:
+    """What `batch_row` made ``row`` of: the batch, and the number of messages before it."""
+    _, topic, partition, origin, slice_number, number, before, payload, where = row
+    if payload is None:
+        payload = payload_at(where)
+    return Batch.of(topic, partition, origin, slice_number, number, payload), before
 
 
 def report_text(report: SliceReport) -> str:

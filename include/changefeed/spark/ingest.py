@@ -11,8 +11,7 @@ from itertools import chain
 
 import orjson
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from changefeed import fault_point
 from changefeed.archive.archive import Archive
@@ -39,19 +38,20 @@ from changefeed.runs.topics import table_topics, wanted_topics
 from changefeed.runs.unfinished import check_given, check_next, given_before, sealed_manifest
 from changefeed.runs.windows import commit_log_state
 from changefeed.spark import frame
-from changefeed.spark.conf import BATCH_CONF
 from changefeed.spark.cutting import Cutting, cut
 from changefeed.spark.decoding import Decoding
-from changefeed.spark.expected import Decoded, SliceCounts
+from changefeed.spark.expected import Decoded
 from changefeed.spark.failures import named_failures
-from changefeed.spark.job import IngestJob, task_number
+from changefeed.spark.filed_batches import FiledBatches
+from changefeed.spark.job import IngestJob
 from changefeed.spark.local_folder import local_folder
-from changefeed.spark.one_task import in_one_task
 from changefeed.spark.progress import MessageCount, shown
-from changefeed.spark.publish import decode_and_publish_batches, publish_batches
+from changefeed.spark.publish import decode_and_publish_batches
 from changefeed.spark.scouting import statements_of
 from changefeed.spark.session import cores, makes_copies
+from changefeed.spark.shuffled_batches import ShuffledBatches
 from changefeed.spark.statement_follower import UnscoutedError
+from changefeed.spark.tasks import in_tasks
 from changefeed.spark.warm_up import warm_up
 from changefeed.window import Slice, Window, whole_file_slices
 
@@ -287,18 +287,17 @@ def _one_slice(spark: SparkSession, job: IngestJob, slices: Sequence[Slice]) -> 
 
     outcome = _Outcome()
     with shown(spark, "decode and publish", len(slices)):
-        _take(outcome, in_one_task(spark, slices, decode_and_publish))
+        _take(outcome, in_tasks(spark, [slices], decode_and_publish))
     return outcome
 
 
 def _many_slices(
     spark: SparkSession, job: IngestJob, cuttings: Iterable[Cutting], tasks: int
 ) -> tuple[Sequence[Slice], _Outcome]:
-    """Decode all, as it is cut, then shuffle batches so that one task writes a topic-partition, and publish."""
+    """Decode all, as it is cut, then bring batches to where one task writes a topic-partition, and publish."""
     outcome, messages = _Outcome(), MessageCount(spark)
-    for name, rows in BATCH_CONF.items():
-        spark.conf.set(name, rows)
-    with Decoding(spark, messages) as decoding:
+    batches = ShuffledBatches(spark) if job.folder is None else FiledBatches(spark.sparkContext)
+    with Decoding(spark, messages, batches) as decoding:
         with shown(spark, "decode", messages=messages) as shown_tasks:
             for cutting in cuttings:
                 _take(outcome, decoding.ended())  # an error ends the window before the rest of it is scouted
@@ -314,7 +313,7 @@ def _many_slices(
         if packed:
             published = MessageCount(spark)
             with shown(spark, "publish", len(set(packed.values())), published):
-                _take(outcome, _publish(job, decoding.batches, packed, outcome.decoded.by_slice, published))
+                _take(outcome, batches.published(job, packed, outcome.decoded.by_slice, published.add))
     return job.slices, outcome
 
 
@@ -327,33 +326,6 @@ def pack(sizes: dict[tuple[str, int], int], tasks: int) -> dict[tuple[str, int],
         loads[task] += size
         packed[partition] = task
     return packed
-
-
-def _task_of(packed: dict[tuple[str, int], int]) -> Column:
-    """The task of a batch, by a constant map: it costs neither a job nor a join. No topic's name has its signs."""
-    tasks = "\n".join(f"{topic}/{partition}={task}" for (topic, partition), task in packed.items())
-    name = F.concat("topic", F.lit("/"), F.col("partition").cast("string"))
-    return F.element_at(F.str_to_map(F.lit(tasks), F.lit("\n"), F.lit("=")), name).cast("int")
-
-
-def _publish(
-    job: IngestJob,
-    decoded: DataFrame,
-    packed: dict[tuple[str, int], int],
-    expected: SliceCounts,
-    messages: MessageCount,
-) -> Iterator[tuple[str, str]]:
-    def publish(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        task = task_number()
-        mine = {partition: counts for partition, counts in expected.items() if packed[partition] == task}
-        return publish_batches(job, task, batches, messages.add, mine)
-
-    shuffled = decoded.repartitionById(len(set(packed.values())), _task_of(packed)).sortWithinPartitions(
-        "topic", "partition", "slice", "number"
-    )
-    columns = ("topic", "partition", "origin", "slice", "number", "before", "payload", "text")
-    for row in shuffled.select(*columns).mapInArrow(publish, frame.PUBLISHED_SCHEMA).collect():
-        yield row.kind, row.text
 
 
 def _take(outcome: _Outcome, results: Iterable[tuple[str, str]]) -> None:

@@ -1,4 +1,4 @@
-"""The publish stage: batches sorted by topic, partition and binlog order -> Kafka, on any worker."""
+"""The publish stage: batches in the order of topic, partition and binlog -> Kafka, on any worker."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from changefeed import fault_point
+from changefeed.batches.batch import Batch
 from changefeed.batches.filter_chain import FilterChain
 from changefeed.block_filter import BlockFilter
 from changefeed.errors import ChangefeedError, FencedError
@@ -65,29 +66,30 @@ def filters_of(job: IngestJob) -> list[BlockFilter]:
 def publish_batches(
     job: IngestJob,
     task: int,
-    batches: Iterable[pa.RecordBatch],
+    batches: Iterable[tuple[Batch, int]],
     count: Callable[[int], None],
     expected: SliceCounts,
-) -> Iterator[pa.RecordBatch]:
-    """`mapInArrow` of the publish stage: a receipt a topic-partition, or an error; ``count`` gets their messages.
+) -> Iterator[tuple[str, str]]:
+    """The publish stage: kind and text of a receipt a topic-partition, or of an error; ``count`` gets their messages.
 
-    ``expected`` is what the slices were decoded into for this task's topic-partitions: nothing is published behind a
-    message that is missing. Raises FencedError where a copy of this task took over: a row would be the task's result,
-    and Spark would end the copy; as it is, the copy's counts.
+    ``batches`` come with how many messages of their slice and topic-partition stand before each. ``expected`` is what
+    the slices were decoded into for this task's topic-partitions: nothing is published behind a message that is
+    missing. Raises FencedError where a copy of this task took over: a row would be the task's result, and Spark would
+    end the copy; as it is, the copy's counts.
     """
     chain = FilterChain(filters_of(job), encoder_of(job))
     whole = WholeBatches(expected)
     try:
         job.topics.learn({topic for topic, _ in expected})
         with publisher(job, task, job.topics.known) as open_publisher:
-            receipts = open_publisher.publish(chain.rest(whole.passed(frame.finished_batches(batches))))
+            receipts = open_publisher.publish(chain.rest(whole.passed(batches)))
     except ChangefeedError as error:
         if isinstance(error, FencedError) and job.copies and _is_latest(job):
             raise
-        yield frame.published_batch("error", frame.error_text(error))
+        yield "error", frame.error_text(error)
         return
     count(sum(receipt.messages for receipt in receipts))
-    yield from _receipt_batches(receipts, chain)
+    yield from _receipts(receipts, chain)
 
 
 def _is_latest(job: IngestJob) -> bool:
@@ -117,7 +119,9 @@ def decode_and_publish_batches(job: IngestJob, slices: Iterable[Slice]) -> Itera
         except ChangefeedError as error:
             yield frame.published_batch("error", frame.error_text(error))
             return
-        yield from publish_batches(job, 0, spool.read(), lambda _messages: None, decoded.by_slice)
+        batches = frame.finished_batches(spool.read())
+        for kind, text in publish_batches(job, 0, batches, lambda _messages: None, decoded.by_slice):
+            yield frame.published_batch(kind, text)
 
 
 def _without_results(batches: Iterable[pa.RecordBatch], results: list[tuple[str, str]]) -> Iterator[pa.RecordBatch]:
@@ -128,14 +132,14 @@ def _without_results(batches: Iterable[pa.RecordBatch], results: list[tuple[str,
         yield batch.filter(is_batch)
 
 
-def _receipt_batches(receipts: Iterable[Receipt], chain: FilterChain) -> Iterator[pa.RecordBatch]:
+def _receipts(receipts: Iterable[Receipt], chain: FilterChain) -> Iterator[tuple[str, str]]:
     dropped = dict(chain.dropped)
     for receipt in receipts:
         counts = dropped.pop((receipt.topic, receipt.partition), None)
-        yield frame.published_batch("receipt", receipt_text(receipt, counts or {}))
+        yield "receipt", receipt_text(receipt, counts or {})
     for (topic, partition), counts in dropped.items():
         nothing = TopicPartitionReceipt(topic, partition, 0, 0, 0, 0, None, None, dict(counts))
-        yield frame.published_batch("receipt", orjson.dumps(asdict(nothing)).decode())
+        yield "receipt", orjson.dumps(asdict(nothing)).decode()
 
 
 def receipt_text(receipt: Receipt, dropped: Mapping[str, int]) -> str:

@@ -17,7 +17,8 @@ from changefeed.reader import Statement
 from changefeed.spark import frame
 from changefeed.spark.failures import named_failures
 from changefeed.spark.progress import shown
-from changefeed.spark.slices import over_slices
+from changefeed.spark.slices import shared_out
+from changefeed.spark.tasks import in_tasks
 from changefeed.window import Slice, Window
 
 _NO_CUTS = 1 << 62
@@ -45,12 +46,12 @@ def scouted(
                 yield frame.published_batch("scouting", orjson.dumps([piece.number, scouting]).decode())
 
     with shown(spark, "scout", len(pieces)):
-        rows = over_slices(spark, pieces, most_tasks, scout_files, frame.PUBLISHED_SCHEMA).collect()
+        rows = in_tasks(spark, shared_out(pieces, most_tasks), scout_files)
     scoutings: dict[int, Scouting] = {}
-    for row in rows:
-        if row.kind == "error":
-            raise frame.error_from(row.text)
-        number, values = orjson.loads(row.text)
+    for kind, text in rows:
+        if kind == "error":
+            raise frame.error_from(text)
+        number, values = orjson.loads(text)
         scoutings[number] = Scouting(
             tuple(Slice(**piece) for piece in values["slices"]),
             tuple(Statement(**statement) for statement in values["statements"]),

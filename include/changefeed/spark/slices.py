@@ -14,15 +14,12 @@ SliceStage = Callable[[Sequence[Slice]], Iterator[pa.RecordBatch]]
 """Slices of one task -> batches of rows."""
 
 
-def over_slices(
-    spark: SparkSession, slices: Sequence[Slice], most_tasks: int, stage: SliceStage, schema: str
-) -> DataFrame:
-    """What ``stage`` makes of the slices: in a Spark partition, and so a task, for each, or in ``most_tasks``.
+def over_tasks(spark: SparkSession, tasks: Sequence[Sequence[Slice]], stage: SliceStage, schema: str) -> DataFrame:
+    """What ``stage`` makes of the slices: in a Spark partition, and so a task, for each of ``tasks``.
 
-    The largest slices come first, so that no core waits for a straggler. They travel with the stage: rows of a
-    DataFrame that Python made would come out of a second Python worker beside each task's own.
+    They travel with the stage: rows of a DataFrame that Python made would come out of a second Python worker beside
+    each task's own.
     """
-    tasks = shared_out(slices, most_tasks)
 
     def of_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -33,7 +30,8 @@ def over_slices(
 
 
 def shared_out(slices: Sequence[Slice], most: int) -> list[list[Slice]]:
-    """The slices of each of at most ``most`` tasks: the largest first, each to the task that has least to read."""
+    """The slices of each of at most ``most`` tasks: the largest first, each to the task that has least to read, so that
+    no core waits for a straggler."""
     ordered = sorted(slices, key=lambda piece: -piece.size_bytes)
     if most >= len(ordered):
         return [[piece] for piece in ordered]
