@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -26,10 +25,9 @@ from changefeed.pipelines.pipeline import (
     TopicSettings,
 )
 from changefeed.runs.plan import plan
-from changefeed.spark import decoding, filed_batches, frame, shuffled_batches
+from changefeed.spark import decoding, frame, shuffled_batches
 from changefeed.spark import ingest as ingest_module
 from changefeed.spark.cutting import Cutting
-from changefeed.spark.filed_batches import FiledBatches
 from changefeed.spark.ingest import ingest
 from changefeed.spark.progress import MessageCount, shown
 from changefeed.spark.shuffled_batches import ShuffledBatches
@@ -126,26 +124,22 @@ def test_a_slice_that_stops_the_run_leaves_no_thread_and_no_reader(
     assert not list(read_topics(kafka_broker.bootstrap, [f"{unique_name}.t"]))
 
 
-@pytest.fixture(params=[FiledBatches, ShuffledBatches])
-def jobs(
-    request: pytest.FixtureRequest, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[decoding.Decoding]:
+@pytest.fixture
+def jobs(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[decoding.Decoding]:
     """Two jobs: that of the first slice ends with an error, and the other never."""
 
-    def endless(_job: object, slices: Iterable[Slice], _count: object) -> Iterator[frame.DecodedRow]:
+    def endless(_job: object, slices: Iterable[Slice], _count: object) -> Iterator[pa.RecordBatch]:
         for piece in slices:
             while piece.number:
                 time.sleep(0.1)
-            yield frame.text_row("error", "{}", piece.number)
+            yield from frame.decoded_batches([frame.text_row("error", "{}", piece.number)])
 
-    def endless_batches(*given: Any) -> Iterator[pa.RecordBatch]:
-        return frame.decoded_batches(endless(*given))
-
-    monkeypatch.setattr(filed_batches, "decoded_rows", endless)
-    monkeypatch.setattr(shuffled_batches, "decode_batches", endless_batches)
+    monkeypatch.setattr(shuffled_batches, "decode_batches", endless)
     job = SimpleNamespace(server_ids=ServerIds("p"))
-    batches = FiledBatches(spark.sparkContext) if request.param is FiledBatches else ShuffledBatches(spark)
-    with shown(spark, "decode") as tasks, decoding.Decoding(spark, MessageCount(spark), batches) as started:
+    with (
+        shown(spark, "decode") as tasks,
+        decoding.Decoding(spark, MessageCount(spark), ShuffledBatches(spark)) as started,
+    ):
         for number in range(2):
             started.add(job, [Slice(number, "bin.000001", 4, 100)], tasks)  # type: ignore[arg-type]
         yield started
