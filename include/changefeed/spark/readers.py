@@ -26,14 +26,40 @@ from changefeed.window import Slice
 
 
 class KernelReader:
-    """A `SliceReader` on row programs and the kernel; programs made for one slice serve the next.
+    """A `SliceReader` on row programs and the kernel; programs made for one slice serve the next, also in the task
+    after it.
 
     Records of statements stand between the rows before and after them.
     """
 
     def __init__(self, job: IngestJob) -> None:
         self._job, self._finisher = job, finisher_of(job)
-        self._decoder = KernelDecoder(
+        self._changes = StatementChanges(job)
+        self._own: KernelDecoder | None = None
+
+    def read(self, piece: Slice) -> Iterator[Block | SliceReport]:
+        """The slice's blocks, then its report."""
+        decoder = self._own or _kept.pop(self._job.attempt, None) or self._new_decoder()
+        follower = StatementFollower(self._job, piece, self._changes)
+        decoder.programs.schema_lookup = follower.lookup
+        decoder.on_statement = follower.take
+        decoder.prepared_rows = PreparedRows(EarlierSlices(self._job, piece, follower.lookup, self._finisher))
+        number = 0
+        for item in decoder.decode(dump_of(self._job, piece), piece):
+            for block in (*follower.taken(), *([item] if isinstance(item, Block) else [])):
+                yield replace(block, number=number)
+                number += 1
+            if isinstance(item, SliceReport):
+                yield item if self._finisher is None else replace(item, transformed_away=self._finisher.taken_counts())
+        if self._job.attempt and self._finisher is None and decoder.programs.are_lasting:
+            _kept.clear()
+            _kept[self._job.attempt] = decoder
+        else:
+            self._own = decoder
+
+    def _new_decoder(self) -> KernelDecoder:
+        job = self._job
+        return KernelDecoder(
             job.route,
             lambda _database, _table: None,
             job.format(),
@@ -43,21 +69,11 @@ class KernelReader:
             finisher=self._finisher,
             transactions=_transactions_of(job),
         )
-        self._changes = StatementChanges(job)
 
-    def read(self, piece: Slice) -> Iterator[Block | SliceReport]:
-        """The slice's blocks, then its report."""
-        follower = StatementFollower(self._job, piece, self._changes)
-        self._decoder.programs.schema_lookup = follower.lookup
-        self._decoder.on_statement = follower.take
-        self._decoder.prepared_rows = PreparedRows(EarlierSlices(self._job, piece, follower.lookup, self._finisher))
-        number = 0
-        for item in self._decoder.decode(dump_of(self._job, piece), piece):
-            for block in (*follower.taken(), *([item] if isinstance(item, Block) else [])):
-                yield replace(block, number=number)
-                number += 1
-            if isinstance(item, SliceReport):
-                yield item if self._finisher is None else replace(item, transformed_away=self._finisher.taken_counts())
+
+_kept: dict[str, KernelDecoder] = {}
+"""The decoder of the attempt that this process worked for last, while no slice is read with it. To make the programs of
+its tables anew for each task took a worker as long as to write what it decoded."""
 
 
 def _transactions_of(job: IngestJob) -> Route | None:

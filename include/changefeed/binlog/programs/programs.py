@@ -18,6 +18,7 @@ from changefeed.formats.by_table import all_formats, of_table
 from changefeed.formats.format import RowFormat, transactions_of
 from changefeed.pipelines.column_rules import ALL_SHOWN, ColumnRules
 from changefeed.reader import Route, Router, SchemaLookup
+from changefeed.table_schema import TableSchema
 
 
 class Programs:
@@ -63,6 +64,7 @@ class Programs:
             self.transaction_records = self._builder(format).transactions(records, group, transactions.partitions)
         self._named: dict[bytes, int] = {}
         self._nameless: dict[bytes, int] = {}
+        self._asked_schemas = False
 
     def of_event(self, body: bytes, *, is_mariadb: bool) -> int:
         """`of` a TABLE_MAP event with these bytes between header and checksum.
@@ -95,16 +97,25 @@ class Programs:
         columns it means may have other definitions."""
         self._nameless.clear()
 
+    @property
+    def are_lasting(self) -> bool:
+        """Whether all programs follow from the bytes of their table maps alone, wherever these stand in a window."""
+        return not self._nameless and not self._asked_schemas
+
+    def _schema(self, database: str, table: str) -> TableSchema | None:
+        self._asked_schemas = True
+        return self.schema_lookup(database, table)
+
     def _build(self, table_map: TableMap, is_mariadb: bool) -> int:
         database, name = table_map.database, table_map.table
         route = self.router(database, name)
         schema = None
         if route is not None and not table_map.has_names:
-            schema = self.schema_lookup(database, name)
+            schema = self._schema(database, name)
         elif route is not None and (is_mariadb or self._needs_definitions):
             # MariaDB's metadata leaves out which BINARY is a UUID or an INET, MySQL's defaults and lengths.
             with suppress(SchemaError):  # FULL metadata speaks for itself
-                schema = self.schema_lookup(database, name)
+                schema = self._schema(database, name)
         table = bind(table_map, schema, is_mariadb=is_mariadb)
         if route is not None:
             table = routed(table, route, by_server=table_map.has_names, is_mariadb=is_mariadb)
