@@ -43,7 +43,7 @@ class FiledBatches:
 
         def run() -> Results:
             rows = rows_of_tasks(self._context, shared_out(slices, job.server_ids.tasks(len(slices))), decode)
-            self._batches += (row for row in rows if row[0] == frame.BATCH)
+            self._batches.extend([row for row in rows if row[0] == frame.BATCH])  # at once: jobs end together
             return [(row[0], row[-1] or "") for row in rows if row[0] != frame.BATCH]
 
         return run
@@ -62,8 +62,8 @@ class FiledBatches:
             return publish_batches(job, task_number(), map(frame.finished_batch, batches), count, mine)
 
         rows: list[list[frame.DecodedRow]] = [[] for _ in set(packed.values())]
-        for row in sorted(self._batches, key=frame.place_of):
-            rows[packed[frame.place_of(row)[:2]]].append(row)
+        for row in sorted(self._batches, key=frame.order_of):
+            rows[packed[frame.order_of(row)[:2]]].append(row)
         counts: list[dict[TopicPartition, Sequence[tuple[int, int]]]] = [{} for _ in rows]
         for partition, of_slices in expected.items():
             counts[packed[partition]][partition] = of_slices

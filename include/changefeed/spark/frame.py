@@ -65,7 +65,7 @@ def batch_row(batch: Batch, before: int, file: PayloadFile | None = None) -> Dec
     return BATCH, *where, before, *((payload, None) if file is None else (None, file.write(payload)))
 
 
-def place_of(row: DecodedRow) -> tuple[str, int, int, int]:
+def order_of(row: DecodedRow) -> tuple[str, int, int, int]:
     """Topic, partition, slice and number of a finished batch: batches are published in their order."""
     return cast("tuple[str, int, int, int]", (row[1], row[2], row[4], row[5]))
 
