@@ -7,6 +7,8 @@ https://mariadb.com/kb/en/com_binlog_dump/
 from __future__ import annotations
 
 import select
+import socket
+import ssl
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +30,8 @@ _ERROR, _END, _OK = 0xFF, 0xFE, b"\0"
 _KIND_AT = 4
 """In an event's header."""
 _FATAL_READ = 1236
+_MUCH_BYTES = 1 << 18
+_MOMENT_MS = 10
 
 
 class DumpStream:
@@ -127,7 +131,7 @@ class DumpStream:
         left = -1
         dropped = 0
         while left != 0:
-            count = _read_what_is_there(raw, splitter.room())
+            count = _read_what_is_there(raw, splitter.room(), left)
             if not count:
                 raise self._closed()
             events = splitter.feed(count)
@@ -182,14 +186,20 @@ class DumpStream:
         return SourceError(f"{where} was asked for, and the server refused with error {code}: {words}")
 
 
-def _read_what_is_there(raw: Any, room: memoryview) -> int:
+def _read_what_is_there(raw: Any, room: memoryview, wanted: int) -> int:
     """Wait for bytes, and read those that are there; 0 at the end of the connection.
 
-    Each round through the kernel costs as much as decoding some kilobytes, and TLS hands out 16 at a time.
+    Each round through the kernel costs as much as decoding some kilobytes, and TLS hands out 16 at a time. A server that
+    is read as fast as it sends would be read in its own pieces of 16 kB: of ``wanted`` bytes, which are all to come,
+    many are waited for, a moment.
     """
-    count = int(raw._rfile.readinto1(room))
     look = select.poll()
     look.register(raw._sock, select.POLLIN)
+    if wanted > _MUCH_BYTES and not isinstance(raw._sock, ssl.SSLSocket):
+        raw._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, _MUCH_BYTES)
+        look.poll(_MOMENT_MS)
+        raw._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+    count = int(raw._rfile.readinto1(room))
     while 0 < count < len(room) and look.poll(0):
         more = int(raw._rfile.readinto1(room[count:]))
         if not more:
