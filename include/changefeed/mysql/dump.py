@@ -189,9 +189,9 @@ class DumpStream:
 def _read_what_is_there(raw: Any, room: memoryview, wanted: int) -> int:
     """Wait for bytes, and read those that are there; 0 at the end of the connection.
 
-    Each round through the kernel costs as much as decoding some kilobytes, and TLS hands out 16 at a time. A server that
-    is read as fast as it sends would be read in its own pieces of 16 kB: of ``wanted`` bytes, which are all to come,
-    many are waited for, a moment.
+    Each round through the kernel costs as much as decoding some kilobytes, and TLS hands out 16 at a time. A server
+    that is read as fast as it sends would be read in its own pieces of 16 kB: of ``wanted`` bytes, which all are to
+    come, many are waited for, a moment.
     """
     look = select.poll()
     look.register(raw._sock, select.POLLIN)
