@@ -149,6 +149,39 @@ def test_a_table_is_renamed_when_all_its_rows_are_published(filled: Filled) -> N
 
 
 @on_mysql
+def test_a_half_filled_table_makes_room_for_another_that_the_snapshot_goes_on_with(filled: Filled) -> None:
+    name = made(filled, x=400)
+    snapshot = filled.snapshot("1")
+    next(snapshot)
+    filled.publish()
+    filled.follow()
+    filled.source.execute(f"RENAME TABLE {name}.x TO {name}.old", f"CREATE TABLE {name}.x (id INT PRIMARY KEY, n INT)")
+    filled.publish()
+    finished(filled, snapshot)
+    assert filled.follow().waiting == (f"{name}.old",)
+    finished(filled, filled.snapshot("2"))
+    ended(filled)
+
+
+@on_mysql
+def test_a_half_filled_table_exchanges_a_partition(filled: Filled) -> None:
+    name = made(filled, b=400)
+    filled.source.execute(
+        f"CREATE TABLE {name}.a (id INT PRIMARY KEY, n INT) "
+        "PARTITION BY RANGE (id) (PARTITION p VALUES LESS THAN (900))"
+    )
+    filled.publish()
+    snapshot = filled.snapshot("1")
+    next(snapshot)
+    filled.publish()
+    filled.follow()
+    filled.source.execute(f"ALTER TABLE {name}.a EXCHANGE PARTITION p WITH TABLE {name}.b")
+    filled.publish()
+    with pytest.raises(SettingsError, match="Drop both tables on the follower"):
+        filled.follow()
+
+
+@on_mysql
 def test_a_half_filled_table_takes_the_name_of_one_that_is_published(filled: Filled) -> None:
     name = made(filled, a=10, b=400)
     snapshot = filled.snapshot("1")

@@ -17,6 +17,8 @@ class TableReadRecord(LogRecord, kind="table_read"):
     ``keyed``. ``rows`` are in ``topic`` when all are, None before. Of a table with a key ``at`` is where the pipeline's
     published changes ended before any row was read. Of one without it is the same, until its rows are there: from then
     on it is the one view that they were read in. A table without ``create_table`` is gone since, and has no rows.
+    ``until`` is where the pipeline's published changes ended when all rows were in ``topic``, '' where that is
+    not known.
     """
 
     table: str
@@ -27,6 +29,7 @@ class TableReadRecord(LogRecord, kind="table_read"):
     keyed: bool
     topic: str
     rows: int | None = None
+    until: str = ""
 
     @property
     def is_complete(self) -> bool:

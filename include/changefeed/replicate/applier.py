@@ -194,7 +194,7 @@ class Applier:
         if begun is None:
             return
         definition = Definition.of(begun.record.encode(), self.server)
-        self.filling.is_defined(definition)
+        self.filling.is_defined(definition, self.position.coordinates)
         if definition.removes or state_of(self.session, definition) == begun.before:
             definition.run(self.session, again=True)
         at = self.position.coordinates
@@ -371,7 +371,8 @@ class Applier:
                 f"{definition.sql[:200]!r} touches databases {', '.join(sorted(touched))}, of which the follower "
                 f"follows only {', '.join(self.databases)}: it cannot be run there. Follow all of them."
             )
-        if self.filling.passes_over_definition(definition):
+        at = BinlogCoordinates(change.file, change.turn.position)
+        if self.filling.passes_over_definition(definition, at):
             return
         if definition.read.changes_rows:  # the record of its rows comes behind it, when it has run
             raise SettingsError(
@@ -379,11 +380,10 @@ class Applier:
                 "binlog does not hold the rows that it made. Set binlog_format=ROW on the source, copy its tables to "
                 "the follower anew, and give the coordinates of the copy with --from."
             )
-        at = BinlogCoordinates(change.file, change.turn.position)
         self.commit(at, definition=BegunDefinition(value.decode(), state_of(self.session, definition)))
         self.batches.settle()
         definition.run(self.session)
-        self.filling.is_defined(definition)
+        self.filling.is_defined(definition, at)
         self.position = self.positions.move(self.position, _behind(change), fill=self.filling.to_keep())
         self.forget_tables()
         self.applied.definitions += 1

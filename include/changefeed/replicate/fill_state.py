@@ -9,7 +9,9 @@ from typing import Self
 
 import orjson
 
+from changefeed.coordinates import BinlogCoordinates
 from changefeed.kafka.progress import TopicPartition
+from changefeed.kafka.read_record import TableReadRecord
 
 
 class Stage(StrEnum):
@@ -27,7 +29,8 @@ class Stage(StrEnum):
 class TableFill:
     """A table that was made at ``at`` (FILE:POSITION), for ``snapshot`` to fill, which has given ``rows`` to it.
 
-    The snapshot announced it as ``announced``, DATABASE.TABLE, which it may not be called any more.
+    The snapshot announced it as ``announced``, DATABASE.TABLE. ``renamed_at`` is where it was called otherwise first:
+    what the snapshot read under that name from there on may be of another table.
     """
 
     snapshot: str
@@ -35,6 +38,19 @@ class TableFill:
     announced: str
     stage: Stage = Stage.BEGUN
     rows: int = 0
+    renamed_at: str = ""
+
+    def renamed(self, at: BinlogCoordinates) -> TableFill:
+        """The table with another name, from ``at`` on."""
+        return replace(self, renamed_at=self.renamed_at or str(at))
+
+    def is_whole_by(self, record: TableReadRecord) -> bool:
+        """Whether no rows are missing, by the latest ``record`` of what it was announced as."""
+        if record.snapshot != self.snapshot or record.rows is None or self.rows < record.rows:
+            return False
+        if not self.renamed_at:
+            return True
+        return bool(record.until) and BinlogCoordinates.parse(record.until) <= BinlogCoordinates.parse(self.renamed_at)
 
 
 @dataclass(frozen=True)
@@ -61,12 +77,12 @@ class FillState:
         tables = {other: fill for other, fill in self.tables.items() if other != name}
         return replace(self, tables=tables, lacking=self.lacking - {name})
 
-    def renamed(self, old: str, new: str) -> FillState:
-        """With another name for a table; one that had it is gone."""
+    def renamed(self, old: str, new: str, at: BinlogCoordinates) -> FillState:
+        """With another name for a table, from ``at`` on; one that had it is gone."""
         fill, is_lacking = self.tables.get(old), old in self.lacking
         state = self.without(old).without(new)
         if fill is not None:
-            state = state.with_table(new, fill)
+            state = state.with_table(new, fill.renamed(at))
         return replace(state, lacking=state.lacking | {new}) if is_lacking else state
 
     @property

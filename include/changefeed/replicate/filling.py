@@ -10,6 +10,7 @@ key is made where its one view stands, as it was there, with all of its rows.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -21,8 +22,10 @@ from changefeed.ddl.changes import (
     CreateTableLike,
     DropDatabase,
     DropTables,
+    PartitionToTable,
     RenameTables,
     RenameTo,
+    TableToPartition,
 )
 from changefeed.ddl.names import TableName
 from changefeed.errors import SettingsError
@@ -34,6 +37,7 @@ from changefeed.replicate.fill_state import FillState, Stage, TableFill
 from changefeed.replicate.literals import quoted_name
 
 _TABLE = "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
+_EXCHANGES = re.compile(r"\bEXCHANGE(?:\s|/\*.*?\*/)+PARTITION\b", re.IGNORECASE | re.DOTALL)
 _DATABASE = "SELECT 1 FROM information_schema.schemata WHERE schema_name = %s"
 
 
@@ -125,16 +129,24 @@ class Filling:
         """Whether rows of a table that is there may be missing."""
         return f"{database}.{table}" in self.state.unfilled
 
-    def passes_over_definition(self, definition: Definition) -> bool:
-        """Whether a definition is about tables that the follower lacks, and that come with a snapshot as they are then.
+    def passes_over_definition(self, definition: Definition, at: BinlogCoordinates) -> bool:
+        """Whether a definition, which is at ``at``, is about tables that the follower lacks, and that come with a
+        snapshot as they are then.
 
-        Raises SettingsError for one that is about such tables and others.
+        Raises SettingsError for one that is about such tables and others, or that would take rows from a table that
+        lacks some to another.
         """
-        if not (self._due or self.state.lacking or self.state.awaits):
-            return False
-        passes = self._passes_over(definition)
+        lacks = bool(self._due or self.state.lacking or self.state.awaits)
+        passes = lacks and self._passes_over(definition)
         if passes:
-            self.is_defined(definition)
+            self.is_defined(definition, at)
+        elif _moves_rows(definition) and (
+            unfilled := [name for name in map(".".join, definition.read.tables) if name in self.state.unfilled]
+        ):
+            raise SettingsError(
+                f"{definition.sql[:500]!r} takes rows from one table to another, and {unfilled[0]} lacks rows that "
+                "come with a snapshot. Drop both tables on the follower, and take a snapshot of both."
+            )
         return passes
 
     def _passes_over(self, definition: Definition) -> bool:
@@ -154,8 +166,9 @@ class Filling:
             )
         return bool(passed)
 
-    def is_defined(self, definition: Definition) -> None:
-        """Note that a definition ran, or was passed over: tables may have another name since, or be gone."""
+    def is_defined(self, definition: Definition, at: BinlogCoordinates) -> None:
+        """Note that a definition, which is at ``at``, ran or was passed over: tables may have another name
+        since, or be gone."""
         change, state = definition.read.change, self.state
         pairs: list[tuple[TableName, TableName]] = []
         if isinstance(change, RenameTables):
@@ -163,7 +176,7 @@ class Filling:
         elif isinstance(change, AlterTable):
             pairs = [(change.name, action.name) for action in change.actions if isinstance(action, RenameTo)]
         for old, new in pairs:
-            state = state.renamed(".".join(old), ".".join(new))
+            state = state.renamed(".".join(old), ".".join(new), at)
             if not self.follows(new.database):
                 state = state.without(".".join(new))
         if isinstance(change, DropTables):
@@ -217,7 +230,8 @@ class Filling:
             fill = state.tables.get(name)
             is_there = self._is_there(*_parts(name))
             if is_there and fill is not None and fill.stage is Stage.FILLING:
-                state = state.with_table(name, replace(fill, snapshot=record.snapshot, announced=name, rows=0))
+                taken_over = TableFill(record.snapshot, fill.at, name, Stage.FILLING)
+                state = state.with_table(name, taken_over)
             elif not is_there:
                 state = state.without(name)
                 if record.create_table:
@@ -268,7 +282,7 @@ class Filling:
         state = self.state
         for name, fill in self.state.unfilled.items():
             record = self.records.get(fill.announced)
-            if record and record.snapshot == fill.snapshot and record.rows is not None and fill.rows >= record.rows:
+            if record and fill.is_whole_by(record):
                 state = state.with_table(name, replace(fill, stage=Stage.WHOLE))
         lacking = frozenset(name for name in state.lacking if not self._is_there(*_parts(name)))
         self.keep(replace(state, lacking=lacking))
@@ -283,6 +297,15 @@ class Filling:
 def _parts(name: str) -> tuple[str, str]:
     database, _, table = name.partition(".")
     return database, table
+
+
+def _moves_rows(definition: Definition) -> bool:
+    """Whether rows are in another table behind a definition: partitions are exchanged, or become tables."""
+    change = definition.read.change
+    if not isinstance(change, AlterTable):
+        return False
+    converts = any(isinstance(action, PartitionToTable | TableToPartition) for action in change.actions)
+    return converts or _EXCHANGES.search(definition.sql) is not None
 
 
 def _needed(definition: Definition) -> Sequence[TableName]:

@@ -63,8 +63,12 @@ def dated(records: Iterable[TableReadRecord], at: BinlogCoordinates) -> list[Tab
     return [replace(record, at=str(at)) for record in records]
 
 
-def completed(records: Iterable[TableReadRecord], snapshot: SnapshotRecord, identity: str) -> list[TableReadRecord]:
+def completed(
+    records: Iterable[TableReadRecord], snapshot: SnapshotRecord, identity: str, until: BinlogCoordinates
+) -> list[TableReadRecord]:
     """Those of ``records``, which are of snapshot ``identity``, whose tables are published since, and their rows.
+
+    ``until`` is where the pipeline's published changes end.
 
     A table without a key is to be made as it was in the view that it was read in.
     """
@@ -75,7 +79,7 @@ def completed(records: Iterable[TableReadRecord], snapshot: SnapshotRecord, iden
         table = done.get(record.table)
         if table is None or record.snapshot != identity or record.rows is not None:
             continue
-        record = replace(record, rows=table.rows - table.left_out)
+        record = replace(record, rows=table.rows - table.left_out, until=str(until))
         if (view := table.view) is not None:
             record = replace(record, at=view.at, create_database=view.create_database, create_table=view.create_table)
         found.append(record)

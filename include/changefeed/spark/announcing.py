@@ -117,7 +117,10 @@ class Announcer:
 
     def completed(self, state: CommitLogState, snapshot: SnapshotRecord) -> Iterable[LogRecord]:
         """What the pipeline's log, which is at ``state``, is to say of tables that are published since."""
-        return completed(state.of(TableReadRecord), snapshot, self.plan.identity) if self.is_wanted else ()
+        if not self.is_wanted:
+            return ()
+        until = self.position.of(state, self.server_uuid).end.coordinates
+        return completed(state.of(TableReadRecord), snapshot, self.plan.identity, until)
 
     def complete(self, snapshot: SnapshotRecord) -> None:
         """Have the pipeline's log say that all tables of ``snapshot`` are published."""
