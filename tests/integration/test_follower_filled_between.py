@@ -135,6 +135,9 @@ def test_a_table_is_made_between_plan_and_announcement(filled: Filled, monkeypat
     finished(filled, filled.snapshot("1"))
     assert filled.follow().waiting == (f"{name}.new",)
     assert filled.follow().waiting == (f"{name}.new",), "it is said again where nothing changed"
+    filled.source.execute(f"CREATE TABLE {name}.other LIKE {name}.new", f"INSERT INTO {name}.other VALUES (1)")
+    filled.publish()
+    assert filled.follow().waiting == (f"{name}.new", f"{name}.other")
     finished(filled, filled.snapshot("2"))
     ended(filled)
 
@@ -305,3 +308,21 @@ def test_what_waits_is_said_again_by_a_run_without_changes(filled: Filled) -> No
     filled.publish()
     assert f"{name}.first" in filled.follow().waiting
     assert filled.follow().waiting
+
+
+@on_mysql
+def test_a_half_filled_table_loses_its_key(filled: Filled) -> None:
+    name = made(filled, first=400)
+    snapshot = filled.snapshot("1")
+    next(snapshot)
+    filled.publish()
+    filled.follow()
+    filled.source.execute(f"ALTER TABLE {name}.first DROP PRIMARY KEY", f"UPDATE {name}.first SET n = n + 1")
+    filled.publish()
+    with suppress(SchemaError, SourceError):
+        finished(filled, snapshot)
+    with pytest.raises(SettingsError, match="has no primary key any more"):
+        filled.follow()
+    finished(filled, filled.snapshot("2"))
+    filled.follower.execute(f"DROP TABLE {name}.first")
+    ended(filled)

@@ -338,7 +338,7 @@ class Applier:
             self.style,
             in_order=bool(cascades),
             lasting=str(engine).lower() != "innodb",
-            lacks_rows=self.filling.lacks_rows(database, table),
+            lacks_rows=self.filling.lacks_rows(schema),
         )
         self._tables[database, table] = made
         return made

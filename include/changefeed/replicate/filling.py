@@ -35,6 +35,7 @@ from changefeed.replicate.block import Stretch
 from changefeed.replicate.definitions import Definition
 from changefeed.replicate.fill_state import FillState, Stage, TableFill
 from changefeed.replicate.literals import quoted_name
+from changefeed.table_schema import TableSchema
 
 _TABLE = "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
 _EXCHANGES = re.compile(r"\bEXCHANGE(?:\s|/\*.*?\*/)+PARTITION\b", re.IGNORECASE | re.DOTALL)
@@ -70,7 +71,9 @@ class Filling:
             return False
         if BinlogCoordinates.parse(record.at) < self.start:
             return False
-        return fill is None or fill.stage is Stage.BEGUN or fill.snapshot != record.snapshot
+        if fill is None or fill.stage is Stage.BEGUN:
+            return True
+        return (fill.snapshot, fill.announced) != (record.snapshot, record.table)
 
     @property
     def is_under_way(self) -> bool:
@@ -125,9 +128,17 @@ class Filling:
         self.keep(replace(self.state, lacking=self.state.lacking | {f"{database}.{table}"}))
         return True
 
-    def lacks_rows(self, database: str, table: str) -> bool:
-        """Whether rows of a table that is there may be missing."""
-        return f"{database}.{table}" in self.state.unfilled
+    def lacks_rows(self, table: TableSchema) -> bool:
+        """Whether rows of a table that is there may be missing. Raises SettingsError where it lost its primary key
+        meanwhile: which rows it has cannot be told any more."""
+        name = f"{table.database}.{table.table}"
+        fill = self.state.unfilled.get(name)
+        if fill is not None and fill.stage is Stage.FILLING and not table.primary_key:
+            raise SettingsError(
+                f"{name} of the follower lacks rows that come with a snapshot, and has no primary key any more: they "
+                "cannot be told from those that are there. Drop it on the follower, and take a snapshot of it."
+            )
+        return fill is not None
 
     def passes_over_definition(self, definition: Definition, at: BinlogCoordinates) -> bool:
         """Whether a definition, which is at ``at``, is about tables that the follower lacks, and that come with a
@@ -155,8 +166,10 @@ class Filling:
             return not self.session.rows(_DATABASE, change.name)
         if isinstance(change, CreateTable | CreateTableLike):
             maybe_there = self.state.awaits or change.if_not_exists
-            lacks = isinstance(change, CreateTableLike) and self.passes_over(*change.like)
-            return (maybe_there or lacks) and self.passes_over(*change.name)
+            if isinstance(change, CreateTableLike) and self.passes_over(*change.like):
+                maybe_there = True
+                self.keep(replace(self.state, lacking=self.state.lacking | {".".join(change.name)}))
+            return maybe_there and self.passes_over(*change.name)
         needed = _needed(definition)
         passed = [name for name in needed if self.passes_over(*name)]
         if passed and len(passed) < len(needed):
