@@ -49,7 +49,7 @@ def applier_of(session: FollowerSession, name: str, record: bytes, before: str) 
     position = positions.load()
     assert position is not None
     position = positions.move(position, AT, definition=BegunDefinition(record.decode(), before))
-    filling = Filling(session, position.fill, {}, position.coordinates, lambda _: True)
+    filling = Filling(session, position.fill, {}, None, position.coordinates, lambda _: True)
     batches = BatchSessions()
     statements = Statements(batches, server, False, lambda *_: True)
     return Applier(session, batches, positions, position, DEFAULT_STYLE, server, True, filling, statements)

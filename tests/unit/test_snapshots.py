@@ -76,8 +76,8 @@ def test_the_status_says_chunks_rows_speed_and_time_left() -> None:
 
 
 def window(number: int, start: int, head: int, uuid: str = "u") -> Window:
-    at = (BinlogCoordinates("bin.000001", position) for position in (start, head))
-    return Window("shop", number, uuid, *at, "", "", 0)
+    begin, end = (BinlogCoordinates("bin.000001", position) for position in (start, head))
+    return Window("shop", number, uuid, begin, end, "", "", 0)
 
 
 def log_of(*windows: tuple[Window, str]) -> CommitLogState:
