@@ -185,6 +185,25 @@ def test_a_half_filled_table_exchanges_a_partition(filled: Filled) -> None:
 
 
 @on_mysql
+def test_a_half_filled_table_exchanges_rows_with_a_partition_of_a_whole_one(filled: Filled) -> None:
+    name = made(filled, b=400)
+    filled.source.execute(
+        f"CREATE TABLE {name}.a (id INT PRIMARY KEY, n INT) "
+        "PARTITION BY RANGE (id) (PARTITION p VALUES LESS THAN (900))"
+    )
+    filled.publish()
+    finished(filled, filled.snapshot("1", tables=[f"{name}.a", f"{name}.here"]))
+    snapshot = filled.snapshot("2", tables=[f"{name}.b"])
+    next(snapshot)
+    filled.publish()
+    assert filled.follow().waiting == (f"{name}.b",)
+    filled.source.execute(f"ALTER TABLE {name}.a EXCHANGE -- rows\n PARTITION p WITH TABLE {name}.b")
+    filled.publish()
+    with pytest.raises(SettingsError, match="Drop both tables on the follower"):
+        filled.follow()
+
+
+@on_mysql
 def test_a_half_filled_table_takes_the_name_of_one_that_is_published(filled: Filled) -> None:
     name = made(filled, a=10, b=400)
     snapshot = filled.snapshot("1")

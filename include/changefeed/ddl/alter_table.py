@@ -20,6 +20,7 @@ from changefeed.ddl.changes import (
     DropIndex,
     DropPeriod,
     DropPrimaryKey,
+    ExchangePartition,
     PartitionToTable,
     Position,
     RenameColumn,
@@ -80,6 +81,8 @@ def _actions(cursor: Cursor) -> Iterator[Action]:
         yield from _alter(cursor)
     elif cursor.word("ORDER", "BY"):
         cursor.until()  # a list of columns, after which no clause can stand
+    elif cursor.word("EXCHANGE", "PARTITION"):
+        yield _exchange(cursor)
     elif cursor.one_of("PARTITION") or (cursor.is_one_of(*_PARTITION_CLAUSES) and _is_partition_clause(cursor)):
         cursor.until()
     else:
@@ -87,7 +90,7 @@ def _actions(cursor: Cursor) -> Iterator[Action]:
 
 
 _PARTITION_CLAUSES = (
-    *("DISCARD", "IMPORT", "TRUNCATE", "COALESCE", "REORGANIZE", "EXCHANGE", "ANALYZE", "CHECK", "OPTIMIZE", "REBUILD"),
+    *("DISCARD", "IMPORT", "TRUNCATE", "COALESCE", "REORGANIZE", "ANALYZE", "CHECK", "OPTIMIZE", "REBUILD"),
     *("REPAIR", "REMOVE", "UPGRADE"),
 )
 
@@ -214,6 +217,14 @@ def _convert(cursor: Cursor) -> Action:
     if charset is None:
         raise cursor.unreadable("a charset to convert to")
     return ConvertCharset(read_charset_option(cursor, charset) or charset)
+
+
+def _exchange(cursor: Cursor) -> Action:
+    cursor.identifier()
+    cursor.expect("WITH", "TABLE")
+    name = cursor.table()
+    cursor.until()  # WITHOUT VALIDATION
+    return ExchangePartition(name)
 
 
 def _table_option(cursor: Cursor) -> Iterator[Action]:

@@ -149,6 +149,13 @@ class TableToPartition:
     name: TableName
 
 
+@dataclass(frozen=True)
+class ExchangePartition:
+    """EXCHANGE PARTITION … WITH TABLE: that table's rows and a partition's change places."""
+
+    name: TableName
+
+
 Action = (
     AddColumn
     | ChangeColumn
@@ -167,6 +174,7 @@ Action = (
     | RenameTo
     | PartitionToTable
     | TableToPartition
+    | ExchangePartition
 )
 
 # --- statements

@@ -10,7 +10,6 @@ key is made where its one view stands, as it was there, with all of its rows.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -22,6 +21,7 @@ from changefeed.ddl.changes import (
     CreateTableLike,
     DropDatabase,
     DropTables,
+    ExchangePartition,
     PartitionToTable,
     RenameTables,
     RenameTo,
@@ -38,7 +38,6 @@ from changefeed.replicate.literals import quoted_name
 from changefeed.table_schema import TableSchema
 
 _TABLE = "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
-_EXCHANGES = re.compile(r"\bEXCHANGE(?:\s|/\*.*?\*/)+PARTITION\b", re.IGNORECASE | re.DOTALL)
 _DATABASE = "SELECT 1 FROM information_schema.schemata WHERE schema_name = %s"
 
 
@@ -151,9 +150,7 @@ class Filling:
         passes = lacks and self._passes_over(definition)
         if passes:
             self.is_defined(definition, at)
-        elif _moves_rows(definition) and (
-            unfilled := [name for name in map(".".join, definition.read.tables) if name in self.state.unfilled]
-        ):
+        elif unfilled := [name for name in map(".".join, _moves_rows(definition)) if name in self.state.unfilled]:
             raise SettingsError(
                 f"{definition.sql[:500]!r} takes rows from one table to another, and {unfilled[0]} lacks rows that "
                 "come with a snapshot. Drop both tables on the follower, and take a snapshot of both."
@@ -312,13 +309,14 @@ def _parts(name: str) -> tuple[str, str]:
     return database, table
 
 
-def _moves_rows(definition: Definition) -> bool:
-    """Whether rows are in another table behind a definition: partitions are exchanged, or become tables."""
+def _moves_rows(definition: Definition) -> Sequence[TableName]:
+    """The tables between which a definition moves rows: partitions are exchanged, or become tables."""
     change = definition.read.change
     if not isinstance(change, AlterTable):
-        return False
-    converts = any(isinstance(action, PartitionToTable | TableToPartition) for action in change.actions)
-    return converts or _EXCHANGES.search(definition.sql) is not None
+        return ()
+    moves = (PartitionToTable, TableToPartition, ExchangePartition)
+    others = [action.name for action in change.actions if isinstance(action, moves)]
+    return [change.name, *others] if others else ()
 
 
 def _needed(definition: Definition) -> Sequence[TableName]:
