@@ -152,6 +152,11 @@ class MysqlServer(SqlServer):
     product = "MySQL"
     default_release: ClassVar[str] = "9.7"
 
+    @property
+    def status_statement(self) -> str:
+        """See `SqlServer`."""
+        return "SHOW MASTER STATUS" if self.release in OLD_RELEASES else "SHOW BINARY LOG STATUS"
+
     def _fetch(self) -> None:
         fetch_mysql(self.home, self.release)
 

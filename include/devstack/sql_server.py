@@ -191,7 +191,17 @@ class SqlServer(ABC):
             raise ServerError(f"{self.product}'s program {name!r} was asked for, but the fetched software has none")
         return [*program, f"--defaults-file={self.directory / 'client.cnf'}"]
 
+    def head(self) -> str:
+        """The end of the binlog, as FILE:POSITION."""
+        file, position, *_ = self.execute(self.status_statement)[0]
+        return f"{file}:{position}"
+
     # --- what differs between the two
+
+    @property
+    def status_statement(self) -> str:
+        """The statement that shows the end of the binlog; newer releases of MySQL have another."""
+        return "SHOW MASTER STATUS"
 
     @abstractmethod
     def _fetch(self) -> None:
