@@ -29,6 +29,7 @@ _LACKING = {
 
 def source_warnings(pipeline: Pipeline, session: Session, tables: Collection[TableSchema]) -> Iterator[str]:
     """A line each; ``tables`` are the captured ones, as they are now."""
+    tables = sorted(tables, key=lambda table: (table.database, table.table))
     yield from row_image(session)
     yield from binlog_retention(session)
     yield from signed_numbers(pipeline, tables)
