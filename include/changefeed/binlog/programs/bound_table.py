@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 
 from changefeed import charset_codes
 from changefeed.binlog.events import charsets
-from changefeed.binlog.events.table_map import MapColumn, TableMap
+from changefeed.binlog.events.table_map import TableMap
 from changefeed.binlog.programs import codecs
 from changefeed.binlog.programs.mapped_column import mapped_column
-from changefeed.binlog.programs.row_shape import fit, with_hidden, with_row_end
 from changefeed.column_types import VARCHAR, data_types_of
 from changefeed.errors import SchemaError
+from changefeed.map_column import MapColumn
 from changefeed.reader import Route
+from changefeed.row_shape import fit, with_hidden, with_row_end
 from changefeed.table_schema import Column, TableSchema
 
 

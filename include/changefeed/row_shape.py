@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from changefeed import column_types
-from changefeed.binlog.events.charsets import charset_of
-from changefeed.binlog.events.table_map import MapColumn
 from changefeed.column_types import DATA_TYPES, data_type_name
 from changefeed.errors import SchemaError
+from changefeed.map_column import MapColumn
 from changefeed.table_schema import Column, TableSchema
+
+BINARY = 63
+"""The id of the collation `binary`."""
 
 _ROW_TIMESTAMP = (column_types.TIMESTAMP2, 6, False)
 """Type and metadata of MariaDB's `row_start` and `row_end`, and that they are never NULL."""
@@ -89,7 +91,7 @@ def _fits(column: Column, row: MapColumn) -> bool:
 
 def _shown(row: MapColumn) -> str:
     sign = " unsigned" if row.unsigned else ""
-    is_binary = row.collation is not None and charset_of(row.collation) == "binary"
+    is_binary = row.collation == BINARY
     name = data_type_name(row.wire, row.meta, is_binary=is_binary)
     return f"{name or row.wire.name}[{row.meta}]{sign}"
 
