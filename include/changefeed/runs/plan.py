@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from changefeed import fault_point
 from changefeed.binlog.search.boundaries import boundaries
 from changefeed.binlog.search.finder import Finder, ResumePoint, bytes_between
 from changefeed.checkpoint import Checkpoint, CheckpointStore
 from changefeed.coordinates import BinlogCoordinates
+from changefeed.ddl.history import SchemaHistory
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import BinlogFormatError, BinlogGoneError, CheckpointError, SourceError
 from changefeed.failover import Failover
@@ -24,7 +25,7 @@ from changefeed.mysql.session import Session
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.runs.failover import position_on_new_server
 from changefeed.runs.logged_checkpoint import lost_checkpoint
-from changefeed.runs.schema_history import restore_history
+from changefeed.runs.schema_history import prepare_history, restore_history
 from changefeed.runs.unfinished import Unfinished, described, unfinished
 from changefeed.runs.windows import settled_state
 from changefeed.window import BinlogFile, Window
@@ -45,6 +46,13 @@ class Plan:
     lag_bytes: int
     window_bytes: int
     unfinished: tuple[Window, ...] = ()
+    history: SchemaHistory | None = field(default=None, repr=False, compare=False)
+    """What the tables are in the binlog; None where nothing is new, or no record needs it."""
+
+    @property
+    def start(self) -> BinlogCoordinates:
+        """Where the first of the windows begins."""
+        return self.unfinished[0].start if self.unfinished else self.window.start
 
     @property
     def is_empty(self) -> bool:
@@ -75,13 +83,11 @@ def plan(endpoints: Endpoints, store: CheckpointStore, *, keep_first_checkpoint:
         head = source.head(session)
         files = source.binlog_files(session)
         checkpoint = store.load(pipeline.name)
+        is_first = False
         if checkpoint is None:
             if lost := lost_checkpoint(endpoints):
                 raise CheckpointError(lost)
-            checkpoint = _first_checkpoint(pipeline, session, uuid, head)
-            if keep_first_checkpoint:
-                store.advance(None, checkpoint)
-            _log.info("pipeline %s: first checkpoint at %s", pipeline.name, checkpoint.coordinates)
+            is_first, checkpoint = True, _first_checkpoint(pipeline, session, uuid, head)
         elif keep_first_checkpoint:
             restore_history(endpoints, store)
         state = settled_state(endpoints)
@@ -91,21 +97,28 @@ def plan(endpoints: Endpoints, store: CheckpointStore, *, keep_first_checkpoint:
         if left.windows:
             _log.warning("pipeline %s: earlier runs left windows %s", pipeline.name, described(left.windows))
         start, number, failover = _resume(left, session, uuid, head, files, state)
-    window = Window(
-        pipeline=pipeline.name,
-        number=number,
-        server_uuid=uuid,
-        start=start.coordinates,
-        head=head.coordinates,
-        start_gtids=start.gtids,
-        head_gtids=head.gtids,
-        frozen_at_ms=int(time.time() * 1000),
-        plan_seconds=round(time.monotonic() - began, 3),
-        failover=failover,
-        newest=file_identity(endpoints.mysql, uuid, head.coordinates.file)
-        if start.coordinates != head.coordinates
-        else None,
-    )
+        window = Window(
+            pipeline=pipeline.name,
+            number=number,
+            server_uuid=uuid,
+            start=start.coordinates,
+            head=head.coordinates,
+            start_gtids=start.gtids,
+            head_gtids=head.gtids,
+            frozen_at_ms=int(time.time() * 1000),
+            plan_seconds=round(time.monotonic() - began, 3),
+            failover=failover,
+            newest=file_identity(endpoints.mysql, uuid, head.coordinates.file)
+            if start.coordinates != head.coordinates
+            else None,
+        )
+        history = None
+        if is_first or left.windows or not window.is_empty:
+            reading = left.windows[0] if left.windows else window
+            history = prepare_history(endpoints, session, reading, state, keep=keep_first_checkpoint)
+        if is_first and keep_first_checkpoint:  # after its history, which so is never learned later than here
+            store.advance(None, checkpoint)
+            _log.info("pipeline %s: first checkpoint at %s", pipeline.name, checkpoint.coordinates)
     fault_point.reached("after_plan")
     first = left.begun.start if left.begun else start.coordinates
     return Plan(
@@ -114,6 +127,7 @@ def plan(endpoints: Endpoints, store: CheckpointStore, *, keep_first_checkpoint:
         bytes_between(files, first, head.coordinates),
         bytes_between(files, start.coordinates, head.coordinates),
         left.windows,
+        history,
     )
 
 
@@ -154,7 +168,7 @@ def _resume(
     start = position_on_new_server(end, session, uuid, head)
     # A new number: progress of the old server's unfinished window has its own, and other coordinates.
     number = max(end.window, state.latest_number) + 1
-    return start, number, Failover(end.server_uuid, end.window, end.gtids)
+    return start, number, Failover(end.server_uuid, end.window, end.gtids, str(end.coordinates))
 
 
 def check_same_history(checkpoint: Checkpoint, uuid: str, head: BinlogCoordinates, files: list[BinlogFile]) -> None:

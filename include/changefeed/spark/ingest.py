@@ -36,6 +36,7 @@ from changefeed.runs.registered_ids import check_same_ids, ids_by_subject, regis
 from changefeed.runs.schema_history import history_for, keep_learned, makes_records_of_tables, save_history, with_tables
 from changefeed.runs.topics import table_topics, wanted_topics
 from changefeed.runs.unfinished import check_given, check_next, given_before, sealed_manifest
+from changefeed.runs.unknown_tables import answered, check_tables_known
 from changefeed.runs.windows import commit_log_state
 from changefeed.spark import frame
 from changefeed.spark.cutting import Cutting, cut
@@ -47,7 +48,6 @@ from changefeed.spark.job import IngestJob
 from changefeed.spark.local_folder import local_folder
 from changefeed.spark.progress import MessageCount, shown
 from changefeed.spark.publish import decode_and_publish_batches
-from changefeed.spark.scouting import statements_of
 from changefeed.spark.session import cores, makes_copies
 from changefeed.spark.shuffled_batches import ShuffledBatches
 from changefeed.spark.statement_follower import UnscoutedError
@@ -115,10 +115,9 @@ def ingest(
             return sealed
         pipeline_state = state if identity == pipeline.name else commit_log_state(endpoints)
         with endpoints.session() if archive else endpoints.session_on(window.server_uuid) as session:
-            at_once = statements_of(spark, endpoints, window)
-            history = history_for(
-                endpoints, session, window, pipeline_state, archived=archive is not None, at_once=at_once
-            )
+            archived = ArchivedBinlogs(archive) if archive else None
+            history = history_for(endpoints, session, window, pipeline_state, archived=archived)
+            check_tables_known(pipeline, history, window.start)
         ids = registered_ids(endpoints, history, window)
         begun = _begin(endpoints, window, state, log, ids_by_subject(ids))
         if identity == pipeline.name and history is not None:
@@ -129,7 +128,7 @@ def ingest(
             topics=_topics(endpoints, window, state, made, tables),
             attempt=attempt,
             identity=identity,
-            history=history,
+            history=history and answered(pipeline, history),
             files=identities,
             archive=archive,
             copies=makes_copies(spark),
@@ -247,8 +246,9 @@ def _publish_window(
     except UnscoutedError:
         _log.info("window %d has rows without column names: scouting its statements", job.window.number)
         if job.history is not None:
-            at_once = statements_of(spark, job.endpoints, job.window)
-            job = replace(job, history=with_tables(job.endpoints, job.history, job.window, job.identity, at_once))
+            history = with_tables(job.endpoints, job.history, job.window, job.identity)
+            check_tables_known(job.pipeline, history, job.window.start)
+            job = replace(job, history=answered(job.pipeline, history))
         return publish(scout_all=True)
 
 

@@ -38,6 +38,8 @@ class StatementFollower:
     def __init__(self, job: IngestJob, piece: Slice, changes: StatementChanges) -> None:
         self._job, self._piece, self._format, self._changes = job, piece, job.format(), changes
         self._history = job.history
+        self._at = BinlogCoordinates(piece.file, piece.start - 1)
+        """Statements up to here are in the schemas."""
         self._schemas = job.history.at(BinlogCoordinates(piece.file, piece.start)) if job.history else Schemas()
         self._blocks: list[Block] = []
         self._at_position: Counter[int] = Counter()
@@ -64,7 +66,7 @@ class StatementFollower:
         Raises SourceError for a change in statement format, where the pipeline's `statements` is `fail`.
         """
         read = self._read(statement)
-        before, self._schemas = self._schemas, self._schemas.apply(read)
+        before, self._schemas = self._schemas, self._after(statement, read)
         match read.kind:
             case Kind.TRUNCATE:
                 self._definition(statement, read, before)
@@ -75,6 +77,16 @@ class StatementFollower:
                 self._definition(statement, read, before)
         if read.changes_rows:
             self._rows(statement, read, before)
+
+    def _after(self, statement: Statement, read: DdlStatement) -> Schemas:
+        """The schemas after a statement: as the history has them, which may know more than the statement says."""
+        at, last = BinlogCoordinates(statement.file, statement.position), self._at
+        self._at = at
+        timeline = self._history.timeline if self._history else None
+        entries = timeline.between(last, at) if timeline else ()
+        if timeline and entries and entries[-1].coordinates == at:
+            return timeline.after(self._schemas, entries)
+        return self._schemas.apply(read)
 
     def taken(self) -> Iterator[Block]:
         """The blocks made since the last call, in binlog order."""

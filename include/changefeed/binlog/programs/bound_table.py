@@ -84,7 +84,9 @@ def _bind_column(number: int, column: MapColumn, known: Column | None) -> codecs
     if column.collation is not None:
         charset = charsets.charset_of(column.collation)
     elif known is not None:
+        is_unknown = known.collation == charset_codes.UNKNOWN
         charset = charset_codes.charset_of_name(known.collation) if known.collation else "binary"
+        charset = charset_codes.UNKNOWN if is_unknown else charset
     else:
         charset = charset_codes.UNKNOWN
     if charset is None or not charset_codes.is_known(charset):

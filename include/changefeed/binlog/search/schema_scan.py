@@ -81,7 +81,7 @@ class _Scan:
         self._bodies_end = 0
         self._addresses: dict[bytes, int] = {}
         self._slots: dict[bytes, int] = {}
-        """By the bytes of a TABLE_MAP the place of its two counts. All of it is of the rows since the last statement."""
+        """By the bytes of a TABLE_MAP the place of its two counts; all since the last statement."""
         self._uncounted: dict[bytes, TableRows] = {}
         self._counts: Words = np.zeros(_WORDS * 64, np.int64)
 
