@@ -36,7 +36,7 @@ class Failover:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, part of the window's."""
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "at" or value}
 
 
 @dataclass(frozen=True)

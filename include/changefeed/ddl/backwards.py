@@ -34,6 +34,7 @@ from changefeed.ddl.schemas import SEQUENCE, Entry, Schemas, is_temporary
 from changefeed.ddl.seen_rows import RowsByTable, SeenRows
 from changefeed.ddl.table import Table, UnknownTable
 from changefeed.ddl.timeline import SchemaTimeline
+from changefeed.row_shape import fits
 from changefeed.table_schema import TableSchema
 
 
@@ -106,6 +107,9 @@ class _Backwards:
         for statement in reversed(statements):
             names = self._touched(statement.read)
             self.after[statement.at] = {name: self.entry(name) for name in names}
+            for name in names:
+                if isinstance(unknown := self._tables.get(name), UnknownTable):
+                    self._tables[name] = replace(unknown, known=())  # that was of the rows behind the statement
             self._invert(statement)
             for name in names:
                 self._settle(name, statement.at)
@@ -131,7 +135,8 @@ class _Backwards:
         try:
             return draft.table()
         except UnresolvedError as problem:
-            return UnknownTable(name, str(problem), known=tuple(slot.column for slot in draft.slots))
+            known = () if draft.floating else tuple(slot.column for slot in draft.slots)
+            return UnknownTable(name, str(problem), known=known)
 
     # --- one statement
 
@@ -315,7 +320,9 @@ def _with_rows(table: UnknownTable, rows: Sequence[SeenRows]) -> UnknownTable:
     """The table with its rows in the range, of which the first ones are kept as they are."""
     if not rows:
         return replace(table, row_events=0, first="", columns=(), known=())
-    known = table.known if len(table.known) == len(rows[0].columns) else ()
+    known, columns = table.known, rows[0].columns
+    if len(known) != len(columns) or any(c and not fits(c, row) for c, row in zip(known, columns, strict=True)):
+        known = ()
     return replace(
         table,
         row_events=sum(seen.row_events for seen in rows),

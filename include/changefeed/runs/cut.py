@@ -37,7 +37,8 @@ def cut(endpoints: Endpoints, plan: Plan, bounds: Bounds) -> PlannedRun:
     larger than the pipeline's `window_bytes`.
 
     What was begun counts against ``bounds``, and is finished even where they are narrower.
-    Raises SchemaError for rows of tables that are not known (`runs.unknown_tables`), and SettingsError for an ``until`` that is behind the checkpoint, past the head or no commit boundary.
+    Raises SchemaError for rows of tables that are not known (`runs.unknown_tables`), and SettingsError for an ``until``
+    that is behind the checkpoint, past the head or no commit boundary.
     """
     check_tables_known(endpoints.pipeline, plan.history, plan.start)
     new = [] if plan.window.is_empty else _windows(endpoints, plan, bounds)

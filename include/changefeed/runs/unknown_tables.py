@@ -51,7 +51,7 @@ def unknown_ranges(
 ) -> list[UnknownRange]:
     """The rows of captured tables from ``start`` on whose columns are not known, in binlog order."""
     found = []
-    for name, table, end in _segments(history):
+    for name, table, _, end in segments(history):
         passed = start is not None and end is not None and end <= start
         if table.row_events and not passed and pipeline.tables.matches(*name):
             answer = _answer(pipeline, table)
@@ -77,12 +77,11 @@ def check_tables_known(pipeline: Pipeline, history: SchemaHistory | None, start:
         "(binlog_row_metadata is not FULL) and they do not follow from the tables of now:\n"
         + "\n".join(lines)
         + "\nNothing was published. Choose one:\n"
-        f"  changefeed schema {pipeline.name} --define FILE.sql    CREATE TABLE statements from before, as of mysqldump "
-        "--no-data\n"
-        f"  changefeed schema {pipeline.name} --unknown begin      leave these rows out; each table begins where it is "
-        "known\n"
-        f"  changefeed schema {pipeline.name} --unknown placeholder   publish columns without a name as "
-        "__dropped_col_N__, without a key\n"
+        f"  changefeed schema {pipeline.name} --define FILE.sql      CREATE TABLE statements of that time, such as "
+        "mysqldump --no-data writes\n"
+        f"  changefeed schema {pipeline.name} --unknown begin        leave these rows out, and count them\n"
+        f"  changefeed schema {pipeline.name} --unknown placeholder  publish them without a key, with "
+        "__dropped_col_N__ for names that are not known\n"
         "or set `unknown_definition` in the pipeline; or seek to later coordinates."
     )
 
@@ -123,21 +122,23 @@ def _with_tables(history: SchemaHistory, table: Any) -> SchemaHistory:
     return replace(history, timeline=replace(timeline, initial=initial, entries=entries))
 
 
-def _segments(history: SchemaHistory) -> Iterator[tuple[TableName, UnknownTable, BinlogCoordinates | None]]:
-    """Each table that is not known for a while, with where that ends."""
+def segments(
+    history: SchemaHistory,
+) -> Iterator[tuple[TableName, UnknownTable, BinlogCoordinates | None, BinlogCoordinates | None]]:
+    """Each table that is not known for a while, and the statements before and behind; None for the history's ends."""
     moves: Iterable[tuple[BinlogCoordinates | None, Mapping[TableName, Entry | None]]] = (
         (None, history.timeline.initial.tables),
         *((entry.coordinates, entry.tables) for entry in history.timeline.entries),
     )
-    open_ones: dict[TableName, UnknownTable] = {}
+    open_ones: dict[TableName, tuple[UnknownTable, BinlogCoordinates | None]] = {}
     for at, tables in moves:
         for name, entry in tables.items():
-            if (unknown := open_ones.pop(name, None)) is not None:
-                yield name, unknown, at
+            if name in open_ones:
+                yield name, *open_ones.pop(name), at
             if isinstance(entry, UnknownTable):
-                open_ones[name] = entry
-    for name, unknown in open_ones.items():
-        yield name, unknown, None
+                open_ones[name] = entry, at
+    for name, (unknown, start) in open_ones.items():
+        yield name, unknown, start, None
 
 
 def _answer(pipeline: Pipeline, table: UnknownTable) -> str:
