@@ -56,9 +56,9 @@ def define(
             defined.append(Defined(f"{name.database}.{name.table}", table.first, str(end) if end else ""))
     if not defined:
         wanted = ", ".join(dict.fromkeys(f"{name.database}.{name.table}" for name, _, _, _ in unknown)) or "none"
-        found = ", ".join(map(str, given.tables)) or "no table"
+        tables = ", ".join(map(str, given.tables)) or "no table"
         raise SchemaError(
-            f"the statements define {found}, and none of those whose rows are "
+            f"the statements define {tables}, and none of those whose rows are "
             f"not known: {wanted}. Name the database, as in CREATE TABLE shop.orders (…), or with USE shop."
         )
     return history, defined

@@ -6,9 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from changefeed.block import Block, Message, Step, pack, sequence_of
-from changefeed.coordinates import BinlogCoordinates
 from changefeed.ddl.ddl_statement import DdlStatement, Kind
-from changefeed.ddl.history import read_logged
 from changefeed.ddl.names import TableName
 from changefeed.ddl.schemas import Schemas
 from changefeed.ddl.table import Table
@@ -19,6 +17,7 @@ from changefeed.kafka.schema_log import schema_changes_topic
 from changefeed.pipelines.table_pattern import names_database
 from changefeed.reader import Statement
 from changefeed.spark.job import IngestJob
+from changefeed.spark.schema_follower import SchemaFollower
 from changefeed.spark.statement_changes import StatementChanges
 from changefeed.table_schema import TableSchema
 from changefeed.window import Slice
@@ -38,9 +37,7 @@ class StatementFollower:
     def __init__(self, job: IngestJob, piece: Slice, changes: StatementChanges) -> None:
         self._job, self._piece, self._format, self._changes = job, piece, job.format(), changes
         self._history = job.history
-        self._at = BinlogCoordinates(piece.file, piece.start - 1)
-        """Statements up to here are in the schemas."""
-        self._schemas = job.history.at(BinlogCoordinates(piece.file, piece.start)) if job.history else Schemas()
+        self._follower = SchemaFollower(job.history, piece)
         self._blocks: list[Block] = []
         self._at_position: Counter[int] = Counter()
 
@@ -50,7 +47,7 @@ class StatementFollower:
         """A `SchemaLookup` for rows without column names; raises SchemaError where they are not known."""
         if not self._job.statements_scouted or (self._history is not None and not self._history.tables_known):
             raise UnscoutedError(f"rows of {database}.{table} have no column names")
-        schema = self._schemas.lookup(database, table)
+        schema = self._follower.lookup(database, table)
         if schema is None:
             raise SchemaError(
                 f"the binlog has rows of {database}.{table} without column names (binlog_row_metadata is not FULL), "
@@ -65,8 +62,8 @@ class StatementFollower:
 
         Raises SourceError for a change in statement format, where the pipeline's `statements` is `fail`.
         """
-        read = self._read(statement)
-        before, self._schemas = self._schemas, self._after(statement, read)
+        read = self._follower.read(statement)
+        before = self._follower.take(statement, read)
         match read.kind:
             case Kind.TRUNCATE:
                 self._definition(statement, read, before)
@@ -78,26 +75,12 @@ class StatementFollower:
         if read.changes_rows:
             self._rows(statement, read, before)
 
-    def _after(self, statement: Statement, read: DdlStatement) -> Schemas:
-        """The schemas after a statement: as the history has them, which may know more than the statement says."""
-        at, last = BinlogCoordinates(statement.file, statement.position), self._at
-        self._at = at
-        timeline = self._history.timeline if self._history else None
-        entries = timeline.between(last, at) if timeline else ()
-        if timeline and entries and entries[-1].coordinates == at:
-            return timeline.after(self._schemas, entries)
-        return self._schemas.apply(read)
-
     def taken(self) -> Iterator[Block]:
         """The blocks made since the last call, in binlog order."""
         blocks, self._blocks = self._blocks, []
         yield from blocks
 
     # --- records
-
-    def _read(self, statement: Statement) -> DdlStatement:
-        collations = self._history.collations if self._history else {}
-        return read_logged(statement, self._schemas.server, collations)
 
     def _rows(self, statement: Statement, read: DdlStatement, before: Schemas) -> None:
         statement, touched = self._changes.touched(statement, read, before.tables)
@@ -116,19 +99,19 @@ class StatementFollower:
         touched = self._captured(read.tables)
         if where == "off" or not (touched or (not read.tables and self._captures_database(read))):
             return
-        changes = [(name.database, name.table, _columns(self._schemas, name)) for name in touched]
+        changes = [(name.database, name.table, _columns(self._follower.schemas, name)) for name in touched]
         kind = "TRUNCATE" if read.kind is Kind.TRUNCATE else _verb(statement.sql)
         pipeline, value = self._job.pipeline, self._format.schema_change(statement, kind, changes)
         topic = schema_changes_topic(pipeline.name, pipeline.topics.suffix)
         self._add(statement, topic, [0], value, self._format)
         if where == "inline":
-            gone = {name for name in touched if name not in self._schemas.tables and name not in before.tables}
+            gone = {name for name in touched if name not in self._follower.schemas.tables and name not in before.tables}
             there = [name for name in touched if name not in gone]
             self._to_tables(statement, there, lambda format: format.schema_change(statement, kind, changes))
 
     def _seen(self, name: TableName) -> TableSchema:
         """The table as formats see it, without columns where these are not known."""
-        table, route = _columns(self._schemas, name), self._job.route(*name)
+        table, route = _columns(self._follower.schemas, name), self._job.route(*name)
         if table is None or route is None:
             return TableSchema(name.database, name.table, ())
         return self._job.endpoints.column_rules.shown(route.seen(table))
