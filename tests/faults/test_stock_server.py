@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faults.existing_rows import running_beside
 from faults.feed import Feed, Runner
 from faults.replica import caught_up, replicate, stop_replicating
 from integration.rebuilt import records_of
@@ -124,9 +125,9 @@ def test_ddl_between_the_checkpoint_and_a_snapshot(stock: Stock) -> None:
     stock.rows()
     stock.alter()
     stock.rows_behind()
-    snapshot = stock.feed.fork_command("", "snapshot", stock.feed.name)
-    assert snapshot.result() == 0, snapshot.text()[-3000:]
-    stock.feed.run_until_current()
+    with running_beside(stock.feed):
+        snapshot = stock.feed.fork_command("", "snapshot", stock.feed.name)
+        assert snapshot.result() == 0, snapshot.text()[-3000:]
     published = stock.published()
     assert [name for name, rows in published.items() if BEFORE not in rows] == []
 
