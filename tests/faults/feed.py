@@ -23,7 +23,6 @@ import yaml
 from integration.rebuilt import event_ids, rebuilt, records_of, selected
 
 from devstack.kafka import KafkaBroker
-from devstack.mariadb import MariadbServer
 from devstack.sql_server import SqlServer
 
 PROJECT = Path(__file__).parents[2]
@@ -318,9 +317,7 @@ class Feed:
 def fresh_feed(server: SqlServer, kafka: KafkaBroker, name: str, folder: Path, runner: Runner) -> Iterator[Feed]:
     """A feed on a fresh binlog file of ``server``, so that no other test's events are read again."""
     server.execute("FLUSH BINARY LOGS")
-    status = "SHOW BINLOG STATUS" if isinstance(server, MariadbServer) else "SHOW BINARY LOG STATUS"
-    file, position, *_ = server.execute(status)[0]
-    yield Feed(name, server, kafka, folder, runner, {"start": f"{file}:{position}"})
+    yield Feed(name, server, kafka, folder, runner, {"start": server.head()})
     server.execute(f"DROP DATABASE IF EXISTS `{name}`")
 
 

@@ -143,7 +143,7 @@ def _floating(rng: random.Random, name: str) -> RandomColumn:
         return repr(value) if single else repr(value * rng.choice([1, 1e200, 1e-200]))
 
     normal = float32 if single else float
-    return RandomColumn(name, "FLOAT" if single else "DOUBLE", literal, f"CAST(`{name}` AS DOUBLE)", normal, normal)
+    return RandomColumn(name, "FLOAT" if single else "DOUBLE", literal, f"`{name}` + 0e0", normal, normal)
 
 
 def _text(rng: random.Random, name: str, charsets: list[str]) -> RandomColumn:
@@ -223,7 +223,7 @@ def _temporal(rng: random.Random, name: str) -> RandomColumn:
     )
 
 
-def _labelled(rng: random.Random, name: str, charsets: list[str]) -> RandomColumn:
+def labelled(rng: random.Random, name: str, charsets: list[str]) -> RandomColumn:
     is_set = rng.random() < 0.5
     count = rng.choice([1, 3, 8, 9, 17, 40, 64] if is_set else [1, 3, 255, 256, 700])
     words = ["a'b", 'c"d', "größe", "e\\f", "東京", "x y"]
@@ -359,7 +359,7 @@ def column_makers(mariadb: bool) -> dict[str, ColumnMaker]:
         "text": lambda rng, name: _text(rng, name, charsets),
         "bytes": _bytes,
         "temporal": _temporal,
-        "labelled": lambda rng, name: _labelled(rng, name, charsets),
+        "labelled": lambda rng, name: labelled(rng, name, charsets),
         "bit": _bit,
         "geometry": _geometry,
     }
@@ -372,7 +372,7 @@ def columns_of_all_charsets(rng: random.Random, mariadb: bool) -> list[RandomCol
     """A text in every charset, and labels in those that have the characters of our labels."""
     charsets = charsets_of(mariadb)
     labels = [charset for charset in charsets if charset in LABEL_CHARSETS]
-    return [_text(rng, "c", [charset]) for charset in charsets] + [_labelled(rng, "c", [one]) for one in labels]
+    return [_text(rng, "c", [charset]) for charset in charsets] + [labelled(rng, "c", [one]) for one in labels]
 
 
 def random_table(rng: random.Random, database: str, name: str, mariadb: bool) -> RandomTable:

@@ -122,13 +122,13 @@ def test_rows_of_partitions_carry_extra_data(mysql_server: MysqlServer, unique_n
     assert found.report.rows == {f"{unique_name}.t": {"c": 40, "u": 3, "d": 1}}
 
 
-def test_a_relay_log_is_decoded(mysql_server: MysqlServer, stock_mysql_server: MysqlServer, unique_name: str) -> None:
+def test_a_relay_log_is_decoded(mysql_server: MysqlServer, spare_server: MysqlServer, unique_name: str) -> None:
     source = decoded(
         mysql_server, unique_name, run("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1), (2)")
     )
     connection = MysqlConnection.from_uri(mysql_server.url)
     size = (mysql_server.data / source.name).stat().st_size
-    replica = stock_mysql_server
+    replica = spare_server
     with replica.connect() as session, session.cursor() as cursor:
         cursor.execute("SELECT @@server_id")
         own = cursor.fetchone()[0]

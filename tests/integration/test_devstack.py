@@ -44,8 +44,9 @@ def test_mysql_answers_with_a_full_row_binlog_and_gtids(mysql_server: MysqlServe
     assert mysql_server.execute("SHOW VARIABLES LIKE 'log_bin'")[0][1] == "ON"
 
 
-def test_stock_mysql_keeps_the_minimal_metadata_that_mysql_ships_with(stock_mysql_server: MysqlServer) -> None:
+def test_stock_mysql_has_minimal_metadata_and_no_gtids(stock_mysql_server: MysqlServer) -> None:
     assert variable(stock_mysql_server, "binlog_row_metadata") == "MINIMAL"
+    assert variable(stock_mysql_server, "gtid_mode") == "OFF"
 
 
 def test_servers_whose_data_are_copies_of_one_template_are_different_servers(
@@ -61,6 +62,28 @@ def test_mariadb_answers_with_a_row_binlog(mariadb_server: MariadbServer) -> Non
     assert mariadb_server.execute("SELECT VERSION()")[0][0].startswith("11.4.")
     assert variable(mariadb_server, "binlog_format") == "ROW"
     assert variable(mariadb_server, "binlog_row_metadata") == "FULL"
+
+
+@pytest.mark.parametrize(
+    ("fixture", "version"),
+    [
+        ("mysql_57_server", "5.7.22"),
+        ("mysql_80_server", "8.0.15"),
+        ("mariadb_1011_server", "10.11.5"),
+        ("mariadb_118_server", "11.8."),
+    ],
+)
+def test_server_of_an_old_or_new_release_logs_rows_with_its_own_defaults(
+    fixture: str, version: str, request: pytest.FixtureRequest
+) -> None:
+    server: SqlServer = request.getfixturevalue(fixture)
+    assert server.execute("SELECT VERSION()")[0][0].startswith(version)
+    assert variable(server, "binlog_format") == "ROW"
+    assert variable(server, "log_bin") == "1"
+    if server.product == "MySQL":
+        assert variable(server, "gtid_mode") == "OFF"
+    with server.connect("changefeed") as connection, connection.cursor() as cursor:
+        cursor.execute("SHOW MASTER STATUS")
 
 
 @pytest.mark.parametrize("fixture", ["mysql_server", "mariadb_server"])

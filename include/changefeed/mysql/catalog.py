@@ -51,7 +51,7 @@ def table_schemas(session: Session, names: Iterable[tuple[str, str]]) -> dict[tu
     if session.is_mariadb:
         found = {name: table_schema(session, *name) for name in wanted}
         return {name: schema for name, schema in found.items() if schema is not None}
-    fields = column_fields(is_mariadb=False)
+    fields = column_fields(session)
     schemas: dict[tuple[str, str], TableSchema] = {}
     for database, of_database in groupby(wanted, key=lambda name: name[0]):
         tables = [table for _, table in of_database]
@@ -72,7 +72,7 @@ def table_schemas(session: Session, names: Iterable[tuple[str, str]]) -> dict[tu
 def table_schema(session: Session, database: str, table: str) -> TableSchema | None:
     """A table's columns and keys as they are now, or None where there is no such table."""
     is_mariadb = session.is_mariadb
-    rows = session.rows(_COLUMNS.format(fields=column_fields(is_mariadb=is_mariadb)), database, table)
+    rows = session.rows(_COLUMNS.format(fields=column_fields(session)), database, table)
     if not rows:
         return None
     columns = tuple(column_of(row, is_mariadb=is_mariadb) for row in rows)

@@ -13,16 +13,18 @@ from typing import Any
 from changefeed.column_types import DATA_TYPES, Measure
 from changefeed.ddl.column_default import expression_default
 from changefeed.errors import SourceError
-from changefeed.mysql.session import Row
+from changefeed.mysql.session import Row, Session
 from changefeed.table_schema import NO_DEFAULT, Column, Default, Index, current_time, ordered_indexes
 
 _FIELDS = "column_name, data_type, column_type, collation_name, is_nullable, column_default, extra, column_comment"
 _TYPE = re.compile(r"(?P<name>[a-z0-9_]+)(?:\((?P<first>\d+)(?:,(?P<second>\d+))?\))?")
 
 
-def column_fields(*, is_mariadb: bool) -> str:
-    """The fields of `information_schema.columns` that `column_of` reads, for a SELECT."""
-    return f"{_FIELDS}, {'NULL, generation_expression' if is_mariadb else 'srs_id, NULL'}"
+def column_fields(session: Session) -> str:
+    """The fields of `information_schema.columns` that `column_of` reads, for a SELECT on that server."""
+    if session.is_mariadb:
+        return f"{_FIELDS}, NULL, generation_expression"
+    return f"{_FIELDS}, {'srs_id' if session.version_number >= (8, 0) else 'NULL'}, NULL"
 
 
 FIELD_COUNT = 10

@@ -65,7 +65,7 @@ def current_schemas(session: Session) -> Schemas:
         f"SELECT schema_name, default_collation_name FROM information_schema.schemata WHERE schema_name {_NOT_SYSTEM}"
     )
     databases = {server.table_name(str(name)): str(collation) for name, collation in rows}
-    fields = column_fields(is_mariadb=session.is_mariadb)
+    fields = column_fields(session)
     columns: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in session.rows(_COLUMNS.format(fields=fields)):
         columns[str(row[FIELD_COUNT]), str(row[FIELD_COUNT + 1])].append(row)

@@ -24,6 +24,7 @@ from changefeed.table_schema import TableSchema
 from changefeed.transforms.chain import Transform
 from changefeed.upkeep.neighbours import Neighbours
 from changefeed.upkeep.routed_tables import routed_tables
+from changefeed.upkeep.source_warnings import source_warnings
 
 _SHOWN = 50
 """So many tables have a line of their own."""
@@ -68,6 +69,7 @@ def _source(endpoints: Endpoints, session: Session) -> Iterator[Finding]:
     yield from _transforms(endpoints, tables)
     yield from _keys(pipeline, tables, server_names_keys=source.names_come_along(session))
     yield from _unlogged(pipeline, session)
+    yield from source_warnings(pipeline, session, tables)
     if "format" in pipeline.model_fields_set and pipeline.format.advice:
         yield pipeline.format.advice
     yield from dict.fromkeys(choice.advice for choice in pipeline.formats[1:] if choice.advice)

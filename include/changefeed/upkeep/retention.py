@@ -9,15 +9,15 @@ from changefeed.binlog.search.finder import Finder
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import ChangefeedError
+from changefeed.mysql.binlog_expiry import BinlogExpiry, binlog_expiry
 from changefeed.mysql.binlogs import ServerBinlogs
-from changefeed.mysql.session import Session
 
 
 @dataclass(frozen=True)
 class Retention:
     """``lag_seconds`` is 0 at the head. ``headroom_seconds`` is None where the server purges nothing by itself.
 
-    All three are None where they are not known.
+    Each of the three is None where it is not known.
     """
 
     lag_seconds: float | None
@@ -34,8 +34,10 @@ def retention(endpoints: Endpoints, checkpoint: BinlogCoordinates) -> Retention:
     """Read both from the source. Raises what `Session` raises; BinlogGoneError for a checkpoint that is purged."""
     with endpoints.session() as session:
         finder = Finder(ServerBinlogs(session))
-        headroom = _headroom_seconds(finder, checkpoint, session)
-        return Retention(_lag_seconds(finder, checkpoint), headroom, unlimited=headroom is None)
+        expiry = binlog_expiry(session)
+        headroom = _headroom_seconds(finder, checkpoint, expiry)
+        unlimited = expiry.seconds is None if expiry.is_known else None
+        return Retention(_lag_seconds(finder, checkpoint), headroom, unlimited)
 
 
 def retention_or_none(endpoints: Endpoints, checkpoint: BinlogCoordinates) -> Retention:
@@ -53,16 +55,11 @@ def _lag_seconds(finder: Finder, checkpoint: BinlogCoordinates) -> float:
     return 0.0 if written is None else max(0.0, time.time() - written)
 
 
-def _headroom_seconds(finder: Finder, checkpoint: BinlogCoordinates, session: Session) -> float | None:
-    """A file is purged `binlog_expire_logs_seconds` after it was closed; the next file was begun then."""
-    if session.variable("binlog_expire_logs_auto_purge") == "OFF":
-        return None
-    keeps = float(session.variable("binlog_expire_logs_seconds") or 0)
-    if not keeps:
-        keeps = 86_400 * float(session.variable("expire_logs_days") or 0)
-    if not keeps:
+def _headroom_seconds(finder: Finder, checkpoint: BinlogCoordinates, expiry: BinlogExpiry) -> float | None:
+    """A file is purged so long after it was closed; the next file was begun then."""
+    if expiry.seconds is None:
         return None
     following = [file.name for file in finder.binlogs.files() if file.number == checkpoint.number + 1]
     if not following:
-        return keeps  # still open: it counts from when it is closed
-    return max(0.0, finder.begun_seconds(following[0]) + keeps - time.time())
+        return expiry.seconds  # still open: it counts from when it is closed
+    return max(0.0, finder.begun_seconds(following[0]) + expiry.seconds - time.time())
