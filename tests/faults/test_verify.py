@@ -13,14 +13,13 @@ import pytest
 from faults.feed import Feed
 from integration.rebuilt import event_ids, records_of
 from kafka.admin import NewTopic
-from verified import InlineStages, verified
+from verified import compared, verified
 
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import SettingsError
 from changefeed.pipelines.file import read_pipeline
 from changefeed.verify.account import last_reports
-from changefeed.verify.comparison import compare
 from changefeed.verify.plan import plan_verify
 from changefeed.verify.published import published_up_to
 from changefeed.verify.report import TableAccount, VerifyReport, summary
@@ -245,7 +244,21 @@ def test_rows_that_were_there_before_the_pipeline_began_are_named_as_never_publi
     assert "published by a snapshot only" in " ".join(summary(report))
 
 
-def test_the_command_runs_the_pipeline_compares_on_spark_and_shows_both_rows(
+def damaged(records: list[Any]) -> list[Any]:
+    """Inserts, with one of each thing that can be wrong with a topic."""
+    disordered, repeated, missing, changed, foreign = records[:2], records[2], records[3], records[4], records[5]
+    return [
+        *reversed(disordered),
+        repeated,
+        repeated,
+        missing._replace(value=None),
+        with_value(changed, text="forged"),
+        foreign._replace(headers=[]),
+        *records[6:],
+    ]
+
+
+def test_the_command_runs_the_pipeline_and_reports_on_spark_whatever_is_wrong(
     feed: Feed, spark_connect: SparkConnectServer
 ) -> None:
     feed.write(40)
@@ -255,7 +268,7 @@ def test_the_command_runs_the_pipeline_compares_on_spark_and_shows_both_rows(
     equal = feed.command("verify", feed.name, "--run")
     assert equal.returncode == 0, equal.stderr + equal.stdout
     assert equal.stdout.startswith(f"{feed.name}: equal: ")
-    copied(feed, "journal", lambda records: [with_value(records[0], text="forged"), *records[1:]])
+    copied(feed, "journal", damaged)
     feed.use_connect(spark_connect.url)
     differs = feed.command("verify", feed.name, "--tables", f"{feed.name}.*")
     assert differs.returncode == 4, differs.stderr + differs.stdout
@@ -265,9 +278,16 @@ def test_the_command_runs_the_pipeline_compares_on_spark_and_shows_both_rows(
     assert lines[at + 1].startswith("  server: {")
     assert "forged" not in lines[at + 1]
     assert '"text":"forged"' in lines[at + 2]
+    assert "1 records stand there twice" in differs.stdout
     (kept,) = last_reports(endpoints_of(feed).commit_log().read())
     assert kept.outcome == "differs"
-    assert account(kept, "journal").kinds["changed"] == 1
+    journal = account(kept, "journal")
+    assert {kind: count for kind, count in journal.kinds.items() if kind != "equal"} == {
+        "changed": 1,
+        "missing": 1,
+        "unpublished": 1,
+    }
+    assert journal.faults == {"repeated": 1, "disordered": 1, "foreign": 1}
     assert "forged" not in str(kept.to_json())
 
 
@@ -421,7 +441,7 @@ def test_a_table_that_is_altered_or_gone_before_it_is_read_is_named_and_the_othe
     feed.run()
     planned = plan_verify(endpoints_of(feed), VerifyRequest())
     feed.mysql.execute(statement, database=feed.name)
-    report = compare(planned.job, planned.chunks, InlineStages(), lambda _: None)
+    report = compared(planned)
     assert report.outcome == ("incomplete" if words else "equal"), summary(report)
     assert account(report, "accounts").outcome == "equal"
     assert words in " ".join(account(report, "journal").reasons)

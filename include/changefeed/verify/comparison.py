@@ -206,7 +206,7 @@ def _add_records(account: TableAccount, reports: Sequence[PartitionReport]) -> N
         account.records += report.records
         faults = {fault: count for fault, count in report.counts.items() if fault != "statements"}
         account.faults.update(faults)
-    if statements := sum(report.counts["statements"] for report in reports):
+    if statements := sum(report.counts.get("statements", 0) for report in reports):
         account.reasons.append(f"{statements:,} records are of changes in statement format, whose rows nobody knows")
     for report in reports:
         for kind, text, partition, offset in report.shown[:3]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -36,7 +35,7 @@ class PartitionReport:
     topic: str
     partition: int
     records: int = 0
-    counts: Counter[str] = field(default_factory=Counter)
+    counts: dict[str, int] = field(default_factory=dict)
     """How many records are `repeated`, `disordered`, `foreign` (not changefeed's, or not read) or `statements`."""
     shown: list[Stray] = field(default_factory=list)
     """The first of them."""
@@ -45,7 +44,7 @@ class PartitionReport:
 
     def note(self, kind: str, text: str, offset: int, count: int = 1) -> None:
         """Count a record that should not be there."""
-        self.counts[kind] += count
+        self.counts[kind] = self.counts.get(kind, 0) + count
         if sum(1 for stray in self.shown if stray[0] == kind) < _SHOWN:
             self.shown.append((kind, text, self.partition, offset))
 
@@ -161,7 +160,7 @@ class _Partition:
         for text, offset in order.late:
             self.report.note("repeated" if text in twice else "disordered", text.decode(), offset)
         if more := order.late_count - len(order.late):
-            self.report.counts["disordered"] += more
+            self.report.counts["disordered"] = self.report.counts.get("disordered", 0) + more
 
     def _is_of_rows(self, records: RecordArrays, number: int) -> bool:
         """Whether a record is one of a change, and not of a definition."""
