@@ -1,10 +1,10 @@
-"""A comparison without Spark's JVM: its stages as they are, on the stand-in of one core."""
+"""A comparison in this process, on Spark or on the stand-in of one core."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from typing import Any, cast
+from typing import Any
 
 from faults.inline_spark import InlineSpark
 
@@ -19,13 +19,15 @@ from changefeed.verify.request import VerifyRequest
 Published = Callable[[BinlogCoordinates], None]
 
 
-def verified(endpoints: Endpoints, published: Published = lambda _: None, **asked: Any) -> VerifyReport:
+def verified(
+    endpoints: Endpoints, published: Published = lambda _: None, *, spark: Any = None, **asked: Any
+) -> VerifyReport:
     """A comparison whose pipeline has published what the source has, unless ``published`` sees to that."""
     request = VerifyRequest.of({name: value for name, value in asked.items() if name != "chunk_rows"})
-    return compared(plan_verify(endpoints, request, chunk_rows=asked.get("chunk_rows", 20_000)), published)
+    return compared(plan_verify(endpoints, request, chunk_rows=asked.get("chunk_rows", 20_000)), published, spark)
 
 
-def compared(planned: VerifyPlan, published: Published = lambda _: None) -> VerifyReport:
+def compared(planned: VerifyPlan, published: Published = lambda _: None, spark: Any = None) -> VerifyReport:
     """The comparison that was planned."""
-    with closing(SparkStages(cast(Any, InlineSpark()))) as stages:
+    with closing(SparkStages(spark or InlineSpark())) as stages:
         return compare(planned.job, planned.chunks, stages, published)

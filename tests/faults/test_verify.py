@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,14 @@ import pytest
 from faults.feed import Feed
 from integration.rebuilt import event_ids, records_of
 from kafka.admin import NewTopic
+from pyspark.sql import SparkSession
 from verified import compared, verified
 
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import SettingsError
 from changefeed.pipelines.file import read_pipeline
+from changefeed.spark.connect import connect_session
 from changefeed.verify.account import last_reports
 from changefeed.verify.plan import plan_verify
 from changefeed.verify.published import published_up_to
@@ -51,6 +53,12 @@ ROWS = {
     "huge": "(1, REPEAT('é', 250000), NULL), (2, '', REPEAT(X'00ff', 150000)), (3, REPEAT('\\\\\"', 90000), '')",
     "heap": "(1, 'twice', 1.50), (1, 'twice', 1.50), (NULL, NULL, NULL), (2, 'once', -0.01)",
 }
+
+
+@pytest.fixture(scope="module")
+def spark(spark_connect: SparkConnectServer) -> Iterator[SparkSession]:
+    with connect_session(spark_connect.url) as session:
+        yield session
 
 
 @pytest.fixture(params=["feed", "mariadb_feed"])
@@ -173,7 +181,7 @@ def test_what_is_wrong_in_a_topic_is_found_and_named(any_feed: Feed) -> None:
     }
 
 
-def test_rows_without_a_key_are_counted(any_feed: Feed) -> None:
+def test_rows_without_a_key_are_counted(any_feed: Feed, spark: SparkSession) -> None:
     feed = any_feed
     feed.mysql.execute(
         f"CREATE TABLE `{feed.name}`.heap ({ALL_KEYS['heap']})",
@@ -182,7 +190,7 @@ def test_rows_without_a_key_are_counted(any_feed: Feed) -> None:
     feed.run()
 
     def kinds(change: Callable[[list[Any]], list[Any]]) -> dict[str, int]:
-        report = verified(copied(feed, "heap", change))
+        report = verified(copied(feed, "heap", change), spark=spark)
         heap = account(report, "heap")
         return {kind: count for kind, count in heap.kinds.items() if count} | dict(heap.faults)
 
@@ -291,7 +299,9 @@ def test_the_command_runs_the_pipeline_and_reports_on_spark_whatever_is_wrong(
     assert "forged" not in str(kept.to_json())
 
 
-def test_masks_conditions_and_each_readable_format_hold_on_both_sides(feed: Feed) -> None:
+def test_masks_conditions_and_each_readable_format_hold_on_both_sides(
+    feed: Feed, spark_connect: SparkConnectServer, spark: SparkSession
+) -> None:
     formats = ("debezium", "flat", "maxwell", "cloudevents", "fluvio")
     feed.settings |= {
         "columns": {"mask": {f"{feed.name}.*.text": {"text": "***"}}, "exclude": [f"{feed.name}.*.hidden"]},
@@ -312,8 +322,9 @@ def test_masks_conditions_and_each_readable_format_hold_on_both_sides(feed: Feed
             database=feed.name,
         )
     feed.mysql.execute("UPDATE some SET number = 0 WHERE id = 1", database=feed.name)
-    feed.run()
-    report = verified(endpoints_of(feed))
+    feed.use_connect(spark_connect.url)
+    feed.run(spark=True)
+    report = verified(endpoints_of(feed), spark=spark)
     outcomes = {table.name.partition(".")[2]: table.outcome for table in report.tables}
     assert outcomes == {
         **dict.fromkeys(("accounts", "journal", *(f"in_{format}" for format in formats)), "equal"),
@@ -325,7 +336,7 @@ def test_masks_conditions_and_each_readable_format_hold_on_both_sides(feed: Feed
 
 
 def test_avro_is_read_by_the_schemas_of_the_registry_and_a_lost_record_is_found(
-    feed: Feed, schema_registry: SchemaRegistry
+    feed: Feed, schema_registry: SchemaRegistry, spark: SparkSession
 ) -> None:
     feed.settings["format"] = {"name": "avro", "registry": "registry"}
     feed.connections["REGISTRY"] = schema_registry.url
@@ -346,7 +357,7 @@ def test_avro_is_read_by_the_schemas_of_the_registry_and_a_lost_record_is_found(
     assert account(report, "pets").compared == 3
     # Which partition a key is in depends on its schema's id in the registry: the last change is told by its event.
     copied(feed, "pets", lambda records: sorted(records, key=event_position)[:-1])
-    report = verified(endpoints_of(feed))
+    report = verified(endpoints_of(feed), spark=spark)
     assert account(report, "pets").kinds["unpublished"] == 1, summary(report)
 
 
@@ -378,7 +389,7 @@ def test_fluvio_in_one_topic_follows_truncates_and_a_lost_record_is_found(feed: 
     assert found == {"equal": 1, "extra": 1, "unpublished": 1}
 
 
-def test_a_column_that_was_added_and_a_table_that_was_emptied_are_followed(feed: Feed) -> None:
+def test_a_column_that_was_added_and_a_table_that_was_emptied_are_followed(feed: Feed, spark: SparkSession) -> None:
     feed.settings["format"] = {"name": "debezium", "skipped.operations": "none"}
     feed.configure()
     feed.mysql.execute(
@@ -391,14 +402,14 @@ def test_a_column_that_was_added_and_a_table_that_was_emptied_are_followed(feed:
         database=feed.name,
     )
     feed.run()
-    report = verified(endpoints_of(feed))
+    report = verified(endpoints_of(feed), spark=spark)
     assert report.outcome == "equal", summary(report)
     kinds = dict(account(report, "accounts").kinds)
     assert {kind: count for kind, count in kinds.items() if count} == {"equal": 1, "in_part": 1}
     assert account(report, "journal").compared == 1
 
 
-def test_a_compacted_topic_is_equal_and_what_retention_removed_is_not_judged(feed: Feed) -> None:
+def test_a_compacted_topic_is_equal_and_what_retention_removed_is_not_judged(feed: Feed, spark: SparkSession) -> None:
     feed.write(40)
     feed.run()
 
@@ -412,7 +423,7 @@ def test_a_compacted_topic_is_equal_and_what_retention_removed_is_not_judged(fee
     topic = feed.settings["topics"]["template"].format(database=feed.name, table="journal")
     admin = kafka.KafkaAdminClient(bootstrap_servers=feed.kafka.bootstrap)
     admin.delete_records({kafka.TopicPartition(topic, 0): 3})  # in the middle of a batch
-    report = verified(endpoints)
+    report = verified(endpoints, spark=spark)
     assert report.outcome == "incomplete", summary(report)
     journal = account(report, "journal")
     assert journal.left_out == 3
@@ -435,19 +446,21 @@ def test_a_compacted_topic_is_equal_and_what_retention_removed_is_not_judged(fee
     ],
 )
 def test_a_table_that_is_altered_or_gone_before_it_is_read_is_named_and_the_others_are_judged(
-    feed: Feed, statement: str, words: str
+    feed: Feed, statement: str, words: str, spark: SparkSession
 ) -> None:
     feed.write(10)
     feed.run()
     planned = plan_verify(endpoints_of(feed), VerifyRequest())
     feed.mysql.execute(statement, database=feed.name)
-    report = compared(planned)
+    report = compared(planned, spark=spark)
     assert report.outcome == ("incomplete" if words else "equal"), summary(report)
     assert account(report, "accounts").outcome == "equal"
     assert words in " ".join(account(report, "journal").reasons)
 
 
-def test_a_follower_is_compared_with_the_topics_where_it_stands(feed: Feed, stock_mysql_server: MysqlServer) -> None:
+def test_a_follower_is_compared_with_the_topics_where_it_stands(
+    feed: Feed, stock_mysql_server: MysqlServer, spark: SparkSession
+) -> None:
     feed.write(40)
     feed.run()
     follower, at = stock_mysql_server, published_up_to(endpoints_of(feed))
@@ -477,7 +490,7 @@ def test_a_follower_is_compared_with_the_topics_where_it_stands(feed: Feed, stoc
         "INSERT INTO accounts VALUES (12345, 1, 'nobody')",
         database=feed.name,
     )
-    report = verified(endpoints, follower="follower")
+    report = verified(endpoints, spark=spark, follower="follower")
     assert {kind: count for kind, count in account(report, "journal").kinds.items() if count and kind != "equal"} == {
         "changed": 1,
         "extra": 2,
