@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from typing import Any
+from typing import Any, cast
 
 from faults.inline_spark import InlineSpark
 
@@ -29,5 +29,5 @@ def verified(
 
 def compared(planned: VerifyPlan, published: Published = lambda _: None, spark: Any = None) -> VerifyReport:
     """The comparison that was planned."""
-    with closing(SparkStages(spark or InlineSpark())) as stages:
+    with closing(SparkStages(spark or cast(Any, InlineSpark()))) as stages:
         return compare(planned.job, planned.chunks, stages, published)

@@ -10,6 +10,7 @@ from typing import Any
 
 import kafka
 import pytest
+from faults.existing_rows import finish
 from faults.feed import Feed
 from integration.rebuilt import event_ids, records_of
 from kafka.admin import NewTopic
@@ -204,6 +205,42 @@ def test_rows_without_a_key_are_counted(any_feed: Feed, spark: SparkSession) -> 
     }
     assert kinds(lambda records: [with_value(records[0], text="else"), *records[1:]])["extra"] == 1
     assert kinds(lambda records: [records[0], *records]) == {"equal": 4, "extra": 1, "repeated": 1}
+
+
+def test_rows_that_snapshots_read_beside_their_changes_are_counted_once(any_feed: Feed) -> None:
+    feed = any_feed
+    feed.settings["topics"] = {"partitions": 2, "routes": [{"match": f"{feed.name}.journal", "format": "maxwell"}]}
+    feed.configure()
+    feed.mysql.execute(
+        f"CREATE TABLE {feed.name}.heap ({ALL_KEYS['heap']})",
+        f"INSERT INTO {feed.name}.heap VALUES {ROWS['heap']}",
+        f"INSERT INTO {feed.name}.journal (text) VALUES ('kept'), ('changed'), ('gone')",
+    )
+    feed.run()
+    for number in range(2):
+        feed.mysql.execute(
+            f"UPDATE {feed.name}.heap SET number = {number + 3} WHERE text = 'once'",
+            f"UPDATE {feed.name}.journal SET text = 'changed {number}' WHERE text LIKE 'changed%'",
+        )
+        feed.run()
+        finish(feed)
+        feed.mysql.execute(f"INSERT INTO {feed.name}.heap VALUES (1, 'twice', 1.50)")
+    feed.mysql.execute(
+        f"DELETE FROM {feed.name}.heap WHERE text IS NULL", f"DELETE FROM {feed.name}.journal WHERE text = 'gone'"
+    )
+    feed.run()
+    report = verified(endpoints_of(feed))
+    assert report.outcome == "equal", summary(report)
+    assert account(report, "heap").kinds == {"equal": 5}
+    finish(feed, "--tables", f"{feed.name}.heap", "--where", "text = 'once'")
+    assert verified(endpoints_of(feed)).outcome == "equal"  # it says of no other row that it is gone
+
+    def without_last(records: list[Any]) -> list[Any]:
+        last = max((each for each in records if b'"op":"c"' in each.value), key=event_position)
+        return [each for each in records if each is not last]
+
+    report = verified(copied(feed, "heap", without_last), tables=[f"{feed.name}.heap"])
+    assert account(report, "heap").kinds == {"equal": 4, "missing": 1}, summary(report)
 
 
 def test_under_a_writer_all_rows_are_judged_and_equal(any_feed: Feed) -> None:

@@ -30,6 +30,7 @@ from changefeed.mysql.server_schemas import collation_names, current_schemas, se
 from changefeed.mysql.session import Session
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.reader import SliceReport, Statement
+from changefeed.runs.rights import check_rights
 from changefeed.runs.windows import commit_log_state
 from changefeed.window import Slice, Window, whole_file_slices
 
@@ -74,6 +75,7 @@ def history_for(
             and not makes_records_of_tables(endpoints.pipeline)
         ):
             return _without_tables(session, window)
+        check_rights(endpoints, session)
         return learned(session, window.server_uuid, window.start, at_once)
     except ChangefeedError as error:
         if session.variable("binlog_row_metadata") != "FULL" or isinstance(error, RetryableError):

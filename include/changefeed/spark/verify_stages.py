@@ -193,4 +193,5 @@ def _partition_report(values: dict[str, Any]) -> PartitionReport:
         values["counts"],
         [tuple(stray) for stray in values["shown"]],
         [tuple(emptied) for emptied in values["emptied"]],
+        values["unplaced"],
     )

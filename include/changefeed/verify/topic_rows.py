@@ -14,6 +14,7 @@ from changefeed.verify.entries import Entries
 from changefeed.verify.entry import Entry, Side
 from changefeed.verify.event_id import EventId
 from changefeed.verify.job import PartitionPiece, VerifyJob
+from changefeed.verify.read_rows import NOT_READ
 from changefeed.verify.record_arrays import Flags, RecordArrays, record_arrays
 from changefeed.verify.record_moments import RecordMoments
 from changefeed.verify.record_order import RecordOrder, repeated
@@ -41,6 +42,8 @@ class PartitionReport:
     """The first of them."""
     emptied: list[tuple[int, int, int]] = field(default_factory=list)
     """Table, offset and moment of records that say that a table was emptied."""
+    unplaced: list[int] = field(default_factory=list)
+    """Tables with rows that a snapshot read, nobody knows when."""
 
     def note(self, kind: str, text: str, offset: int, count: int = 1) -> None:
         """Count a record that should not be there."""
@@ -75,26 +78,27 @@ class _Partition:
         self.report = PartitionReport(piece.topic, piece.partition)
         self._tables = job.tables.of_topic(piece.topic)
         self._changes = job.change_reader(next(iter(self._tables.values())))
-        self._texts = RecordTexts(tuple(self._tables.values()), piece.partition)
+        self._texts = RecordTexts(tuple(self._tables.values()), piece.partition, job.views)
         self._wanted = {key for table, key in job.keys or () for each in self._tables.values() if each.number == table}
         self._by_key = job.is_exact and self._changes.is_json and not any(t.without_key for t in self._tables.values())
 
-    def entries(self, records: RecordArrays, moments: Words, known: Flags) -> Iterator[Entries]:
+    def entries(self, records: RecordArrays, moments: Words, known: Flags, chunks: Words) -> Iterator[Entries]:
         """What the next records say. Those whose text is enough are not read one by one."""
         self.report.records += len(records)
         if self._job.is_exact:
             left = [number for number in range(len(records)) if not self._by_key or self._may_want(records.key(number))]
         else:
-            texts, is_done = self._texts.entries(records, moments, known)
+            texts, is_done = self._texts.entries(records, moments, known, chunks)
             yield from texts
             left = np.flatnonzero(~is_done).tolist()
         if left:
-            yield Entries.of([entry for number in left for entry in self._each(records, number, int(moments[number]))])
+            of_each = (self._each(records, number, int(moments[number]), int(chunks[number])) for number in left)
+            yield Entries.of([entry for entries in of_each for entry in entries])
 
     def _may_want(self, key: bytes | None) -> bool:
         return key is None or key in self._wanted or key.startswith(SCHEMA_KEY)
 
-    def _each(self, records: RecordArrays, number: int, moment: int) -> Iterator[Entry]:
+    def _each(self, records: RecordArrays, number: int, moment: int, chunk: int) -> Iterator[Entry]:
         change, offset = self._change(records, number), int(records.offsets[number])
         if change is None:
             return
@@ -107,7 +111,12 @@ class _Partition:
             self.report.emptied.append((table.number, offset, moment))
         where = (Side.TOPIC, self._piece.partition, offset, moment)
         if table.without_key:
-            yield from self._counted(table, change, where)
+            view = self._job.views.get(table.number)
+            at = moment if view is None else view.moment_in(moment, chunk)
+            if view is None and table.needs_view and chunk != NOT_READ and table.number not in self.report.unplaced:
+                self.report.unplaced.append(table.number)
+            if at is not None:
+                yield from self._counted(table, change, (*where[:3], at))
         elif change.op in ("c", "u", "r", "d", "tombstone"):
             key = records.key(number)
             if key is None:
