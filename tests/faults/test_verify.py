@@ -24,7 +24,7 @@ from changefeed.pipelines.file import read_pipeline
 from changefeed.spark.connect import connect_session
 from changefeed.verify.account import last_reports
 from changefeed.verify.plan import plan_verify
-from changefeed.verify.published import published_up_to
+from changefeed.verify.published import published_up_to, wait_for_runs
 from changefeed.verify.report import TableAccount, VerifyReport, summary
 from changefeed.verify.request import VerifyRequest
 from devstack.mysql import MysqlServer
@@ -287,6 +287,17 @@ def test_rows_that_were_there_before_the_pipeline_began_are_named_as_never_publi
     assert report.outcome == "differs"
     assert journal.kinds["unpublished"] == journal.rows - 1
     assert "published by a snapshot only" in " ".join(summary(report))
+
+
+def test_behind_a_seek_no_run_is_waited_for_that_publishes_nothing(feed: Feed) -> None:
+    feed.write(5)
+    feed.run()
+    endpoints = endpoints_of(feed)
+    feed.mysql.execute("FLUSH BINARY LOGS", f"INSERT INTO {feed.name}.journal (text) VALUES ('skipped')")
+    sought = feed.command("seek", feed.name, "latest", "--why", "a test", "--yes")
+    assert sought.returncode == 0, sought.stderr
+    report = verified(endpoints, wait_for_runs(endpoints, 0))
+    assert account(report, "journal").kinds["unpublished"] == 1
 
 
 def damaged(records: list[Any]) -> list[Any]:
