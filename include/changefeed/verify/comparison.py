@@ -204,6 +204,12 @@ def _accounts(
                 "rows without any record: those that were there before the pipeline began, and did not change since, "
                 "are published by a snapshot only"
             )
+        if account.kinds[Kind.EXTRA] and not table.without_key:
+            account.reasons.append(
+                "rows that only the topic has: they were deleted while the binlog was not read (a purged gap, a seek), "
+                "or by TRUNCATE or DROP. `changefeed verify --gone FILE` writes the SQL that removes them from the "
+                f"topic, {MOST_DIFFERENCES:,} at a time"
+            )
         accounts.append(account)
     accounts += [TableAccount(name, reasons=[reason]) for name, reason in job.tables.refused.items()]
     return tuple(accounts)
