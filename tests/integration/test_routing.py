@@ -291,3 +291,32 @@ def test_check_and_explain_say_what_becomes_of_each_table(changefeed: Command) -
     assert after == {"id": 2, "n": 7, "email": "hidden", "remark": "z", "from": f"{database}.orders"}
     assert sample[2:] == [f"  header table: {database}.orders"]
     changefeed("explain", f"{database}x.orders", "--pipeline", name).is_refused("SettingsError", "does not capture")
+
+
+@pytest.mark.parametrize("server", ["changefeed", "spare"])
+def test_explain_shows_rows_that_were_logged_since_the_last_definition(
+    server: str, request: pytest.FixtureRequest
+) -> None:
+    """With the names of columns in the binlog, and without them, as a stock server has it."""
+    command: Command = request.getfixturevalue(server)
+    table = f"{command.database}.orders"
+
+    def explained() -> str:
+        return command("explain", table, "--pipeline", command.name).out
+
+    def shown() -> Any:
+        text = explained()
+        assert "  value: " in text, text
+        line = next(line for line in text.splitlines() if line.startswith("  value: "))
+        return json.loads(line.removeprefix("  value: "))["after"]
+
+    command.server.execute(
+        "CREATE TABLE orders (id INT PRIMARY KEY, n INT)", "INSERT INTO orders VALUES (1, 1)", database=command.database
+    )
+    assert shown() == {"id": 1, "n": 1}
+    for number, statement in enumerate(("DROP COLUMN n, ADD COLUMN first VARCHAR(9) FIRST", "ADD INDEX (first)"), 2):
+        command.server.execute(f"ALTER TABLE {table} {statement}")
+        assert explained().splitlines()[0].startswith(f"{table}: topic")
+        assert "no rows of it were logged since" in explained()
+        command.server.execute(f"INSERT INTO {table} VALUES ('a', {number})")
+        assert shown() == {"first": "a", "id": number}

@@ -29,6 +29,7 @@ from changefeed.mysql.server_schemas import collation_names, current_schemas, se
 from changefeed.mysql.session import Session
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.reader import SliceReport
+from changefeed.runs.rights import check_rights
 from changefeed.runs.schema_learning import carried, extended_back, extended_forward, learned
 from changefeed.runs.schema_scan import JoinedBinlogs, scan_range
 from changefeed.runs.windows import commit_log_state
@@ -65,6 +66,7 @@ def history_for(
         needless = source.names_come_along(session) and not makes_records_of_tables(endpoints.pipeline)
         if needless:
             return None if archived else _without_tables(session, window)
+        check_rights(endpoints, session)
         binlogs = ServerBinlogs(session) if archived is None else JoinedBinlogs(archived, ServerBinlogs(session))
         return _made_from(kept, session, window, binlogs) if kept is not None else _learned(session, window, binlogs)
     except ChangefeedError as error:

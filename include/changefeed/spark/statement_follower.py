@@ -14,6 +14,7 @@ from changefeed.errors import SchemaError
 from changefeed.formats.by_table import of_table
 from changefeed.formats.format import Format
 from changefeed.kafka.schema_log import schema_changes_topic
+from changefeed.mysql.readable import unreadable
 from changefeed.pipelines.table_pattern import names_database
 from changefeed.reader import Statement
 from changefeed.spark.job import IngestJob
@@ -49,6 +50,12 @@ class StatementFollower:
             raise UnscoutedError(f"rows of {database}.{table} have no column names")
         schema = self._follower.lookup(database, table)
         if schema is None:
+            with self._job.session() as session:
+                if denied := unreadable(session, [(database, table)]):
+                    raise SchemaError(
+                        f"the binlog has rows of {database}.{table}, whose columns are not known, and "
+                        f"{denied[database, table]}. Or leave the table out of the pipeline."
+                    )
             raise SchemaError(
                 f"the binlog has rows of {database}.{table} without column names (binlog_row_metadata is not FULL), "
                 "and no such table is known at that position. Learn it from the server with `changefeed schema "

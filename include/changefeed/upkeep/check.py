@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 
 from changefeed.ddl.table import Table
 from changefeed.endpoints.endpoints import Endpoints
-from changefeed.errors import ChangefeedError, SettingsError, TopicError, did_you_mean
+from changefeed.errors import ChangefeedError, SettingsError, SourceError, TopicError, did_you_mean
 from changefeed.kafka.schema_log import schema_changes_topic
 from changefeed.kafka.topics import TopicSettings, missing_topics, not_there, partition_counts
 from changefeed.mysql import source
@@ -19,6 +20,7 @@ from changefeed.mysql.session import Session
 from changefeed.mysql.unlogged import cascading_keys, hashed_tables, logs_cascades, virtual_columns
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.pipelines.table_pattern import matcher, matches
+from changefeed.runs.rights import known_tables, missing_rights
 from changefeed.runs.topics import table_topics, wanted_topics
 from changefeed.table_schema import TableSchema
 from changefeed.transforms.chain import Transform
@@ -64,6 +66,7 @@ def _source(endpoints: Endpoints, session: Session) -> Iterator[Finding]:
     topics = table_topics(pipeline, session)
     yield f"{len(topics)} tables: {', '.join(f'{database}.{table}' for database, table in topics) or 'none yet'}"
     yield from _patterns(pipeline, [f"{database}.{table}" for database, table in table_names(session)])
+    yield from _rights(endpoints, session)
     tables = _captured_schemas(pipeline, session)
     yield from _column_rules(endpoints, tables)
     yield from _transforms(endpoints, tables)
@@ -93,6 +96,14 @@ def _source(endpoints: Endpoints, session: Session) -> Iterator[Finding]:
         yield "\n  ".join([str(table), *(table.sample.lines if table.sample else [])])
     if rest := sum(1 for _ in routed):
         yield f"and {rest} more tables: `changefeed explain DATABASE.TABLE --pipeline {pipeline.name}` shows each"
+
+
+def _rights(endpoints: Endpoints, session: Session) -> Iterator[Finding]:
+    """Captured tables that the user may not read, or not all of whose columns."""
+    known: list[tuple[str, str]] = []
+    with suppress(ChangefeedError):  # a cluster that is away has a line of its own
+        known = known_tables(endpoints)
+    yield from map(SourceError, missing_rights(endpoints, session, known).values())
 
 
 def _unlogged(pipeline: Pipeline, session: Session) -> Iterator[Finding]:
