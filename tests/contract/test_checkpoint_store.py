@@ -48,11 +48,18 @@ class VariableProcess:
         self._answers = os.fdopen(reading)
 
     def get(self, key: str) -> str | None:
-        found: str | None = self._ask([key])
+        found: str | None = self._ask(["get", key])
         return found
 
     def set(self, key: str, value: str, description: str) -> None:
-        self._ask([key, value, description])
+        self._ask(["set", key, value, description])
+
+    def keys(self, prefix: str) -> list[str]:
+        found: list[str] = self._ask(["keys", prefix])
+        return found
+
+    def delete(self, key: str) -> None:
+        self._ask(["delete", key])
 
     def _ask(self, question: list[str]) -> Any:
         assert self._process.stdin is not None

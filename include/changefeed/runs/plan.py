@@ -12,7 +12,7 @@ from changefeed.binlog.search.finder import Finder, ResumePoint, bytes_between
 from changefeed.checkpoint import Checkpoint, CheckpointStore
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.endpoints.endpoints import Endpoints
-from changefeed.errors import BinlogFormatError, BinlogGoneError, CheckpointError, SourceError
+from changefeed.errors import BinlogFormatError, BinlogGoneError, SourceError
 from changefeed.failover import Failover
 from changefeed.gtid import GtidSet
 from changefeed.kafka.commit_log import CommitLogState
@@ -23,7 +23,7 @@ from changefeed.mysql.preflight import preflight
 from changefeed.mysql.session import Session
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.runs.failover import position_on_new_server
-from changefeed.runs.logged_checkpoint import lost_checkpoint
+from changefeed.runs.known_progress import check_commit_log, check_first_run
 from changefeed.runs.schema_history import restore_history
 from changefeed.runs.unfinished import Unfinished, described, unfinished
 from changefeed.runs.windows import settled_state
@@ -37,7 +37,8 @@ class Plan:
     """``unfinished`` windows of earlier runs, and behind them the ``window`` of what is new, which may be empty.
 
     ``expected`` is the checkpoint that the first of them starts from: what `commit` compares with. ``window_bytes`` is
-    the size of the new window, ``lag_bytes`` of all that is still to be published.
+    the size of the new window, ``lag_bytes`` of all that is still to be published. ``doubts`` are sentences about
+    pipelines that are gone, any of which may be this one under an older name.
     """
 
     window: Window
@@ -45,6 +46,7 @@ class Plan:
     lag_bytes: int
     window_bytes: int
     unfinished: tuple[Window, ...] = ()
+    doubts: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -64,7 +66,8 @@ def plan(endpoints: Endpoints, store: CheckpointStore, *, keep_first_checkpoint:
     On another server than the checkpoint's the position is found again by GTID set (`runs.failover`).
 
     Raises SourceError or BinlogGoneError where the source cannot serve the window, or executed transactions that are
-    not in its binlog; CheckpointError where the checkpoint was lost and the commit log knows one;
+    not in its binlog; CheckpointError where checkpoint or commit log were lost, or the pipeline published under another
+    name (`runs.known_progress`);
     StaleCheckpointError where another run moved the checkpoint meanwhile.
     """
     began = time.monotonic()
@@ -75,16 +78,19 @@ def plan(endpoints: Endpoints, store: CheckpointStore, *, keep_first_checkpoint:
         head = source.head(session)
         files = source.binlog_files(session)
         checkpoint = store.load(pipeline.name)
+        state = settled_state(endpoints)
+        check_commit_log(endpoints, checkpoint, state)
+        doubts: tuple[str, ...] = ()
         if checkpoint is None:
-            if lost := lost_checkpoint(endpoints):
-                raise CheckpointError(lost)
+            doubts = check_first_run(endpoints, store, session, uuid, head, state)
+            for doubt in doubts:
+                _log.warning("%s", doubt)
             checkpoint = _first_checkpoint(pipeline, session, uuid, head)
             if keep_first_checkpoint:
                 store.advance(None, checkpoint)
-            _log.info("pipeline %s: first checkpoint at %s", pipeline.name, checkpoint.coordinates)
+                _log.info("pipeline %s: first checkpoint at %s", pipeline.name, checkpoint.coordinates)
         elif keep_first_checkpoint:
             restore_history(endpoints, store)
-        state = settled_state(endpoints)
         left = unfinished(checkpoint, state, uuid)
         if left.base != checkpoint and keep_first_checkpoint:
             _bring_up(store, checkpoint, left.base)
@@ -114,6 +120,7 @@ def plan(endpoints: Endpoints, store: CheckpointStore, *, keep_first_checkpoint:
         bytes_between(files, first, head.coordinates),
         bytes_between(files, start.coordinates, head.coordinates),
         left.windows,
+        doubts,
     )
 
 
