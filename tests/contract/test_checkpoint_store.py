@@ -362,3 +362,18 @@ def test_schemas_are_kept_by_pipeline_and_the_last_copy_counts(kind: Kind, uniqu
         assert fresh.load_schemas(unique_name) == '{"tables": ["ü"]}'
         assert fresh.load_schemas(other) == "{}"
     assert kind.store.load(unique_name) is None, "schemas are no checkpoint"
+
+
+def test_pipelines_are_listed_and_a_removed_one_has_neither_checkpoint_nor_schemas(
+    store: CheckpointStore, first: Checkpoint
+) -> None:
+    other = replace(first, pipeline=f"{first.pipeline}-other")
+    for checkpoint in (other, first):
+        store.advance(None, checkpoint)
+        store.save_schemas(checkpoint.pipeline, "{}")
+    ours = [name for name in store.pipelines() if name.startswith(first.pipeline)]
+    assert ours == [first.pipeline, other.pipeline]
+    for _ in range(2):  # a rename that was killed removes once more
+        store.remove(first.pipeline)
+    assert (store.load(first.pipeline), store.load_schemas(first.pipeline)) == (None, None)
+    assert (store.load(other.pipeline), store.load_schemas(other.pipeline)) == (other, "{}")

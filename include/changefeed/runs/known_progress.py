@@ -70,14 +70,17 @@ def check_first_run(
     tables that this one captures, from the same source, to its topics, or from the same state store without a YAML
     file.
     """
+    pipeline = endpoints.pipeline
+    logs = read_commit_logs(endpoints.kafka, but=pipeline.name)
+    for name, other in logs.items():
+        if [record.to for record in other.of(RenamedRecord)] == [pipeline.name]:  # and was killed
+            raise CheckpointError(renamed_away(name, pipeline.name))
     if lost := lost_checkpoint(endpoints, state):
         raise CheckpointError(lost)
-    pipeline = endpoints.pipeline
     present = pipeline_names()
     names = set(store.pipelines()) - present - {pipeline.name}
     gone = {name: checkpoint for name in sorted(names) if (checkpoint := _loaded(store, name))}
     here = _Here(pipeline, uuid, head, {route.topic for route in captured_routes(pipeline, session).values()})
-    logs = read_commit_logs(endpoints.kafka, but=pipeline.name)
     for name, other in logs.items():
         if refusal := here.refusal(name, other, gone.get(name), is_present=name in present):
             raise CheckpointError(refusal)
@@ -97,9 +100,8 @@ class _Here:
         """Why the pipeline may not begin beside pipeline ``name``, of which the commit log says ``state``; ``stored``
         is its checkpoint where it is gone from the folder of pipelines."""
         own = self.pipeline.name
-        renamed = state.of(RenamedRecord)
-        if renamed:
-            return renamed_away(name, own) if renamed[0].to == own else None
+        if state.of(RenamedRecord):
+            return None
         found = latest_checkpoint(name, state)
         if found is None or not self._same_source(found[0]):
             return None
