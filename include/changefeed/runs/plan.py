@@ -189,13 +189,9 @@ def check_same_history(checkpoint: Checkpoint, uuid: str, head: BinlogCoordinate
 def check_same_transactions(checkpoint: Checkpoint, head: source.Head, session: Session) -> None:
     """Raises BinlogGoneError when the server lacks transactions that lie before ``checkpoint``, or has others there:
     then its coordinates look plausible and mean something else. Without GTIDs it shows in where events begin."""
-    known = GtidSet.parse(checkpoint.gtids)
-    file = checkpoint.coordinates.file
     binlogs = ServerBinlogs(session)
-    difference = _other_sets(known, head, file, binlogs) if head.gtids or known else ""
-    if not difference and checkpoint.coordinates != head.coordinates:
-        difference = _other_transactions(checkpoint.coordinates, known, binlogs)
-    if difference:
+    known = GtidSet.parse(checkpoint.gtids)
+    if difference := other_binlog(checkpoint, head, binlogs):
         raise BinlogGoneError(
             f"the checkpoint of pipeline {checkpoint.pipeline!r} stands at {checkpoint.coordinates} behind "
             f"transactions {str(known) or '(without GTIDs)'}, and the binlog of this server is another one: "
@@ -209,6 +205,18 @@ def check_same_transactions(checkpoint: Checkpoint, head: source.Head, session: 
             "changes are in none of its binlogs. On a replica set log_replica_updates=ON, or read from its source; "
             "then seek to where the pipeline should resume. What was not logged reaches consumers by a dump only."
         )
+
+
+def other_binlog(checkpoint: Checkpoint, head: source.Head, binlogs: ServerBinlogs) -> str:
+    """How the server shows that its binlog is not the one of ``checkpoint``, whose file it lists; '' where it does not.
+
+    Raises as `ServerBinlogs` does.
+    """
+    known = GtidSet.parse(checkpoint.gtids)
+    difference = _other_sets(known, head, checkpoint.coordinates.file, binlogs) if head.gtids or known else ""
+    if not difference and checkpoint.coordinates != head.coordinates:
+        difference = _other_transactions(checkpoint.coordinates, known, binlogs)
+    return difference
 
 
 def _other_sets(known: GtidSet, head: source.Head, file: str, binlogs: ServerBinlogs) -> str:
