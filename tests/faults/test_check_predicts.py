@@ -30,7 +30,8 @@ def stock(
 def checked(feed: Feed) -> dict[str, Any]:
     run = feed.fork_command("", "check", feed.name, "--json")
     code, text = run.result(), run.text()
-    ((report,), _) = json.loads(text[text.index('{\n  "pipelines"') :]).values()
+    assert '{\n  "pipelines"' in text, text
+    ((report,), _) = json.JSONDecoder().raw_decode(text[text.index('{\n  "pipelines"') :])[0].values()
     assert code == (1 if report["wrong"] else 0), report
     return dict(report)
 
@@ -73,7 +74,7 @@ def test_check_fails_as_the_run_does_for_settings_topics_columns_and_lost_state(
     run = stock.begin("after_transaction_commit:2")
     assert run.wait_until_held(), run.text()
     run.kill()
-    stock.settings["skip"] = {f"{stock.name}.*": ["delete"]}
+    stock.settings["skip"] = ["d"]
     stock.configure()
     predicted(stock, "SettingsError", "was published in part", "settings changed")
     del stock.settings["skip"]
@@ -107,7 +108,7 @@ def test_check_fails_as_the_run_does_for_a_purged_reset_or_other_binlog(
         predicted(feed, "BinlogGoneError", "is not on the server", last)
         server.execute("RESET BINARY LOGS AND GTIDS")
         feed.write(1)
-        predicted(feed, "BinlogGoneError", "it was reset")
+        predicted(feed, "BinlogGoneError", "was reset")
         server.stop()
         (server.data / "auto.cnf").unlink()  # the server makes itself a new server_uuid
         server.start()
