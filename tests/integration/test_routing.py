@@ -26,6 +26,7 @@ from changefeed.runs.plan import plan
 from changefeed.spark.run import run_windows
 from changefeed.state.table_store import TableCheckpointStore
 from changefeed.upkeep.check import check
+from changefeed.upkeep.finding import Finding, Level
 from changefeed.upkeep.neighbours import Neighbours
 from changefeed.window import Slice
 from devstack.kafka import KafkaBroker
@@ -217,10 +218,13 @@ def test_topics_that_are_not_to_be_made_are_named_before_anything_is_published(
     with pytest.raises(TopicError, match=r"3 topics are not in the cluster.*`topics.create: false`") as refused:
         runs.run()
     assert all(repr(topic) in str(refused.value) for topic in (f"{name}.t", *own))
-    findings = list(check(runs.endpoints, Neighbours({}, runs.lookup)))
-    assert [str(error) for error in findings if isinstance(error, TopicError)] == [str(refused.value)]
+
+    def findings() -> list[Finding]:
+        return list(check(runs.endpoints, Neighbours({}, runs.lookup), lambda: runs._store))
+
+    assert [each.text for each in findings() if each.level is Level.FAIL] == [f"TopicError: {refused.value}"]
     ensure_topics(runs.endpoints.kafka, {topic: TopicSettings(1, 1) for topic in (f"{name}.t", *own)})
-    assert "3 topics: all are there, none would be made" in list(check(runs.endpoints, Neighbours({}, runs.lookup)))
+    assert "3 topics: all are there, none would be made" in [each.text for each in findings()]
     runs.run()
     assert [record.key for record in read_topics(kafka_broker.bootstrap, [f"{name}.t"])] == [{"id": 1}]
 
