@@ -103,6 +103,14 @@ class CheckpointStore(Protocol):
         """
         ...
 
+    def pipelines(self) -> list[str]:
+        """The names of all pipelines that have a checkpoint here, sorted."""
+        ...
+
+    def remove(self, pipeline: str) -> None:
+        """Remove the pipeline's checkpoint and its copy of the schema history, where it has them: for a rename."""
+        ...
+
     def load_schemas(self, pipeline: str) -> str | None:
         """The copy of the pipeline's schema history that was saved last, or None."""
         ...

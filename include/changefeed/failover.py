@@ -25,16 +25,18 @@ from changefeed.gtid import GtidSet
 class Failover:
     """That a window's start was looked up by GTID set on another server than its checkpoint's.
 
-    ``window`` is the checkpoint's number and ``published`` its GTID set; ``from_uuid`` the old server.
+    ``window`` is the checkpoint's number and ``published`` its GTID set; ``from_uuid`` the old server, and ``at`` the
+    checkpoint's coordinates there, '' in windows that older versions froze.
     """
 
     from_uuid: str
     window: int
     published: str
+    at: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, part of the window's."""
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "at" or value}
 
 
 @dataclass(frozen=True)

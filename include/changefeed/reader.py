@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 
 from changefeed.block import Block
 from changefeed.errors import SettingsError
-from changefeed.message_key import PRIMARY_KEY, KeyRule
+from changefeed.message_key import PRIMARY_KEY, KeyRule, chosen_columns
 from changefeed.row_predicate import RowFilter
 from changefeed.table_schema import Column, TableSchema
 from changefeed.transaction_event import TransactionEvent
@@ -73,6 +73,15 @@ class Route:
         is_key = self.table_field.in_key and bool(table.primary_key)
         key = (len(table.columns), *table.primary_key) if is_key else table.primary_key
         return replace(table, columns=(*table.columns, field), primary_key=key)
+
+    def partition_columns(self, table: TableSchema) -> tuple[int, ...]:
+        """The positions of the columns that a message's partition follows from, () where it is from none.
+
+        Raises SettingsError for one that ``table`` does not have.
+        """
+        if isinstance(self.partition_by, str):
+            return ()
+        return chosen_columns(table, self.partition_by, f"{self.setting}: partition_by in topics chooses", "")
 
     @property
     def chooses_columns(self) -> bool:

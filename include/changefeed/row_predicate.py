@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
+
+from changefeed.message_key import chosen_columns
+from changefeed.table_schema import TableSchema
 
 Image = Literal["before", "after", "row"]
 """`row` is the image that the op is about: before of a delete, after of all others."""
@@ -80,3 +84,20 @@ class RowFilter:
 
     predicate: RowPredicate
     setting: str
+
+    def check_columns(self, table: TableSchema) -> None:
+        """Raises SettingsError for a column that ``table`` does not have."""
+        for name in columns_of(self.predicate):
+            chosen_columns(table, [name], f"{self.setting} compares", "")
+
+
+def columns_of(predicate: RowPredicate) -> Iterator[str]:
+    """The names of the columns that ``predicate`` looks at."""
+    match predicate:
+        case Both(first, second) | Either(first, second):
+            yield from columns_of(first)
+            yield from columns_of(second)
+        case Not(part):
+            yield from columns_of(part)
+        case _:
+            yield predicate.column.name

@@ -113,6 +113,8 @@ class TableSchema:
     columns: tuple[Column, ...]
     primary_key: tuple[int, ...] = ()
     indexes: tuple[Index, ...] | None = None
+    is_published: bool = True
+    """False where its rows are counted and left out: they come before the table's first known definition."""
 
     def reads_like(self, other: TableSchema) -> bool:
         """Whether rows and keys are read with either schema alike, whatever else is known of the columns."""

@@ -48,11 +48,18 @@ class VariableProcess:
         self._answers = os.fdopen(reading)
 
     def get(self, key: str) -> str | None:
-        found: str | None = self._ask([key])
+        found: str | None = self._ask(["get", key])
         return found
 
     def set(self, key: str, value: str, description: str) -> None:
-        self._ask([key, value, description])
+        self._ask(["set", key, value, description])
+
+    def keys(self, prefix: str) -> list[str]:
+        found: list[str] = self._ask(["keys", prefix])
+        return found
+
+    def delete(self, key: str) -> None:
+        self._ask(["delete", key])
 
     def _ask(self, question: list[str]) -> Any:
         assert self._process.stdin is not None
@@ -355,3 +362,18 @@ def test_schemas_are_kept_by_pipeline_and_the_last_copy_counts(kind: Kind, uniqu
         assert fresh.load_schemas(unique_name) == '{"tables": ["ü"]}'
         assert fresh.load_schemas(other) == "{}"
     assert kind.store.load(unique_name) is None, "schemas are no checkpoint"
+
+
+def test_pipelines_are_listed_and_a_removed_one_has_neither_checkpoint_nor_schemas(
+    store: CheckpointStore, first: Checkpoint
+) -> None:
+    other = replace(first, pipeline=f"{first.pipeline}-other")
+    for checkpoint in (other, first):
+        store.advance(None, checkpoint)
+        store.save_schemas(checkpoint.pipeline, "{}")
+    ours = [name for name in store.pipelines() if name.startswith(first.pipeline)]
+    assert ours == [first.pipeline, other.pipeline]
+    for _ in range(2):  # a rename that was killed removes once more
+        store.remove(first.pipeline)
+    assert (store.load(first.pipeline), store.load_schemas(first.pipeline)) == (None, None)
+    assert (store.load(other.pipeline), store.load_schemas(other.pipeline)) == (other, "{}")

@@ -1,4 +1,4 @@
-"""Airflow Variables in a process of its own: a line of JSON in, [key] or [key, value, description]; a line out."""
+"""Airflow Variables in a process of its own: a line of JSON in, [method, arguments ...]; a line out."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from changefeed.state.variable_store import MetadataVariables
 def main() -> None:
     variables, answers = MetadataVariables(), os.fdopen(int(sys.argv[1]), "w")
     for line in sys.stdin:
-        key, *rest = json.loads(line)
-        print(json.dumps(variables.set(key, *rest) if rest else variables.get(key)), file=answers, flush=True)
+        method, *arguments = json.loads(line)
+        print(json.dumps(getattr(variables, method)(*arguments)), file=answers, flush=True)
 
 
 if __name__ == "__main__":

@@ -234,7 +234,8 @@ class Feed:
     def begin(self, fault: str = "", *, spark: bool = False, windows: list[Any] | None = None) -> Run:
         """A run; of ``windows`` that were frozen before, where they are given, as in a task that is tried again."""
         if spark:
-            return self.begin_command(fault, "run", self.name)
+            start = self.fork_command if "connect" in self.settings.get("spark", {}) else self.begin_command
+            return start(fault, "run", self.name)
         environment, log, held = self._prepared(fault)
         return Run(self.runner.begin(self.name, environment, log, windows), log, held)
 

@@ -47,12 +47,26 @@ class InlineFrame:
         return InlineFrame(self.sparkSession, cache(lambda: list(self.batches())))
 
     def where(self, condition: str) -> InlineFrame:
-        """Of conditions on ``kind``, each of the words in it that stand in quotes."""
+        """Of conditions on ``kind``: each of the words in it that stand in quotes, or all others where it has a <>."""
         kinds = pa.array(re.findall(r"'(\w+)'", condition))
+        chosen = pc.invert if "<>" in condition else lambda mask: mask
         return InlineFrame(
             self.sparkSession,
-            lambda: (batch.filter(pc.is_in(batch["kind"], kinds)) for batch in self.batches()),
+            lambda: (batch.filter(chosen(pc.is_in(batch["kind"], kinds))) for batch in self.batches()),
         )
+
+    def union(self, other: InlineFrame) -> InlineFrame:
+        return InlineFrame(self.sparkSession, lambda: (*self.batches(), *other.batches()))
+
+    def repartition(self, _count: int, *_columns: str) -> InlineFrame:
+        return self
+
+    def sortWithinPartitions(self, column: str) -> InlineFrame:
+        def ordered() -> Rows:
+            batches = list(self.batches())
+            return pa.Table.from_batches(batches).sort_by(column).to_batches() if batches else batches
+
+        return InlineFrame(self.sparkSession, ordered)
 
     def select(self, *columns: str) -> InlineFrame:
         return InlineFrame(self.sparkSession, lambda: (batch.select(columns) for batch in self.batches()))

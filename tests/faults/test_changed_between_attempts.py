@@ -154,14 +154,17 @@ def test_settings_may_change_when_nothing_of_a_window_was_published(feed: Feed) 
     feed.check()
 
 
-def test_a_topic_that_was_removed_in_mid_window_stops_the_run_until_it_is_forgotten(feed: Feed) -> None:
+def test_a_topic_that_was_removed_in_mid_window_stops_the_run_until_it_is_forgotten(
+    feed: Feed, spark_connect: SparkConnectServer
+) -> None:
     feed.write(60)
     stopped_half_way(feed)
     given = given_table(feed)
     remove_topic(feed, given)
-    for _ in range(2):
-        run = feed.begin()
-        assert run.result() == 2, run.text()
+    feed.use_connect(spark_connect.url)
+    for spark, code in ((False, 2), (True, 1)):
+        run = feed.begin(spark=spark)
+        assert run.result() == code, run.text()
         assert f"topic '{feed.name}.{given}' was removed and made again" in run.text()
         assert "backfill" in run.text()
     done = feed.command("prune", feed.name, "--topic", f"*.{given}")

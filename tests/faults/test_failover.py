@@ -13,6 +13,7 @@ from verified import verified
 from changefeed.verify.report import summary
 from devstack.mariadb import MariadbServer
 from devstack.mysql import MysqlServer
+from devstack.spark_connect import SparkConnectServer
 from devstack.sql_server import SqlServer
 
 pytestmark = pytest.mark.timeout(900)
@@ -46,7 +47,9 @@ def refused(feed: Feed, *words: str) -> None:
     ],
     indirect=["pair"],
 )
-def test_after_a_failover_nothing_is_repeated_and_nothing_lost(pair: Pair, pair_feed: Feed, stage: str) -> None:
+def test_after_a_failover_nothing_is_repeated_and_nothing_lost(
+    pair: Pair, pair_feed: Feed, stage: str, spark_connect: SparkConnectServer
+) -> None:
     source, follower = pair
     pair_feed.write(20)
     pair_feed.run()
@@ -60,7 +63,8 @@ def test_after_a_failover_nothing_is_repeated_and_nothing_lost(pair: Pair, pair_
     stop_replicating(follower)
     pair_feed.mysql = follower
     pair_feed.write(10)
-    text = pair_feed.run()
+    pair_feed.use_connect(spark_connect.url)
+    text = pair_feed.run(spark=True)
     assert "found again by GTID set" in text
     assert ("skipped by GTID" in text) == bool(stage), text
     pair_feed.check(one_server=False)

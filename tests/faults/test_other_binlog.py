@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from faults.existing_rows import finish
 from faults.feed import Feed, Runner
 from faults.replica import caught_up, replicate
 
@@ -15,6 +17,7 @@ from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
 from devstack.process import started
+from devstack.spark_connect import SparkConnectServer
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -64,14 +67,43 @@ def test_a_renumbered_binlog_whose_transactions_are_as_long_is_refused_without_g
     refused(own, "BinlogGoneError", "begun at", "seek")
 
 
-def test_purged_binlogs_are_refused(own: Feed) -> None:
+@pytest.mark.parametrize("own", [{"binlog_row_metadata": "MINIMAL"}], indirect=True)
+def test_purged_binlogs_are_refused_and_the_remedy_removes_what_was_deleted_between(
+    own: Feed, spark_connect: SparkConnectServer, tmp_path: Path
+) -> None:
+    pets = f"`{own.name}`.pets"
+    own.mysql.execute(
+        f"CREATE TABLE {pets} (at DATETIME(3), code BINARY(3), name VARCHAR(9), note TEXT NOT NULL, "
+        "PRIMARY KEY (name, at, code))",
+        f"INSERT INTO {pets} VALUES ('2026-01-31 12:00:00.5', 'a', 'O''Hara', ''), (NOW(), '', 'stays', '')",
+    )
     own.write(5)
     own.run()
+    own.mysql.execute(
+        f"DELETE FROM {pets} WHERE name <> 'stays'", f"DELETE FROM `{own.name}`.journal ORDER BY id LIMIT 2"
+    )
     own.write(5)
     own.mysql.execute("FLUSH BINARY LOGS")
     (last, *_) = own.mysql.execute("SHOW BINARY LOG STATUS")[0]
     own.mysql.execute(f"PURGE BINARY LOGS TO '{last}'")
-    refused(own, "BinlogGoneError", "is not on the server", last, "seek")
+    refused(own, "BinlogGoneError", "is not on the server", last, "seek", "verify --gone")
+    assert own.command("seek", own.name, "earliest", "--why", "a test", "--yes").returncode == 0
+    finish(own)
+    own.use_connect(spark_connect.url)
+    script = tmp_path / "gone.sql"
+    verified = own.command("verify", own.name, "--run", "--gone", str(script))
+    assert verified.returncode == 4, verified.stderr + verified.stdout
+    assert f"{own.name}.pets: 1 rows are in the topic only" in verified.stdout
+    assert "changefeed verify --gone FILE" in verified.stdout
+    statements = [each for line in script.read_text().splitlines() if line[:2] != "--" for each in line.split("; ")]
+    own.mysql.execute(*statements)
+    own.run()
+    verified = own.command("verify", own.name, "--run", "--gone", str(script))
+    assert verified.returncode == 0, verified.stderr + verified.stdout
+    assert script.read_text() == ""
+    *_, deleted, tombstone = [record for record in own.records("pets") if b"O'Hara" in record.key]
+    assert json.loads(deleted.value)["op"] == "d"
+    assert tombstone.value is None
 
 
 def test_a_changed_base_name_is_refused(own: Feed) -> None:

@@ -167,10 +167,12 @@ def last(data: bytes, kind: int) -> int:
     return found
 
 
-def test_the_reference_reader_leaves_out_what_was_rolled_back(mariadb_feed: Feed) -> None:
+def test_the_reference_reader_leaves_out_what_was_rolled_back(
+    mariadb_feed: Feed, spark_connect: SparkConnectServer
+) -> None:
     feed = mariadb_feed
     feed.settings |= {"reader": "reference", "format": "debezium-json"}
-    feed.configure()
+    feed.use_connect(spark_connect.url)
     rolled_back(feed)
-    feed.run()
+    feed.run(spark=True)
     feed.check()

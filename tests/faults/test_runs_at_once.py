@@ -15,16 +15,20 @@ from changefeed.errors import PipelineBusyError
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.lease import Lease
 from devstack.kafka import KafkaBroker
+from devstack.spark_connect import SparkConnectServer
 
 pytestmark = pytest.mark.timeout(600)
 
 
-def test_a_second_run_stops_before_it_publishes_and_the_first_goes_on(feed: Feed) -> None:
+def test_a_second_run_stops_before_it_publishes_and_the_first_goes_on(
+    feed: Feed, spark_connect: SparkConnectServer
+) -> None:
     feed.write()
     first = feed.begin("in_open_transaction:2")
     assert first.wait_until_held(), first.text()
     before = len(feed.ids())
-    second = feed.begin()
+    feed.use_connect(spark_connect.url)
+    second = feed.begin(spark=True)
     assert second.result() == 1
     assert "PipelineBusyError" in second.text()
     assert "alive" in second.text()

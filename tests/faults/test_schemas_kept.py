@@ -14,6 +14,7 @@ from changefeed.kafka.partition_reader import partition_reader
 from changefeed.kafka.schema_log import schema_history_topic
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
+from devstack.spark_connect import SparkConnectServer
 
 
 @pytest.fixture
@@ -60,12 +61,14 @@ def alter_in_one_window(feed: Feed, number: int) -> None:
         f"ALTER TABLE {table} ADD COLUMN more{number} INT DEFAULT {number} FIRST",
         f"INSERT INTO {table} (id) VALUES ({10 * number + 1})",
     )
-    feed.run()
+    feed.run(spark="connect" in feed.settings.get("spark", {}))
     before, after = ({f"more{each}": each for each in range(1, end)} for end in (number, number + 1))
     assert inserted(feed)[-2:] == [{"id": 10 * number, **before}, {"id": 10 * number + 1, **after}]
 
 
-def test_windows_without_definitions_write_no_schemas_and_the_next_definition_is_followed(stock_feed: Feed) -> None:
+def test_windows_without_definitions_write_no_schemas_and_the_next_definition_is_followed(
+    stock_feed: Feed, spark_connect: SparkConnectServer
+) -> None:
     feed = stock_feed
     assert stored(feed) == 1
     for _ in range(2):
@@ -77,6 +80,7 @@ def test_windows_without_definitions_write_no_schemas_and_the_next_definition_is
     assert stored(feed) == 2
     feed.write(5)
     feed.run()
+    feed.use_connect(spark_connect.url)
     alter_in_one_window(feed, 2)
     assert stored(feed) == 3
     feed.check()

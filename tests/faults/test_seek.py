@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
-from faults.feed import NOTHING_NEW, Feed
+from faults.feed import NOTHING_NEW, Feed, Runner
 
+from devstack.identity import ProcessId
+from devstack.kafka import KafkaBroker
+from devstack.mysql import MysqlServer
+from devstack.process import started
 from devstack.spark_connect import SparkConnectServer
 
 pytestmark = pytest.mark.timeout(600)
@@ -154,3 +159,54 @@ def test_a_window_of_an_old_run_is_refused_and_later_seals_stay(feed: Feed) -> N
     assert "StaleCheckpointError" in run.text()
     assert feed.command("windows", feed.name, "--json").stdout == seals
     assert feed.ids() == ids
+
+
+def test_seek_without_a_checkpoint_compares_with_what_the_commit_log_says_is_published(feed: Feed) -> None:
+    feed.write(5)
+    feed.run()
+    end = checkpoint(feed)
+    feed.state.unlink()
+    assert "nothing is skipped or repeated" in seek(feed, end, "--plan")["effect"]
+    feed.write(5)
+    planned = seek(feed, "latest", "--plan")
+    assert planned["skipped_bytes"] == bytes_of(end, planned["to"])
+    assert f"by the seal of window 1 all up to {end} is published" in planned["effect"]
+    assert "will never be published" in planned["effect"]
+    assert planned["undo"] == end
+
+
+def test_seek_over_a_purged_reset_or_other_binlog_says_what_is_known_and_offers_no_undo_into_it(
+    kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner
+) -> None:
+    with started(MysqlServer(tmp_path / "own", owner=ProcessId.own(), quick=True)) as server:
+        feed = Feed(unique_name, server, kafka_broker, tmp_path, runner)
+        feed.write(20)
+        feed.run()
+        stands = checkpoint(feed)
+        for _ in range(2):
+            feed.write(5)
+            server.execute("FLUSH BINARY LOGS")
+        (oldest, *_) = server.execute("SHOW BINARY LOG STATUS")[0]
+        server.execute(f"PURGE BINARY LOGS TO '{oldest}'")
+        feed.write(1)
+        planned = seek(feed, "latest", "--plan")
+        assert (planned["repeated_bytes"], planned["undo"]) == (0, None)
+        file, _, position = stands.partition(":")
+        assert f"at least {planned['skipped_bytes']:,} bytes of binlog in {oldest} to {oldest}" in planned["effect"]
+        assert f"what was in {file} from {position} to the end of file" in planned["effect"]
+        refused = feed.begin()
+        assert refused.result() == 2
+        done = feed.command("seek", feed.name, "latest", "--why", "purged", "--yes")
+        assert "undo" not in done.stdout, done.stdout
+        server.execute("RESET BINARY LOGS AND GTIDS")
+        feed.write(1)
+        planned = seek(feed, "latest", "--plan")
+        assert (planned["skipped_bytes"], planned["repeated_bytes"], planned["undo"]) == (0, 0, None)
+        assert "is not known: the server's binlog" in planned["effect"]
+        seek(feed, "latest", "--yes")
+        server.stop()
+        (server.data / "auto.cnf").unlink()  # the server makes itself a new server_uuid
+        server.start()
+        done = feed.command("seek", feed.name, "latest", "--why", "another server", "--yes")
+        assert "the checkpoint moves to another server" in done.stdout
+        assert "undo" not in done.stdout, done.stdout

@@ -13,6 +13,8 @@ from faults.proxy import Proxy
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 
+from devstack.spark_connect import SparkConnectServer
+
 pytestmark = pytest.mark.timeout(600)
 
 
@@ -96,7 +98,9 @@ def test_the_network_to_mysql_cut_in_decoding_costs_at_most_the_run(feed: Feed, 
     feed.check()
 
 
-def test_a_record_that_the_topic_refuses_stops_the_run_with_its_key_and_the_next_run_goes_on(feed: Feed) -> None:
+def test_a_record_that_the_topic_refuses_stops_the_run_with_its_key_and_the_next_run_goes_on(
+    feed: Feed, spark_connect: SparkConnectServer
+) -> None:
     feed.settings["topics"] = {"partitions": 2, "configs": {"max.message.bytes": "1000"}}
     feed.configure()
     feed.write(3)
@@ -104,25 +108,29 @@ def test_a_record_that_the_topic_refuses_stops_the_run_with_its_key_and_the_next
         f"ALTER TABLE `{feed.name}`.accounts MODIFY text VARCHAR(4000)",
         f"REPLACE INTO `{feed.name}`.accounts VALUES (7, 1, REPEAT('x', 3000))",
     )
-    run = feed.begin()
-    assert run.result() == 2
+    feed.use_connect(spark_connect.url)
+    run = feed.begin(spark=True)
+    assert run.result() == 1
     assert "BadRecordError" in run.text()
     assert f"{feed.name}.accounts" in run.text()
     assert '{"id":7}' in run.text()
     feed.configure(on_bad_record="dead_letter")
-    feed.run()
+    feed.run(spark=True)
     letters = feed.command("windows", feed.name, "--json")
     assert '"dead_letters": 1' in letters.stdout
 
 
-def test_a_statement_in_statement_format_stops_the_run_before_anything_is_sealed(feed: Feed) -> None:
+def test_a_statement_in_statement_format_stops_the_run_before_anything_is_sealed(
+    feed: Feed, spark_connect: SparkConnectServer
+) -> None:
     feed.write(3)
     feed.run()
     feed.mysql.execute(
         "SET SESSION binlog_format = 'STATEMENT'", f"UPDATE `{feed.name}`.accounts SET version = version + 100"
     )
-    run = feed.begin()
-    assert run.result() == 2, run.text()
+    feed.use_connect(spark_connect.url)
+    run = feed.begin(spark=True)
+    assert run.result() == 1, run.text()
     assert "statement format" in run.text()
     assert "UPDATE" in run.text()
     assert '"number": 2' not in feed.command("windows", feed.name, "--json").stdout

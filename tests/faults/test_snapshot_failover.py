@@ -18,13 +18,14 @@ from devstack.kafka import KafkaBroker
 from devstack.mariadb import MariadbServer
 from devstack.mysql import MysqlServer
 from devstack.process import started
+from devstack.spark_connect import SparkConnectServer
 
 pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.mark.parametrize("pair", [MysqlServer, MariadbServer], indirect=True, ids=["mysql", "mariadb"])
 def test_a_snapshot_goes_on_on_another_server_when_the_pipeline_has_found_its_place_there(
-    pair: Pair, pair_feed: Feed
+    pair: Pair, pair_feed: Feed, spark_connect: SparkConnectServer
 ) -> None:
     source, follower = pair
     feed = prepared(pair_feed, "numbers")
@@ -41,6 +42,7 @@ def test_a_snapshot_goes_on_on_another_server_when_the_pipeline_has_found_its_pl
     assert (early := begin(feed)).result() == 1
     assert "Run the pipeline" in early.text()
     feed.run_until_current()
+    feed.use_connect(spark_connect.url)
     finish(feed)
     feed.mysql.execute(f"UPDATE `{feed.name}`.numbers SET version = version + 1 WHERE id MOD 5 = 0")
     feed.run_until_current()

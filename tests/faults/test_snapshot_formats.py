@@ -13,16 +13,20 @@ from faults.test_transforms import transformed
 from integration.rebuilt import event_ids, records_of, selected
 
 from devstack.schema_registry import SchemaRegistry
+from devstack.spark_connect import SparkConnectServer
 
 pytestmark = pytest.mark.timeout(600)
 
 
-def test_functions_get_rows_that_were_read_and_none_that_change_meanwhile(feed: Feed) -> None:
+def test_functions_get_rows_that_were_read_and_none_that_change_meanwhile(
+    feed: Feed, spark_connect: SparkConnectServer
+) -> None:
     """A function makes two messages of a row: both are left out, or none."""
     feed.settings["start"] = "snapshot"
     transformed(feed)
     feed.write(60)
     feed.run_until_current()
+    feed.use_connect(spark_connect.url)
     run = begin(feed, fault="after_decode")
     assert run.wait_until_held(), run.text()
     feed.mysql.execute(f"UPDATE `{feed.name}`.accounts SET version = version + 1 WHERE id MOD 2 = 0")
@@ -42,7 +46,9 @@ def test_functions_get_rows_that_were_read_and_none_that_change_meanwhile(feed: 
     assert len(even) == sum(len(row["text"]) % 2 == 0 for row in journal)
 
 
-def test_outbox_rows_that_were_read_become_the_messages_that_they_become_when_they_are_written(feed: Feed) -> None:
+def test_outbox_rows_that_were_read_become_the_messages_that_they_become_when_they_are_written(
+    feed: Feed, spark_connect: SparkConnectServer
+) -> None:
     feed.settings |= {"start": "snapshot", "format": {"name": "debezium", "topic.prefix": feed.name}}
     feed.settings["outbox"] = {"tables": [f"{feed.name}.outbox"], "route.topic.replacement": f"{feed.name}.made"}
     feed.configure()
@@ -50,6 +56,7 @@ def test_outbox_rows_that_were_read_become_the_messages_that_they_become_when_th
     values = [f"('even', '{number % 7}', 'Made', JSON_OBJECT('number', {number}))" for number in range(40)]
     feed.mysql.execute(OUTBOX.format(feed.name), insert + ", ".join(values), database=feed.name)
     feed.run_until_current()
+    feed.use_connect(spark_connect.url)
     run = begin(feed, fault="after_decode")
     assert run.wait_until_held(), run.text()
     feed.mysql.execute(f"DELETE FROM `{feed.name}`.outbox WHERE id < 10")  # as who writes an outbox does, some time
@@ -63,13 +70,16 @@ def test_outbox_rows_that_were_read_become_the_messages_that_they_become_when_th
     assert sorted((each.key, each.value) for each in after) == sorted(2 * [(each.key, each.value) for each in before])
 
 
-def test_rows_that_were_read_are_in_avro_as_their_changes_are(feed: Feed, schema_registry: SchemaRegistry) -> None:
+def test_rows_that_were_read_are_in_avro_as_their_changes_are(
+    feed: Feed, schema_registry: SchemaRegistry, spark_connect: SparkConnectServer
+) -> None:
     feed.connections["REGISTRY"] = schema_registry.url
     feed.settings["start"] = "snapshot"
     feed.settings["format"] = {"name": "avro", "registry": "registry", "topic.prefix": feed.name}
     feed.configure()
     feed.write(60)
     feed.run_until_current()
+    feed.use_connect(spark_connect.url)
     finish(feed)
     feed.mysql.execute(f"UPDATE `{feed.name}`.accounts SET version = version + 1")
     feed.run_until_current()

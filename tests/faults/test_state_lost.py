@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import shutil
 
+import kafka
 import pytest
 from faults.feed import NOTHING_NEW, Feed
+
+from changefeed.kafka.schema_log import schema_history_topic
+from changefeed.kafka.topics import commit_log_topic
+from changefeed.state.table_store import TableCheckpointStore
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -97,3 +102,47 @@ def test_progress_of_a_dropped_table_is_forgotten_by_prune(feed: Feed) -> None:
     feed.write(5)
     feed.run()
     feed.check()
+
+
+def delete_topics(feed: Feed, *topics: str) -> None:
+    admin = kafka.KafkaAdminClient(bootstrap_servers=feed.kafka.bootstrap)
+    admin.delete_topics(list(topics))
+    while set(topics) & set(admin.list_topics()):
+        pass
+    admin.close()
+
+
+def test_a_lost_commit_log_beside_a_checkpoint_stops_what_would_publish_twice_until_a_seek(feed: Feed) -> None:
+    feed.write(5)
+    feed.run()
+    feed.write(60)
+    run = feed.begin("after_transaction_commit:2")  # which are in Kafka, and nothing says so any more
+    assert run.wait_until_held(), run.text()
+    run.kill()
+    ids = feed.ids()
+    at = TableCheckpointStore(f"sqlite:///{feed.state}").load(feed.name)
+    assert at is not None
+    delete_topics(feed, commit_log_topic(feed.name), schema_history_topic(feed.name))
+    remedy = f"changefeed seek {feed.name} {at.coordinates} --why"
+    for command in ("plan", "run", "check", "recover"):
+        done = feed.fork_command("", command, feed.name)
+        assert done.result() == 1, done.text()
+        assert f"has a checkpoint of window 1 at {at.coordinates}" in done.text()
+        assert remedy in done.text()
+    assert feed.ids() == ids
+    moved = feed.command("seek", feed.name, str(at.coordinates), "--why", "log lost", "--yes")
+    assert "what a run published after" in moved.stdout
+    feed.write(5)
+    feed.run()
+    assert set(feed.ids()) > set(ids), "what was published in part comes twice, as the seek said; nothing is missing"
+
+
+def test_recover_without_a_commit_log_and_a_checkpoint_does_not_say_that_nothing_was_published(feed: Feed) -> None:
+    feed.write(5)
+    feed.run()
+    delete_topics(feed, commit_log_topic(feed.name), schema_history_topic(feed.name))
+    feed.state.unlink()
+    done = feed.command("recover", feed.name)
+    assert done.returncode == 1
+    assert "either it has never published, or both were lost" in done.stderr
+    assert "changefeed.id" in done.stderr

@@ -11,6 +11,7 @@ import pytest
 from faults.feed import Feed, Runner, fresh_feed
 
 from devstack.kafka import KafkaBroker
+from devstack.spark_connect import SparkConnectServer
 from devstack.sql_server import SqlServer
 
 TERMINAL = 2
@@ -104,7 +105,9 @@ def test_what_may_write_a_captured_table_stops_the_run_and_says_how_to_go_on(eit
     assert "`.`filled`, which the pipeline captures" in refusal(feed)
 
 
-def test_a_server_in_statement_format_is_read_where_the_pipeline_says_so(either: Feed) -> None:
+def test_a_server_in_statement_format_is_read_where_the_pipeline_says_so(
+    either: Feed, spark_connect: SparkConnectServer
+) -> None:
     feed = either
     ((before,),) = feed.mysql.execute("SELECT @@GLOBAL.binlog_format")
     feed.run()
@@ -121,7 +124,8 @@ def test_a_server_in_statement_format_is_read_where_the_pipeline_says_so(either:
             "DO f(2)",
             "CREATE TABLE filled SELECT id FROM accounts",
         )
-        feed.run()
+        feed.use_connect(spark_connect.url)
+        feed.run(spark=True)
     finally:
         feed.mysql.execute(f"SET GLOBAL binlog_format = '{before}'")
     unknown = f"SELECT `{feed.name}`.`f`(2)"

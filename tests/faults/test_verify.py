@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import kafka
 import pytest
+from faults.existing_rows import finish
 from faults.feed import Feed
 from integration.rebuilt import event_ids, records_of
 from kafka.admin import NewTopic
-from verified import InlineStages, verified
+from pyspark.sql import SparkSession
+from verified import compared, verified
 
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import SettingsError
 from changefeed.pipelines.file import read_pipeline
+from changefeed.spark.connect import connect_session
 from changefeed.verify.account import last_reports
-from changefeed.verify.comparison import compare
 from changefeed.verify.plan import plan_verify
-from changefeed.verify.published import published_up_to
+from changefeed.verify.published import published_up_to, wait_for_runs
 from changefeed.verify.report import TableAccount, VerifyReport, summary
 from changefeed.verify.request import VerifyRequest
 from devstack.mysql import MysqlServer
@@ -52,6 +54,12 @@ ROWS = {
     "huge": "(1, REPEAT('é', 250000), NULL), (2, '', REPEAT(X'00ff', 150000)), (3, REPEAT('\\\\\"', 90000), '')",
     "heap": "(1, 'twice', 1.50), (1, 'twice', 1.50), (NULL, NULL, NULL), (2, 'once', -0.01)",
 }
+
+
+@pytest.fixture(scope="module")
+def spark(spark_connect: SparkConnectServer) -> Iterator[SparkSession]:
+    with connect_session(spark_connect.url) as session:
+        yield session
 
 
 @pytest.fixture(params=["feed", "mariadb_feed"])
@@ -174,7 +182,7 @@ def test_what_is_wrong_in_a_topic_is_found_and_named(any_feed: Feed) -> None:
     }
 
 
-def test_rows_without_a_key_are_counted(any_feed: Feed) -> None:
+def test_rows_without_a_key_are_counted(any_feed: Feed, spark: SparkSession) -> None:
     feed = any_feed
     feed.mysql.execute(
         f"CREATE TABLE `{feed.name}`.heap ({ALL_KEYS['heap']})",
@@ -183,7 +191,7 @@ def test_rows_without_a_key_are_counted(any_feed: Feed) -> None:
     feed.run()
 
     def kinds(change: Callable[[list[Any]], list[Any]]) -> dict[str, int]:
-        report = verified(copied(feed, "heap", change))
+        report = verified(copied(feed, "heap", change), spark=spark)
         heap = account(report, "heap")
         return {kind: count for kind, count in heap.kinds.items() if count} | dict(heap.faults)
 
@@ -197,6 +205,42 @@ def test_rows_without_a_key_are_counted(any_feed: Feed) -> None:
     }
     assert kinds(lambda records: [with_value(records[0], text="else"), *records[1:]])["extra"] == 1
     assert kinds(lambda records: [records[0], *records]) == {"equal": 4, "extra": 1, "repeated": 1}
+
+
+def test_rows_that_snapshots_read_beside_their_changes_are_counted_once(any_feed: Feed) -> None:
+    feed = any_feed
+    feed.settings["topics"] = {"partitions": 2, "routes": [{"match": f"{feed.name}.journal", "format": "maxwell"}]}
+    feed.configure()
+    feed.mysql.execute(
+        f"CREATE TABLE {feed.name}.heap ({ALL_KEYS['heap']})",
+        f"INSERT INTO {feed.name}.heap VALUES {ROWS['heap']}",
+        f"INSERT INTO {feed.name}.journal (text) VALUES ('kept'), ('changed'), ('gone')",
+    )
+    feed.run()
+    for number in range(2):
+        feed.mysql.execute(
+            f"UPDATE {feed.name}.heap SET number = {number + 3} WHERE text = 'once'",
+            f"UPDATE {feed.name}.journal SET text = 'changed {number}' WHERE text LIKE 'changed%'",
+        )
+        feed.run()
+        finish(feed)
+        feed.mysql.execute(f"INSERT INTO {feed.name}.heap VALUES (1, 'twice', 1.50)")
+    feed.mysql.execute(
+        f"DELETE FROM {feed.name}.heap WHERE text IS NULL", f"DELETE FROM {feed.name}.journal WHERE text = 'gone'"
+    )
+    feed.run()
+    report = verified(endpoints_of(feed))
+    assert report.outcome == "equal", summary(report)
+    assert account(report, "heap").kinds == {"equal": 5}
+    finish(feed, "--tables", f"{feed.name}.heap", "--where", "text = 'once'")
+    assert verified(endpoints_of(feed)).outcome == "equal"  # it says of no other row that it is gone
+
+    def without_last(records: list[Any]) -> list[Any]:
+        last = max((each for each in records if b'"op":"c"' in each.value), key=event_position)
+        return [each for each in records if each is not last]
+
+    report = verified(copied(feed, "heap", without_last), tables=[f"{feed.name}.heap"])
+    assert account(report, "heap").kinds == {"equal": 4, "missing": 1}, summary(report)
 
 
 def test_under_a_writer_all_rows_are_judged_and_equal(any_feed: Feed) -> None:
@@ -245,7 +289,32 @@ def test_rows_that_were_there_before_the_pipeline_began_are_named_as_never_publi
     assert "published by a snapshot only" in " ".join(summary(report))
 
 
-def test_the_command_runs_the_pipeline_compares_on_spark_and_shows_both_rows(
+def test_behind_a_seek_no_run_is_waited_for_that_publishes_nothing(feed: Feed) -> None:
+    feed.write(5)
+    feed.run()
+    endpoints = endpoints_of(feed)
+    feed.mysql.execute("FLUSH BINARY LOGS", f"INSERT INTO {feed.name}.journal (text) VALUES ('skipped')")
+    sought = feed.command("seek", feed.name, "latest", "--why", "a test", "--yes")
+    assert sought.returncode == 0, sought.stderr
+    report = verified(endpoints, wait_for_runs(endpoints, 0))
+    assert account(report, "journal").kinds["unpublished"] == 1
+
+
+def damaged(records: list[Any]) -> list[Any]:
+    """Inserts, with one of each thing that can be wrong with a topic."""
+    disordered, repeated, missing, changed, foreign = records[:2], records[2], records[3], records[4], records[5]
+    return [
+        *reversed(disordered),
+        repeated,
+        repeated,
+        missing._replace(value=None),
+        with_value(changed, text="forged"),
+        foreign._replace(headers=[]),
+        *records[6:],
+    ]
+
+
+def test_the_command_runs_the_pipeline_and_reports_on_spark_whatever_is_wrong(
     feed: Feed, spark_connect: SparkConnectServer
 ) -> None:
     feed.write(40)
@@ -255,7 +324,7 @@ def test_the_command_runs_the_pipeline_compares_on_spark_and_shows_both_rows(
     equal = feed.command("verify", feed.name, "--run")
     assert equal.returncode == 0, equal.stderr + equal.stdout
     assert equal.stdout.startswith(f"{feed.name}: equal: ")
-    copied(feed, "journal", lambda records: [with_value(records[0], text="forged"), *records[1:]])
+    copied(feed, "journal", damaged)
     feed.use_connect(spark_connect.url)
     differs = feed.command("verify", feed.name, "--tables", f"{feed.name}.*")
     assert differs.returncode == 4, differs.stderr + differs.stdout
@@ -265,13 +334,22 @@ def test_the_command_runs_the_pipeline_compares_on_spark_and_shows_both_rows(
     assert lines[at + 1].startswith("  server: {")
     assert "forged" not in lines[at + 1]
     assert '"text":"forged"' in lines[at + 2]
+    assert "1 records stand there twice" in differs.stdout
     (kept,) = last_reports(endpoints_of(feed).commit_log().read())
     assert kept.outcome == "differs"
-    assert account(kept, "journal").kinds["changed"] == 1
+    journal = account(kept, "journal")
+    assert {kind: count for kind, count in journal.kinds.items() if kind != "equal"} == {
+        "changed": 1,
+        "missing": 1,
+        "unpublished": 1,
+    }
+    assert journal.faults == {"repeated": 1, "disordered": 1, "foreign": 1}
     assert "forged" not in str(kept.to_json())
 
 
-def test_masks_conditions_and_each_readable_format_hold_on_both_sides(feed: Feed) -> None:
+def test_masks_conditions_and_each_readable_format_hold_on_both_sides(
+    feed: Feed, spark_connect: SparkConnectServer, spark: SparkSession
+) -> None:
     formats = ("debezium", "flat", "maxwell", "cloudevents", "fluvio")
     feed.settings |= {
         "columns": {"mask": {f"{feed.name}.*.text": {"text": "***"}}, "exclude": [f"{feed.name}.*.hidden"]},
@@ -292,8 +370,9 @@ def test_masks_conditions_and_each_readable_format_hold_on_both_sides(feed: Feed
             database=feed.name,
         )
     feed.mysql.execute("UPDATE some SET number = 0 WHERE id = 1", database=feed.name)
-    feed.run()
-    report = verified(endpoints_of(feed))
+    feed.use_connect(spark_connect.url)
+    feed.run(spark=True)
+    report = verified(endpoints_of(feed), spark=spark)
     outcomes = {table.name.partition(".")[2]: table.outcome for table in report.tables}
     assert outcomes == {
         **dict.fromkeys(("accounts", "journal", *(f"in_{format}" for format in formats)), "equal"),
@@ -305,7 +384,7 @@ def test_masks_conditions_and_each_readable_format_hold_on_both_sides(feed: Feed
 
 
 def test_avro_is_read_by_the_schemas_of_the_registry_and_a_lost_record_is_found(
-    feed: Feed, schema_registry: SchemaRegistry
+    feed: Feed, schema_registry: SchemaRegistry, spark: SparkSession
 ) -> None:
     feed.settings["format"] = {"name": "avro", "registry": "registry"}
     feed.connections["REGISTRY"] = schema_registry.url
@@ -326,7 +405,7 @@ def test_avro_is_read_by_the_schemas_of_the_registry_and_a_lost_record_is_found(
     assert account(report, "pets").compared == 3
     # Which partition a key is in depends on its schema's id in the registry: the last change is told by its event.
     copied(feed, "pets", lambda records: sorted(records, key=event_position)[:-1])
-    report = verified(endpoints_of(feed))
+    report = verified(endpoints_of(feed), spark=spark)
     assert account(report, "pets").kinds["unpublished"] == 1, summary(report)
 
 
@@ -358,7 +437,7 @@ def test_fluvio_in_one_topic_follows_truncates_and_a_lost_record_is_found(feed: 
     assert found == {"equal": 1, "extra": 1, "unpublished": 1}
 
 
-def test_a_column_that_was_added_and_a_table_that_was_emptied_are_followed(feed: Feed) -> None:
+def test_a_column_that_was_added_and_a_table_that_was_emptied_are_followed(feed: Feed, spark: SparkSession) -> None:
     feed.settings["format"] = {"name": "debezium", "skipped.operations": "none"}
     feed.configure()
     feed.mysql.execute(
@@ -371,14 +450,14 @@ def test_a_column_that_was_added_and_a_table_that_was_emptied_are_followed(feed:
         database=feed.name,
     )
     feed.run()
-    report = verified(endpoints_of(feed))
+    report = verified(endpoints_of(feed), spark=spark)
     assert report.outcome == "equal", summary(report)
     kinds = dict(account(report, "accounts").kinds)
     assert {kind: count for kind, count in kinds.items() if count} == {"equal": 1, "in_part": 1}
     assert account(report, "journal").compared == 1
 
 
-def test_a_compacted_topic_is_equal_and_what_retention_removed_is_not_judged(feed: Feed) -> None:
+def test_a_compacted_topic_is_equal_and_what_retention_removed_is_not_judged(feed: Feed, spark: SparkSession) -> None:
     feed.write(40)
     feed.run()
 
@@ -392,7 +471,7 @@ def test_a_compacted_topic_is_equal_and_what_retention_removed_is_not_judged(fee
     topic = feed.settings["topics"]["template"].format(database=feed.name, table="journal")
     admin = kafka.KafkaAdminClient(bootstrap_servers=feed.kafka.bootstrap)
     admin.delete_records({kafka.TopicPartition(topic, 0): 3})  # in the middle of a batch
-    report = verified(endpoints)
+    report = verified(endpoints, spark=spark)
     assert report.outcome == "incomplete", summary(report)
     journal = account(report, "journal")
     assert journal.left_out == 3
@@ -415,19 +494,21 @@ def test_a_compacted_topic_is_equal_and_what_retention_removed_is_not_judged(fee
     ],
 )
 def test_a_table_that_is_altered_or_gone_before_it_is_read_is_named_and_the_others_are_judged(
-    feed: Feed, statement: str, words: str
+    feed: Feed, statement: str, words: str, spark: SparkSession
 ) -> None:
     feed.write(10)
     feed.run()
     planned = plan_verify(endpoints_of(feed), VerifyRequest())
     feed.mysql.execute(statement, database=feed.name)
-    report = compare(planned.job, planned.chunks, InlineStages(), lambda _: None)
+    report = compared(planned, spark=spark)
     assert report.outcome == ("incomplete" if words else "equal"), summary(report)
     assert account(report, "accounts").outcome == "equal"
     assert words in " ".join(account(report, "journal").reasons)
 
 
-def test_a_follower_is_compared_with_the_topics_where_it_stands(feed: Feed, stock_mysql_server: MysqlServer) -> None:
+def test_a_follower_is_compared_with_the_topics_where_it_stands(
+    feed: Feed, stock_mysql_server: MysqlServer, spark: SparkSession
+) -> None:
     feed.write(40)
     feed.run()
     follower, at = stock_mysql_server, published_up_to(endpoints_of(feed))
@@ -457,7 +538,7 @@ def test_a_follower_is_compared_with_the_topics_where_it_stands(feed: Feed, stoc
         "INSERT INTO accounts VALUES (12345, 1, 'nobody')",
         database=feed.name,
     )
-    report = verified(endpoints, follower="follower")
+    report = verified(endpoints, spark=spark, follower="follower")
     assert {kind: count for kind, count in account(report, "journal").kinds.items() if count and kind != "equal"} == {
         "changed": 1,
         "extra": 2,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import threading
 from dataclasses import dataclass, field
@@ -35,7 +36,7 @@ class Outcome:
         """Assert that it is one clear message of that class, and exit code 1."""
         assert self.exit_code == 1, self
         assert "Traceback" not in self.err + self.out, self.err
-        messages = [line for line in self.err.splitlines() if line.startswith(f"{error}: ")]
+        messages = [line for line in self.err.splitlines() if re.match(rf"(\S+: FAIL )?{error}: ", line)]
         assert len(messages) == 1, self.err
         message = self.err[self.err.index(messages[0]) :]
         assert [word for word in words if word not in message] == [], message

@@ -47,9 +47,12 @@ def test_what_is_right_is_told_a_line_each_and_as_json(changefeed: Command) -> N
     for line in (f"1 tables: {changefeed.database}.t", "reachable, 1 broker", "4 topics: 0 are there, 4 will be made"):
         assert line in checked.out
     as_json = json.loads(changefeed("check", changefeed.name, "--json").out)
-    right = [f"{changefeed.name}: {line}" for line in as_json["pipelines"][0]["right"]]
-    assert as_json == {"pipelines": [{**as_json["pipelines"][0], "wrong": []}], "unreadable": []}
-    assert "\n".join(right).splitlines() == checked.out.splitlines()
+    (told,) = as_json["pipelines"]
+    assert as_json == {"pipelines": [{**told, "wrong": [], "warnings": []}], "unreadable": []}
+    right = [f"{changefeed.name}: OK   {line}" for line in told["right"]]
+    summary = f"{changefeed.name}: {len(right)} OK, 0 WARN, 0 FAIL"
+    assert "\n".join([*right, summary]).splitlines() == checked.out.splitlines()
+    assert told["lines"] == [{"level": "OK", "text": text} for text in told["right"]]
 
 
 def test_more_replicas_than_brokers_are_refused_and_so_is_a_config_that_the_broker_does_not_know(

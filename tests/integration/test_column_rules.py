@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,12 @@ from changefeed.binlog.programs.explain import explain
 from changefeed.block import Block, Message
 from changefeed.coordinates import FIRST_POSITION
 from changefeed.endpoints.endpoints import Endpoints
-from changefeed.errors import ChangefeedError, SettingsError
+from changefeed.errors import SettingsError
 from changefeed.pipelines.file import read_pipeline
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.reader import Route
-from changefeed.upkeep.check import check
-from changefeed.upkeep.neighbours import Neighbours
+from changefeed.upkeep.finding import Level
+from changefeed.upkeep.source_checks import CheckedSource, check_source
 from changefeed.window import Slice
 from devstack.mysql import MysqlServer
 
@@ -249,20 +248,20 @@ def test_check_tells_what_rules_cover_before_a_run(
     with mysql_server.connect() as connection, connection.cursor() as cursor:
         cursor.execute(f"CREATE TABLE {database}.told (id INT PRIMARY KEY, email TEXT)")
 
-    def found(pattern: str, line: int) -> str | ChangefeedError:
+    def found(pattern: str, level: Level) -> list[str]:
         text = f"tables: {{include: ['{database}.*']}}\ncolumns: {{exclude: ['{pattern}']}}\n"
-        lookup = {"s": mysql_server.url, "k": "kafka://127.0.0.1:1"}.__getitem__
-        findings = check(Endpoints(pipeline(text), lookup), Neighbours({}, lookup))
-        return next(islice(findings, line, None))  # no line of Kafka's is asked for
+        endpoints = Endpoints(pipeline(text), {"s": mysql_server.url}.__getitem__)
+        with endpoints.session() as session:
+            return [each.text for each in check_source(CheckedSource(endpoints, session)) if each.level is level]
 
-    assert found("*.told.email", 2) == f"1 columns left out or masked: {database}.told.email"
-    for pattern, line, words in (
-        ("*.told.mail", 3, "'*.told.mail' in columns.exclude of pipeline 'shop' matches no column"),
-        ("*.told.*", 2, f"{database}.told.id, which belongs to the primary key"),
+    assert f"1 columns left out or masked: {database}.told.email" in found("*.told.email", Level.OK)
+    for pattern, words in (
+        ("*.told.mail", "'*.told.mail' in columns.exclude of pipeline 'shop' matches no column"),
+        ("*.told.*", f"{database}.told.id, which belongs to the primary key"),
     ):
-        wrong = found(pattern, line)
-        assert isinstance(wrong, SettingsError)
-        assert words in str(wrong)
+        (wrong,) = found(pattern, Level.FAIL)
+        assert wrong.startswith("SettingsError: ")
+        assert words in wrong
 
 
 VALUES = """

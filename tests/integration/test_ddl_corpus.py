@@ -13,9 +13,9 @@ from integration.ddl_follower import Follower, agree, learned
 
 from changefeed.binlog.events.table_map import TableMap
 from changefeed.binlog.programs.bound_table import bind
-from changefeed.binlog.programs.row_shape import fit
 from changefeed.ddl import Kind, Schemas, TableName, read_statement
 from changefeed.errors import SchemaError
+from changefeed.row_shape import fit
 from devstack.mariadb import MariadbServer
 from devstack.mysql import MysqlServer
 from devstack.sql_server import SqlServer

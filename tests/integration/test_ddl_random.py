@@ -13,8 +13,8 @@ import pymysql
 from integration.ddl_follower import Follower, agree, learned
 
 from changefeed.binlog.events.table_map import TableMap
-from changefeed.binlog.programs.row_shape import fit
 from changefeed.ddl import Schemas, SchemaTimeline, read_statement
+from changefeed.row_shape import fit
 from devstack.mariadb import MariadbServer
 from devstack.mysql import MysqlServer
 from devstack.sql_server import SqlServer

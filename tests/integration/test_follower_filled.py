@@ -24,7 +24,9 @@ from devstack.sql_server import SqlServer
 
 
 class Filled(Followed):
-    """A source whose tables were there before its pipeline was."""
+    """A source whose tables were there before its pipeline was; its snapshots run on ``spark``."""
+
+    spark: Any = None
 
     def tables(self, server: SqlServer) -> dict[str, Any]:
         """Without a charset that a collation says already, which MySQL shows of what its own SHOW CREATE TABLE made."""
@@ -39,7 +41,7 @@ class Filled(Followed):
         store = checkpoint_store(self.pipeline, self.connections.__getitem__, cast(Any, None))
         request = SnapshotRequest.of({"pipeline": self.name, "chunk_rows": 20, **asked})
         plan = plan_snapshot(self.endpoints, store, request, snapshot_identity(self.name, run))
-        yield from run_snapshot(cast(Any, InlineSpark()), self.endpoints, plan)
+        yield from run_snapshot(self.spark or InlineSpark(), self.endpoints, plan)
 
 
 on_mysql = pytest.mark.parametrize("filled", ["mysql"], indirect=True)

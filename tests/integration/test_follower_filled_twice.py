@@ -11,6 +11,8 @@ from integration.test_follower_filled import Filled, filled, on_mariadb, on_mysq
 
 from changefeed.errors import SchemaError
 from changefeed.snapshot.progress import SnapshotRecord
+from changefeed.spark.connect import connect_session
+from devstack.spark_connect import SparkConnectServer
 
 __all__ = ["filled"]
 
@@ -115,12 +117,15 @@ def test_a_table_that_is_defined_anew_while_it_lacks_rows(filled: Filled, become
 
 
 @on_mariadb
-def test_one_of_two_databases_is_filled(filled: Filled) -> None:
+def test_one_of_two_databases_is_filled_by_a_snapshot_on_spark(
+    filled: Filled, spark_connect: SparkConnectServer
+) -> None:
     name = rows_of(filled)
-    for number, _ in enumerate(filled.snapshot(), 1):
-        change(filled, number)
-        filled.publish()
-        filled.follow(databases=[name])
+    with connect_session(spark_connect.url) as filled.spark:
+        for number, _ in enumerate(filled.snapshot(), 1):
+            change(filled, number)
+            filled.publish()
+            filled.follow(databases=[name])
     filled.publish()
     assert filled.follow(databases=[name]).waiting == ()
     assert filled.databases(filled.follower) == [name]

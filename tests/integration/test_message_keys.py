@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from itertools import islice
 from typing import Any
 
 import pytest
 
 from changefeed.binlog.decoder import KernelDecoder
 from changefeed.block import Block, Message
-from changefeed.connection import ConnectionLookup, MysqlConnection
+from changefeed.connection import MysqlConnection
 from changefeed.coordinates import FIRST_POSITION
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import BinlogFormatError, SettingsError
@@ -19,8 +18,8 @@ from changefeed.mysql.catalog import table_schema
 from changefeed.mysql.session import Session
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.reader import Route, SchemaLookup
-from changefeed.upkeep.check import check
-from changefeed.upkeep.neighbours import Neighbours
+from changefeed.upkeep.finding import Level
+from changefeed.upkeep.source_checks import CheckedSource, check_source
 from changefeed.window import Slice
 from devstack.mysql import MysqlServer
 
@@ -148,22 +147,23 @@ def test_a_column_of_the_chosen_key_may_not_be_masked(decoded: Decoded) -> None:
 def test_check_says_which_tables_have_no_key_and_what_is_wrong_with_chosen_ones(
     mysql_server: MysqlServer, database: str
 ) -> None:
-    lookup: ConnectionLookup = {"s": mysql_server.url, "k": "kafka://127.0.0.1:1"}.__getitem__
     mysql_server.execute("CREATE TABLE bare (n INT)", "CREATE TABLE u (n INT NOT NULL UNIQUE)", database=database)
 
-    def findings(count: int, **settings: Any) -> tuple[str, list[str]]:
-        """The first findings, right and wrong: none of Kafka's is asked for."""
+    def findings(**settings: Any) -> tuple[str, list[str]]:
+        """What is right or warned of, and what is wrong."""
         pipeline = pipeline_of(tables={"include": [f"{database}.*"]}, **settings)
-        found = list(islice(check(Endpoints(pipeline, lookup), Neighbours({}, lookup)), count))
-        wrong = [str(one) for one in found if isinstance(one, SettingsError)]
-        return "\n".join(one for one in found if isinstance(one, str)), wrong
+        endpoints = Endpoints(pipeline, {"s": mysql_server.url}.__getitem__)
+        with endpoints.session() as session:
+            found = list(check_source(CheckedSource(endpoints, session)))
+        wrong = [each.text for each in found if each.level is Level.FAIL]
+        return "\n".join(each.text for each in found if each.level is not Level.FAIL), wrong
 
-    right, wrong = findings(4)
+    right, wrong = findings()
     assert f"1 tables with a key other than their primary key: {database}.u (n)" in right
     assert f"1 tables without a key: {database}.bare; their records have a null key" in right
     assert not wrong
-    right, wrong = findings(4, keyless="all", keys={f"{database}.bar": ["n"]})
+    right, wrong = findings(keyless="all", keys={f"{database}.bar": ["n"]})
     assert f"2 tables with a key other than their primary key: {database}.bare (n); {database}.u (n)" in right
     assert f"'{database}.bar' in keys of pipeline 'keys' matches no table" in wrong[0]
-    _, wrong = findings(3, keys={f"{database}.bare": ["m"]})
+    _, wrong = findings(keys={f"{database}.bare": ["m"]})
     assert "chooses column 'm'" in wrong[0]

@@ -26,6 +26,7 @@ from changefeed.runs.plan import plan
 from changefeed.spark.run import run_windows
 from changefeed.state.table_store import TableCheckpointStore
 from changefeed.upkeep.check import check
+from changefeed.upkeep.finding import Finding, Level
 from changefeed.upkeep.neighbours import Neighbours
 from changefeed.window import Slice
 from devstack.kafka import KafkaBroker
@@ -217,10 +218,13 @@ def test_topics_that_are_not_to_be_made_are_named_before_anything_is_published(
     with pytest.raises(TopicError, match=r"3 topics are not in the cluster.*`topics.create: false`") as refused:
         runs.run()
     assert all(repr(topic) in str(refused.value) for topic in (f"{name}.t", *own))
-    findings = list(check(runs.endpoints, Neighbours({}, runs.lookup)))
-    assert [str(error) for error in findings if isinstance(error, TopicError)] == [str(refused.value)]
+
+    def findings() -> list[Finding]:
+        return list(check(runs.endpoints, Neighbours({}, runs.lookup), lambda: runs._store))
+
+    assert [each.text for each in findings() if each.level is Level.FAIL] == [f"TopicError: {refused.value}"]
     ensure_topics(runs.endpoints.kafka, {topic: TopicSettings(1, 1) for topic in (f"{name}.t", *own)})
-    assert "3 topics: all are there, none would be made" in list(check(runs.endpoints, Neighbours({}, runs.lookup)))
+    assert "3 topics: all are there, none would be made" in [each.text for each in findings()]
     runs.run()
     assert [record.key for record in read_topics(kafka_broker.bootstrap, [f"{name}.t"])] == [{"id": 1}]
 
@@ -291,3 +295,32 @@ def test_check_and_explain_say_what_becomes_of_each_table(changefeed: Command) -
     assert after == {"id": 2, "n": 7, "email": "hidden", "remark": "z", "from": f"{database}.orders"}
     assert sample[2:] == [f"  header table: {database}.orders"]
     changefeed("explain", f"{database}x.orders", "--pipeline", name).is_refused("SettingsError", "does not capture")
+
+
+@pytest.mark.parametrize("server", ["changefeed", "spare"])
+def test_explain_shows_rows_that_were_logged_since_the_last_definition(
+    server: str, request: pytest.FixtureRequest
+) -> None:
+    """With the names of columns in the binlog, and without them, as a stock server has it."""
+    command: Command = request.getfixturevalue(server)
+    table = f"{command.database}.orders"
+
+    def explained() -> str:
+        return command("explain", table, "--pipeline", command.name).out
+
+    def shown() -> Any:
+        text = explained()
+        assert "  value: " in text, text
+        line = next(line for line in text.splitlines() if line.startswith("  value: "))
+        return json.loads(line.removeprefix("  value: "))["after"]
+
+    command.server.execute(
+        "CREATE TABLE orders (id INT PRIMARY KEY, n INT)", "INSERT INTO orders VALUES (1, 1)", database=command.database
+    )
+    assert shown() == {"id": 1, "n": 1}
+    for number, statement in enumerate(("DROP COLUMN n, ADD COLUMN first VARCHAR(9) FIRST", "ADD INDEX (first)"), 2):
+        command.server.execute(f"ALTER TABLE {table} {statement}")
+        assert explained().splitlines()[0].startswith(f"{table}: topic")
+        assert "no rows of it were logged since" in explained()
+        command.server.execute(f"INSERT INTO {table} VALUES ('a', {number})")
+        assert shown() == {"first": "a", "id": number}

@@ -10,14 +10,13 @@ from dataclasses import replace
 import orjson
 import pytest
 from any_topics import AnyTopics
-from pyspark.sql import SparkSession
 
 from changefeed.binlog.search.scout import scout
 from changefeed.binlog.search.scouting import numbered
 from changefeed.block import Block
 from changefeed.connection import MysqlConnection
 from changefeed.coordinates import BinlogCoordinates
-from changefeed.ddl import Table, TableName
+from changefeed.ddl import Table
 from changefeed.ddl.history import SchemaHistory
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.mysql import source
@@ -25,14 +24,11 @@ from changefeed.mysql.catalog import table_schema
 from changefeed.mysql.session import Session
 from changefeed.pipelines.pipeline import KafkaSettings, Pipeline, SourceSettings, TableSettings
 from changefeed.reader import SliceReport
-from changefeed.runs import schema_history
-from changefeed.runs.schema_history import learned
+from changefeed.runs.schema_learning import learned
 from changefeed.spark.dump import dump_of
 from changefeed.spark.job import IngestJob
 from changefeed.spark.readers import KernelReader
-from changefeed.spark.scouting import statements_of
 from changefeed.window import Slice, Window, whole_file_slices
-from devstack.mysql import MysqlServer
 from devstack.sql_server import SqlServer
 
 STEPS = 150
@@ -253,55 +249,3 @@ def test_rows_of_a_stock_server_are_those_of_full_metadata_whatever_the_slices_a
     check_learned(followed, stock, unique_name)
     assert len(slices) > 20
     assert rows(replace(job, history=followed), numbered(slices)) == wanted
-
-
-def test_a_table_altered_before_its_columns_were_learned_stops_only_its_own_rows(
-    stock_mysql_server: MysqlServer, unique_name: str, server_id: int
-) -> None:
-    server = stock_mysql_server
-    server.execute(
-        f"CREATE DATABASE `{unique_name}`",
-        f"CREATE TABLE `{unique_name}`.kept (id INT PRIMARY KEY)",
-        f"CREATE TABLE `{unique_name}`.altered (id INT PRIMARY KEY)",
-    )
-    start = head_of(server)
-    server.execute(
-        f"INSERT INTO `{unique_name}`.kept VALUES (1)",
-        f"ALTER TABLE `{unique_name}`.altered ADD COLUMN more INT FIRST",
-        f"INSERT INTO `{unique_name}`.altered VALUES (5, 1)",
-    )
-    job = job_of(server, unique_name, start, server_id)
-    with job.endpoints.session() as session:
-        history = learned(session, job.window.server_uuid, start)
-    before = history.at(start)
-    assert not isinstance(before.entry(unique_name, "altered"), Table)
-    assert isinstance(before.entry(unique_name, "kept"), Table)
-    latest = history.timeline.latest.tables[TableName(unique_name, "altered")]
-    assert isinstance(latest, Table)
-    assert [column.name for column in latest.schema.columns] == ["more", "id"]
-
-
-def test_schemas_learned_from_several_files_at_once_are_those_learned_one_file_after_another(
-    spark: SparkSession,
-    stock_mysql_server: MysqlServer,
-    unique_name: str,
-    server_id: int,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    server = stock_mysql_server
-    server.execute(f"CREATE DATABASE `{unique_name}`", f"CREATE TABLE `{unique_name}`.a (id INT PRIMARY KEY)")
-    start = head_of(server)
-    for number in range(4):
-        server.execute(
-            "FLUSH BINARY LOGS",
-            f"ALTER TABLE `{unique_name}`.a ADD COLUMN c{number} INT",
-            f"CREATE TABLE `{unique_name}`.b{number} LIKE `{unique_name}`.a",
-            f"INSERT INTO `{unique_name}`.b{number} (id) VALUES (1)",
-        )
-    job = job_of(server, unique_name, start, server_id)
-    monkeypatch.setattr(schema_history, "_AT_ONCE_FROM_BYTES", 0)
-    with job.endpoints.session() as session:
-        one_by_one = learned(session, job.window.server_uuid, start)
-        at_once = learned(session, job.window.server_uuid, start, statements_of(spark, job.endpoints, job.window))
-    assert at_once == one_by_one
-    assert len(at_once.timeline.entries) >= 8

@@ -24,6 +24,7 @@ from changefeed.runs.plan import plan
 from changefeed.spark.ingest import ingest
 from changefeed.state.table_store import TableCheckpointStore
 from changefeed.upkeep.check import check
+from changefeed.upkeep.finding import Level
 from changefeed.upkeep.neighbours import Neighbours
 from changefeed.upkeep.seek import plan_seek
 from devstack.kafka import KafkaBroker
@@ -75,7 +76,8 @@ def test_more_slices_than_ids_a_backfill_and_looks_at_once_end_no_reader(
     store = TableCheckpointStore(f"sqlite:///{tmp_path / 'state.db'}")
     window = plan(endpoints, store).window
     assert window.head.position > 3 * SLICE_BYTES
-    assert f"server_ids {server_id}-{server_id + 1}: 2 for 2 tasks at once" in list(check(endpoints, alone))
+    found = [finding.text for finding in check(endpoints, alone, lambda: store)]
+    assert f"server_ids {server_id}-{server_id + 1}: 2 for 2 tasks at once" in found
 
     ended = threading.Event()
 
@@ -102,7 +104,7 @@ def test_more_slices_than_ids_a_backfill_and_looks_at_once_end_no_reader(
     assert [manifest.row_count for manifest in manifests] == [ROWS, ROWS]
 
     few = reading_with(f"{server_id}-{server_id}")
-    wrong = [str(finding) for finding in check(few, alone) if isinstance(finding, SettingsError)]
+    wrong = [finding.text for finding in check(few, alone, lambda: store) if finding.level is Level.FAIL]
     assert any("1 ids, and Spark runs 2 tasks at once" in message for message in wrong), wrong
     with pytest.raises(SettingsError, match="1 ids, and Spark runs 2 tasks at once"):
         ingest(spark, few, window)

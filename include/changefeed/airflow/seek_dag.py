@@ -110,7 +110,8 @@ def apply_seek(name: str, planned: dict[str, Any]) -> dict[str, Any]:
         who = getattr(context["dag_run"], "triggering_user_name", None) or "airflow"
         seek_plan = replace(seek_plan, asked=str(planned["asked"]))
         record = seek(endpoints, seek_plan, store, who=who, why=planned["why"])
-        _log.info("%s; the checkpoint is at %s now, seek to %s to undo it", seek_plan.effect, record.to, record.before)
+        undo = f", seek to {seek_plan.undo} to undo it" if seek_plan.undo else ""
+        _log.info("%s; the checkpoint is at %s now%s", seek_plan.effect, record.to, undo)
         return record.to_json()
 
     return failing_at_once(applied)

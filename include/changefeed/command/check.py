@@ -6,25 +6,29 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
+from typing import Any
 
 import typer
 
-from changefeed.command.app import EXIT_ERROR, AnyPipeline, AsJson, app, chosen, endpoints_of, out
+from changefeed.command.app import EXIT_ERROR, AnyPipeline, AsJson, app, chosen, endpoints_of, out, store_of
 from changefeed.command.variables import lack_of_airflow
 from changefeed.connection import from_environment
 from changefeed.errors import ChangefeedError
 from changefeed.pipelines.file import load_pipelines
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.pipelines.site import load_site
+from changefeed.upkeep.finding import Finding, Level, fail, ok, summary, warn
 
 
 @app.command()
 def check(name: AnyPipeline = None, as_json: AsJson = False) -> None:
-    """Check pipelines: YAML, the source's settings and rights, tables, topics, Kafka, and pipelines beside each other.
+    """Check pipelines: YAML, the source's settings and rights, tables, topics, Kafka, pipelines beside each other, and
+    what the next run would be refused for, in the same words.
 
-    What is right is told on stdout, what is wrong on stderr. Exits 1 when anything is wrong.
+    Each line is OK, WARN or FAIL, the last one counts them; those that fail are on stderr. Exits 1 when one fails.
     """
     from changefeed.upkeep.check import check as check_pipeline
     from changefeed.upkeep.neighbours import Neighbours
@@ -37,45 +41,68 @@ def check(name: AnyPipeline = None, as_json: AsJson = False) -> None:
     neighbours = Neighbours(load_pipelines()[0], from_environment)
     for pipeline in pipelines:
         report = Report(pipeline.name)
-        for finding in chain(check_pipeline(endpoints_of(pipeline), neighbours), _notifiers(pipeline)):
-            if isinstance(finding, str):
-                report.right.append(finding)
-                if not as_json:
-                    out.print(f"{pipeline.name}: {finding}")
-            else:
-                report.wrong.append(_told(finding))
-                print(_told(finding), file=sys.stderr, flush=True)
+        found = check_pipeline(endpoints_of(pipeline), neighbours, partial(store_of, pipeline))
+        for finding in chain(found, _notifiers(pipeline)):
+            report.add(finding)
+            if finding.level is Level.FAIL:
+                print(f"{pipeline.name}: {finding}", file=sys.stderr, flush=True)
+            elif not as_json:
+                out.print(f"{pipeline.name}: {finding}")
+        if not as_json:
+            out.print(f"{pipeline.name}: {summary(report.findings)}")
         reports.append(report)
     if as_json:
-        out.print_json(json.dumps({"pipelines": [asdict(report) for report in reports], "unreadable": wrong}))
+        out.print_json(json.dumps({"pipelines": [report.to_json() for report in reports], "unreadable": wrong}))
     if wrong or any(report.wrong for report in reports):
         raise typer.Exit(EXIT_ERROR)
 
 
-def _notifiers(pipeline: Pipeline) -> Iterator[str | ChangefeedError]:
+def _notifiers(pipeline: Pipeline) -> Iterator[Finding]:
     """Whether alerts can be sent with each notifier of the pipeline; a run publishes all the same where they cannot."""
     for settings in pipeline.alerts.notify:
         try:
             load_site().check_notifier(settings.notifier)
             if lack := lack_of_airflow():
-                yield f"notifier {settings.notifier}: allowed, and not looked at: {lack}"
+                yield warn(f"notifier {settings.notifier}: allowed, and not looked at: {lack}")
                 continue
             with redirect_stdout(sys.stderr):  # Airflow's log
                 from changefeed.airflow.alerts import notifier
 
                 notifier(settings)
-            yield f"notifier {settings.notifier}: allowed"
+            yield ok(f"notifier {settings.notifier}: allowed")
         except ChangefeedError as error:
-            yield error
+            yield fail(error)
 
 
 @dataclass(frozen=True)
 class Report:
-    """What was found right and wrong of a pipeline."""
+    """What was found of a pipeline."""
 
     pipeline: str
-    right: list[str] = field(default_factory=list)
-    wrong: list[str] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    def add(self, finding: Finding) -> None:
+        """Append a finding."""
+        self.findings.append(finding)
+
+    @property
+    def wrong(self) -> list[str]:
+        """The texts of those that fail."""
+        return self._texts(Level.FAIL)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values: all lines in their order, and by level."""
+        return {
+            "pipeline": self.pipeline,
+            "right": self._texts(Level.OK),
+            "warnings": self._texts(Level.WARN),
+            "wrong": self.wrong,
+            "lines": [{"level": str(finding.level), "text": finding.text} for finding in self.findings],
+            "summary": summary(self.findings),
+        }
+
+    def _texts(self, level: Level) -> list[str]:
+        return [finding.text for finding in self.findings if finding.level is level]
 
 
 def _told(error: ChangefeedError) -> str:

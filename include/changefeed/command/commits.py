@@ -1,4 +1,4 @@
-"""Commands about what a pipeline's commit log keeps: windows, recover, prune."""
+"""Commands about what a pipeline's commit log keeps: windows, recover, rename, prune."""
 
 from __future__ import annotations
 
@@ -51,6 +51,26 @@ def recover(name: PipelineName) -> None:
     out.print(
         f"{name}: the checkpoint was {before}, and is now of window {done.now.window} at {done.now.coordinates}, by "
         f"{done.origin}"
+    )
+
+
+@app.command()
+def rename(
+    old: Annotated[str, typer.Argument(metavar="OLD", help="The name that the pipeline had.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The name that it has in its YAML now.")],
+) -> None:
+    """Move a pipeline's checkpoint, commit log and schema history to the new name that its YAML has.
+
+    Refused while a run is alive. One that was killed is ended by running it again. Topics of rows stay as they are.
+    """
+    from changefeed.upkeep.rename import rename as move
+
+    pipeline = load_pipeline(new)
+    done = move(endpoints_of(pipeline), old, store_of(pipeline))
+    at = done.checkpoint
+    out.print(
+        f"{new}: has the checkpoint of {old} now, window {at.window} at {at.coordinates}, and {done.records} records "
+        "of its commit log"
     )
 
 

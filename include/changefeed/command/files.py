@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +14,8 @@ import typer
 
 from changefeed.block import Block, Message
 from changefeed.command.app import app, endpoints_of
+from changefeed.ddl.names import TableName
+from changefeed.ddl.session import Server
 from changefeed.errors import BinlogFormatError, SettingsError
 from changefeed.formats.by_table import of_table
 from changefeed.formats.format import FormatSettings, RowFormat, Shown
@@ -21,7 +23,7 @@ from changefeed.formats.registry import DEFAULT_FORMAT, NAMES, format_of
 from changefeed.pipelines.column_rules import ALL_SHOWN, ColumnRules
 from changefeed.pipelines.pipeline import TableSettings
 from changefeed.pipelines.transform_settings import TransformCall
-from changefeed.reader import Route, SchemaLookup
+from changefeed.reader import Route, SchemaLookup, Statement
 from changefeed.window import Slice
 
 
@@ -120,6 +122,7 @@ def _explained_source(pipeline_name: str, table: str) -> str | None:
     from changefeed.mysql import source
     from changefeed.mysql.catalog import catalog_lookup
     from changefeed.mysql.dump import DumpStream
+    from changefeed.mysql.server_schemas import collation_names, server_of
     from changefeed.pipelines.file import load_pipeline
     from changefeed.upkeep.routed_tables import routed_tables
 
@@ -131,17 +134,53 @@ def _explained_source(pipeline_name: str, table: str) -> str | None:
         raise SettingsError(f"pipeline {pipeline_name!r} does not capture {table!r}: see its `tables`")
     with endpoints.session() as session:
         files, names_come_along = source.binlog_files(session), source.names_come_along(session)
+        reads = _DefinitionReader(TableName(database, name), server_of(session), collation_names(session))
     schema = schemas(database, name)
     shown = routed_tables(endpoints, [schema] if schema else [], server_names_keys=names_come_along)
     head = "".join(f"{each}\n" for each in shown)
     for file in reversed(files):
         dump = DumpStream(endpoints.session(), file=file.name, start=4, end=file.size_bytes)
-        piece = Slice(0, file.name, 4, file.size_bytes)
-        format, columns = pipeline.message_format(0), endpoints.column_rules
-        program = _explained(table, dump, piece, format, columns, found.route, schemas, endpoints.transform_calls)
-        if program is not None:
-            return head + program
+        last = reads.last(dump, Slice(0, file.name, 4, file.size_bytes))
+        start = 4 if last is None else last.position + last.size_bytes
+        if start < file.size_bytes:
+            dump = DumpStream(endpoints.session(), file=file.name, start=start, end=file.size_bytes)
+            piece = Slice(0, file.name, start, file.size_bytes)
+            format, columns = pipeline.message_format(0), endpoints.column_rules
+            program = _explained(table, dump, piece, format, columns, found.route, schemas, endpoints.transform_calls)
+            if program is not None:
+                return head + program
+        if last is not None and schema is not None:
+            at = f"{last.file}:{last.position}"
+            return f"{head}no rows of it were logged since it was defined at {at}, so it has no row program yet\n"
     return None
+
+
+@dataclass(frozen=True)
+class _DefinitionReader:
+    """Finds the statements that define ``name``, as ``server`` reads them: rows before one are of another table."""
+
+    name: TableName
+    server: Server
+    collations: Mapping[int, str]
+
+    def last(self, chunks: Iterable[bytes], piece: Slice) -> Statement | None:
+        """The last of a slice, None without any."""
+        from changefeed.binlog.decoder import KernelDecoder
+        from changefeed.ddl.ddl_statement import Kind
+        from changefeed.ddl.history import read_logged
+
+        found: list[Statement] = []
+
+        def look(statement: Statement) -> None:
+            read = read_logged(statement, self.server, self.collations)
+            if read.kind is Kind.DEFINITION and self.name in read.tables:
+                found[:] = [statement]
+
+        format = format_of(DEFAULT_FORMAT, FormatSettings("explain", 0))
+        decoder = KernelDecoder(lambda *_: None, lambda *_: None, format, "", on_statement=look)
+        for _ in decoder.decode(chunks, piece):
+            pass
+        return found[0] if found else None
 
 
 def _explained(

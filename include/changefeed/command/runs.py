@@ -26,13 +26,20 @@ from changefeed.pipelines.file import load_pipeline
 def plan(name: PipelineName, as_json: AsJson = False) -> None:
     """Show the window that a run would publish now. Stores nothing. Exits 3 when nothing is new."""
     from changefeed.runs.plan import plan as plan_window
+    from changefeed.runs.unknown_tables import check_tables_known, unknown_ranges
 
     pipeline = load_pipeline(name)
     planned = plan_window(endpoints_of(pipeline), store_of(pipeline), keep_first_checkpoint=False)
     window = planned.window
     if as_json:
         unfinished = [each.to_json() for each in planned.unfinished]
-        shown = {"window": window.to_json(), "unfinished": unfinished, "lag_bytes": planned.lag_bytes}
+        unknown = unknown_ranges(pipeline, planned.history, planned.start) if planned.history else []
+        shown: dict[str, object] = {
+            "window": window.to_json(),
+            "unfinished": unfinished,
+            "lag_bytes": planned.lag_bytes,
+        }
+        shown["unknown_tables"] = [each.to_json() for each in unknown]
         out.print_json(json.dumps(shown))
     elif planned.is_empty:
         out.print(f"{name}: nothing new, checkpoint and head are both at {window.head}")
@@ -42,6 +49,7 @@ def plan(name: PipelineName, as_json: AsJson = False) -> None:
         if not window.is_empty:
             size = f"{planned.window_bytes:,} bytes"
             out.print(f"{name}: window {window.number} is {window.start} to {window.head}, {size}")
+        check_tables_known(pipeline, planned.history, planned.start)
     if planned.is_empty:
         raise typer.Exit(EXIT_NOTHING_NEW)
 

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from changefeed.command.app import AsJson, PipelineName, app, endpoints_of, out
-from changefeed.errors import SchemaError, SettingsError
+from changefeed.coordinates import BinlogCoordinates
+from changefeed.errors import SettingsError
 from changefeed.pipelines.file import load_pipeline
+
+
+class Answer(StrEnum):
+    """What is done about rows of tables that are not known."""
+
+    PLACEHOLDER = "placeholder"
+    BEGIN = "begin"
 
 
 @app.command()
@@ -18,11 +28,29 @@ def schema(
     name: PipelineName,
     as_json: AsJson = False,
     relearn: Annotated[list[str] | None, typer.Option(help="Learn this DATABASE.TABLE from the server again.")] = None,
+    define: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="File of CREATE TABLE statements, for rows whose columns are not known.",
+        ),
+    ] = None,
+    at: Annotated[
+        str | None, typer.Option(metavar="FILE:POSITION", help="With --define: the rows that it is for.")
+    ] = None,
+    unknown: Annotated[
+        Answer | None, typer.Option(help="What to do with all rows whose columns are unknown, instead of stopping.")
+    ] = None,
 ) -> None:
     """Show the tables of a pipeline as its schema history has them at the head of the source's binlog."""
     from changefeed.ddl import Table, TableName
     from changefeed.runs import schema_history
+    from changefeed.runs.defined_tables import define as define_tables
+    from changefeed.runs.unknown_tables import unknown_ranges, with_answer
 
+    if sum(option is not None for option in (relearn or None, define, unknown)) > 1 or (at and not define):
+        raise SettingsError("give one of --relearn, --define (with --at or without) and --unknown")
     pipeline = load_pipeline(name)
     endpoints = endpoints_of(pipeline)
     with endpoints.session() as session:
@@ -32,15 +60,26 @@ def schema(
                 raise SettingsError(f"{bad[0]!r} is no DATABASE.TABLE")
             names = [TableName(*text.split(".")) for text in relearn]
             history = schema_history.relearn(endpoints, session, names)
+            out.print(f"{name}: {', '.join(relearn)} learned from the server, for rows from {history.until} on")
+        elif define:
+            kept = schema_history.kept_history(endpoints)
+            where = BinlogCoordinates.parse(at) if at else None
+            history, defined = define_tables(pipeline, kept, define.read_text(), where)
+            history = schema_history.store_history(endpoints, history)
+            for each in defined:
+                out.print(f"{name}: {each.table} is defined for rows from {each.start} to {each.end or 'the end'}")
+        elif unknown:
+            history = with_answer(pipeline, schema_history.kept_history(endpoints), unknown.value)
+            history = schema_history.store_history(endpoints, history)
         else:
-            kept = schema_history.load_history(endpoints)
-            if kept is None:
-                raise SchemaError(
-                    f"pipeline {name!r} has no schema history yet: its first run learns all tables, or, where "
-                    "nothing needs them, the first that reaches the end of the binlog"
-                )
-            history = schema_history.current(session, kept)
+            history = schema_history.current(session, schema_history.kept_history(endpoints))
+    ranges = unknown_ranges(pipeline, history, history.until)
     tables = schema_history.captured(pipeline, history)
+    if not as_json:
+        for left in ranges:
+            out.print(f"{name}: {'not known' if left.answer == 'stop' else left.answer}: {left}")
+    if relearn or define or unknown:
+        return
     if as_json:
         print(
             json.dumps(

@@ -76,7 +76,7 @@ def seek(
     if as_json:
         out.print_json(json.dumps(record.to_json()))
     else:
-        undo = f"; seek to {record.before} to undo it" if record.before else ""
+        undo = f"; seek to {planned.undo} to undo it" if planned.undo else ""
         out.print(f"{name}: the checkpoint is at {record.to} now{undo}")
 
 

@@ -31,6 +31,14 @@ class CommandVariables(MetadataVariables):
         with redirect_stdout(sys.stderr):
             super().set(key, value, description)
 
+    def keys(self, prefix: str) -> list[str]:
+        with redirect_stdout(sys.stderr):
+            return super().keys(prefix)
+
+    def delete(self, key: str) -> None:
+        with redirect_stdout(sys.stderr):
+            super().delete(key)
+
 
 def lack_of_airflow() -> str:
     """Why Airflow is not to be imported here: there is none, or importing it would make one, empty, in ~/airflow.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -35,6 +36,10 @@ def verify(
         ),
     ] = None,
     run: Annotated[bool, typer.Option("--run", help="Run the pipeline for that, instead of waiting.")] = False,
+    gone: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write SQL here that removes rows which only the topics have from them."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare the rows of the source with those of the topics, with the pipeline's own Spark.
@@ -42,6 +47,7 @@ def verify(
     The source is read without locks while it goes on changing, and nothing is written to it. Exits 4 when something
     differs, 5 when nothing does and not all could be judged.
     """
+    from changefeed.command.gone_rows import gone_rows_sql
     from changefeed.spark.session import session
     from changefeed.spark.verify import verify_topics
     from changefeed.verify.plan import plan_verify
@@ -63,6 +69,8 @@ def verify(
             waiting(until)
 
         verified = verify_topics(spark, plan, published)
+    if gone is not None:
+        gone.write_text("".join(f"{line}\n" for line in gone_rows_sql(plan.job, verified.report.verdicts)))
     if as_json:
         out.print_json(json.dumps(verified.report.to_json()))
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -55,6 +55,9 @@ class SchemaHistory:
     """Names what is stored, for the seals of windows that changed nothing of it; '' where something was changed."""
     tables_known: bool = True
     """False where the tables were not learned, as nothing needs them; such a history is not stored."""
+    elsewhere: tuple[str, BinlogCoordinates] | None = None
+    """Server and coordinates in its binlog where the schemas are those at ``since``: the history was carried over from
+    there in a failover, and can be carried back."""
 
     @property
     def server(self) -> Server:
@@ -66,6 +69,12 @@ class SchemaHistory:
         if server_uuid != self.server_uuid or start.base != self.since.base:
             return False
         return self.since <= start <= self.until
+
+    def found_at(self, server_uuid: str, coordinates: BinlogCoordinates) -> Schemas | None:
+        """The schemas at coordinates of any server, for whoever carries them over; None where they are not known."""
+        if self.elsewhere == (server_uuid, coordinates):
+            return self.timeline.initial
+        return self.at(coordinates) if self.covers(server_uuid, coordinates) else None
 
     def at(self, coordinates: BinlogCoordinates) -> Schemas:
         """The schemas for an event that begins at ``coordinates``; raises SchemaError before ``since``."""
@@ -103,15 +112,19 @@ class SchemaHistory:
         if len(entries) <= KEPT_ENTRIES:
             return replace(self, id=id)
         since = max(self.since, min(entries[-KEPT_ENTRIES].coordinates, start))
-        return replace(self, since=since, timeline=self.timeline.fold(since), id=id)
+        return replace(self, since=since, timeline=self.timeline.fold(since), id=id, elsewhere=None)
 
     def relearned(self, table: Table) -> SchemaHistory:
         """The history with ``table`` as the server has it now, for rows from ``until`` on."""
         return replace(self, timeline=self.timeline.relearn(self.until, table), id="")
 
+    def continued(self, anew: SchemaHistory) -> SchemaHistory:
+        """The history up to its end, and ``anew`` from there on."""
+        return replace(self, timeline=self.timeline.continued(self.until, anew.timeline), id="")
+
     def to_json(self) -> dict[str, Any]:
         """As values that `json` writes; `from_json` reads them back."""
-        return {
+        values = {
             "id": self.id,
             "server_uuid": self.server_uuid,
             "since": str(self.since),
@@ -119,6 +132,7 @@ class SchemaHistory:
             "timeline": self.timeline.to_json(),
             "collations": {str(number): name for number, name in self.collations.items()},
         }
+        return values | ({"elsewhere": [self.elsewhere[0], str(self.elsewhere[1])]} if self.elsewhere else {})
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> SchemaHistory:
@@ -130,4 +144,9 @@ class SchemaHistory:
             SchemaTimeline.from_json(values["timeline"]),
             {int(number): name for number, name in values["collations"].items()},
             values.get("id", ""),
+            elsewhere=_elsewhere(values.get("elsewhere")),
         )
+
+
+def _elsewhere(values: Sequence[str] | None) -> tuple[str, BinlogCoordinates] | None:
+    return (values[0], BinlogCoordinates.parse(values[1])) if values else None

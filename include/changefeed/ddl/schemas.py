@@ -34,7 +34,7 @@ from changefeed.table_schema import NO_DEFAULT, Column, TableSchema
 
 Entry = Table | UnknownTable
 
-_SEQUENCE = tuple(
+SEQUENCE = tuple(
     Column(
         name,
         data_type,
@@ -118,7 +118,7 @@ class Schemas:
                 if if_not_exists and name in self.tables:
                     return self
                 return self._with(
-                    {name: Table(TableSchema(*name, _SEQUENCE, (), ()), self._collation_of(name.database))}
+                    {name: Table(TableSchema(*name, SEQUENCE, (), ()), self._collation_of(name.database))}
                 )
             case AlterTable():
                 return self._altered(change, statement)
@@ -127,7 +127,7 @@ class Schemas:
             case RenameTables(names=pairs):
                 schemas = self
                 for number, (old, new) in enumerate(pairs):
-                    if not _is_temporary(old, pairs[number + 1 :]):
+                    if not is_temporary(old, pairs[number + 1 :]):
                         schemas = schemas._renamed(old, new)
                 return schemas
             case CreateDatabase(name=name, charset=charset, if_not_exists=if_not_exists, replace=replaced):
@@ -213,7 +213,7 @@ class Schemas:
 
     def _is_sequence(self, name: TableName) -> bool:
         entry = self.tables.get(name)
-        return not isinstance(entry, Table) or entry.schema.columns == _SEQUENCE
+        return not isinstance(entry, Table) or entry.schema.columns == SEQUENCE
 
     def _without(self, *names: TableName) -> Schemas:
         left = dict(self.tables)
@@ -248,7 +248,7 @@ def _unknown(name: TableName, problem: str, statement: DdlStatement) -> UnknownT
     return UnknownTable(name, f"after {sql!r}, {problem}")
 
 
-def _is_temporary(name: TableName, later: Sequence[tuple[TableName, TableName]]) -> bool:
+def is_temporary(name: TableName, later: Sequence[tuple[TableName, TableName]]) -> bool:
     """Whether a name that RENAME TABLE gives up must be of a temporary table, as ``later`` pairs find a table of that
     name once more. MariaDB logs such a statement for the other tables in it."""
     for old, new in later:

@@ -12,6 +12,7 @@ from changefeed.ddl.session import Flavour, Server
 from changefeed.ddl.table import Table, UnknownTable
 from changefeed.ddl.table_elements import Period
 from changefeed.errors import CheckpointError
+from changefeed.map_column import MapColumn
 from changefeed.table_schema import Column, Default, Index, TableSchema
 
 Json = dict[str, Any]
@@ -72,7 +73,7 @@ def entry_to_json(name: TableName, entry: Entry | None) -> Json:
     if entry is None:
         return values | {"dropped": True}
     if isinstance(entry, UnknownTable):
-        return values | {"unknown": entry.problem}
+        return values | _unknown_to_json(entry)
     schema = entry.schema
     values |= {
         "collation": entry.collation,
@@ -94,7 +95,7 @@ def entry_from_json(values: Mapping[str, Any], version: int = VERSION) -> tuple[
     if values.get("dropped"):
         return name, None
     if "unknown" in values:
-        return name, UnknownTable(name, values["unknown"])
+        return name, _unknown_from_json(name, values, version)
     columns = tuple(column_from_json(column, version) for column in values["columns"])
     positions = {column.name: position for position, column in enumerate(columns)}
     key = tuple(positions[column] for column in values["primary_key"])
@@ -103,6 +104,35 @@ def entry_from_json(values: Mapping[str, Any], version: int = VERSION) -> tuple[
     schema = TableSchema(*name, columns, key, known)
     periods = tuple(Period(*period) for period in values.get("periods", ()))
     return name, Table(schema, values["collation"], bool(values.get("generated_key")), periods)
+
+
+def _unknown_to_json(table: UnknownTable) -> Json:
+    """Why the table is not known, and its rows, where there are any."""
+    values: Json = {"unknown": table.problem}
+    if table.row_events:
+        values |= {"row_events": table.row_events, "first": table.first}
+        values["rows"] = [
+            [row.type, row.meta, row.nullable, row.unsigned, row.collation, row.is_point] for row in table.columns
+        ]
+    if any(column is not None for column in table.known):
+        values["known"] = [column and column_to_json(column) for column in table.known]
+    return values | ({"answer": table.answer} if table.answer else {})
+
+
+def _unknown_from_json(name: TableName, values: Mapping[str, Any], version: int) -> UnknownTable:
+    rows = (
+        MapColumn(type, meta, nullable, unsigned, collation, is_point=is_point)
+        for type, meta, nullable, unsigned, collation, is_point in values.get("rows", ())
+    )
+    return UnknownTable(
+        name,
+        values["unknown"],
+        values.get("row_events", 0),
+        values.get("first", ""),
+        tuple(rows),
+        tuple(column and column_from_json(column, version) for column in values.get("known", ())),
+        values.get("answer", ""),
+    )
 
 
 def _index_to_json(index: Index) -> Json:

@@ -11,7 +11,8 @@ from changefeed.ddl.names import TableName
 from changefeed.ddl.session import Server, SessionContext
 from changefeed.ddl.table_elements import KeyKind, Period
 from changefeed.ddl.table_options import CharsetOptions
-from changefeed.table_schema import TableSchema
+from changefeed.map_column import MapColumn
+from changefeed.table_schema import Column, TableSchema
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,20 @@ class Table:
 
 @dataclass(frozen=True)
 class UnknownTable:
-    """A table that is there, and whose columns are not known; ``problem`` says since what."""
+    """A table that is there, and whose columns are not known; ``problem`` says since what.
+
+    ``row_events`` counts its rows events in the binlog, as far as that was scanned; ``columns`` are those that the rows
+    have, from ``first`` on, and ``known`` what is known of each, or nothing.
+    """
 
     name: TableName
     problem: str
+    row_events: int = 0
+    first: str = ""
+    columns: tuple[MapColumn, ...] = ()
+    known: tuple[Column | None, ...] = ()
+    answer: str = ""
+    """What somebody chose for its rows: an answer of `unknown_definition`, or ''."""
 
     def named(self, name: TableName) -> UnknownTable:
         """The same table under another name."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -124,6 +124,11 @@ class SchemaTimeline:
         after = before.apply(statement)
         if is_of_views and after is before:
             return self
+        return self.moved(coordinates, statement, after)
+
+    def moved(self, coordinates: BinlogCoordinates, statement: DdlStatement, after: Schemas) -> SchemaTimeline:
+        """The timeline with a statement behind its last entry, and the schemas as they are ``after`` it."""
+        before = self.latest
         names = before.databases.keys() | after.databases.keys()
         entry = HistoryEntry(
             coordinates,
@@ -152,6 +157,23 @@ class SchemaTimeline:
         before = replace(coordinates, position=max(coordinates.position - 1, 0))
         entry = HistoryEntry(before, RELEARNED, name.database, "", (name,), {name: table})
         return self._with(entry, self._after([entry], self.latest))
+
+    def continued(self, coordinates: BinlogCoordinates, anew: SchemaTimeline) -> SchemaTimeline:
+        """This timeline before ``coordinates``, and ``anew`` from there on."""
+        kept = SchemaTimeline(self.initial, self.entries[: self._count_before(coordinates)])
+        tables = dict(kept.latest.differences(anew.initial))
+        before = replace(coordinates, position=max(coordinates.position - 1, 0))
+        entry = HistoryEntry(before, RELEARNED, "", "", tuple(tables), tables)
+        return SchemaTimeline(self.initial, (*kept.entries, entry, *anew.entries))
+
+    def between(self, after: BinlogCoordinates, until: BinlogCoordinates) -> tuple[HistoryEntry, ...]:
+        """The entries behind ``after`` and not behind ``until``."""
+        first = bisect_right(self.entries, after, key=lambda entry: entry.coordinates)
+        return self.entries[first : bisect_right(self.entries, until, key=lambda entry: entry.coordinates)]
+
+    def after(self, schemas: Schemas, entries: Iterable[HistoryEntry]) -> Schemas:
+        """``schemas`` moved by ``entries``."""
+        return self._after(entries, schemas)
 
     def fold(self, coordinates: BinlogCoordinates) -> SchemaTimeline:
         """The timeline without its entries before ``coordinates``, which are in its initial schemas then.

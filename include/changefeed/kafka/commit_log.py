@@ -22,6 +22,7 @@ from changefeed.kafka.log_record import (
     LogEntry,
     LogRecord,
     ProgressRecord,
+    RenamedRecord,
     SealRecord,
     SoughtRecord,
     latest_entries,
@@ -296,10 +297,18 @@ class CommitLog:
         What ``state`` has of them, as `read` gave it, is of coordinates that the seek leaves.
         """
         sought = SoughtRecord(record)
-        left: list[LogRecord] = [*state.of(ProgressRecord), *state.of(BegunRecord)]
+        left: list[LogRecord] = [*state.of(ProgressRecord), *state.of(BegunRecord), *state.of(RenamedRecord)]
         records: dict[bytes, bytes | None] = {gone.key(self.identity): None for gone in left}
         records[sought.key(self.identity)] = sought.value()
         self._write(records, f"to seek to {record.to}", transactional_id=f"changefeed.{self.identity}.seek")
+
+    def entries(self) -> list[LogEntry]:
+        """What the log holds of all identities, as it stands there, in order. Raises as `read` does."""
+        return self._latest()
+
+    def write_together(self, records: Mapping[bytes, bytes | None], wanted: str, purpose: str) -> None:
+        """Write records as they stand in another log, by their keys, None to forget one: all of them or none."""
+        self._write(records, wanted, transactional_id=f"changefeed.{self.identity}.{purpose}")
 
     def forget(self, topics: Iterable[str], state: CommitLogState | None = None) -> int:
         """Write tombstones for the progress of ``topics``; return how many. For tables and topics that are gone."""

@@ -68,8 +68,7 @@ class LogRecord:
 
     def value(self) -> bytes:
         """This record's value: JSON, in zlib's frame where it is longer than PLAIN_BYTES."""
-        text = orjson.dumps(self.to_json())
-        return text if len(text) <= PLAIN_BYTES else zlib.compress(text)
+        return stored_value(self.to_json())
 
 
 @dataclass(frozen=True)
@@ -201,6 +200,27 @@ class AttemptRecord(LogRecord, kind="attempt"):
 
 
 @dataclass(frozen=True)
+class RenamedRecord(LogRecord, kind="renamed"):
+    """That the pipeline has another name: ``to``. Nothing is published under the old one any more.
+
+    It is written before anything of the pipeline moves, so a rename that was killed is known by it, too.
+    """
+
+    to: str
+
+    @property
+    def parts(self) -> tuple[str | int, ...]:
+        return ()
+
+    def to_json(self) -> Any:
+        return self.to
+
+    @classmethod
+    def from_json(cls, _parts: Sequence[Any], value: Any, /) -> Self:
+        return cls(str(value))
+
+
+@dataclass(frozen=True)
 class ClaimRecord(LogRecord, kind="lease"):
     """That a run is alive; see `lease`. ``first`` is the offset of its first claim, None in that one itself.
 
@@ -323,6 +343,10 @@ class LogEntry:
         """Whether it says that an earlier record with its key is forgotten."""
         return self.record.value is None
 
+    def plain(self) -> Any:
+        """The value as JSON has it, whatever its kind; None for a tombstone. Raises ValueError, zlib.error."""
+        return None if self.record.value is None else orjson.loads(_plain(self.record.value))
+
     def read(self) -> LogRecord | None:
         """The record as its kind; None for a tombstone, and for a kind that this version does not know.
 
@@ -332,7 +356,7 @@ class LogEntry:
         if kind is None or self.record.value is None:
             return None
         try:
-            return kind.from_json(self.parts, orjson.loads(_plain(self.record.value)))
+            return kind.from_json(self.parts, self.plain())
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, zlib.error) as error:
             raise _not_ours(self.record, error) from error
 
@@ -355,6 +379,12 @@ def _not_ours(record: KafkaRecord, error: Exception) -> CheckpointError:
         f"record {record.key!r} of commit log {record.topic!r}, at offset {record.offset}, cannot be read ({error!r}): "
         "only changefeed may write to that topic. Its progress is unknown, so nothing is published."
     )
+
+
+def stored_value(value: Any) -> bytes:
+    """A value, of types that JSON has, as the log keeps it."""
+    text = orjson.dumps(value)
+    return text if len(text) <= PLAIN_BYTES else zlib.compress(text)
 
 
 def _plain(value: bytes) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from changefeed.errors import TopicError
@@ -92,12 +92,17 @@ def check_same_topic(
 
 
 def check_same_topics(
-    limits: Mapping[str, TopicLimits], given: Mapping[TopicPartition, Progress], window: Window
+    limits: Mapping[str, TopicLimits],
+    given: Mapping[TopicPartition, Progress],
+    window: Window,
+    wanted: Collection[str] = (),
 ) -> None:
-    """`check_same_topic` for all topics of ``limits``, and for those that were given messages behind the checkpoint."""
+    """`check_same_topic` for all topics of ``limits``, those ``wanted``, and those that were given messages behind the
+    checkpoint."""
     by_topic: dict[str, dict[int, Progress]] = {}
     for (topic, partition), progress in given.items():
         by_topic.setdefault(topic, {})[partition] = progress
     for topic, partitions in sorted(by_topic.items()):
-        if topic in limits or any(progress.window > window.after for progress in partitions.values()):
+        is_wanted = topic in limits or topic in wanted
+        if is_wanted or any(progress.window > window.after for progress in partitions.values()):
             check_same_topic(topic, limits.get(topic), partitions, str(window.start))

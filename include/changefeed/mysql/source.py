@@ -105,7 +105,8 @@ def check_present(coordinates: BinlogCoordinates, files: list[BinlogFile], purpo
         raise BinlogGoneError(
             f"binlog {coordinates.file!r}, needed {purpose} from {coordinates}, is not on the server, which has "
             f"{present}. Changes between may be lost to this pipeline: publish archived files with a backfill, if "
-            "there are any, then seek to earliest; and raise binlog_expire_logs_seconds."
+            "there are any, then seek to earliest; and raise binlog_expire_logs_seconds. Without archived files take "
+            "a snapshot behind the seek, and `changefeed verify --gone FILE` names the rows that were deleted between."
         )
     if coordinates.position > size:
         raise BinlogGoneError(

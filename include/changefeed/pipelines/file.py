@@ -93,6 +93,11 @@ def pipeline_of_text(text: str, file: str) -> Pipeline:
     return section_of(text, file, Pipeline).of_file(file)
 
 
+def pipeline_names(folder: Path | None = None) -> set[str]:
+    """The names of the folder's pipelines, of those that are wrong, too."""
+    return {name_of(path) for path in pipeline_files(folder or pipelines_folder())}
+
+
 def name_of(path: Path) -> str:
     """The name of a file's pipeline, which may be wrong for the rest; the file's own where it says none."""
     try:

@@ -123,6 +123,10 @@ class CheckpointSettings(Section):
         return self
 
 
+UnknownAnswer = Literal["stop", "placeholder", "begin"]
+UnknownDefinition = UnknownAnswer | dict[TablePattern, UnknownAnswer]
+
+
 class Pipeline(Section):
     """What a file of `include/pipelines/` says.
 
@@ -162,6 +166,9 @@ class Pipeline(Section):
     statements: Literal["fail", "publish", "skip"] = "fail"
     """What a change in statement format does, whose rows the binlog does not hold: stop the run, go as a statement
     record to the topics of the tables it writes, or be left out."""
+    unknown_definition: UnknownDefinition = "stop"
+    """What is done about rows of a table whose columns are not known at their place in the binlog, by pattern of tables
+    or for all: stop before the first row; placeholder names; or begin where the table is known."""
     start: str = "earliest"
     """Where the first window starts: earliest, latest, or FILE:POSITION; snapshot: as latest, and rows that are there
     already are published by a snapshot, which has to be started."""
@@ -246,6 +253,13 @@ class Pipeline(Section):
             unchanged_skipped=rules.unchanged_skipped,
         )
         return replace(routed, route=route)
+
+    def unknown_answer(self, database: str, table: str) -> UnknownAnswer:
+        """What `unknown_definition` says for a table; of two patterns that take it the first counts."""
+        if isinstance(self.unknown_definition, str):
+            return self.unknown_definition
+        answers = (answer for pattern, answer in self.unknown_definition.items() if matches(pattern, database, table))
+        return next(answers, "stop")
 
     def _row_filter(self, database: str, table: str) -> RowFilter | None:
         for pattern, sql in self.rows.items():

@@ -16,6 +16,7 @@ from changefeed.errors import SettingsError
 from changefeed.mysql.binlogs import ServerBinlogs
 from changefeed.runs.plan import Plan
 from changefeed.runs.planned_run import PlannedRun
+from changefeed.runs.unknown_tables import check_tables_known
 from changefeed.window import Window
 
 
@@ -36,8 +37,10 @@ def cut(endpoints: Endpoints, plan: Plan, bounds: Bounds) -> PlannedRun:
     larger than the pipeline's `window_bytes`.
 
     What was begun counts against ``bounds``, and is finished even where they are narrower.
-    Raises SettingsError for an ``until`` that is behind the checkpoint, past the head or no commit boundary.
+    Raises SchemaError for rows of tables that are not known (`runs.unknown_tables`), and SettingsError for an ``until``
+    that is behind the checkpoint, past the head or no commit boundary.
     """
+    check_tables_known(endpoints.pipeline, plan.history, plan.start)
     new = [] if plan.window.is_empty else _windows(endpoints, plan, bounds)
     return PlannedRun((*plan.unfinished, *new), plan.expected, plan.lag_bytes)
 

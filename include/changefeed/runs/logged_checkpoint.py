@@ -9,11 +9,10 @@ from changefeed.coordinates import BinlogCoordinates
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import CheckpointError
 from changefeed.kafka.commit_log import CommitLogState
-from changefeed.pipelines.pipeline import Pipeline
 from changefeed.seek import SeekRecord
 
 
-def latest_checkpoint(pipeline: Pipeline, state: CommitLogState) -> tuple[Checkpoint, str] | None:
+def latest_checkpoint(pipeline: str, state: CommitLogState) -> tuple[Checkpoint, str] | None:
     """The checkpoint that the log's latest seal or seek stands for, and which it is; None for an empty log.
 
     Without any, it is the one that the pipeline's first window was begun from.
@@ -26,7 +25,7 @@ def latest_checkpoint(pipeline: Pipeline, state: CommitLogState) -> tuple[Checkp
         begun = next(iter(state.begun.values()), None)
         return (Checkpoint.before(begun), f"the begin of window {begun.number}") if begun else None
     record = state.seeks[sought]
-    return sought_checkpoint(pipeline.name, record), f"the seek to {record.to}"
+    return sought_checkpoint(pipeline, record), f"the seek to {record.to}"
 
 
 def sought_checkpoint(pipeline: str, record: SeekRecord) -> Checkpoint:
@@ -37,11 +36,10 @@ def sought_checkpoint(pipeline: str, record: SeekRecord) -> Checkpoint:
     return Checkpoint(pipeline, record.number, record.server_uuid, to, record.to_gtids, record.at_ms)
 
 
-def lost_checkpoint(endpoints: Endpoints) -> str | None:
+def lost_checkpoint(endpoints: Endpoints, state: CommitLogState) -> str | None:
     """What the commit log says of a pipeline whose store has no checkpoint; None where it has never published."""
-    pipeline, log = endpoints.pipeline, endpoints.commit_log()
-    state = log.read() if log.exists() else CommitLogState()
-    latest = latest_checkpoint(pipeline, state)
+    pipeline = endpoints.pipeline
+    latest = latest_checkpoint(pipeline.name, state)
     if latest is None:
         return None
     checkpoint, origin = latest

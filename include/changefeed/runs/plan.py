@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from changefeed import fault_point
 from changefeed.binlog.search.boundaries import boundaries
 from changefeed.binlog.search.finder import Finder, ResumePoint, bytes_between
 from changefeed.checkpoint import Checkpoint, CheckpointStore
 from changefeed.coordinates import BinlogCoordinates
+from changefeed.ddl.history import SchemaHistory
 from changefeed.endpoints.endpoints import Endpoints
-from changefeed.errors import BinlogFormatError, BinlogGoneError, CheckpointError, SourceError
+from changefeed.errors import BinlogFormatError, BinlogGoneError, SourceError
 from changefeed.failover import Failover
 from changefeed.gtid import GtidSet
 from changefeed.kafka.commit_log import CommitLogState
@@ -23,8 +24,8 @@ from changefeed.mysql.preflight import preflight
 from changefeed.mysql.session import Session
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.runs.failover import position_on_new_server
-from changefeed.runs.logged_checkpoint import lost_checkpoint
-from changefeed.runs.schema_history import restore_history
+from changefeed.runs.known_progress import check_commit_log, check_first_run
+from changefeed.runs.schema_history import prepare_history, restore_history
 from changefeed.runs.unfinished import Unfinished, described, unfinished
 from changefeed.runs.windows import settled_state
 from changefeed.window import BinlogFile, Window
@@ -37,7 +38,8 @@ class Plan:
     """``unfinished`` windows of earlier runs, and behind them the ``window`` of what is new, which may be empty.
 
     ``expected`` is the checkpoint that the first of them starts from: what `commit` compares with. ``window_bytes`` is
-    the size of the new window, ``lag_bytes`` of all that is still to be published.
+    the size of the new window, ``lag_bytes`` of all that is still to be published. ``doubts`` are sentences about
+    pipelines that are gone, any of which may be this one under an older name.
     """
 
     window: Window
@@ -45,6 +47,14 @@ class Plan:
     lag_bytes: int
     window_bytes: int
     unfinished: tuple[Window, ...] = ()
+    doubts: tuple[str, ...] = ()
+    history: SchemaHistory | None = field(default=None, repr=False, compare=False)
+    """What the tables are in the binlog; None where nothing is new, or no record needs it."""
+
+    @property
+    def start(self) -> BinlogCoordinates:
+        """Where the first of the windows begins."""
+        return self.unfinished[0].start if self.unfinished else self.window.start
 
     @property
     def is_empty(self) -> bool:
@@ -64,7 +74,8 @@ def plan(endpoints: Endpoints, store: CheckpointStore, *, keep_first_checkpoint:
     On another server than the checkpoint's the position is found again by GTID set (`runs.failover`).
 
     Raises SourceError or BinlogGoneError where the source cannot serve the window, or executed transactions that are
-    not in its binlog; CheckpointError where the checkpoint was lost and the commit log knows one;
+    not in its binlog; CheckpointError where checkpoint or commit log were lost, or the pipeline published under another
+    name (`runs.known_progress`);
     StaleCheckpointError where another run moved the checkpoint meanwhile.
     """
     began = time.monotonic()
@@ -75,37 +86,45 @@ def plan(endpoints: Endpoints, store: CheckpointStore, *, keep_first_checkpoint:
         head = source.head(session)
         files = source.binlog_files(session)
         checkpoint = store.load(pipeline.name)
+        state = settled_state(endpoints)
+        check_commit_log(endpoints, checkpoint, state)
+        doubts: tuple[str, ...] = ()
+        is_first = checkpoint is None
         if checkpoint is None:
-            if lost := lost_checkpoint(endpoints):
-                raise CheckpointError(lost)
+            doubts = check_first_run(endpoints, store, session, uuid, head, state)
+            for doubt in doubts:
+                _log.warning("%s", doubt)
             checkpoint = _first_checkpoint(pipeline, session, uuid, head)
-            if keep_first_checkpoint:
-                store.advance(None, checkpoint)
-            _log.info("pipeline %s: first checkpoint at %s", pipeline.name, checkpoint.coordinates)
         elif keep_first_checkpoint:
             restore_history(endpoints, store)
-        state = settled_state(endpoints)
         left = unfinished(checkpoint, state, uuid)
         if left.base != checkpoint and keep_first_checkpoint:
             _bring_up(store, checkpoint, left.base)
         if left.windows:
             _log.warning("pipeline %s: earlier runs left windows %s", pipeline.name, described(left.windows))
         start, number, failover = _resume(left, session, uuid, head, files, state)
-    window = Window(
-        pipeline=pipeline.name,
-        number=number,
-        server_uuid=uuid,
-        start=start.coordinates,
-        head=head.coordinates,
-        start_gtids=start.gtids,
-        head_gtids=head.gtids,
-        frozen_at_ms=int(time.time() * 1000),
-        plan_seconds=round(time.monotonic() - began, 3),
-        failover=failover,
-        newest=file_identity(endpoints.mysql, uuid, head.coordinates.file)
-        if start.coordinates != head.coordinates
-        else None,
-    )
+        window = Window(
+            pipeline=pipeline.name,
+            number=number,
+            server_uuid=uuid,
+            start=start.coordinates,
+            head=head.coordinates,
+            start_gtids=start.gtids,
+            head_gtids=head.gtids,
+            frozen_at_ms=int(time.time() * 1000),
+            plan_seconds=round(time.monotonic() - began, 3),
+            failover=failover,
+            newest=file_identity(endpoints.mysql, uuid, head.coordinates.file)
+            if start.coordinates != head.coordinates
+            else None,
+        )
+        history = None
+        if is_first or left.windows or not window.is_empty:
+            reading = left.windows[0] if left.windows else window
+            history = prepare_history(endpoints, session, reading, state, keep=keep_first_checkpoint)
+        if is_first and keep_first_checkpoint:  # after its history, which so is never learned later than here
+            store.advance(None, checkpoint)
+            _log.info("pipeline %s: first checkpoint at %s", pipeline.name, checkpoint.coordinates)
     fault_point.reached("after_plan")
     first = left.begun.start if left.begun else start.coordinates
     return Plan(
@@ -114,6 +133,8 @@ def plan(endpoints: Endpoints, store: CheckpointStore, *, keep_first_checkpoint:
         bytes_between(files, first, head.coordinates),
         bytes_between(files, start.coordinates, head.coordinates),
         left.windows,
+        doubts,
+        history,
     )
 
 
@@ -154,7 +175,7 @@ def _resume(
     start = position_on_new_server(end, session, uuid, head)
     # A new number: progress of the old server's unfinished window has its own, and other coordinates.
     number = max(end.window, state.latest_number) + 1
-    return start, number, Failover(end.server_uuid, end.window, end.gtids)
+    return start, number, Failover(end.server_uuid, end.window, end.gtids, str(end.coordinates))
 
 
 def check_same_history(checkpoint: Checkpoint, uuid: str, head: BinlogCoordinates, files: list[BinlogFile]) -> None:
@@ -182,13 +203,9 @@ def check_same_history(checkpoint: Checkpoint, uuid: str, head: BinlogCoordinate
 def check_same_transactions(checkpoint: Checkpoint, head: source.Head, session: Session) -> None:
     """Raises BinlogGoneError when the server lacks transactions that lie before ``checkpoint``, or has others there:
     then its coordinates look plausible and mean something else. Without GTIDs it shows in where events begin."""
-    known = GtidSet.parse(checkpoint.gtids)
-    file = checkpoint.coordinates.file
     binlogs = ServerBinlogs(session)
-    difference = _other_sets(known, head, file, binlogs) if head.gtids or known else ""
-    if not difference and checkpoint.coordinates != head.coordinates:
-        difference = _other_transactions(checkpoint.coordinates, known, binlogs)
-    if difference:
+    known = GtidSet.parse(checkpoint.gtids)
+    if difference := other_binlog(checkpoint, head, binlogs):
         raise BinlogGoneError(
             f"the checkpoint of pipeline {checkpoint.pipeline!r} stands at {checkpoint.coordinates} behind "
             f"transactions {str(known) or '(without GTIDs)'}, and the binlog of this server is another one: "
@@ -202,6 +219,18 @@ def check_same_transactions(checkpoint: Checkpoint, head: source.Head, session: 
             "changes are in none of its binlogs. On a replica set log_replica_updates=ON, or read from its source; "
             "then seek to where the pipeline should resume. What was not logged reaches consumers by a dump only."
         )
+
+
+def other_binlog(checkpoint: Checkpoint, head: source.Head, binlogs: ServerBinlogs) -> str:
+    """How the server shows that its binlog is not the one of ``checkpoint``, whose file it lists; '' where it does not.
+
+    Raises as `ServerBinlogs` does.
+    """
+    known = GtidSet.parse(checkpoint.gtids)
+    difference = _other_sets(known, head, checkpoint.coordinates.file, binlogs) if head.gtids or known else ""
+    if not difference and checkpoint.coordinates != head.coordinates:
+        difference = _other_transactions(checkpoint.coordinates, known, binlogs)
+    return difference
 
 
 def _other_sets(known: GtidSet, head: source.Head, file: str, binlogs: ServerBinlogs) -> str:

@@ -6,20 +6,19 @@ import json
 import logging
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
+from changefeed.binlog.search.finder import Binlogs
 from changefeed.checkpoint import CheckpointStore
 from changefeed.coordinates import BinlogCoordinates
-from changefeed.ddl.changes import CreateDatabase, CreateTable, CreateTableLike, CreateView
-from changefeed.ddl.ddl_statement import Kind
-from changefeed.ddl.history import SchemaHistory, read_logged
+from changefeed.ddl.history import SchemaHistory
 from changefeed.ddl.names import TableName
-from changefeed.ddl.schemas import Entry, Schemas
+from changefeed.ddl.schemas import Schemas
 from changefeed.ddl.table import Table, UnknownTable
 from changefeed.ddl.timeline import SchemaTimeline
 from changefeed.endpoints.endpoints import Endpoints
-from changefeed.errors import ChangefeedError, RetryableError, SchemaError
+from changefeed.errors import BinlogGoneError, ChangefeedError, RetryableError, SchemaError
 from changefeed.kafka.commit_log import CommitLogState
 from changefeed.kafka.schema_log import schema_history_settings
 from changefeed.kafka.topics import ensure_topics
@@ -29,17 +28,14 @@ from changefeed.mysql.binlogs import ServerBinlogs
 from changefeed.mysql.server_schemas import collation_names, current_schemas, server_of
 from changefeed.mysql.session import Session
 from changefeed.pipelines.pipeline import Pipeline
-from changefeed.reader import SliceReport, Statement
+from changefeed.reader import SliceReport
+from changefeed.runs.rights import check_rights
+from changefeed.runs.schema_learning import carried, extended_back, extended_forward, learned
+from changefeed.runs.schema_scan import JoinedBinlogs, scan_range
 from changefeed.runs.windows import commit_log_state
-from changefeed.window import Slice, Window, whole_file_slices
+from changefeed.window import Window
 
 _log = logging.getLogger(__name__)
-StatementReader = Callable[[Sequence[Slice]], Iterable[Statement]]
-"""Reads the statements in pieces of binlog files, in their order."""
-
-_TRIES = 5
-_AT_ONCE_FROM_BYTES = 64 << 20
-"""Less than this is read sooner than tasks begin."""
 _BEGIN_OF_TEXT = re.compile(r'\{"id":"(\w+)"')
 
 
@@ -49,37 +45,77 @@ def history_for(
     window: Window,
     state: CommitLogState,
     *,
-    archived: bool = False,
-    at_once: StatementReader | None = None,
+    archived: Binlogs | None = None,
 ) -> SchemaHistory | None:
-    """The history that ``window`` is read with: the one kept, or learned anew where that does not reach its start.
+    """The history that ``window`` is read with, which reaches its start: the one kept, or one made from it.
 
-    ``state`` is what the pipeline's commit log says. ``at_once`` reads several files of the source at the same time.
+    ``state`` is what the pipeline's commit log says; ``archived`` are the files that the window is read from, where
+    these are not the server's. The history kept is read on, or backwards, to the window's start; after a failover its
+    schemas at the old server's checkpoint are those here. Where none of that can be, the tables are learned from the
+    server as they are now, and derived backwards (`runs.schema_learning`).
+
     Where names come with the rows and no record is made of schemas, the tables are not learned: that reads all of the
-    binlog from the window's start on. `save_history` learns them when the pipeline has come to the end of it.
-
-    None where it cannot be had and the binlog need not be read with it: of archived files that the kept history does
-    not cover, and of a source with FULL metadata, where nothing may stop on it.
+    binlog from the window's start on. `save_history` learns them when the pipeline has come to the end of it. None
+    where the history cannot be had and names come with the rows, so that nothing may stop on it.
     """
     try:
         kept = load_history(endpoints, state)
         if kept is not None and kept.covers(window.server_uuid, window.start):
             return kept
-        if archived:
-            return None
         # MariaDB's metadata, be it FULL, leaves out which columns are UUIDs, and which tables keep history.
-        if (
-            source.names_come_along(session)
-            and not session.is_mariadb
-            and not makes_records_of_tables(endpoints.pipeline)
-        ):
-            return _without_tables(session, window)
-        return learned(session, window.server_uuid, window.start, at_once)
+        needless = source.names_come_along(session) and not makes_records_of_tables(endpoints.pipeline)
+        if needless:
+            return None if archived else _without_tables(session, window)
+        check_rights(endpoints, session)
+        binlogs = ServerBinlogs(session) if archived is None else JoinedBinlogs(archived, ServerBinlogs(session))
+        return _made_from(kept, session, window, binlogs) if kept is not None else _learned(session, window, binlogs)
     except ChangefeedError as error:
         if session.variable("binlog_row_metadata") != "FULL" or isinstance(error, RetryableError):
             raise
         _log.warning("the schema history is not kept up: %s", error)
         return None
+
+
+def _made_from(kept: SchemaHistory, session: Session, window: Window, binlogs: Binlogs) -> SchemaHistory:
+    """A history that reaches the start of ``window``, from one that does not."""
+    failover = window.failover
+    if failover is not None and failover.at:
+        at = BinlogCoordinates.parse(failover.at)
+        schemas = kept.found_at(failover.from_uuid, at)
+        if schemas is not None:
+            history = carried(schemas, session, window.server_uuid, window.start)
+            return replace(history, elsewhere=(failover.from_uuid, at))
+    schemas = kept.found_at(window.server_uuid, window.start)
+    if schemas is not None:  # back on the server that a failover led away from
+        return carried(schemas, session, window.server_uuid, window.start)
+    if kept.server_uuid == window.server_uuid and kept.since.base == window.start.base:
+        try:
+            if window.start < kept.since:
+                return extended_back(kept, window.start, binlogs)
+            return extended_forward(kept, window.start, binlogs)
+        except BinlogGoneError as error:
+            _log.warning("the tables are learned from the server anew: %s", error)
+    return _learned(session, window, binlogs)
+
+
+def _learned(session: Session, window: Window, binlogs: Binlogs) -> SchemaHistory:
+    return learned(session, window.server_uuid, window.start, binlogs)
+
+
+def prepare_history(
+    endpoints: Endpoints, session: Session, window: Window, state: CommitLogState, *, keep: bool = True
+) -> SchemaHistory | None:
+    """The history that ``window`` will be read with, stored before anything is; see `history_for`.
+
+    Without ``keep`` nothing is stored. Raises as `history_for`.
+    """
+    history = history_for(endpoints, session, window, state)
+    if keep and history is not None and history.tables_known and not history.id:
+        pipeline, log = endpoints.pipeline, endpoints.schema_log()
+        settings = {log.topic: schema_history_settings(pipeline.topics.replication_factor)}
+        ensure_topics(endpoints.kafka, settings, create=pipeline.topics.create)
+        return _stored(endpoints, history, window.start)
+    return history
 
 
 def makes_records_of_tables(pipeline: Pipeline) -> bool:
@@ -95,15 +131,13 @@ def _without_tables(session: Session, window: Window) -> SchemaHistory:
     return SchemaHistory(window.server_uuid, window.start, window.start, timeline, collations, tables_known=False)
 
 
-def with_tables(
-    endpoints: Endpoints, history: SchemaHistory, window: Window, identity: str, at_once: StatementReader
-) -> SchemaHistory:
+def with_tables(endpoints: Endpoints, history: SchemaHistory, window: Window, identity: str) -> SchemaHistory:
     """``history``, or the one learned after all where rows of ``window`` came without names; stored as `keep_learned`
     does where ``identity`` is the pipeline's."""
     if history.tables_known:
         return history
     with endpoints.session_on(window.server_uuid) as session:
-        history = learned(session, window.server_uuid, window.start, at_once)
+        history = learned(session, window.server_uuid, window.start)
     return keep_learned(endpoints, history) if identity == endpoints.pipeline.name else history
 
 
@@ -209,147 +243,43 @@ def current(session: Session, history: SchemaHistory) -> SchemaHistory:
     head = source.head(session).coordinates
     if not history.covers(source.server_uuid(session), history.until):
         return history
-    for statement in statements(session, history.server_uuid, history.until, head):
+    for statement in scan_range(ServerBinlogs(session), history.until, head).statements:
         history = history.advance(statement)
     return history
 
 
 def relearn(endpoints: Endpoints, session: Session, names: Iterable[TableName]) -> SchemaHistory:
-    """Learn tables again from the server, for rows from the history's end on, and keep that.
+    """Learn tables again from the server as they are now, backwards to the history's end, and keep that.
 
-    Raises SchemaError when there is no history yet, or no such table.
+    What the history knows of other tables counts on. Raises SchemaError where there is no history yet, or no such
+    table, and as `learned`.
     """
-    pipeline = endpoints.pipeline.name
+    history, names = kept_history(endpoints), list(names)
+    schemas = current_schemas(session)
+    for name in names:
+        if not isinstance(schemas.tables.get(name), Table):
+            raise SchemaError(f"the server has no table {name} to learn, or its user may not see it")
+    if history.server_uuid != source.server_uuid(session):
+        raise SchemaError(
+            f"the schema history of pipeline {endpoints.pipeline.name!r} is of server {history.server_uuid}, found "
+            f"server {source.server_uuid(session)}. Run the pipeline first: the run carries the history over."
+        )
+    known = {name: entry for name, entry in history.at(history.until).tables.items() if name not in names}
+    anew = learned(session, history.server_uuid, history.until, known=known)
+    return _stored(endpoints, history.continued(anew), history.until)
+
+
+def kept_history(endpoints: Endpoints) -> SchemaHistory:
+    """The stored history; raises SchemaError where there is none yet."""
     history = load_history(endpoints)
     if history is None:
         raise SchemaError(
-            f"pipeline {pipeline!r} has no schema history yet: its first run learns all tables, or, where "
-            "nothing needs them, the first that reaches the end of the binlog"
+            f"pipeline {endpoints.pipeline.name!r} has no schema history yet: its first run learns all tables, or, "
+            "where nothing needs them, the first that reaches the end of the binlog"
         )
-    schemas = current_schemas(session)
-    for name in names:
-        entry = schemas.tables.get(name)
-        if not isinstance(entry, Table):
-            raise SchemaError(f"the server has no table {name} to learn")
-        history = history.relearned(entry)
-    return _stored(endpoints, history, history.until)
-
-
-def learned(
-    session: Session, server_uuid: str, start: BinlogCoordinates, at_once: StatementReader | None = None
-) -> SchemaHistory:
-    """The history from ``start`` to the head, learned from `information_schema`.
-
-    What that says is right at the head, if no definition was logged while it was read: that is looked up in the binlog,
-    and read again otherwise. Between ``start`` and there each statement of the binlog is looked at: a table that none
-    touched was always as it is now. One that was created there did not exist before; one that was altered is not known
-    before its last definition, so rows of it without column names stop the run with a SchemaError that says so.
-
-    Raises SchemaError when definitions do not cease while it reads.
-    """
-    collations = collation_names(session)
-    server = server_of(session)
-    for _ in range(_TRIES):
-        before = source.head(session).coordinates
-        schemas = current_schemas(session)
-        head = source.head(session).coordinates
-        during = [
-            read_logged(statement, server, collations) for statement in statements(session, server_uuid, before, head)
-        ]
-        if not any(statement.kind in (Kind.DEFINITION, Kind.TRUNCATE) for statement in during):
-            break
-    else:
-        raise SchemaError(
-            f"the schemas of {session.connection} changed {_TRIES} times while they were read from information_schema, "
-            "so that nothing says to which coordinates they belong. Run again when fewer definitions are executed."
-        )
-    logged = list(statements(session, server_uuid, start, before, at_once))
-    history = _followed(
-        SchemaHistory(server_uuid, start, start, SchemaTimeline(schemas), collations), logged, frozenset()
-    )
-    wrong = frozenset(_doubtful(history, schemas, logged))
-    if wrong:
-        history = _followed(replace(history, timeline=SchemaTimeline(schemas)), logged, wrong)
-    history = replace(history, until=before)
-    for name, entry in schemas.tables.items():
-        if isinstance(entry, Table) and history.timeline.latest.tables.get(name) != entry:
-            history = history.relearned(entry)
-    return replace(history, until=start)
-
-
-def _followed(history: SchemaHistory, logged: list[Statement], unknown: frozenset[TableName]) -> SchemaHistory:
-    """``history``, whose timeline has the schemas of now, taken back before ``logged`` and moved through them."""
-    initial = _initial(history.timeline.initial, logged, history, unknown)
-    history = replace(history, timeline=SchemaTimeline(initial))
-    for statement in logged:
-        history = history.advance(statement)
     return history
 
 
-def _doubtful(history: SchemaHistory, now: Schemas, logged: list[Statement]) -> Iterator[TableName]:
-    """Tables taken as made by a CREATE TABLE IF NOT EXISTS that must have been there before: the end does not fit."""
-    for statement in logged:
-        change = history.read(statement).change
-        if isinstance(change, CreateTable | CreateTableLike) and change.if_not_exists:
-            entry, followed = now.tables.get(change.name), history.timeline.latest.tables.get(change.name)
-            if entry is not None and not _reads_like(entry, followed):
-                yield change.name
-
-
-def _reads_like(entry: Entry, other: Entry | None) -> bool:
-    """Whether both know a table's columns, and the same: a default may be spelled in two ways."""
-    if not isinstance(entry, Table) or not isinstance(other, Table):
-        return entry == other
-    same = (entry.collation, entry.generated_key) == (other.collation, other.generated_key)
-    return same and entry.schema.reads_like(other.schema)
-
-
-def statements(
-    session: Session,
-    server_uuid: str,
-    start: BinlogCoordinates,
-    end: BinlogCoordinates,
-    at_once: StatementReader | None = None,
-) -> Iterator[Statement]:
-    """The statements that are logged between two coordinates, as the scout lists them."""
-    if start == end:
-        return
-    window = Window("schemas", 1, server_uuid, start, end, "", "", 0)
-    pieces = list(whole_file_slices(window, source.binlog_files(session)))
-    is_much = len(pieces) > 1 and sum(piece.size_bytes for piece in pieces) > _AT_ONCE_FROM_BYTES
-    if is_much and at_once is not None:
-        yield from at_once(pieces)
-        return
-    from changefeed.binlog.search.scout import scout  # most runs read none of them here: it loads the kernels
-
-    binlogs = ServerBinlogs(session)
-    for piece in pieces:
-        yield from scout(binlogs.chunks(piece.file, piece.start, piece.end), piece, 1 << 62).statements
-
-
-def _initial(
-    schemas: Schemas, logged: list[Statement], history: SchemaHistory, unknown: frozenset[TableName]
-) -> Schemas:
-    """The schemas before the first of ``logged``: those of now, without what the statements made or changed."""
-    tables = dict(schemas.tables)
-    databases = dict(schemas.databases)
-    views = set(schemas.views)
-    seen: set[TableName] = set()
-    for statement in logged:
-        read = history.read(statement)
-        if isinstance(read.change, CreateView):
-            views.discard(read.change.name)
-        if read.kind is not Kind.DEFINITION:
-            continue
-        if isinstance(read.change, CreateDatabase):
-            databases.pop(read.change.name, None)
-        for name in read.tables:
-            if name in seen:
-                continue
-            seen.add(name)
-            tables.pop(name, None)
-            made = isinstance(read.change, CreateTable | CreateTableLike) and read.change.name == name
-            if not made or name in unknown:
-                at = f"{statement.file}:{statement.position}"
-                tables[name] = UnknownTable(name, f"it was changed at {at}, before its columns were learned")
-    return replace(schemas, tables=tables, databases=databases, views=frozenset(views))
+def store_history(endpoints: Endpoints, history: SchemaHistory) -> SchemaHistory:
+    """Store ``history`` in place of the one that it was made from."""
+    return _stored(endpoints, history, history.until)

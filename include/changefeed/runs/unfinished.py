@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from changefeed.checkpoint import Checkpoint
 from changefeed.errors import AccountingError, CheckpointError, StaleCheckpointError
 from changefeed.kafka.commit_log import CommitLogState
+from changefeed.kafka.log_record import RenamedRecord
 from changefeed.kafka.progress import TopicPartition
 from changefeed.manifest import Manifest
 from changefeed.runs.logged_checkpoint import sought_checkpoint
@@ -104,10 +105,19 @@ def sealed_manifest(window: Window, state: CommitLogState) -> Manifest | None:
 def check_next(window: Window, state: CommitLogState) -> None:
     """Raises unless ``window``, which is not sealed, is what may be published next: a new one, or the one begun.
 
-    StaleCheckpointError where a later plan, or a seek, went over it: the next run goes on from there.
+    StaleCheckpointError where a later plan, or a seek, went over it: the next run goes on from there. CheckpointError
+    where the log does not know what the window follows.
     AccountingError where topic-partitions were given a part of this number from another server, which cannot be told
     from what this server has.
     """
+    if renamed := state.of(RenamedRecord):
+        raise _stale(window, f"the pipeline was renamed to {renamed[0].to!r}")
+    if state.latest_number < window.after:
+        raise CheckpointError(
+            f"window {window.number} of pipeline {window.pipeline!r} follows window {window.after}, and the commit log "
+            f"{'ends with window ' + str(state.latest_number) if state.latest_number else 'is empty'}: it was removed "
+            "or replaced since the window was frozen. Nothing was published; the next run says what to do."
+        )
     later_seeks = [number for number in state.seeks if number >= window.number]
     if later_seeks:
         raise _stale(window, f"the pipeline was sought to {state.seeks[later_seeks[-1]].to} after it was frozen")

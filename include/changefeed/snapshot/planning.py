@@ -17,6 +17,7 @@ from changefeed.mysql.session import Session
 from changefeed.pipelines.message_rules import message_rules
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.runs.plan import plan
+from changefeed.runs.rights import check_rights, known_tables
 from changefeed.runs.topics import table_topics
 from changefeed.runs.windows import commit_log_state
 from changefeed.snapshot.progress import SnapshotRecord, TableProgress
@@ -79,7 +80,8 @@ def plan_snapshot(
     Not where somebody wants ``only_look``.
 
     Raises SettingsError for tables that the pipeline does not capture and for settings under which a snapshot cannot
-    be right; SourceError for a server that logs parts of rows; and as `runs.plan.plan`.
+    be right; SourceError for a server that logs parts of rows, and for tables that its user may not read; and as
+    `runs.plan.plan`.
     """
     pipeline = endpoints.pipeline
     check_takes_snapshots(pipeline)
@@ -88,6 +90,7 @@ def plan_snapshot(
         checkpoint = _checkpoint(endpoints, store, keep_first=not only_look)
     with endpoints.session() as session:
         check_row_images(session)
+        check_rights(endpoints, session, known_tables(endpoints), request.tables)
         topics = {f"{database}.{table}": topic for (database, table), topic in table_topics(pipeline, session).items()}
         begun = logged.result().of(SnapshotRecord)
         stands = begun[0] if begun else _new(pipeline, session, request, topics)

@@ -13,7 +13,7 @@ from changefeed.block import NULL_KEY, Block
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.ddl.changes import AlterDatabase, CreateDatabase, DropDatabase
 from changefeed.ddl.ddl_statement import Kind
-from changefeed.ddl.history import read_logged
+from changefeed.ddl.history import SchemaHistory, read_logged
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import PipelineBusyError
 from changefeed.formats.notation import JSON, ColumnText, JsonNotation, Notation
@@ -29,10 +29,14 @@ from changefeed.mysql.session import Session
 from changefeed.pipelines.column_settings import ColumnSettings
 from changefeed.pipelines.outbox_settings import OutboxSettings
 from changefeed.reader import Route, SliceReport, Statement
+from changefeed.runs.schema_history import history_for
+from changefeed.runs.unknown_tables import answered
+from changefeed.runs.windows import commit_log_state
 from changefeed.settlement import Settlement, settle
 from changefeed.spark.dump import dump_of
 from changefeed.spark.earlier_slices import EarlierSlices
 from changefeed.spark.job import IngestJob
+from changefeed.spark.schema_follower import SchemaFollower
 from changefeed.table_schema import Column, TableSchema
 from changefeed.window import Window, whole_file_slices
 
@@ -165,6 +169,8 @@ class ChangedKeys:
         self._most_keys = most_keys
         self._before = start
         self._refusal: TooManyChangedKeysError | None = None
+        self._history: SchemaHistory | None = None
+        """What tables were in what is read, where the rows there do not say it; answers are in it."""
 
     def forget(self, before: BinlogCoordinates) -> None:
         """Forget stretches that end before there: the pipeline has published them."""
@@ -236,10 +242,12 @@ class ChangedKeys:
                 schemas=schemas,
                 outbox=self._outbox,
             )
-            decoder = KernelDecoder(
-                job.route, lambda database, table: schemas.get((database, table)), KEYS, self.server_uuid
-            )
+            history = self._history_from(session, window)
+            decoder = KernelDecoder(job.route, lambda *table: schemas.get(table), KEYS, self.server_uuid)
             for piece in pieces:
+                if history is not None:
+                    follower = SchemaFollower(history, piece)
+                    decoder.programs.schema_lookup, decoder.on_statement = follower.lookup, follower.follow
                 lookup = decoder.programs.schema_lookup
                 decoder.prepared_rows = PreparedRows(EarlierSlices(job, piece, lookup, None))
                 blocks: list[Block] = []
@@ -254,9 +262,21 @@ class ChangedKeys:
                         reports.append(item)
                 begin, behind = (BinlogCoordinates(piece.file, position) for position in (piece.start, piece.end))
                 keys = self._settled_keys(blocks, settle((piece,), reports), behind)
-                definitions = _definitions(session, [each for report in reports for each in report.statements])
+                statements = [each for report in reports for each in report.statements]
+                for statement in statements:
+                    history = history and history.advance(statement)
+                self._history = history and history.reached(behind)
+                definitions = _definitions(session, statements)
                 gtids = GtidSet().union(*(GtidSet.parse(report.gtids) for report in reports))
                 yield _Stretch(begin, behind, keys, definitions, gtids)
+
+    def _history_from(self, session: Session, window: Window) -> SchemaHistory | None:
+        """The history that ``window`` is read with; None where its rows name their columns."""
+        if self._history is None or not self._history.covers(window.server_uuid, window.start):
+            history = history_for(self._endpoints, session, window, commit_log_state(self._endpoints))
+            pipeline = self._endpoints.pipeline
+            self._history = answered(pipeline, history) if history and history.tables_known else None
+        return self._history
 
     def _settled_keys(
         self, blocks: Iterable[Block], settlement: Settlement, end: BinlogCoordinates

@@ -16,26 +16,27 @@ from pyspark.sql import SparkSession
 from changefeed import fault_point
 from changefeed.archive.archive import Archive
 from changefeed.archive.binlogs import ArchivedBinlogs
-from changefeed.coordinates import BinlogCoordinates
 from changefeed.ddl.names import TableName
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import BinlogGoneError
 from changefeed.kafka.commit_log import CommitLog, CommitLogState
 from changefeed.kafka.fencing import fence
-from changefeed.kafka.log_record import BegunRecord, ReliedRecord
-from changefeed.kafka.topics import ensure_topics, partition_counts, topic_limits
-from changefeed.kafka.window_topics import WindowTopics, as_begun, check_same_topics
+from changefeed.kafka.log_record import BegunRecord
+from changefeed.kafka.topics import TopicSettings, ensure_topics, partition_counts
+from changefeed.kafka.window_topics import WindowTopics
 from changefeed.manifest import Manifest, TopicPartitionReceipt, account
 from changefeed.mysql import source
 from changefeed.mysql.file_identities import window_files
 from changefeed.mysql.session import Session
-from changefeed.pipelines.message_rules import check_relied_on, check_same_rules, message_rules, rules_digest
+from changefeed.pipelines.message_rules import message_rules, rules_digest
 from changefeed.reader import SliceReport
-from changefeed.runs.failover import marks_of, others_in_place
+from changefeed.runs.begin import begin_topics, begun_in_part, check_begin
+from changefeed.runs.failover import marks_of
 from changefeed.runs.registered_ids import check_same_ids, ids_by_subject, registered_ids
 from changefeed.runs.schema_history import history_for, keep_learned, makes_records_of_tables, save_history, with_tables
 from changefeed.runs.topics import table_topics, wanted_topics
-from changefeed.runs.unfinished import check_given, check_next, given_before, sealed_manifest
+from changefeed.runs.unfinished import check_given, given_before, sealed_manifest
+from changefeed.runs.unknown_tables import answered, check_tables_known
 from changefeed.runs.windows import commit_log_state
 from changefeed.spark import frame
 from changefeed.spark.cutting import Cutting, cut
@@ -47,7 +48,6 @@ from changefeed.spark.job import IngestJob
 from changefeed.spark.local_folder import local_folder
 from changefeed.spark.progress import MessageCount, shown
 from changefeed.spark.publish import decode_and_publish_batches
-from changefeed.spark.scouting import statements_of
 from changefeed.spark.session import cores, makes_copies
 from changefeed.spark.shuffled_batches import ShuffledBatches
 from changefeed.spark.statement_follower import UnscoutedError
@@ -104,7 +104,7 @@ def ingest(
         files = list(whole_file_slices(window, listed))
         size_bytes = sum(piece.size_bytes for piece in files)
         wait_for_workers = warm_up(spark, min(tasks, 1 + size_bytes // pipeline.spark.slice_bytes))
-        made = ensure_topics(kafka, wanted_topics(pipeline, session), create=pipeline.topics.create)
+        made = _make_topics(endpoints, window, log, wanted_topics(pipeline, session))
         tables = table_topics(pipeline, session)
         identities = {} if archive else window_files(endpoints.mysql, window, (piece.file for piece in files))
         names_come_along = source.names_come_along(session)
@@ -115,10 +115,9 @@ def ingest(
             return sealed
         pipeline_state = state if identity == pipeline.name else commit_log_state(endpoints)
         with endpoints.session() if archive else endpoints.session_on(window.server_uuid) as session:
-            at_once = statements_of(spark, endpoints, window)
-            history = history_for(
-                endpoints, session, window, pipeline_state, archived=archive is not None, at_once=at_once
-            )
+            archived = ArchivedBinlogs(archive) if archive else None
+            history = history_for(endpoints, session, window, pipeline_state, archived=archived)
+            check_tables_known(pipeline, history, window.start)
         ids = registered_ids(endpoints, history, window)
         begun = _begin(endpoints, window, state, log, ids_by_subject(ids))
         if identity == pipeline.name and history is not None:
@@ -126,10 +125,14 @@ def ingest(
         job = IngestJob(
             endpoints=endpoints,
             window=window,
-            topics=_topics(endpoints, window, state, made, tables),
+            topics=WindowTopics(
+                kafka,
+                begin_topics(endpoints, window, state, made, _tables_of_topics(tables)),
+                create=pipeline.topics.create,
+            ),
             attempt=attempt,
             identity=identity,
-            history=history,
+            history=history and answered(pipeline, history),
             files=identities,
             archive=archive,
             copies=makes_copies(spark),
@@ -172,47 +175,23 @@ def _begin(
     endpoints: Endpoints, window: Window, state: CommitLogState, log: CommitLog, schema_ids: Mapping[str, int]
 ) -> BegunRecord:
     """The record of ``window`` as it was begun; written, where this is the first attempt. Called behind the fence."""
-    check_next(window, state)
+    log.forget_records(check_begin(endpoints, window, state))
+    for earlier in begun_in_part(window, state):
+        check_same_ids(window, earlier.schema_ids, schema_ids)
+        schema_ids = {**schema_ids, **earlier.schema_ids}
     rules = message_rules(endpoints.pipeline)
-    _check_relied(endpoints, window, state, log)
-    given = {progress.window for progress in state.progress.values() if progress.window > window.after}
-    for earlier in state.of(BegunRecord):
-        if earlier.window.number in given:  # this window, or that of the old server, which a failover ends
-            check_same_rules(window, earlier.rules, rules)
-            check_same_ids(window, earlier.schema_ids, schema_ids)
-            schema_ids = {**schema_ids, **earlier.schema_ids}
     begun = BegunRecord(window, rules, marks_of(endpoints, window, state), schema_ids)
     log.begin(begun, state)
     return begun
 
 
-def _check_relied(endpoints: Endpoints, window: Window, state: CommitLogState, log: CommitLog) -> None:
-    """``window`` is what snapshots relied on. Of those that rely on no window any more nothing is kept."""
-    passed = []
-    for relied in state.of(ReliedRecord):
-        is_other = relied.source != window.server_uuid
-        if window.failover is not None if is_other else window.start < BinlogCoordinates.parse(relied.until):
-            fault = "" if window.failover is None else others_in_place(endpoints, window, relied.gtids)
-            check_relied_on(window, relied, endpoints.pipeline, fault)
-        elif not is_other:
-            passed.append(relied)
-    log.forget_records(passed)
-
-
-def _topics(
-    endpoints: Endpoints,
-    window: Window,
-    state: CommitLogState,
-    made: Iterable[str],
-    tables: Mapping[tuple[str, str], str],
-) -> WindowTopics:
-    """The topics ``made`` sure of, as the window was begun with them, and those it was given messages of before."""
-    kafka, shown = endpoints.kafka, _tables_of_topics(tables)
-    begun_with = {topic for (topic, _), progress in state.progress.items() if progress.window > window.after}
-    there = partition_counts(kafka, begun_with)
-    limits = topic_limits(kafka, dict.fromkeys((*made, *there)), shown)
-    check_same_topics(limits, state.progress, window)
-    return WindowTopics(kafka, as_begun(limits, state.progress, window), create=endpoints.pipeline.topics.create)
+def _make_topics(
+    endpoints: Endpoints, window: Window, log: CommitLog, wanted: Mapping[str, TopicSettings]
+) -> dict[str, int]:
+    """Make those of ``wanted`` that are missing, unless one was removed that was given messages before."""
+    if len(partition_counts(endpoints.kafka, wanted)) < len(wanted) and log.exists():
+        begin_topics(endpoints, window, log.read(open_seconds=1.0), wanted)
+    return ensure_topics(endpoints.kafka, wanted, create=endpoints.pipeline.topics.create)
 
 
 def _tables_of_topics(tables: Mapping[tuple[str, str], str]) -> dict[str, str]:
@@ -247,8 +226,9 @@ def _publish_window(
     except UnscoutedError:
         _log.info("window %d has rows without column names: scouting its statements", job.window.number)
         if job.history is not None:
-            at_once = statements_of(spark, job.endpoints, job.window)
-            job = replace(job, history=with_tables(job.endpoints, job.history, job.window, job.identity, at_once))
+            history = with_tables(job.endpoints, job.history, job.window, job.identity)
+            check_tables_known(job.pipeline, history, job.window.start)
+            job = replace(job, history=answered(job.pipeline, history))
         return publish(scout_all=True)
 
 

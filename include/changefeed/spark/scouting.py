@@ -9,17 +9,13 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from changefeed.binlog.search.scouting import Scouting
-from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import ChangefeedError
-from changefeed.mysql.dump import DumpStream
-from changefeed.mysql.source import session_on
 from changefeed.reader import Statement
 from changefeed.spark import frame
-from changefeed.spark.failures import named_failures
 from changefeed.spark.progress import shown
 from changefeed.spark.slices import shared_out
 from changefeed.spark.tasks import in_tasks
-from changefeed.window import Slice, Window
+from changefeed.window import Slice
 
 _NO_CUTS = 1 << 62
 
@@ -58,25 +54,3 @@ def scouted(
             values["events"],
         )
     return [scoutings[piece.number] for piece in pieces]
-
-
-def statements_of(
-    spark: SparkSession, endpoints: Endpoints, window: Window
-) -> Callable[[Sequence[Slice]], Iterator[Statement]]:
-    """A reader of the statements in files of ``window``'s server, for what is learned of them before it is read."""
-
-    mysql, heartbeat_seconds = endpoints.mysql, endpoints.pipeline.source.heartbeat_seconds
-
-    def dump(piece: Slice) -> Iterable[bytes]:
-        session = session_on(mysql, window.server_uuid)
-        return DumpStream(
-            session, file=piece.file, start=piece.start, end=piece.end, heartbeat_seconds=heartbeat_seconds
-        )
-
-    def statements(pieces: Sequence[Slice]) -> Iterator[Statement]:
-        with named_failures(window):
-            scoutings = scouted(spark, pieces, dump, _NO_CUTS, len(pieces))
-        for scouting in scoutings:
-            yield from scouting.statements
-
-    return statements

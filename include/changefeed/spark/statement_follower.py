@@ -6,9 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from changefeed.block import Block, Message, Step, pack, sequence_of
-from changefeed.coordinates import BinlogCoordinates
 from changefeed.ddl.ddl_statement import DdlStatement, Kind
-from changefeed.ddl.history import read_logged
 from changefeed.ddl.names import TableName
 from changefeed.ddl.schemas import Schemas
 from changefeed.ddl.table import Table
@@ -16,9 +14,11 @@ from changefeed.errors import SchemaError
 from changefeed.formats.by_table import of_table
 from changefeed.formats.format import Format
 from changefeed.kafka.schema_log import schema_changes_topic
+from changefeed.mysql.readable import unreadable
 from changefeed.pipelines.table_pattern import names_database
 from changefeed.reader import Statement
 from changefeed.spark.job import IngestJob
+from changefeed.spark.schema_follower import SchemaFollower
 from changefeed.spark.statement_changes import StatementChanges
 from changefeed.table_schema import TableSchema
 from changefeed.window import Slice
@@ -38,7 +38,7 @@ class StatementFollower:
     def __init__(self, job: IngestJob, piece: Slice, changes: StatementChanges) -> None:
         self._job, self._piece, self._format, self._changes = job, piece, job.format(), changes
         self._history = job.history
-        self._schemas = job.history.at(BinlogCoordinates(piece.file, piece.start)) if job.history else Schemas()
+        self._follower = SchemaFollower(job.history, piece)
         self._blocks: list[Block] = []
         self._at_position: Counter[int] = Counter()
 
@@ -48,8 +48,14 @@ class StatementFollower:
         """A `SchemaLookup` for rows without column names; raises SchemaError where they are not known."""
         if not self._job.statements_scouted or (self._history is not None and not self._history.tables_known):
             raise UnscoutedError(f"rows of {database}.{table} have no column names")
-        schema = self._schemas.lookup(database, table)
+        schema = self._follower.lookup(database, table)
         if schema is None:
+            with self._job.session() as session:
+                if denied := unreadable(session, [(database, table)]):
+                    raise SchemaError(
+                        f"the binlog has rows of {database}.{table}, whose columns are not known, and "
+                        f"{denied[database, table]}. Or leave the table out of the pipeline."
+                    )
             raise SchemaError(
                 f"the binlog has rows of {database}.{table} without column names (binlog_row_metadata is not FULL), "
                 "and no such table is known at that position. Learn it from the server with `changefeed schema "
@@ -63,8 +69,8 @@ class StatementFollower:
 
         Raises SourceError for a change in statement format, where the pipeline's `statements` is `fail`.
         """
-        read = self._read(statement)
-        before, self._schemas = self._schemas, self._schemas.apply(read)
+        read = self._follower.read(statement)
+        before = self._follower.take(statement, read)
         match read.kind:
             case Kind.TRUNCATE:
                 self._definition(statement, read, before)
@@ -83,10 +89,6 @@ class StatementFollower:
 
     # --- records
 
-    def _read(self, statement: Statement) -> DdlStatement:
-        collations = self._history.collations if self._history else {}
-        return read_logged(statement, self._schemas.server, collations)
-
     def _rows(self, statement: Statement, read: DdlStatement, before: Schemas) -> None:
         statement, touched = self._changes.touched(statement, read, before.tables)
         if not touched:
@@ -104,19 +106,19 @@ class StatementFollower:
         touched = self._captured(read.tables)
         if where == "off" or not (touched or (not read.tables and self._captures_database(read))):
             return
-        changes = [(name.database, name.table, _columns(self._schemas, name)) for name in touched]
+        changes = [(name.database, name.table, _columns(self._follower.schemas, name)) for name in touched]
         kind = "TRUNCATE" if read.kind is Kind.TRUNCATE else _verb(statement.sql)
         pipeline, value = self._job.pipeline, self._format.schema_change(statement, kind, changes)
         topic = schema_changes_topic(pipeline.name, pipeline.topics.suffix)
         self._add(statement, topic, [0], value, self._format)
         if where == "inline":
-            gone = {name for name in touched if name not in self._schemas.tables and name not in before.tables}
+            gone = {name for name in touched if name not in self._follower.schemas.tables and name not in before.tables}
             there = [name for name in touched if name not in gone]
             self._to_tables(statement, there, lambda format: format.schema_change(statement, kind, changes))
 
     def _seen(self, name: TableName) -> TableSchema:
         """The table as formats see it, without columns where these are not known."""
-        table, route = _columns(self._schemas, name), self._job.route(*name)
+        table, route = _columns(self._follower.schemas, name), self._job.route(*name)
         if table is None or route is None:
             return TableSchema(name.database, name.table, ())
         return self._job.endpoints.column_rules.shown(route.seen(table))

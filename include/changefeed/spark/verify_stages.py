@@ -190,7 +190,8 @@ def _partition_report(values: dict[str, Any]) -> PartitionReport:
         values["topic"],
         values["partition"],
         values["records"],
-        Counter(values["counts"]),
+        values["counts"],
         [tuple(stray) for stray in values["shown"]],
         [tuple(emptied) for emptied in values["emptied"]],
+        values["unplaced"],
     )

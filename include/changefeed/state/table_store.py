@@ -104,6 +104,21 @@ class TableCheckpointStore:
         if not stored:
             raise stale(new.pipeline, expected, self.load(new.pipeline))
 
+    def pipelines(self) -> list[str]:
+        try:
+            with self._engine.connect() as connection:
+                return sorted(connection.execute(select(_CHECKPOINTS.c.pipeline)).scalars())
+        except SQLAlchemyError as error:
+            raise self._unavailable(error) from error
+
+    def remove(self, pipeline: str) -> None:
+        try:
+            with self._engine.begin() as connection:
+                for stored in (_CHECKPOINTS, _SCHEMAS):
+                    connection.execute(delete(stored).where(stored.c.pipeline == pipeline))
+        except SQLAlchemyError as error:
+            raise self._unavailable(error) from error
+
     def load_schemas(self, pipeline: str) -> str | None:
         try:
             with self._engine.connect() as connection:

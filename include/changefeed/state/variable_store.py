@@ -17,11 +17,17 @@ from changefeed.errors import CheckpointError, StateStoreUnavailableError
 
 
 class Variables(Protocol):
-    """The two calls of Airflow's Variables that a store needs."""
+    """The calls of Airflow's Variables that a store needs."""
 
     def get(self, key: str) -> str | None: ...
 
     def set(self, key: str, value: str, description: str) -> None: ...
+
+    def keys(self, prefix: str) -> list[str]: ...
+
+    def delete(self, key: str) -> None:
+        """Delete a Variable, where there is one."""
+        ...
 
 
 class VariableCheckpointStore:
@@ -49,6 +55,14 @@ class VariableCheckpointStore:
             raise stale(new.pipeline, expected, stored)
         self._variables.set(_key(new.pipeline), new.to_text(), f"Checkpoint of changefeed pipeline {new.pipeline}")
 
+    def pipelines(self) -> list[str]:
+        prefix = _key("")
+        return sorted(key.removeprefix(prefix) for key in self._variables.keys(prefix))
+
+    def remove(self, pipeline: str) -> None:
+        for key in (_key(pipeline), _schemas_key(pipeline)):
+            self._variables.delete(key)
+
     def load_schemas(self, pipeline: str) -> str | None:
         text = self._variables.get(_schemas_key(pipeline))
         return None if text is None else zlib.decompress(base64.b64decode(text)).decode()
@@ -71,6 +85,17 @@ class AirflowVariables:
         from airflow.sdk import Variable
 
         Variable.set(key, value, description=description)
+
+    def keys(self, prefix: str) -> list[str]:
+        from airflow.sdk import Variable
+
+        return list(Variable.keys(prefix=prefix))
+
+    def delete(self, key: str) -> None:
+        from airflow.sdk import Variable
+
+        if self.get(key) is not None:
+            Variable.delete(key)
 
 
 class MetadataVariables:
@@ -102,6 +127,19 @@ class MetadataVariables:
 
         with _translated():
             Variable.set(key, value, description=description)
+
+    def keys(self, prefix: str) -> list[str]:
+        from airflow.models.variable import Variable
+        from airflow.utils.session import create_session
+
+        with _translated(), create_session() as session:
+            return list(session.scalars(select(Variable.key).where(Variable.key.startswith(prefix, autoescape=True))))
+
+    def delete(self, key: str) -> None:
+        from airflow.models.variable import Variable
+
+        with _translated():
+            Variable.delete(key)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import ChangefeedError, TopicError
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.runs.topics import table_topics
+from changefeed.upkeep.finding import Finding, fail, ok, warn
 
 _SHOWN = 3
 
@@ -23,7 +24,7 @@ class Neighbours:
         self._all = [Endpoints(pipeline, lookup) for pipeline in pipelines.values()]
         self._topics: dict[str, frozenset[str] | None] = {}
 
-    def findings(self, endpoints: Endpoints) -> Iterator[str | ChangefeedError]:
+    def findings(self, endpoints: Endpoints) -> Iterator[Finding]:
         """A line about what was compared, and an error for each other pipeline that gets into this one's way."""
         others = [other for other in self._all if other.pipeline.name != endpoints.pipeline.name]
         unknown = []
@@ -32,18 +33,18 @@ class Neighbours:
                 try:
                     endpoints.server_ids.check_disjoint(other.server_ids)
                 except ChangefeedError as error:
-                    yield error
+                    yield fail(error)
             if not _same_cluster(endpoints, other):
                 continue
             own, its = self._topics_of(endpoints), self._topics_of(other)
             if own is None or its is None:
                 unknown.append(other.pipeline.name)
             elif shared := sorted(own & its):
-                yield _shared_topics(endpoints, other, shared)
+                yield fail(_shared_topics(endpoints, other, shared))
         if others:
             compared = len(others) - len(unknown)
             rest = f"; their topics are not known here: {', '.join(unknown)}" if unknown else ""
-            yield f"compared with {compared} other pipeline{'s' * (compared != 1)}{rest}"
+            yield (warn if unknown else ok)(f"compared with {compared} other pipeline{'s' * (compared != 1)}{rest}")
 
     def _topics_of(self, endpoints: Endpoints) -> frozenset[str] | None:
         """The topics of the pipeline's tables; None where its source cannot say."""

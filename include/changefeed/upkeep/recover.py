@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from changefeed.checkpoint import Checkpoint, CheckpointStore
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import CheckpointError
+from changefeed.kafka.commit_log import CommitLogState
+from changefeed.runs.known_progress import lost_log
 from changefeed.runs.logged_checkpoint import latest_checkpoint
 
 
@@ -27,16 +29,16 @@ def recover(endpoints: Endpoints, store: CheckpointStore) -> Recovery:
     """
     pipeline, log = endpoints.pipeline, endpoints.commit_log()
     if not log.exists():
-        raise CheckpointError(f"pipeline {pipeline.name!r} has no commit log {log.topic!r}: it has never published")
+        raise CheckpointError(_nothing_known(endpoints, store.load(pipeline.name), CommitLogState()))
     with endpoints.lease():
-        latest = latest_checkpoint(pipeline, log.read())
+        state = log.read()
+        latest = latest_checkpoint(pipeline.name, state)
         if latest is None:
-            raise CheckpointError(
-                f"commit log {log.topic!r} holds no sealed window of pipeline {pipeline.name!r}: there is nothing to "
-                "recover from. The next run begins at the pipeline's start, or seek."
-            )
+            raise CheckpointError(_nothing_known(endpoints, store.load(pipeline.name), state))
         logged, origin = latest
         before = store.load(pipeline.name)
+        if before is not None and (lost := lost_log(endpoints, before, state)):
+            raise CheckpointError(lost)
         if before is not None and before.window >= logged.window:
             raise CheckpointError(
                 f"the checkpoint of pipeline {pipeline.name!r} is of window {before.window}, at {before.coordinates}, "
@@ -44,3 +46,23 @@ def recover(endpoints: Endpoints, store: CheckpointStore) -> Recovery:
             )
         store.replace(before, logged)
     return Recovery(before, logged, origin)
+
+
+def _nothing_known(endpoints: Endpoints, stored: Checkpoint | None, state: CommitLogState) -> str:
+    """Why nothing can be recovered from a commit log that is not there, or has neither seal nor seek."""
+    name, topic, cluster = endpoints.pipeline.name, endpoints.commit_log().topic, endpoints.kafka.bootstrap
+    if stored is not None:
+        if lost := lost_log(endpoints, stored, state):
+            return lost
+        return (
+            f"pipeline {name!r} has published nothing since its first checkpoint, at {stored.coordinates}, which is "
+            "there: nothing is lost, and nothing was changed."
+        )
+    return (
+        f"pipeline {name!r} has no checkpoint, and no window in commit log {topic!r} of the cluster at {cluster!r}: "
+        "either it has never published, or both were lost, and nothing was changed. If it has published, look whether "
+        "kafka.connection and checkpoint.store are those of its last run; if both were lost, the newest records of its "
+        "topics say in their header changefeed.id (SERVER/FILE:POSITION/ROW) how far it had come: `changefeed seek "
+        f"{name} FILE:POSITION --why ...` with the end of that transaction. Without, the next run begins at `start: "
+        f"{endpoints.pipeline.start}`."
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from changefeed.endpoints.endpoints import Endpoints
@@ -14,7 +14,8 @@ from changefeed.upkeep.sample_message import SampleMessage, sample_message
 
 @dataclass(frozen=True)
 class RoutedTable:
-    """One table. ``partitions`` are those that its topic is made with; ``key`` is empty for records without a key."""
+    """One table. ``partitions`` are those that its topic has, or is made with; ``key`` is empty for records without a
+    key."""
 
     table: str
     topic: str
@@ -46,11 +47,16 @@ class RoutedTable:
 
 
 def routed_tables(
-    endpoints: Endpoints, tables: Sequence[TableSchema], *, server_names_keys: bool
+    endpoints: Endpoints,
+    tables: Sequence[TableSchema],
+    *,
+    server_names_keys: bool,
+    partitions: Mapping[str, int] | None = None,
 ) -> Iterator[RoutedTable]:
     """What becomes of each of ``tables`` that is captured.
 
-    ``server_names_keys`` says that the source logs FULL metadata, in which a unique key may pass for a primary key.
+    ``partitions`` are those of the topics that are there. ``server_names_keys`` says that the source logs FULL
+    metadata, in which a unique key may pass for a primary key.
     Raises TopicError and SettingsError as `Pipeline.route` and `Route.seen` do.
     """
     pipeline, rules = endpoints.pipeline, endpoints.column_rules
@@ -75,7 +81,7 @@ def routed_tables(
         yield RoutedTable(
             f"{table.database}.{table.table}",
             found.topic if outbox is None else outbox.columns.replacement,
-            found.route.partitions,
+            (partitions or {}).get(found.topic, found.route.partitions),
             by if isinstance(by, str) else ", ".join(by),
             key if outbox is None else (outbox.columns.key,),
             found.format.name if outbox is None else "outbox",

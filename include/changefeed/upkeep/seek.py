@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from changefeed.binlog.search.finder import Finder, ResumePoint, bytes_between
@@ -12,18 +13,20 @@ from changefeed.checkpoint import Checkpoint, CheckpointStore, stale
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import CheckpointError, SettingsError
+from changefeed.gtid import GtidSet
 from changefeed.kafka.commit_log import CommitLogState
 from changefeed.kafka.fencing import fence
 from changefeed.kafka.topics import commit_log_settings, ensure_topics
 from changefeed.mysql import source
 from changefeed.mysql.binlogs import ServerBinlogs
 from changefeed.pipelines.pipeline import Pipeline
-from changefeed.runs.logged_checkpoint import sought_checkpoint
-from changefeed.runs.plan import plan
+from changefeed.runs.known_progress import lost_log
+from changefeed.runs.logged_checkpoint import latest_checkpoint, sought_checkpoint
+from changefeed.runs.plan import other_binlog, plan
 from changefeed.runs.planned_run import PlannedRun
 from changefeed.runs.windows import commit_log_state
 from changefeed.seek import SeekRecord, SeekTarget, UnfinishedWindow
-from changefeed.window import Window
+from changefeed.window import BinlogFile, Window
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +36,10 @@ class SeekPlan:
     """What a seek would do. ``files`` are those that are skipped or repeated, whole or in part.
 
     ``repeated_bytes`` reach from the target to the last event of which anything is in Kafka: what windows that are
-    ``unfinished`` were given counts, as a seek gives them up.
+    ``unfinished`` were given counts, as a seek gives them up. ``gone`` names what is skipped and not on the server any
+    more: then ``skipped_bytes`` are the least that it can be. ``not_known`` says why the figures are not known, or not
+    all of them. ``lost`` says by what is known how far the pipeline has come, where it has no checkpoint any more.
+    ``undo`` is where a seek back would lead, None where that is not on this server.
     """
 
     pipeline: str
@@ -45,6 +51,10 @@ class SeekPlan:
     repeated_bytes: int
     files: tuple[str, ...]
     unfinished: tuple[UnfinishedWindow, ...] = ()
+    gone: str = ""
+    not_known: str = ""
+    lost: str = ""
+    undo: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, as a task and the REST API hand them on."""
@@ -58,6 +68,8 @@ class SeekPlan:
             "repeated_bytes": self.repeated_bytes,
             "files": list(self.files),
             "unfinished": [asdict(window) for window in self.unfinished],
+            "not_known": self.not_known,
+            "undo": self.undo,
             "effect": self.effect,
         }
 
@@ -65,16 +77,20 @@ class SeekPlan:
     def effect(self) -> str:
         """What happens, in one sentence."""
         where = f"in {self.files[0]} to {self.files[-1]}" if self.files else ""
-        parts = []
+        parts = [self.lost] if self.lost else []
         if self.repeated_bytes:
             parts.append(
                 f"{self.repeated_bytes:,} bytes of binlog {where} will be published again: consumers see them twice"
             )
         if self.skipped_bytes:
-            parts.append(f"{self.skipped_bytes:,} bytes of binlog {where} will never be published by this pipeline")
-        if self.before and self.before.server_uuid != self.server_uuid:
-            parts.append("the checkpoint moves to another server, whose binlog cannot be compared with the old one's")
-        parts = parts or ["nothing is skipped or repeated"]
+            least = "at least " if self.gone else ""
+            beside = f", among them {self.gone}, which the server does not have any more" if self.gone else ""
+            skipped = f"{least}{self.skipped_bytes:,} bytes of binlog {where}".rstrip()
+            parts.append(f"{skipped}{beside}, will never be published by this pipeline")
+        if self.not_known:
+            parts.append(self.not_known)
+        elif not self.repeated_bytes and not self.skipped_bytes:
+            parts.append("nothing is skipped or repeated")
         parts += [f"{window}, is given up with {window.messages:,} messages in Kafka" for window in self.unfinished]
         return "; ".join(parts)
 
@@ -99,22 +115,86 @@ def plan_seek(endpoints: Endpoints, target: str, store: CheckpointStore, *, expe
     pipeline, wanted = endpoints.pipeline, SeekTarget.parse(target)
     before = _current(pipeline, store)
     _check_expected(pipeline, before, expected)
+    state = commit_log_state(endpoints)
+    stands, origin = _stands(pipeline, before, state)
     with endpoints.session() as session:
         uuid = source.server_uuid(session)
         binlogs = ServerBinlogs(session)
         to = _located(Finder(binlogs), wanted)
         files = list(binlogs.files())
-    published = _published(before, commit_log_state(endpoints), uuid) if before else None
+        other = _other_binlog(stands, uuid, binlogs) if stands else ""
+    planned = SeekPlan(pipeline.name, target, before, to, uuid, 0, 0, ())
+    if stands is None:
+        return replace(
+            planned,
+            not_known="the pipeline has no checkpoint, and no window in its commit log: what it has published, if "
+            "anything, is not known",
+        )
+    published = _published(stands, state, uuid)
+    if origin:
+        planned = replace(
+            planned, lost=f"the checkpoint was lost; by {origin} all up to {stands.coordinates} is published"
+        )
+    planned = replace(planned, unfinished=published.unfinished)
+    if other:
+        return replace(planned, not_known=f"what is skipped or repeated is not known: {other}")
+    if lost_log(endpoints, stands, state):
+        planned = replace(
+            planned,
+            not_known=f"the commit log does not have window {stands.window}: what a run published after "
+            f"{stands.coordinates} and did not commit is not known, and comes twice",
+        )
+    return _compared(planned, published, stands.coordinates, files)
+
+
+def _compared(
+    planned: SeekPlan, published: _Published, stands: BinlogCoordinates, files: Sequence[BinlogFile]
+) -> SeekPlan:
+    """``planned`` with what it skips or repeats, all in the binlog of one server, which lists ``files``."""
+    to, oldest = planned.to.coordinates, files[0]
     skipped = repeated = 0
-    names: tuple[str, ...] = ()
-    if published and before and before.server_uuid == uuid and published.whole.base == to.coordinates.base:
-        skipped = max(0, bytes_between(files, published.whole, to.coordinates))
-        repeated = max(0, bytes_between(files, to.coordinates, published.part))
-        low, *_, high = sorted((published.whole, published.part, to.coordinates))
-        if skipped or repeated:
-            names = tuple(file.name for file in files if low.number <= file.number <= high.number)
-    unfinished = published.unfinished if published else ()
-    return SeekPlan(pipeline.name, target, before, to, uuid, skipped, repeated, names, unfinished)
+    gone = ""
+    if published.whole < to:
+        begin = published.whole
+        if begin.number < oldest.number:
+            last = f" to the end of file {oldest.number - 1}" if begin.number + 1 < oldest.number else " on"
+            gone, begin = f"what was in {begin.file} from {begin.position}{last}", BinlogCoordinates(oldest.name, 0)
+        skipped = bytes_between(files, begin, to)
+    if to < published.part:
+        repeated = bytes_between(files, to, published.part)
+    low, *_, high = sorted((published.whole, published.part, to))
+    names = tuple(file.name for file in files if low.number <= file.number <= high.number)
+    return replace(
+        planned,
+        skipped_bytes=skipped,
+        repeated_bytes=repeated,
+        files=names if skipped or repeated else (),
+        gone=gone,
+        undo=str(stands) if stands.number >= oldest.number else None,
+    )
+
+
+def _stands(pipeline: Pipeline, before: Checkpoint | None, state: CommitLogState) -> tuple[Checkpoint | None, str]:
+    """Where the pipeline is: its checkpoint, or where that was lost the commit log's, and what of it says so."""
+    if before is not None:
+        return before, ""
+    return latest_checkpoint(pipeline.name, state) or (None, "")
+
+
+def _other_binlog(stands: Checkpoint, uuid: str, binlogs: ServerBinlogs) -> str:
+    """Why coordinates of the checkpoint cannot be compared with those of the server ``uuid``; '' where they can."""
+    if stands.server_uuid != uuid:
+        return "the checkpoint moves to another server, whose binlog cannot be compared with the old one's"
+    at, files, end = stands.coordinates, binlogs.files(), binlogs.end()
+    if at.base != end.coordinates.base:
+        return f"binlogs are named {end.coordinates.base!r} now, and were {at.base!r}"
+    if end.coordinates < at:
+        return f"the server's binlog ends before {at}: it was reset, or restored to an older point"
+    if at.number < files[0].number:
+        lost = GtidSet.parse(stands.gtids).subtract(GtidSet.parse(end.gtids))
+        return f"the server's binlog is another one since: it lacks {lost}" if lost else ""
+    difference = other_binlog(stands, source.Head(end.coordinates, end.gtids), binlogs)
+    return f"the server's binlog is another one since: {difference}" if difference else ""
 
 
 def _published(before: Checkpoint, state: CommitLogState, server_uuid: str) -> _Published:
@@ -168,9 +248,10 @@ def seek(endpoints: Endpoints, planned: SeekPlan, store: CheckpointStore, *, who
     with endpoints.lease() as lease:
         fence(endpoints.kafka, pipeline.name, 1, log.topic, lease.attempt)
         before, state = store.load(pipeline.name), log.read()
+        stands, _ = _stands(pipeline, before, state)
         if before != planned.before:
             raise stale(pipeline.name, planned.before, before)
-        unfinished = _published(before, state, planned.server_uuid).unfinished if before else ()
+        unfinished = _published(stands, state, planned.server_uuid).unfinished if stands else ()
         if unfinished != planned.unfinished:
             raise CheckpointError(
                 f"pipeline {pipeline.name!r} has published since the seek was planned: unfinished are "

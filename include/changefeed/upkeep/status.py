@@ -12,6 +12,7 @@ from changefeed.errors import ChangefeedError
 from changefeed.mysql import source
 from changefeed.runs.logged_checkpoint import lost_checkpoint
 from changefeed.runs.plan import check_same_history
+from changefeed.runs.windows import commit_log_state
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def status(endpoints: Endpoints, store: CheckpointStore) -> Status:
             head = source.head(session).coordinates
             files = source.binlog_files(session)
         if checkpoint is None:
-            lost = lost_checkpoint(endpoints)
+            lost = lost_checkpoint(endpoints, commit_log_state(endpoints))
             return Status(pipeline.name, "error" if lost else "new", server_uuid=uuid, head=str(head), error=lost)
         if uuid != checkpoint.server_uuid and checkpoint.gtids:
             return _after_failover(checkpoint, head)

@@ -87,6 +87,12 @@ def compare(
     )
 
 
+_UNPLACED = (
+    "it has no key, and a snapshot published rows of it of which the commit log does not say (any more) at which "
+    "coordinates they were read, so that nobody knows which changes are in them: take another snapshot of it"
+)
+
+
 @dataclass(frozen=True)
 class _Round:
     chunks: Sequence[ChunkReport]
@@ -97,8 +103,9 @@ class _Round:
 
     @property
     def altered(self) -> dict[int, str]:
-        """Of tables that could not be read to their end what became of them."""
-        return {report.table: report.problem for report in self.chunks if report.problem}
+        """Of tables that cannot be judged the reason: they could not be read to their end, or their topic cannot."""
+        unplaced = {table: _UNPLACED for report in self.partitions for table in report.unplaced}
+        return unplaced | {report.table: report.problem for report in self.chunks if report.problem}
 
 
 def _round(job: VerifyJob, chunks: Sequence[TableChunk], stages: Stages, published: Published) -> _Round:
@@ -118,7 +125,8 @@ def _round(job: VerifyJob, chunks: Sequence[TableChunk], stages: Stages, publish
         for table, offset, moment in partition.emptied:
             truncates.setdefault((table, partition.partition), []).append((offset, moment))
     without_key = frozenset(table.number for table in job.tables.judged if table.without_key)
-    judged = stages.judged(Judge(brackets, of_tables, without_key, truncates, job.sampled))
+    once = frozenset(table.number for table in job.tables.judged if not table.needs_view)
+    judged = stages.judged(Judge(brackets, of_tables, without_key, truncates, job.sampled, once))
     return _Round(reports, partitions, removed, judged)
 
 
@@ -196,6 +204,12 @@ def _accounts(
                 "rows without any record: those that were there before the pipeline began, and did not change since, "
                 "are published by a snapshot only"
             )
+        if account.kinds[Kind.EXTRA] and not table.without_key:
+            account.reasons.append(
+                "rows that only the topic has: they were deleted while the binlog was not read (a purged gap, a seek), "
+                "or by TRUNCATE or DROP. `changefeed verify --gone FILE` writes the SQL that removes them from the "
+                f"topic, {MOST_DIFFERENCES:,} at a time"
+            )
         accounts.append(account)
     accounts += [TableAccount(name, reasons=[reason]) for name, reason in job.tables.refused.items()]
     return tuple(accounts)
@@ -206,7 +220,7 @@ def _add_records(account: TableAccount, reports: Sequence[PartitionReport]) -> N
         account.records += report.records
         faults = {fault: count for fault, count in report.counts.items() if fault != "statements"}
         account.faults.update(faults)
-    if statements := sum(report.counts["statements"] for report in reports):
+    if statements := sum(report.counts.get("statements", 0) for report in reports):
         account.reasons.append(f"{statements:,} records are of changes in statement format, whose rows nobody knows")
     for report in reports:
         for kind, text, partition, offset in report.shown[:3]:

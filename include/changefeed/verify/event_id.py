@@ -41,6 +41,11 @@ class EventId:
         return is_chunk(self.origin)
 
     @property
+    def chunk(self) -> int:
+        """The number of the chunk that the row was read in; only of one that `is_read`."""
+        return int(self.origin.rpartition("#")[2])
+
+    @property
     def stream(self) -> tuple[str, str]:
         """Ids with the same server and base name of its binlog have an order; so have those of one reading of a chunk,
         whose number another snapshot may use again."""

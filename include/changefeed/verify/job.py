@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from changefeed.connection import MysqlConnection
 from changefeed.endpoints.endpoints import Endpoints
@@ -13,6 +14,7 @@ from changefeed.mysql.session import Session
 from changefeed.mysql.source import session_on
 from changefeed.reader import Route
 from changefeed.verify.changes import ChangeReader, SchemaText, change_reader
+from changefeed.verify.read_rows import TableView
 from changefeed.verify.tables import JudgedTable, Tables
 
 CHUNK_ROWS = 20_000
@@ -62,6 +64,8 @@ class VerifyJob:
     keys: frozenset[tuple[int, bytes]] | None = None
     sampled: bool = False
     """Whether only some of the server's chunks are read."""
+    views: Mapping[int, TableView] = field(default_factory=dict)
+    """By table what a snapshot read of those that are counted."""
 
     def of_keys(self, keys: frozenset[tuple[int, bytes]]) -> VerifyJob:
         """The same for a few keys."""

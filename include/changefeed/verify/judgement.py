@@ -86,6 +86,9 @@ class Judge:
     truncates: Truncates
     sampled: bool = False
     """Whether rows of the server are missing on purpose, so that what only the topic has says nothing."""
+    once: frozenset[int] = frozenset()
+    """Of the tables ``without_key`` those in which each row is there once at most: its primary key is in it. A record
+    of one that was read says that it is there, and not that it is there once more."""
 
     def verdicts(self, entries: Iterable[Entry]) -> Iterator[Verdict]:
         """A verdict for each key of ``entries``, which are sorted."""
@@ -146,13 +149,15 @@ class Judge:
         emptied = {part: self.truncates.get((table, part), ()) for part in {entry.part for entry in records}}
         steps = [(entry.moment, entry.weight) for entry in records]
         for entry in records:
-            if end := next((moment for offset, moment in emptied[entry.part] if offset > entry.place), None):
+            later = (at for offset, at in emptied[entry.part] if offset > entry.place and at >= entry.moment)
+            if end := next(later, None):
                 steps.append((end, -entry.weight))
+        most = 1 if table in self.once else len(steps)
         for moment, weight in sorted(steps):
             if moment < bracket.low:
-                counts[0] += weight
+                counts[0] = min(counts[0] + weight, most)
             elif moment < bracket.high:
-                counts.append(counts[-1] + weight)
+                counts.append(min(counts[-1] + weight, most))
         found = len(rows)
         chunk = rows[0].part if rows else -1
         where = (chunk, records[-1].part, records[-1].place) if records else (chunk, -1, -1)

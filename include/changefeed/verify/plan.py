@@ -9,11 +9,14 @@ from changefeed.connection import MysqlConnection
 from changefeed.endpoints.endpoints import Endpoints
 from changefeed.kafka.topics import compacted_topics
 from changefeed.mysql import source
+from changefeed.mysql.readable import unreadable as unreadable_there
 from changefeed.mysql.session import Session
+from changefeed.runs.rights import known_tables, missing_rights
 from changefeed.runs.topics import captured_routes
 from changefeed.snapshot.table_key import KEY_SESSION, KeyRange, TableKey
 from changefeed.verify.follower import standing
 from changefeed.verify.job import CHUNK_ROWS, TableChunk, VerifyJob
+from changefeed.verify.read_rows import views_of
 from changefeed.verify.request import VerifyRequest
 from changefeed.verify.tables import JudgedTable, tables_of
 
@@ -39,12 +42,15 @@ def plan_verify(endpoints: Endpoints, request: VerifyRequest, *, chunk_rows: int
     with endpoints.session() as session, Session(server) as compared:
         source_uuid, begun = source.server_uuid(session), source.head(session).coordinates
         routes = captured_routes(pipeline, session)
+        unreadable = missing_rights(endpoints, session, known_tables(endpoints), request.tables)
         if request.follower:
             stands = standing(compared, pipeline.name)
             source_uuid, begun = stands.server_uuid, stands.coordinates
             routes = {name: route for name, route in routes.items() if stands.follows(name[0])}
+            unreadable |= {".".join(name): reason for name, reason in unreadable_there(compared, routes).items()}
         compacted = compacted_topics(kafka, (route.topic for route in routes.values()))
-        tables = tables_of(pipeline, routes, compared, request.tables, compacted)
+        tables = tables_of(pipeline, routes, compared, request.tables, compacted, unreadable)
+        views = views_of(endpoints.commit_log().read_all(), pipeline.name, tables.judged, begun)
         uuid = source.server_uuid(compared)
         compared.rows(KEY_SESSION)
         chunks: list[TableChunk] = []
@@ -54,7 +60,15 @@ def plan_verify(endpoints: Endpoints, request: VerifyRequest, *, chunk_rows: int
     if request.sample_percent < 100:
         chunks = random.sample(chunks, max(1, count * request.sample_percent // 100)) if chunks else []
     job = VerifyJob(
-        endpoints, tables, server, uuid, source_uuid, str(begun), request.follower, sampled=len(chunks) < count
+        endpoints,
+        tables,
+        server,
+        uuid,
+        source_uuid,
+        str(begun),
+        request.follower,
+        sampled=len(chunks) < count,
+        views=views,
     )
     return VerifyPlan(job, tuple(chunks), count)
 

@@ -15,9 +15,15 @@ _LOOK_SECONDS = 2.0
 
 
 def published_up_to(endpoints: Endpoints) -> BinlogCoordinates | None:
-    """Where the last sealed window of the pipeline ends: the topics have all changes before it; None without any."""
-    seals = settled_state(endpoints).seals
-    return seals[max(seals)].window.head if seals else None
+    """Where the last sealed window of the pipeline ends, or a later seek led to: the topics have all changes before it,
+    or get none of them any more. None without either."""
+    state = settled_state(endpoints)
+    last = max(state.seals, default=0)
+    at = state.seals[last].window.head if last else None
+    if (sought := max(state.seeks, default=0)) > last:
+        to = BinlogCoordinates.parse(state.seeks[sought].to)
+        return to if at is None or at.base != to.base else max(at, to)
+    return at
 
 
 def check_has_run(endpoints: Endpoints) -> None:

@@ -11,6 +11,7 @@ from changefeed.binlog.kernel.memory import Words
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.verify.entry import BEFORE_ALL, moment_of
 from changefeed.verify.event_id import EventId
+from changefeed.verify.read_rows import NOT_READ
 from changefeed.verify.record_arrays import Flags, RecordArrays
 
 Order = tuple[int, int, int]
@@ -20,7 +21,8 @@ Order = tuple[int, int, int]
 class RecordMoments:
     """Fed a partition's records, in its order. ``stream`` is the source's UUID and the base name of its binlog.
 
-    Rows that were read by a SELECT have the moment of the change before them in their partition. ``is_doubtful`` where
+    Rows that were read by a SELECT have the moment of the change before them in their partition, and the number of
+    their chunk, which is 0 for those of another server. ``is_doubtful`` where
     a record does not stand behind all earlier ones of its stream: `RecordOrder` has to look at them one by one.
     """
 
@@ -29,17 +31,20 @@ class RecordMoments:
     is_doubtful: bool = False
     _last: dict[tuple[str, str], Order] = field(default_factory=dict)
 
-    def take(self, records: RecordArrays) -> tuple[Words, Flags]:
-        """The moments of the next records, and whether each has an id of changefeed's."""
+    def take(self, records: RecordArrays) -> tuple[Words, Flags, Words]:
+        """The moments of the next records, whether each has an id of changefeed's, and its chunk or NOT_READ."""
         moments, known = np.empty(len(records), np.int64), np.zeros(len(records), np.bool_)
+        chunks = np.full(len(records), NOT_READ, np.int64)
         starts = np.flatnonzero(records.column(kernel.IS_NEW) != 0)
         if len(records) and (not len(starts) or starts[0] != 0):  # records before the first were cut off
             starts = np.concatenate([np.zeros(1, np.int64), starts])
         for start, end in zip(starts, [*starts[1:], len(records)], strict=True):
-            self._take_run(records, int(start), int(end), moments, known)
-        return moments, known
+            self._take_run(records, int(start), int(end), moments, known, chunks)
+        return moments, known, chunks
 
-    def _take_run(self, records: RecordArrays, start: int, end: int, moments: Words, known: Flags) -> None:
+    def _take_run(
+        self, records: RecordArrays, start: int, end: int, moments: Words, known: Flags, chunks: Words
+    ) -> None:
         """Records whose ids are the same up to the position, or a single one whose id has another form."""
         event = EventId.parse(records.event_id(start))
         known[start:end] = event is not None
@@ -59,6 +64,7 @@ class RecordMoments:
             self.moment = int(moments[end - 1])
             self._look(event.stream, along, rows, steps)
             return
+        chunks[start:end] = event.chunk if event.server == self.stream[0] else 0
         for run in np.split(np.arange(end - start), np.flatnonzero(np.diff(positions)) + 1):
             stream = (event.server, f"{event.origin}:{positions[run[0]]}")
             self._look(stream, np.zeros(len(run), np.int64), rows[run], steps[run])

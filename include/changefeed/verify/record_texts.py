@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from changefeed.formats.notation import json_string
 from changefeed.verify.changes import SCHEMA_KEY
 from changefeed.verify.entries import Entries
 from changefeed.verify.entry import Side
+from changefeed.verify.read_rows import NOT_READ, TableView, place
 from changefeed.verify.record_arrays import Flags, RecordArrays
 from changefeed.verify.row_digests import row_digests
 from changefeed.verify.strings import Strings
@@ -27,16 +28,19 @@ _NONE = -1
 class RecordTexts:
     """Of partition ``partition`` of a topic that holds records of ``tables``."""
 
-    def __init__(self, tables: Sequence[JudgedTable], partition: int) -> None:
-        self._partition = partition
+    def __init__(self, tables: Sequence[JudgedTable], partition: int, views: Mapping[int, TableView]) -> None:
+        self._partition, self._views = partition, views
         names = [json_string(name) for table in tables for name in (table.schema.database, table.schema.table)]
         self._names = Strings.of(names)
         self._numbers = np.array([*(table.number for table in tables), _NONE], np.int64)
         self._is_text = np.array([*(table.is_text for table in tables), False])
         self._is_counted = np.array([*(table.without_key for table in tables), False])
+        self._needs_view = np.array([*(table.needs_view and table.number not in views for table in tables), False])
         self._only = 0 if len(tables) == 1 else _NONE
 
-    def entries(self, records: RecordArrays, moments: Words, known: Flags) -> tuple[list[Entries], Flags]:
+    def entries(
+        self, records: RecordArrays, moments: Words, known: Flags, chunks: Words
+    ) -> tuple[list[Entries], Flags]:
         """What records say, and of which that is all: each other has to be read by itself."""
         if not self._is_text.any():
             return [], np.zeros(len(records), np.bool_)
@@ -55,13 +59,15 @@ class RecordTexts:
         has_key = is_row & ~self._is_counted[table] & _has_plain_key(records)
         is_counted = is_row & self._is_counted[table] & (value >= 0)
         is_counted &= ~np.isin(words[:, envelopes.OP], _WITH_BEFORE) | (words[:, envelopes.BEFORE] >= 0)
+        is_counted &= ~self._needs_view[table] | (chunks == NOT_READ)
+        moments, says = place(self._views, self._numbers[table], moments, chunks)
         made = []
         if has_key.any():
             which = np.flatnonzero(has_key)
             keys = Strings.parts(records.data, *_spans(records.words, which, kernel.KEY))
             made.append(self._of(records, moments, table, words, which, envelopes.AFTER, 1, keys))
         for image, weight in ((envelopes.BEFORE, -1), (envelopes.AFTER, 1)):
-            which = np.flatnonzero(is_counted & (words[:, image] >= 0))
+            which = np.flatnonzero(is_counted & says & (words[:, image] >= 0))
             if len(which):
                 made.append(self._of(records, moments, table, words, which, image, weight))
         return made, has_key | is_counted

@@ -18,6 +18,7 @@ from changefeed.block import Block, Message
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.errors import SchemaError, SourceError
 from changefeed.mysql.catalog import table_schema
+from changefeed.mysql.readable import unreadable
 from changefeed.mysql.result_set import ResultSet
 from changefeed.mysql.session import Session
 from changefeed.mysql.source import head
@@ -107,7 +108,10 @@ class ServerRows:
     def _altered(self, chunk: TableChunk) -> str:
         """What became of the chunk's table since the comparison was planned; '' where it is as it was."""
         planned = self._job.table(chunk.table).schema
-        schema = table_schema(self._asked, planned.database, planned.table)
+        name = planned.database, planned.table
+        if denied := unreadable(self._asked, [name]):
+            return f"not all of its rows could be read: {denied[name]}"
+        schema = table_schema(self._asked, *name)
         if schema == planned:
             return ""
         what = "dropped or renamed" if schema is None else "altered"

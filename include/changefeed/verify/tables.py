@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from changefeed.errors import SettingsError, did_you_mean
 from changefeed.formats.by_table import of_table
@@ -38,6 +39,12 @@ class JudgedTable:
     is_text: bool = False
 
     @property
+    def needs_view(self) -> bool:
+        """Whether only the view that a snapshot read its rows in says which changes are in them already: equal rows of
+        it may be there more than once."""
+        return self.without_key and not self.schema.primary_key
+
+    @property
     def name(self) -> str:
         """DATABASE.TABLE."""
         return f"{self.schema.database}.{self.schema.table}"
@@ -66,17 +73,19 @@ def tables_of(
     server: Session,
     patterns: Sequence[str] = (),
     compacted: Collection[str] = (),
+    unreadable: Mapping[str, str] = MappingProxyType({}),
 ) -> Tables:
     """The tables of ``routes`` whose names match one of ``patterns``, or all of them, as ``server`` has them.
 
-    ``compacted`` are topics that forget earlier records of a key. Raises SettingsError where no table matches.
+    ``compacted`` are topics that forget earlier records of a key; ``unreadable`` says of tables, and of patterns of
+    tables that are hidden, why they cannot be read. Raises SettingsError where no table matches.
     """
     format = pipeline.message_format(0)
     topics = Counter(route.topic for route in routes.values())
     judged: list[JudgedTable] = []
-    refused: dict[str, str] = {}
+    refused: dict[str, str] = {name: f"it was not compared: {reason}" for name, reason in unreadable.items()}
     for (database, name), route in routes.items():
-        if patterns and not matches_any(tuple(patterns), database, name):
+        if f"{database}.{name}" in unreadable or (patterns and not matches_any(tuple(patterns), database, name)):
             continue
         schema = table_schema(server, database, name)
         if schema is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -15,6 +14,7 @@ from changefeed.verify.entries import Entries
 from changefeed.verify.entry import Entry, Side
 from changefeed.verify.event_id import EventId
 from changefeed.verify.job import PartitionPiece, VerifyJob
+from changefeed.verify.read_rows import NOT_READ
 from changefeed.verify.record_arrays import Flags, RecordArrays, record_arrays
 from changefeed.verify.record_moments import RecordMoments
 from changefeed.verify.record_order import RecordOrder, repeated
@@ -36,16 +36,18 @@ class PartitionReport:
     topic: str
     partition: int
     records: int = 0
-    counts: Counter[str] = field(default_factory=Counter)
+    counts: dict[str, int] = field(default_factory=dict)
     """How many records are `repeated`, `disordered`, `foreign` (not changefeed's, or not read) or `statements`."""
     shown: list[Stray] = field(default_factory=list)
     """The first of them."""
     emptied: list[tuple[int, int, int]] = field(default_factory=list)
     """Table, offset and moment of records that say that a table was emptied."""
+    unplaced: list[int] = field(default_factory=list)
+    """Tables with rows that a snapshot read, nobody knows when."""
 
     def note(self, kind: str, text: str, offset: int, count: int = 1) -> None:
         """Count a record that should not be there."""
-        self.counts[kind] += count
+        self.counts[kind] = self.counts.get(kind, 0) + count
         if sum(1 for stray in self.shown if stray[0] == kind) < _SHOWN:
             self.shown.append((kind, text, self.partition, offset))
 
@@ -76,26 +78,27 @@ class _Partition:
         self.report = PartitionReport(piece.topic, piece.partition)
         self._tables = job.tables.of_topic(piece.topic)
         self._changes = job.change_reader(next(iter(self._tables.values())))
-        self._texts = RecordTexts(tuple(self._tables.values()), piece.partition)
+        self._texts = RecordTexts(tuple(self._tables.values()), piece.partition, job.views)
         self._wanted = {key for table, key in job.keys or () for each in self._tables.values() if each.number == table}
         self._by_key = job.is_exact and self._changes.is_json and not any(t.without_key for t in self._tables.values())
 
-    def entries(self, records: RecordArrays, moments: Words, known: Flags) -> Iterator[Entries]:
+    def entries(self, records: RecordArrays, moments: Words, known: Flags, chunks: Words) -> Iterator[Entries]:
         """What the next records say. Those whose text is enough are not read one by one."""
         self.report.records += len(records)
         if self._job.is_exact:
             left = [number for number in range(len(records)) if not self._by_key or self._may_want(records.key(number))]
         else:
-            texts, is_done = self._texts.entries(records, moments, known)
+            texts, is_done = self._texts.entries(records, moments, known, chunks)
             yield from texts
             left = np.flatnonzero(~is_done).tolist()
         if left:
-            yield Entries.of([entry for number in left for entry in self._each(records, number, int(moments[number]))])
+            of_each = (self._each(records, number, int(moments[number]), int(chunks[number])) for number in left)
+            yield Entries.of([entry for entries in of_each for entry in entries])
 
     def _may_want(self, key: bytes | None) -> bool:
         return key is None or key in self._wanted or key.startswith(SCHEMA_KEY)
 
-    def _each(self, records: RecordArrays, number: int, moment: int) -> Iterator[Entry]:
+    def _each(self, records: RecordArrays, number: int, moment: int, chunk: int) -> Iterator[Entry]:
         change, offset = self._change(records, number), int(records.offsets[number])
         if change is None:
             return
@@ -108,7 +111,12 @@ class _Partition:
             self.report.emptied.append((table.number, offset, moment))
         where = (Side.TOPIC, self._piece.partition, offset, moment)
         if table.without_key:
-            yield from self._counted(table, change, where)
+            view = self._job.views.get(table.number)
+            at = moment if view is None else view.moment_in(moment, chunk)
+            if view is None and table.needs_view and chunk != NOT_READ and table.number not in self.report.unplaced:
+                self.report.unplaced.append(table.number)
+            if at is not None:
+                yield from self._counted(table, change, (*where[:3], at))
         elif change.op in ("c", "u", "r", "d", "tombstone"):
             key = records.key(number)
             if key is None:
@@ -161,7 +169,7 @@ class _Partition:
         for text, offset in order.late:
             self.report.note("repeated" if text in twice else "disordered", text.decode(), offset)
         if more := order.late_count - len(order.late):
-            self.report.counts["disordered"] += more
+            self.report.counts["disordered"] = self.report.counts.get("disordered", 0) + more
 
     def _is_of_rows(self, records: RecordArrays, number: int) -> bool:
         """Whether a record is one of a change, and not of a definition."""

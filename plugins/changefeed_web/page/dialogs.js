@@ -180,10 +180,11 @@ export function seekDialog(path, pipeline, after, to = "") {
     values: () => ({ to: where.value.trim(), why: why.value.trim(), finish: !finish.hidden && finish.querySelector("input").checked }),
     show: (planned) => {
       finish.hidden = !planned.unfinished.length;
-      const moves = planned.skipped_bytes || planned.repeated_bytes;
+      const moves = planned.skipped_bytes || planned.repeated_bytes || planned.not_known;
+      const what = planned.repeated_bytes ? "repeats" : planned.skipped_bytes ? "skips" : planned.not_known ? "not known" : "neither";
       return el("div", {},
         el("p", {}, el("code", {}, `${planned.from || "nowhere"} → ${planned.to}`)),
-        el("p", {}, el("span", { class: moves ? "badge warn" : "badge good" }, planned.repeated_bytes ? "repeats" : planned.skipped_bytes ? "skips" : "neither"), ` ${planned.effect}.`));
+        el("p", {}, el("span", { class: moves ? "badge warn" : "badge good" }, what), ` ${planned.effect}.`));
     },
     started: { more: (planned) => ({ expected: planned.from || undefined }), text: (done) => `Seek ${done.run_id} started` },
   });

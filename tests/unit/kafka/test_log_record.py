@@ -22,6 +22,7 @@ from changefeed.kafka.log_record import (
     LogEntry,
     LogRecord,
     ProgressRecord,
+    RenamedRecord,
     SealRecord,
     SoughtRecord,
     latest_entries,
@@ -111,6 +112,7 @@ STORED: list[tuple[bytes, bytes, LogRecord]] = [
         FailoverRecord(6, "uuid-a", "uuid-b", (Mark("shop.orders", 0, "uuid-a:7", 4),)),
     ),
     (b'["shop","attempt"]', b'"aaaaaaaa"', AttemptRecord("aaaaaaaa")),
+    (b'["shop","renamed"]', b'"store"', RenamedRecord("store")),
     (
         b'["shop", "lease", "aaaa"]',
         b'{"first": 12, "who": "process 1 on host"}',

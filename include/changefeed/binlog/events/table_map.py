@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from changefeed import column_types
 from changefeed.binlog.events.framing import DamagedEvent, Fields
 from changefeed.column_types import WIRE_TYPES, Metadata, WireType
+from changefeed.map_column import MapColumn
 
 MAX_COLUMNS = 4096
 
@@ -22,31 +23,6 @@ _STRINGS = frozenset(
 
 POINT = 1
 """The geometry type of points."""
-
-
-@dataclass
-class MapColumn:
-    """One column of a TABLE_MAP; what optional metadata did not say is None.
-
-    ``meta`` is the type's metadata: for STRING, ENUM and SET the length, for NEWDECIMAL precision << 8 | scale, for BIT
-    the number of bits, else its bytes as a little-endian number.
-    """
-
-    type: int
-    meta: int
-    nullable: bool
-    unsigned: bool | None = None
-    collation: int | None = None
-    name: str | None = None
-    labels: tuple[bytes, ...] | None = None
-    visible: bool = True
-    is_point: bool = False
-    """Whether it is a geometry that is known to be a point."""
-
-    @property
-    def wire(self) -> WireType:
-        """The row of its type in the table of types."""
-        return WIRE_TYPES[self.type]
 
 
 @dataclass

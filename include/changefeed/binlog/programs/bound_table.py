@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 
 from changefeed import charset_codes
 from changefeed.binlog.events import charsets
-from changefeed.binlog.events.table_map import MapColumn, TableMap
+from changefeed.binlog.events.table_map import TableMap
 from changefeed.binlog.programs import codecs
 from changefeed.binlog.programs.mapped_column import mapped_column
-from changefeed.binlog.programs.row_shape import fit, with_hidden, with_row_end
 from changefeed.column_types import VARCHAR, data_types_of
 from changefeed.errors import SchemaError
+from changefeed.map_column import MapColumn
 from changefeed.reader import Route
+from changefeed.row_shape import fit, with_hidden, with_row_end
 from changefeed.table_schema import Column, TableSchema
 
 
@@ -83,7 +84,9 @@ def _bind_column(number: int, column: MapColumn, known: Column | None) -> codecs
     if column.collation is not None:
         charset = charsets.charset_of(column.collation)
     elif known is not None:
+        is_unknown = known.collation == charset_codes.UNKNOWN
         charset = charset_codes.charset_of_name(known.collation) if known.collation else "binary"
+        charset = charset_codes.UNKNOWN if is_unknown else charset
     else:
         charset = charset_codes.UNKNOWN
     if charset is None or not charset_codes.is_known(charset):

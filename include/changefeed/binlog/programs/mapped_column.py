@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from changefeed import charset_codes
-from changefeed.binlog.events.table_map import MapColumn
 from changefeed.binlog.programs.codecs import BoundColumn
 from changefeed.character_width import max_bytes
 from changefeed.column_types import BIT, DATA_TYPES, NEWDECIMAL, Measure, Metadata, data_type_name
+from changefeed.map_column import MapColumn
 from changefeed.table_schema import Column
 
 

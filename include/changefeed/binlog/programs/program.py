@@ -14,7 +14,6 @@ from changefeed.formats.format import RowFormat, TransactionRecords
 from changefeed.formats.notation import Binary, Notation, json_string, slot_text
 from changefeed.formats.style import Style
 from changefeed.formats.template import ABSENT_IMAGE, NO_SNAPSHOT, OPS, Change, Messages, Op, RowHeader, Slot, Template
-from changefeed.message_key import chosen_columns
 from changefeed.partition import partition_of
 from changefeed.pipelines.column_rules import ColumnRules, Constant
 from changefeed.reader import Route
@@ -120,7 +119,7 @@ class ProgramBuilder:
         # Without keys a change of the primary key is an update like any other.
         seen = self._rules.shown(table.schema) if route is not None else table.schema
         key = list(table.schema.primary_key) if route is not None and self._format.key(seen) is not None else []
-        spread = self._partition_columns(table, route)
+        spread = route.partition_columns(table.schema) if route is not None else ()
         moving = dict.fromkeys((*key, *spread))
         header[layout.TABLE_KEY_COLUMNS] = self._memory.place_words([len(moving), *moving])
         header[layout.TABLE_KEY_CHOSEN] = int(route is not None and bool(moving) and route.chooses_columns)
@@ -181,12 +180,6 @@ class ProgramBuilder:
         header = [0] * layout.TABLE
         header[layout.TABLE_CAPTURED] = layout.PASSED_OVER
         return self._memory.place_words(header)
-
-    @staticmethod
-    def _partition_columns(table: BoundTable, route: Route | None) -> tuple[int, ...]:
-        if route is None or isinstance(route.partition_by, str):
-            return ()
-        return chosen_columns(table.schema, route.partition_by, f"{route.setting}: partition_by in topics chooses", "")
 
     def _program(self, template: Iterable[_Piece], op: Op, table: BoundTable) -> int:
         return self._memory.place_words(self._words(template, op, table, self._format.notation.binary))

@@ -20,6 +20,8 @@ from changefeed.pipelines.column_rules import ALL_SHOWN, ColumnRules
 from changefeed.reader import Route, Router, SchemaLookup
 from changefeed.table_schema import TableSchema
 
+_ALL_OPS = frozenset("crud")
+
 
 class Programs:
     """Programs by table map, kept from slice to slice; those of table maps without names only until `forget`.
@@ -116,6 +118,8 @@ class Programs:
             # MariaDB's metadata leaves out which BINARY is a UUID or an INET, MySQL's defaults and lengths.
             with suppress(SchemaError):  # FULL metadata speaks for itself
                 schema = self._schema(database, name)
+        if route is not None and schema is not None and not schema.is_published:
+            route = Route(route.topic, route.partitions, skipped=_ALL_OPS)
         table = bind(table_map, schema, is_mariadb=is_mariadb)
         if route is not None:
             table = routed(table, route, by_server=table_map.has_names, is_mariadb=is_mariadb)

@@ -13,10 +13,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from changefeed import column_types
-from changefeed.binlog.events.table_map import MapColumn, TableMap
+from changefeed.binlog.events.table_map import TableMap
 from changefeed.binlog.kernel import result_rows
 from changefeed.column_types import DATA_TYPES, WireType
 from changefeed.errors import SchemaError
+from changefeed.map_column import MapColumn
 from changefeed.table_schema import Column, TableSchema
 
 

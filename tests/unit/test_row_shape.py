@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from changefeed.binlog.events.table_map import MapColumn, TableMap
+from changefeed.binlog.events.table_map import TableMap
 from changefeed.binlog.programs.bound_table import bind, routed
-from changefeed.binlog.programs.row_shape import fit
 from changefeed.errors import SchemaError
+from changefeed.map_column import MapColumn
 from changefeed.reader import Route
+from changefeed.row_shape import fit
 from changefeed.table_schema import Column, TableSchema
 
 

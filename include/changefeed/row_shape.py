@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from changefeed import column_types
-from changefeed.binlog.events.charsets import charset_of
-from changefeed.binlog.events.table_map import MapColumn
 from changefeed.column_types import DATA_TYPES, data_type_name
 from changefeed.errors import SchemaError
+from changefeed.map_column import MapColumn
 from changefeed.table_schema import Column, TableSchema
+
+BINARY = 63
+"""The id of the collation `binary`."""
 
 _ROW_TIMESTAMP = (column_types.TIMESTAMP2, 6, False)
 """Type and metadata of MariaDB's `row_start` and `row_end`, and that they are never NULL."""
@@ -37,7 +39,7 @@ def fit(schema: TableSchema, columns: Sequence[MapColumn], *, is_mariadb: bool =
     if len(fitted.columns) != len(columns):
         raise _contradiction(schema, columns, f"{len(columns)} columns, and {len(schema.columns)} were wanted")
     for number, (column, row) in enumerate(zip(schema.columns, columns, strict=False), 1):
-        if not _fits(column, row):
+        if not fits(column, row):
             raise _contradiction(schema, columns, f"column {number} is {_shown(row)}, and `{column.name}` was wanted")
     return fitted
 
@@ -47,7 +49,7 @@ def with_hidden(schema: TableSchema, columns: Sequence[MapColumn]) -> TableSchem
     # Of the inner table of an outer join, which an UPDATE may name, MariaDB says that all columns may be NULL.
     joined = all(row.nullable for row in columns) and any(column.nullable is False for column in schema.columns)
     behind = columns[len(schema.columns) :]
-    hidden = _hidden([replace(row, nullable=False) for row in behind] if joined else behind)
+    hidden = hidden_columns([replace(row, nullable=False) for row in behind] if joined else behind)
     return replace(schema, columns=(*schema.columns, *hidden)) if hidden else schema
 
 
@@ -63,7 +65,9 @@ def with_row_end(columns: Sequence[Column], key: Sequence[int]) -> list[Column]:
     return [*kept[:-2], *marked, *columns[len(kept) :]]
 
 
-def _hidden(columns: Sequence[MapColumn]) -> tuple[Column, ...]:
+def hidden_columns(columns: Sequence[MapColumn]) -> tuple[Column, ...]:
+    """What the last columns of a MariaDB TABLE_MAP are where the table lists none for them; shorter than ``columns``
+    where they are something else."""
     versioning: tuple[Column, ...] = ()
     if [(column.wire, column.meta, column.nullable) for column in columns[:2]] == [_ROW_TIMESTAMP] * 2:
         versioning, columns = _ROW_START_END, columns[2:]
@@ -71,7 +75,8 @@ def _hidden(columns: Sequence[MapColumn]) -> tuple[Column, ...]:
     return versioning + tuple(Column(f"DB_ROW_HASH_{number}", "bigint", unsigned=True) for number in hashes)
 
 
-def _fits(column: Column, row: MapColumn) -> bool:
+def fits(column: Column, row: MapColumn) -> bool:
+    """Whether a column of a TABLE_MAP can be ``column``, by its type, sign and size; lengths are not compared."""
     data_type = DATA_TYPES.get(column.data_type)
     if data_type is None or not data_type.wire:  # a type of a later server: nothing is known to be wrong
         return True
@@ -79,6 +84,8 @@ def _fits(column: Column, row: MapColumn) -> bool:
         return False
     if data_type.is_exact and row.unsigned is not None and row.unsigned != column.unsigned:
         return False
+    if data_type.has_labels and not column.labels:
+        return True  # they are not known
     if row.wire is column_types.ENUM:
         return row.meta == (1 if len(column.labels) < 256 else 2)
     if row.wire is column_types.SET:
@@ -89,7 +96,7 @@ def _fits(column: Column, row: MapColumn) -> bool:
 
 def _shown(row: MapColumn) -> str:
     sign = " unsigned" if row.unsigned else ""
-    is_binary = row.collation is not None and charset_of(row.collation) == "binary"
+    is_binary = row.collation == BINARY
     name = data_type_name(row.wire, row.meta, is_binary=is_binary)
     return f"{name or row.wire.name}[{row.meta}]{sign}"
 

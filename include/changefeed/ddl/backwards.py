@@ -1,0 +1,332 @@
+"""The schemas along a range of the binlog, derived from those at its end.
+
+Each statement is read backwards, then forwards from what that gave for the range's start; what either way says of a
+table is compared with the TABLE_MAPs of its rows. What neither proves is an UnknownTable: nothing is guessed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from changefeed.coordinates import BinlogCoordinates
+from changefeed.ddl.changes import (
+    AlterTable,
+    CreateDatabase,
+    CreateSequence,
+    CreateTable,
+    CreateTableLike,
+    CreateView,
+    DropDatabase,
+    DropTables,
+    PartitionToTable,
+    RenameTables,
+    RenameTo,
+    TableToPartition,
+    UnreadChange,
+)
+from changefeed.ddl.ddl_statement import DdlStatement
+from changefeed.ddl.draft import Draft, UnresolvedError, fits_rows
+from changefeed.ddl.inversion import before_alter
+from changefeed.ddl.names import TableName
+from changefeed.ddl.schemas import SEQUENCE, Entry, Schemas, is_temporary
+from changefeed.ddl.seen_rows import RowsByTable, SeenRows
+from changefeed.ddl.table import Table, UnknownTable
+from changefeed.ddl.timeline import SchemaTimeline
+from changefeed.row_shape import fits
+from changefeed.table_schema import TableSchema
+
+
+@dataclass(frozen=True)
+class ReadStatement:
+    """A statement of the binlog that moves schemas, and where its event begins."""
+
+    at: BinlogCoordinates
+    read: DdlStatement
+
+
+def derived_timeline(
+    now: Schemas,
+    statements: Iterable[ReadStatement],
+    rows: RowsByTable,
+    collations: Mapping[int, str],
+    known: Mapping[TableName, Entry],
+) -> SchemaTimeline:
+    """The timeline of a range whose statements, in order, end in the schemas of ``now``, and which has these rows.
+
+    ``collations`` are names by the ids that TABLE_MAPs have; ``known`` are tables that are known at the range's start
+    otherwise.
+    """
+    moving = [statement for statement in statements if statement.read.change is not None]
+    backwards = _Backwards(now, moving, rows, collations)
+    return _Forwards(backwards, moving, rows, collations).timeline(known)
+
+
+class _Touches:
+    """Which statements touch a table."""
+
+    def __init__(self, statements: Sequence[ReadStatement]) -> None:
+        self._of_table: dict[TableName, list[BinlogCoordinates]] = defaultdict(list)
+        self._of_database: dict[str, list[BinlogCoordinates]] = defaultdict(list)
+        for statement in statements:
+            change = statement.read.change
+            if isinstance(change, DropDatabase) or (isinstance(change, CreateDatabase) and change.replace):
+                self._of_database[change.name].append(statement.at)
+            for name in statement.read.tables:
+                self._of_table[name].append(statement.at)
+
+    def _all(self, name: TableName) -> Iterable[BinlogCoordinates]:
+        return (*self._of_table.get(name, ()), *self._of_database.get(name.database, ()))
+
+    def before(self, name: TableName, at: BinlogCoordinates | None) -> BinlogCoordinates | None:
+        """The last statement before ``at`` that touches a table; None where there is none."""
+        return max((other for other in self._all(name) if at is None or other < at), default=None)
+
+    def after(self, name: TableName, at: BinlogCoordinates | None) -> BinlogCoordinates | None:
+        """The first statement behind ``at`` that touches a table; None where there is none."""
+        return min((other for other in self._all(name) if at is None or other > at), default=None)
+
+
+class _Backwards:
+    """What each table was before each statement, as far as that follows from what it was after it."""
+
+    def __init__(
+        self, now: Schemas, statements: Sequence[ReadStatement], rows: RowsByTable, collations: Mapping[int, str]
+    ) -> None:
+        self.server = now.server
+        self._rows, self._collations = rows, collations
+        self._touches = _Touches(statements)
+        self._tables: dict[TableName, Draft | UnknownTable] = {
+            name: Draft.of(entry) if isinstance(entry, Table) else entry for name, entry in now.tables.items()
+        }
+        self._databases = dict(now.databases)
+        self._views = set(now.views)
+        self.after: dict[BinlogCoordinates, dict[TableName, Entry | None]] = {}
+        """By statement, what the tables that it touches are after it; None for one that is not there."""
+        for statement in reversed(statements):
+            names = self._touched(statement.read)
+            self.after[statement.at] = {name: self.entry(name) for name in names}
+            for name in names:
+                if isinstance(unknown := self._tables.get(name), UnknownTable):
+                    self._tables[name] = replace(unknown, known=())  # that was of the rows behind the statement
+            self._invert(statement)
+            for name in names:
+                self._settle(name, statement.at)
+        self.initial = Schemas(
+            now.server,
+            self._databases,
+            {name: entry for name in self._tables if (entry := self.entry(name)) is not None},
+            frozenset(self._views),
+        )
+
+    def _touched(self, read: DdlStatement) -> list[TableName]:
+        names = list(read.tables)
+        if isinstance(read.change, DropDatabase | CreateDatabase):
+            known = dict.fromkeys([*self._tables, *self._rows.names])
+            names += [name for name in known if name.database == read.change.name]
+        return names
+
+    def entry(self, name: TableName) -> Entry | None:
+        """What is known of a table at this point."""
+        draft = self._tables.get(name)
+        if not isinstance(draft, Draft):
+            return draft
+        try:
+            return draft.table()
+        except UnresolvedError as problem:
+            known = () if draft.floating else tuple(slot.column for slot in draft.slots)
+            return UnknownTable(name, str(problem), known=known)
+
+    # --- one statement
+
+    def _invert(self, statement: ReadStatement) -> None:
+        where, tables = str(statement.at), self._tables
+        match statement.read.change:
+            case CreateTable(name=name, if_not_exists=True) | CreateTableLike(name=name, if_not_exists=True):
+                if not isinstance(tables.get(name), Draft) and not self._rows_before(name, statement.at):
+                    tables.pop(name, None)  # nothing says that it was there already
+            case CreateTableLike(name=name, like=like, replace=replaced):
+                self._learn(like, name)
+                self._uncreate(name, where if replaced else "")
+            case CreateTable(name=name, replace=replaced) | CreateSequence(name=name, replace=replaced):
+                self._uncreate(name, where if replaced else "")
+            case DropTables(names=names, sequences=sequences):
+                for name in names:
+                    sequence = Draft.of(Table(TableSchema(*name, SEQUENCE, (), ()), self.server.collation))
+                    tables[name] = sequence if sequences else UnknownTable(name, f"it was dropped at {where}")
+            case RenameTables(names=pairs):
+                for number in reversed(range(len(pairs))):
+                    old, new = pairs[number]
+                    if not is_temporary(old, pairs[number + 1 :]):
+                        self._rename(new, old, where)
+            case AlterTable():
+                self._unalter(statement)
+            case CreateDatabase(name=database):
+                self._databases.pop(database, None)
+            case DropDatabase(name=database):
+                self._databases.setdefault(database, self.server.collation)
+                for name in self._rows.names:
+                    if name.database == database:
+                        tables[name] = UnknownTable(name, f"its database was dropped at {where}")
+            case CreateView(name=name):
+                self._views.discard(name)
+            case UnreadChange(names=names, problem=problem):
+                for name in names:
+                    if name in tables:
+                        tables[name] = UnknownTable(name, f"the statement at {where} cannot be followed: {problem}")
+
+    def _uncreate(self, name: TableName, replaced_at: str) -> None:
+        self._tables.pop(name, None)
+        if replaced_at:
+            self._tables[name] = UnknownTable(name, f"it was replaced at {replaced_at}")
+
+    def _learn(self, like: TableName, copy: TableName) -> None:
+        """What a copy is, its model was."""
+        known = self._tables.get(copy)
+        if isinstance(known, Draft) and isinstance(self._tables.get(like), UnknownTable):
+            self._tables[like] = replace(known, name=like)
+
+    def _rename(self, new: TableName, old: TableName, where: str) -> None:
+        if new in self._views:
+            self._views = self._views - {new} | {old}
+            return
+        table = self._tables.pop(new, None)
+        self._tables[old] = (
+            _named(table, old) if table else UnknownTable(old, f"what it was renamed to at {where} is gone")
+        )
+
+    def _unalter(self, statement: ReadStatement) -> None:
+        change = statement.read.change
+        assert isinstance(change, AlterTable)
+        where, name = str(statement.at), change.name
+        for action in change.actions:
+            if isinstance(action, PartitionToTable):
+                self._tables.pop(action.name, None)
+        final = next((each.name for each in reversed(change.actions) if isinstance(each, RenameTo)), name)
+        if final != name:
+            self._rename(final, name, where)
+        table = self._tables.get(name)
+        if isinstance(table, Draft):
+            seen = next(iter(self._rows_before(name, statement.at)), None)
+            try:
+                table = before_alter(table, change.actions, where, seen)
+            except UnresolvedError as problem:
+                table = UnknownTable(name, str(problem))
+            self._tables[name] = table
+        for action in change.actions:
+            if isinstance(action, TableToPartition) and table is not None:
+                self._tables[action.name] = _named(table, action.name)
+
+    # --- rows
+
+    def _rows_before(self, name: TableName, at: BinlogCoordinates) -> list[SeenRows]:
+        return self._rows.between(name, self._touches.before(name, at), at)
+
+    def _settle(self, name: TableName, at: BinlogCoordinates) -> None:
+        """Let the rows before ``at`` show what of a table is not known."""
+        draft = self._tables.get(name)
+        if not isinstance(draft, Draft):
+            return
+        for seen in self._rows_before(name, at):
+            try:
+                draft = draft.settled(seen, self.server, self._collations)
+            except UnresolvedError as problem:
+                self._tables[name] = UnknownTable(name, str(problem), known=draft.partly(seen, self._collations))
+                return
+        self._tables[name] = draft
+
+
+def _named(table: Draft | UnknownTable, name: TableName) -> Draft | UnknownTable:
+    return replace(table, name=name)
+
+
+class _Forwards:
+    """Goes through the statements in their order, and decides for each table by both ways and its rows."""
+
+    def __init__(
+        self,
+        backwards: _Backwards,
+        statements: Sequence[ReadStatement],
+        rows: RowsByTable,
+        collations: Mapping[int, str],
+    ) -> None:
+        self._backwards, self._statements, self._rows, self._collations = backwards, statements, rows, collations
+        self._touches = _Touches(statements)
+
+    def timeline(self, known: Mapping[TableName, Entry]) -> SchemaTimeline:
+        """The timeline, from the tables that follow backwards and those that are known otherwise."""
+        timeline = SchemaTimeline(self._first(self._backwards.initial, known))
+        for statement in self._statements:
+            after = timeline.latest.apply(statement.read)
+            derived = self._backwards.after[statement.at]
+            names = {*derived, *(name for name, _ in timeline.latest.differences(after))}
+            tables = dict(after.tables)
+            for name in sorted(names):
+                entry = self._entry(name, tables.get(name), derived.get(name), statement.at)
+                if entry is None:
+                    tables.pop(name, None)
+                else:
+                    tables[name] = entry
+            if tables != after.tables:
+                after = replace(after, tables=tables)
+            if after is timeline.latest and statement.read.kind == "harmless":
+                continue
+            timeline = timeline.moved(statement.at, statement.read, after)
+        return timeline
+
+    def _first(self, initial: Schemas, known: Mapping[TableName, Entry]) -> Schemas:
+        names = dict.fromkeys([*initial.tables, *known, *self._rows.names])
+        tables = {name: self._entry(name, known.get(name), initial.tables.get(name), None) for name in names}
+        return replace(initial, tables={name: entry for name, entry in tables.items() if entry is not None})
+
+    def _entry(
+        self, name: TableName, forward: Entry | None, backward: Entry | None, at: BinlogCoordinates | None
+    ) -> Entry | None:
+        """A table behind the statement at ``at``, or at the range's start."""
+        rows = [seen for seen in self._rows.between(name, at, self._touches.after(name, at)) if not seen.names_columns]
+        candidates = [entry for entry in (forward, backward) if isinstance(entry, Table)]
+        fitting = [entry for entry in candidates if self._fits(entry, rows)]
+        if len(fitting) == 2 and not fitting[0].schema.reads_like(fitting[1].schema):
+            if rows and not _differ_in_collations(*fitting):
+                problem = "the statements before its rows and those behind them contradict each other"
+                return _with_rows(UnknownTable(name, problem), rows)
+            return fitting[1]
+        if fitting:
+            return fitting[0]
+        if candidates:
+            shown = ", ".join(f"{column.name} {column.data_type}" for column in candidates[0].schema.columns)
+            return _with_rows(UnknownTable(name, f"its rows contradict what the statements make of it ({shown})"), rows)
+        unknown = next((entry for entry in (backward, forward) if isinstance(entry, UnknownTable)), None)
+        if unknown is None and rows:
+            unknown = UnknownTable(name, "neither the server nor a statement behind its rows has it")
+        return unknown and _with_rows(unknown, rows)
+
+    def _fits(self, table: Table, rows: Sequence[SeenRows]) -> bool:
+        return all(fits_rows(table, seen, self._backwards.server, self._collations) for seen in rows)
+
+
+def _differ_in_collations(one: Table, other: Table) -> bool:
+    """Whether two tables are read alike but for collations: what a column inherits may have been another one."""
+
+    def plain(table: Table) -> TableSchema:
+        columns = tuple(replace(column, collation=None) for column in table.schema.columns)
+        return replace(table.schema, columns=columns)
+
+    return plain(one).reads_like(plain(other))
+
+
+def _with_rows(table: UnknownTable, rows: Sequence[SeenRows]) -> UnknownTable:
+    """The table with its rows in the range, of which the first ones are kept as they are."""
+    if not rows:
+        return replace(table, row_events=0, first="", columns=(), known=())
+    known, columns = table.known, rows[0].columns
+    if len(known) != len(columns) or any(c and not fits(c, row) for c, row in zip(known, columns, strict=True)):
+        known = ()
+    return replace(
+        table,
+        row_events=sum(seen.row_events for seen in rows),
+        first=str(rows[0].first),
+        columns=rows[0].columns,
+        known=known,
+    )

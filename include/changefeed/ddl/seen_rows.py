@@ -1,0 +1,50 @@
+"""Rows of a table in the binlog, as their TABLE_MAP shows them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from changefeed.coordinates import BinlogCoordinates
+from changefeed.ddl.names import TableName
+from changefeed.map_column import MapColumn
+
+
+@dataclass(frozen=True)
+class SeenRows:
+    """Rows events of a table that follow each other with the same TABLE_MAP; ``first`` is where the first one's is."""
+
+    name: TableName
+    first: BinlogCoordinates
+    columns: tuple[MapColumn, ...]
+    row_events: int
+
+    @property
+    def names_columns(self) -> bool:
+        """Whether the rows name their columns, so that nobody needs to know the table."""
+        return bool(self.columns) and self.columns[0].name is not None
+
+
+class RowsByTable:
+    """Rows of a range of the binlog, by table."""
+
+    def __init__(self, rows: Iterable[SeenRows]) -> None:
+        self._rows: dict[TableName, list[SeenRows]] = defaultdict(list)
+        for seen in sorted(rows, key=lambda seen: seen.first):
+            self._rows[seen.name].append(seen)
+
+    @property
+    def names(self) -> Sequence[TableName]:
+        """Tables that have rows."""
+        return list(self._rows)
+
+    def between(
+        self, name: TableName, after: BinlogCoordinates | None, before: BinlogCoordinates | None
+    ) -> list[SeenRows]:
+        """The rows of a table behind one statement and before another; None for the ends of the range."""
+        return [
+            seen
+            for seen in self._rows.get(name, ())
+            if (after is None or after < seen.first) and (before is None or seen.first < before)
+        ]

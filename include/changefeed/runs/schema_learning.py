@@ -1,0 +1,115 @@
+"""Where a schema history comes from: the server's tables at its head, or a history that is known, read backwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from changefeed.binlog.events.framing import DamagedEvent
+from changefeed.binlog.search.finder import Binlogs
+from changefeed.coordinates import BinlogCoordinates
+from changefeed.ddl.backwards import ReadStatement, derived_timeline
+from changefeed.ddl.ddl_statement import Kind
+from changefeed.ddl.history import SchemaHistory, read_logged
+from changefeed.ddl.names import TableName
+from changefeed.ddl.schemas import Entry, Schemas
+from changefeed.ddl.seen_rows import RowsByTable, SeenRows
+from changefeed.ddl.session import Server
+from changefeed.ddl.table import Table
+from changefeed.ddl.timeline import SchemaTimeline
+from changefeed.errors import SchemaError
+from changefeed.mysql import source
+from changefeed.mysql.binlogs import ServerBinlogs
+from changefeed.mysql.server_schemas import collation_names, current_schemas, server_of
+from changefeed.mysql.session import Session
+from changefeed.reader import Statement
+from changefeed.runs.schema_scan import scan_range
+
+if TYPE_CHECKING:
+    from changefeed.binlog.search.schema_scan import SchemaScan, TableRows
+
+_TRIES = 5
+
+
+def learned(
+    session: Session,
+    server_uuid: str,
+    start: BinlogCoordinates,
+    binlogs: Binlogs | None = None,
+    known: Mapping[TableName, Entry] | None = None,
+) -> SchemaHistory:
+    """The history from ``start`` to the head, learned from `information_schema` and read backwards from there.
+
+    What `information_schema` says is right at the head, if no definition was logged while it was read: that is looked
+    up in the binlog, and read again otherwise. A table that no statement behind ``start`` touched was always as it is
+    now; the others are derived (`ddl.backwards`), and those that cannot be are UnknownTables.
+
+    ``binlogs`` has the files, where that is not the server alone; ``known`` are tables that are known at ``start``
+    otherwise. Raises SchemaError when definitions do not cease
+    while it reads, BinlogGoneError where a file of the range is missing.
+    """
+    collations, server = collation_names(session), server_of(session)
+    for _ in range(_TRIES):
+        before = source.head(session).coordinates
+        schemas = current_schemas(session)
+        head = source.head(session).coordinates
+        during = scan_range(ServerBinlogs(session), before, head).statements
+        kinds = {read_logged(statement, server, collations).kind for statement in during}
+        if not kinds & {Kind.DEFINITION, Kind.TRUNCATE}:
+            break
+    else:
+        raise SchemaError(
+            f"the schemas of {session.connection} changed {_TRIES} times while they were read from information_schema, "
+            "so that nothing says to which coordinates they belong. Run again when fewer definitions are executed."
+        )
+    scan = scan_range(binlogs or ServerBinlogs(session), start, before)
+    timeline = _derived(schemas, scan, collations, known)
+    history = SchemaHistory(server_uuid, start, before, timeline, collations)
+    for name, entry in schemas.tables.items():
+        if isinstance(entry, Table) and timeline.latest.tables.get(name) != entry:
+            history = history.relearned(entry)
+    return replace(history, until=start)
+
+
+def extended_back(history: SchemaHistory, start: BinlogCoordinates, binlogs: Binlogs) -> SchemaHistory:
+    """``history`` from the earlier ``start`` on; raises BinlogGoneError where a file between is missing."""
+    scan = scan_range(binlogs, start, history.since)
+    earlier = _derived(history.timeline.initial, scan, history.collations)
+    entries = (*earlier.entries, *history.timeline.entries)
+    return replace(history, since=start, timeline=SchemaTimeline(earlier.initial, entries), id="", elsewhere=None)
+
+
+def extended_forward(history: SchemaHistory, end: BinlogCoordinates, binlogs: Binlogs) -> SchemaHistory:
+    """``history`` up to the later ``end``; raises BinlogGoneError where a file between is missing."""
+    for statement in scan_range(binlogs, history.until, end).statements:
+        history = history.advance(statement)
+    return replace(history.reached(end), id="")
+
+
+def carried(schemas: Schemas, session: Session, server_uuid: str, start: BinlogCoordinates) -> SchemaHistory:
+    """The history of another server from ``start`` on, where it has executed what gave the old one its ``schemas``."""
+    initial = replace(schemas, server=server_of(session))
+    return SchemaHistory(server_uuid, start, start, SchemaTimeline(initial), collation_names(session))
+
+
+def _derived(
+    now: Schemas, scan: SchemaScan, collations: Mapping[int, str], known: Mapping[TableName, Entry] | None = None
+) -> SchemaTimeline:
+    read = [_read(statement, now.server, collations) for statement in scan.statements]
+    return derived_timeline(now, read, RowsByTable(_seen(scan.rows, now.server)), collations, known or {})
+
+
+def _read(statement: Statement, server: Server, collations: Mapping[int, str]) -> ReadStatement:
+    at = BinlogCoordinates(statement.file, statement.position)
+    return ReadStatement(at, read_logged(statement, server, collations))
+
+
+def _seen(rows: Iterable[TableRows], server: Server) -> Iterable[SeenRows]:
+    for each in rows:
+        name = TableName(server.table_name(each.database), server.table_name(each.table))
+        try:
+            columns = tuple(each.table_map(is_mariadb=server.is_mariadb).columns)
+        except DamagedEvent:
+            continue  # whoever decodes it says what is wrong
+        yield SeenRows(name, each.first, columns, each.row_events)

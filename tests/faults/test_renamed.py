@@ -1,0 +1,127 @@
+"""A pipeline that is renamed in its YAML: refused with what to do, and moved so that each change is there once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from faults.feed import NOTHING_NEW, Feed, Run, Runner, fresh_feed
+
+from devstack.kafka import KafkaBroker
+from devstack.mysql import MysqlServer
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture
+def latest(
+    stock_mysql_server: MysqlServer, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner
+) -> Iterator[Feed]:
+    """A feed from `start: latest`, on a server as it comes; its first run has been."""
+    with fresh_feed(stock_mysql_server, kafka_broker, unique_name, tmp_path, runner) as feed:
+        feed.settings["start"] = "latest"
+        feed.configure()
+        assert feed.begin().result() == NOTHING_NEW
+        yield feed
+
+
+def named(feed: Feed, name: str, *, beside: bool = False, **settings: object) -> str:
+    """The pipeline's file with another name; ``beside`` it, or in its place."""
+    file = feed.folder / "pipelines" / f"{feed.name}.yaml"
+    values = yaml.safe_load(file.read_text())
+    (file.parent / f"{name}.yaml").write_text(yaml.safe_dump({**values, "name": name, **settings}))
+    if not beside:
+        file.unlink()
+    return name
+
+
+def ended(run: Run) -> tuple[int, str]:
+    return run.result(), run.text()
+
+
+def refused(feed: Feed, name: str, *words: str) -> None:
+    for command in ("check", "plan", "run"):
+        code, text = ended(feed.fork_command("", command, name))
+        assert code == 1, text
+        assert [word for word in words if word not in text] == [], text
+
+
+def test_pipeline_renamed_in_its_yaml_is_refused_and_moved_exactly_once_through_kills(latest: Feed) -> None:
+    latest.write()
+    latest.run()
+    latest.write(60)
+    run = latest.begin("after_transaction_commit:2")
+    assert run.wait_until_held(), run.text()
+    run.kill()
+    old, new = latest.name, named(latest, f"{latest.name}-new")
+    latest.write(5)
+    refused(latest, new, f"changefeed rename {old} {new}", "has published topics", "from the same server")
+    for stage in ("after_rename_mark", "after_rename_log", "after_rename_checkpoint"):
+        dying = latest.fork_command(stage, "rename", old, new)
+        assert dying.wait_until_held(), dying.text()
+        dying.kill()
+        if stage != "after_rename_checkpoint":
+            refused(latest, new, f"changefeed rename {old} {new}")
+    code, text = ended(latest.fork_command("", "rename", old, new))
+    assert code == 0, text
+    assert "window 1 at" in text
+    assert ended(latest.fork_command("", "rename", old, new))[0] == 0, "again: nothing is left to be moved"
+    code, text = ended(latest.fork_command("", "run", new))
+    assert code == 0, text
+    assert ended(latest.fork_command("", "run", new))[0] in (0, NOTHING_NEW)
+    latest.check()
+    latest.configure()  # the old name again
+    refused(latest, old, f"was renamed to '{new}'")
+
+
+def test_pipeline_that_never_published_is_named_where_another_begins_in_its_place(latest: Feed) -> None:
+    old, new = latest.name, named(latest, f"{latest.name}-new")
+    latest.write(5)
+    for command in ("check", "plan"):
+        text = ended(latest.fork_command("", command, new))[1]
+        assert f"changefeed rename {old} {new}" in text
+    assert ended(latest.fork_command("", "rename", old, new))[0] == 0
+    code, text = ended(latest.fork_command("", "run", new))
+    assert code == 0, text
+    latest.check()
+
+
+def test_renamed_pipeline_whose_topics_have_its_name_is_refused_and_its_begun_window_is_not_cut(latest: Feed) -> None:
+    latest.settings["topics"] = {"partitions": 2, "template": "{pipeline}.{database}.{table}"}
+    latest.configure()
+    latest.write(60)
+    run = latest.begin("after_transaction_commit:2")
+    assert run.wait_until_held(), run.text()
+    run.kill()
+    old = latest.name
+    new = named(latest, f"{old}-new")
+    code, text = ended(latest.fork_command("", "rename", old, new))
+    assert code == 1
+    assert f"Name the pipeline '{old}' again, run it once" in text
+    named(latest, old) if (latest.folder / "pipelines" / f"{old}.yaml").exists() else latest.configure()
+    (latest.folder / "pipelines" / f"{new}.yaml").unlink()
+    latest.run()
+    named(latest, new)
+    refused(latest, new, f"changefeed rename {old} {new}", "has published tables", "no YAML file")
+    assert ended(latest.fork_command("", "rename", old, new))[0] == 0
+    assert ended(latest.fork_command("", "run", new))[0] in (0, NOTHING_NEW)
+
+
+def test_second_pipeline_is_refused_for_the_same_tables_in_the_same_topics_only(latest: Feed) -> None:
+    latest.write()
+    latest.run()
+    mysql, name = latest.mysql, latest.name
+    mysql.execute(f"CREATE TABLE `{name}`.other (id INT PRIMARY KEY)")
+    others = {"tables": {"include": [f"{name}.other"]}, "topics": {"partitions": 1}}
+    second = named(latest, f"{name}-b", beside=True, **others)
+    assert ended(latest.fork_command("", "run", second))[0] == NOTHING_NEW
+    apart = named(latest, f"{name}-c", beside=True, topics={"template": "{pipeline}.{table}"})
+    assert ended(latest.fork_command("", "run", apart))[0] == NOTHING_NEW
+    twice = named(latest, f"{name}-d", beside=True)
+    refused(latest, twice, "each change would be there twice", "topics.template")
+    (latest.folder / "pipelines" / f"{name}.yaml").unlink()
+    code, text = ended(latest.fork_command("", "seek", twice, "latest", "--why", "begins anew", "--yes"))
+    assert code == 0, text
+    assert ended(latest.fork_command("", "run", twice))[0] == NOTHING_NEW, "somebody said that it is another one"
