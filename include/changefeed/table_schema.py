@@ -114,6 +114,11 @@ class TableSchema:
     primary_key: tuple[int, ...] = ()
     indexes: tuple[Index, ...] | None = None
 
+    @property
+    def versioned_by_transaction(self) -> bool:
+        """Whether MariaDB keeps history of its rows by transaction ids, and not by times."""
+        return any(column.row_end and column.data_type == "bigint" for column in self.columns)
+
     def reads_like(self, other: TableSchema) -> bool:
         """Whether rows and keys are read with either schema alike, whatever else is known of the columns."""
         return self._as_read == other._as_read

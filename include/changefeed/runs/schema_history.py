@@ -26,6 +26,7 @@ from changefeed.kafka.topics import ensure_topics
 from changefeed.manifest import Manifest
 from changefeed.mysql import source
 from changefeed.mysql.binlogs import ServerBinlogs
+from changefeed.mysql.file_identities import file_identity
 from changefeed.mysql.server_schemas import collation_names, current_schemas, server_of
 from changefeed.mysql.session import Session
 from changefeed.pipelines.pipeline import Pipeline
@@ -67,6 +68,8 @@ def history_for(
             return kept
         if archived:
             return None
+        if kept is not None and (moved := _moved(endpoints, session, kept, window, state, at_once)) is not None:
+            return moved
         # MariaDB's metadata, be it FULL, leaves out which columns are UUIDs, and which tables keep history.
         if (
             source.names_come_along(session)
@@ -80,6 +83,31 @@ def history_for(
             raise
         _log.warning("the schema history is not kept up: %s", error)
         return None
+
+
+def _moved(
+    endpoints: Endpoints,
+    session: Session,
+    kept: SchemaHistory,
+    window: Window,
+    state: CommitLogState,
+    at_once: StatementReader | None,
+) -> SchemaHistory | None:
+    """``kept`` moved through the statements that a seek has skipped, so that earlier rows can be read with it as well.
+
+    None where ``window`` does not begin after it in the same binlog: only the file of the last seal's head proves that.
+    """
+    last = state.seals[max(state.seals)].window if state.seals else None
+    follows = kept.server_uuid == window.server_uuid and kept.until.base == window.start.base
+    if last is None or last.newest is None or last.head != kept.until or not (follows and kept.until < window.start):
+        return None
+    file = last.newest.name
+    there = file in {listed.name for listed in source.binlog_files(session)}
+    if not there or file_identity(endpoints.mysql, window.server_uuid, file) != last.newest:
+        return None
+    for statement in statements(session, window.server_uuid, kept.until, window.start, at_once):
+        kept = kept.advance(statement)
+    return kept.reached(window.start)
 
 
 def makes_records_of_tables(pipeline: Pipeline) -> bool:

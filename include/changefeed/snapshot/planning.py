@@ -88,7 +88,8 @@ def plan_snapshot(
         checkpoint = _checkpoint(endpoints, store, keep_first=not only_look)
     with endpoints.session() as session:
         check_row_images(session)
-        topics = {f"{database}.{table}": topic for (database, table), topic in table_topics(pipeline, session).items()}
+        tables = table_topics(pipeline, session, sequences=False)
+        topics = {f"{database}.{table}": topic for (database, table), topic in tables.items()}
         begun = logged.result().of(SnapshotRecord)
         stands = begun[0] if begun else _new(pipeline, session, request, topics)
         if request.where is not None:

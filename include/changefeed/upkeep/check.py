@@ -68,6 +68,13 @@ def _source(endpoints: Endpoints, session: Session) -> Iterator[Finding]:
     yield from _transforms(endpoints, tables)
     yield from _keys(pipeline, tables, server_names_keys=source.names_come_along(session))
     yield from _unlogged(pipeline, session)
+    by_transaction = [f"{table.database}.{table.table}" for table in tables if table.versioned_by_transaction]
+    if by_transaction and pipeline.statements == "fail":
+        yield SettingsError(
+            f"{', '.join(by_transaction)}: versioned by transactions (ROW START and ROW END are BIGINT). MariaDB logs "
+            "changes of such a table as statements, whatever binlog_format is, and the first one stops the run: make "
+            "these columns TIMESTAMP(6), put the table into `tables.exclude`, or choose what `statements` does"
+        )
     if "format" in pipeline.model_fields_set and pipeline.format.advice:
         yield pipeline.format.advice
     yield from dict.fromkeys(choice.advice for choice in pipeline.formats[1:] if choice.advice)
