@@ -116,6 +116,11 @@ class TableSchema:
     is_published: bool = True
     """False where its rows are counted and left out: they come before the table's first known definition."""
 
+    @property
+    def versioned_by_transaction(self) -> bool:
+        """Whether MariaDB keeps history of its rows by transaction ids, and not by times."""
+        return any(column.row_end and column.data_type == "bigint" for column in self.columns)
+
     def reads_like(self, other: TableSchema) -> bool:
         """Whether rows and keys are read with either schema alike, whatever else is known of the columns."""
         return self._as_read == other._as_read

@@ -18,7 +18,7 @@ from changefeed.checkpoint import Checkpoint
 from changefeed.kafka.topics import commit_log_topic
 from changefeed.state.table_store import TableCheckpointStore
 from devstack.kafka import KafkaBroker
-from devstack.mysql import MysqlServer
+from devstack.sql_server import SqlServer
 
 WRONG_PASSWORD = "wrong-9f2c51"
 SALT, SASL_PASSWORD = "pl4nted-salt", "pl4nted-password"
@@ -49,7 +49,7 @@ class Command:
     folder: Path
     name: str
     database: str
-    server: MysqlServer
+    server: SqlServer
     broker: KafkaBroker
     server_id: int
     spark: str = "{master: 'local[2]'}"

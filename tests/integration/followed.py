@@ -41,6 +41,16 @@ class Followed:
         self.source.execute("FLUSH BINARY LOGS")
         status = "SHOW BINLOG STATUS" if isinstance(self.source, MariadbServer) else "SHOW BINARY LOG STATUS"
         file, position, *_ = self.source.execute(status)[0]
+        self.start = f"{file}:{position}"
+        self.connections = {
+            "source": self.source.url,
+            "kafka": f"kafka://{self.kafka.bootstrap}",
+            "state": f"sqlite:///{self.folder / 'state.db'}",
+        }
+        self.configure(**self.settings)
+
+    def configure(self, **settings: Any) -> None:
+        """Write the pipeline with these ``settings`` beside its own."""
         given = {
             "name": self.name,
             "source": {"connection": "source"},
@@ -49,16 +59,11 @@ class Followed:
             "topics": {"partitions": 2},
             "values": {"temporal": "iso"},
             "checkpoint": {"store": "table", "connection": "state"},
-            "start": f"{file}:{position}",
-            **self.settings,
+            "start": self.start,
+            **settings,
         }
         path = self.folder / f"{self.name}.yaml"
         path.write_text(yaml.safe_dump(given))
-        self.connections = {
-            "source": self.source.url,
-            "kafka": f"kafka://{self.kafka.bootstrap}",
-            "state": f"sqlite:///{self.folder / 'state.db'}",
-        }
         self.pipeline = read_pipeline(path)
 
     @property

@@ -18,6 +18,7 @@ from changefeed.replicate.applier import Applier
 from changefeed.replicate.batch_sessions import BatchSessions
 from changefeed.replicate.definitions import Definition, state_of
 from changefeed.replicate.filling import Filling
+from changefeed.replicate.left_out import LeftOut
 from changefeed.replicate.position import BegunDefinition, FollowerPosition, PositionTable
 from changefeed.replicate.statements import Statements
 from devstack.sql_server import SqlServer
@@ -52,7 +53,8 @@ def applier_of(session: FollowerSession, name: str, record: bytes, before: str) 
     filling = Filling(session, position.fill, {}, None, position.coordinates, lambda _: True)
     batches = BatchSessions()
     statements = Statements(batches, server, False, lambda *_: True)
-    return Applier(session, batches, positions, position, DEFAULT_STYLE, server, True, filling, statements)
+    left_out = LeftOut(session, lambda *_: True)
+    return Applier(session, batches, positions, position, DEFAULT_STYLE, server, True, filling, statements, left_out)
 
 
 TABLES = [

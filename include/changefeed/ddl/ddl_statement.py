@@ -16,6 +16,7 @@ from changefeed.ddl.changes import (
     CreateView,
     DropTables,
     DropViews,
+    ExchangePartition,
     PartitionToTable,
     RenameTables,
     RenameTo,
@@ -167,14 +168,13 @@ def _definition(sql: str, session: SessionContext, cursor: Cursor, failed: bool)
 
 
 def touched_tables(change: Change) -> tuple[TableName, ...]:
-    """Tables that a change names: those it makes, alters or removes, and both names of a rename."""
+    """Tables that a change names: those it makes, alters or removes, and both names of a rename or an exchange."""
     match change:
         case CreateTable(name=name) | CreateTableLike(name=name) | CreateSequence(name=name) | TruncateTable(name=name):
             return (name,)
         case AlterTable(name=name, actions=actions):
-            others = [
-                action.name for action in actions if isinstance(action, RenameTo | PartitionToTable | TableToPartition)
-            ]
+            moves = RenameTo | PartitionToTable | TableToPartition | ExchangePartition
+            others = [action.name for action in actions if isinstance(action, moves)]
             return tuple(dict.fromkeys((name, *others)))
         case DropTables(names=names) | UnreadChange(names=names):
             return names

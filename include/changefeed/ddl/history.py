@@ -14,6 +14,7 @@ from changefeed.ddl.session import Server, SessionContext
 from changefeed.ddl.table import Table
 from changefeed.ddl.timeline import SchemaTimeline
 from changefeed.errors import BinlogFormatError, SchemaError
+from changefeed.file_identity import FileIdentity
 from changefeed.reader import Statement
 
 KEPT_ENTRIES = 1000
@@ -58,6 +59,9 @@ class SchemaHistory:
     elsewhere: tuple[str, BinlogCoordinates] | None = None
     """Server and coordinates in its binlog where the schemas are those at ``since``: the history was carried over from
     there in a failover, and can be carried back."""
+    file: FileIdentity | None = None
+    """A file of the binlog that it is of, which tells that from another one with the same names; None in those that
+    older versions stored."""
 
     @property
     def server(self) -> Server:
@@ -124,7 +128,7 @@ class SchemaHistory:
 
     def to_json(self) -> dict[str, Any]:
         """As values that `json` writes; `from_json` reads them back."""
-        values = {
+        values: dict[str, Any] = {
             "id": self.id,
             "server_uuid": self.server_uuid,
             "since": str(self.since),
@@ -132,7 +136,9 @@ class SchemaHistory:
             "timeline": self.timeline.to_json(),
             "collations": {str(number): name for number, name in self.collations.items()},
         }
-        return values | ({"elsewhere": [self.elsewhere[0], str(self.elsewhere[1])]} if self.elsewhere else {})
+        if self.elsewhere:
+            values["elsewhere"] = [self.elsewhere[0], str(self.elsewhere[1])]
+        return values | ({"file": self.file.to_json()} if self.file else {})
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> SchemaHistory:
@@ -145,6 +151,7 @@ class SchemaHistory:
             {int(number): name for number, name in values["collations"].items()},
             values.get("id", ""),
             elsewhere=_elsewhere(values.get("elsewhere")),
+            file=FileIdentity(**values["file"]) if "file" in values else None,
         )
 
 

@@ -9,13 +9,14 @@ import logging
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, TypeVar
 
 from changefeed.errors import BadRecordError, TopicError
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.log_record import (
     KINDS,
+    KINDS_ELSEWHERE,
     AttemptRecord,
     BegunRecord,
     FailoverRecord,
@@ -101,7 +102,7 @@ class CommitLogState:
     @property
     def unknown(self) -> tuple[LogEntry, ...]:
         """Records of kinds that only a newer version of changefeed knows. They are left as they are."""
-        return tuple(entry for entry in self.entries if entry.kind not in KINDS)
+        return tuple(entry for entry in self.entries if not (entry.kind in KINDS or entry.kind in KINDS_ELSEWHERE))
 
     def of(self, kind: type[Kind]) -> list[Kind]:
         """All records of one kind."""
@@ -206,12 +207,7 @@ class CommitLog:
     def _state(self, entries: Iterable[LogEntry]) -> CommitLogState:
         state = CommitLogState(tuple(entries))
         if state.unknown:
-            _log.warning(
-                "commit log %r has records of kinds that this version does not know (%s): a newer changefeed wrote "
-                "them. They stay as they are.",
-                self.topic,
-                ", ".join(sorted({entry.kind for entry in state.unknown})),
-            )
+            _warn_of_unknown(self.topic, ", ".join(sorted({entry.kind for entry in state.unknown})))
         return state
 
     def identities(self) -> list[str]:
@@ -374,3 +370,14 @@ class CommitLog:
 
     def _wanted(self, wanted: str) -> str:
         return f"{wanted} of {self.identity!r} in commit log {self.topic!r}"
+
+
+@cache
+def _warn_of_unknown(topic: str, kinds: str) -> None:
+    """Once in a process: a command reads the log several times."""
+    _log.warning(
+        "commit log %r has records of kinds that this version does not know (%s): a newer changefeed wrote "
+        "them. They stay as they are.",
+        topic,
+        kinds,
+    )

@@ -29,7 +29,10 @@ PLAIN_BYTES = 32 << 10
 """A longer value is compressed: a seal of 5,000 tables is 7 MB of JSON, which every reader of the log would read."""
 
 KINDS: dict[str, type[LogRecord]] = {}
-"""The class of each kind, by the name that stands in keys."""
+"""The class of each kind, by the name that stands in keys; of other modules' kinds once they are imported."""
+
+KINDS_ELSEWHERE = frozenset({"snapshot", "snapshot_chunk", "snapshot_pause", "table_read", "all_read"})
+"""The kinds of this version whose classes are in other modules, which few commands import."""
 
 
 class LogRecord:

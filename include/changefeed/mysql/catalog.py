@@ -30,16 +30,17 @@ WHERE table_schema = %s AND table_name IN %s ORDER BY table_name, index_name, se
 _AT_ONCE = 100
 """Tables in a query."""
 _TABLES = """
-SELECT table_schema, table_name FROM information_schema.tables
-WHERE table_type IN ('BASE TABLE', 'SYSTEM VERSIONED')
+SELECT table_schema, table_name, table_type FROM information_schema.tables
+WHERE table_type IN ('BASE TABLE', 'SYSTEM VERSIONED', 'SEQUENCE')
 AND table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')
 ORDER BY 1, 2
 """
 
 
-def table_names(session: Session) -> list[tuple[str, str]]:
-    """(database, table) of all base tables but the server's own."""
-    return [(str(row[0]), str(row[1])) for row in session.rows(_TABLES)]
+def table_names(session: Session, *, sequences: bool = True) -> list[tuple[str, str]]:
+    """(database, table) of all base tables but the server's own; with MariaDB's ``sequences``, whose changes are logged
+    as rows of a table."""
+    return [(str(row[0]), str(row[1])) for row in session.rows(_TABLES) if sequences or row[2] != "SEQUENCE"]
 
 
 def table_schemas(session: Session, names: Iterable[tuple[str, str]]) -> dict[tuple[str, str], TableSchema]:

@@ -22,6 +22,7 @@ from changefeed.replicate.batch_sessions import BatchSessions
 from changefeed.replicate.block import Packed, SourceBlock, packed
 from changefeed.replicate.definitions import Definition, state_of
 from changefeed.replicate.filling import Filling
+from changefeed.replicate.left_out import LeftOut
 from changefeed.replicate.position import DATABASE, BegunDefinition, FollowerPosition, PositionTable
 from changefeed.replicate.row_texts import RowTexts
 from changefeed.replicate.sealed import SealedStretch
@@ -45,9 +46,7 @@ AND (r.delete_rule NOT IN ('NO ACTION', 'RESTRICT') OR r.update_rule NOT IN ('NO
 _TRIGGERS = """
 SELECT trigger_name FROM information_schema.triggers WHERE event_object_schema = %s AND event_object_table = %s
 """
-_KIND = """
-SELECT table_type, engine FROM information_schema.tables WHERE table_schema = %s AND table_name = %s
-"""
+_ENGINE = "SELECT engine FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
 
 
 @dataclass
@@ -67,7 +66,7 @@ class Applier:
 
     ``databases`` are those that are followed, all where it is empty. ``logs_cascades`` says whether the source's binlog
     has what foreign keys do. ``filling`` says what becomes of tables that the follower lacks, ``statements`` of changes
-    in statement format.
+    in statement format, ``left_out`` which tables get no rows.
     """
 
     session: FollowerSession
@@ -79,6 +78,7 @@ class Applier:
     logs_cascades: bool
     filling: Filling
     statements: Statements
+    left_out: LeftOut
     databases: Sequence[str] = ()
     definitions_topic: str = ""
     applied: Applied = field(default_factory=Applied)
@@ -181,6 +181,7 @@ class Applier:
         self._tables.clear()
         self._table_of.clear()
         self._lacking.clear()
+        self.left_out.forget()
 
     def finish(self, watermark: BinlogCoordinates, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit what is left: the follower stands at ``watermark`` then."""
@@ -257,7 +258,8 @@ class Applier:
             return None  # a definition in the topic of its table: it comes with its own topic
         if change.op == "q":
             self.statements.check(change, is_filling=self.filling.is_under_way)
-        return None if self._lacks(change.database, change.table) else change
+        table = change.database, change.table
+        return None if self._lacks(*table) or self.left_out.has(*table) else change
 
     def _reaches(self, change: Envelope) -> bool:
         """Whether a change in statement format of another database may write one that is followed."""
@@ -325,12 +327,8 @@ class Applier:
                 f"the follower's table {database}.{table} has a trigger {triggers[0][0]!r}: what triggers of the "
                 "source did is in the topics, and would be done twice. Drop it on the follower."
             )
-        kind, engine = self.session.row(_KIND, database, table)
-        if kind == "SYSTEM VERSIONED":
-            raise FollowerError(
-                f"{database}.{table} is a system-versioned table: the server itself keeps the history of its rows, and "
-                "what the source has cannot be written. Leave it out of the pipeline."
-            )
+        self.left_out.check(database, table)
+        (engine,) = self.session.row(_ENGINE, database, table)
         cascades = [] if self.logs_cascades else self.session.rows(_CASCADES, database, table)
         made = TableChanges(
             self.batches,

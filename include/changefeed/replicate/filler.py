@@ -63,13 +63,14 @@ class Filler:
         database, table = change.database, change.table
         if not self.filling.takes(database, table, read):
             return
-        changes = self.applier.changes_of(database, table)
-        texts = changes.texts_of(block.data, block.words[:, [VALUE, VALUE_END]])
-        if texts is not None:
-            changes.overwrite(texts)
-        else:
-            images = (Envelope.of(block.value(number)).after for number in range(len(block)))
-            changes.overwrite_each([image for image in images if image is not None])
+        if not self.applier.left_out.has(database, table):
+            changes = self.applier.changes_of(database, table)
+            texts = changes.texts_of(block.data, block.words[:, [VALUE, VALUE_END]])
+            if texts is not None:
+                changes.overwrite(texts)
+            else:
+                images = (Envelope.of(block.value(number)).after for number in range(len(block)))
+                changes.overwrite_each([image for image in images if image is not None])
         behind = read.first_offset + int(block.words[-1, OFFSET]) + 1
         self.filling.is_taken(database, table, read, len(block), behind)
         self.applier.hold(len(block))
@@ -100,6 +101,8 @@ class Filler:
         """Have all rows of a table without a key written, with the next commit."""
         applier = self.applier
         database, _, table = record.table.partition(".")
+        if applier.left_out.has(database, table):
+            return
         changes = applier.changes_of(database, table)
         for number, change in enumerate(self.rows.of(record)):
             changes.take(change)

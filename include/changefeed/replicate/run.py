@@ -22,6 +22,7 @@ from changefeed.replicate.batch_sessions import BatchSessions
 from changefeed.replicate.fill_state import FillState
 from changefeed.replicate.filler import Filler
 from changefeed.replicate.filling import Filling
+from changefeed.replicate.left_out import LeftOut
 from changefeed.replicate.position import FollowerPosition, PositionTable
 from changefeed.replicate.read_ahead import read_ahead
 from changefeed.replicate.sealed import first_start, nothing_new, sealed_from
@@ -120,6 +121,7 @@ def replicate(
             not server.is_mariadb and _version(endpoints, state, server) >= _LOGS_CASCADES,
             filling,
             Statements(batches, server, runs_statements, pipeline.tables.matches),
+            LeftOut(session, pipeline.tables.matches),
             tuple(databases),
             schema_changes_topic(pipeline.name, pipeline.topics.suffix),
         )

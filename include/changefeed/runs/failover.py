@@ -48,8 +48,8 @@ def position_on_new_server(checkpoint: Checkpoint, session: Session, uuid: str, 
         resume = Finder(ServerBinlogs(session)).after_gtids(GtidSet.parse(checkpoint.gtids))
     except BinlogGoneError as error:
         raise BinlogGoneError(
-            f"{what}: {error}. What is in Kafka already may have been lost in the failover: compare, mend it there, "
-            "and seek the pipeline to where it should resume."
+            f"{what}: {error}. Compare the source with what is in Kafka, mend what was lost there, and seek the "
+            "pipeline to where it should resume."
         ) from error
     _log.warning("%s: the position was found again by GTID set at %s there", what, resume)
     return resume
@@ -109,7 +109,7 @@ def _check_exact(
     elif len(sources) > 1:
         reason = f"its transactions are of several sources ({', '.join(sorted(sources))}), which have no common order"
     elif fault := _lacking(endpoints, window, given):
-        reason = f"the new server {fault}, and they are in Kafka already"
+        reason = f"the new server {fault}; what is in Kafka already has to be there, in the same order"
     if reason:
         raise AccountingError(
             f"window {failover.window + 1} of pipeline {window.pipeline!r} was published in part from server "

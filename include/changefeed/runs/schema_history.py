@@ -8,6 +8,7 @@ import re
 import uuid
 from collections.abc import Iterable
 from dataclasses import replace
+from enum import Enum
 
 from changefeed.binlog.search.finder import Binlogs
 from changefeed.checkpoint import CheckpointStore
@@ -25,6 +26,7 @@ from changefeed.kafka.topics import ensure_topics
 from changefeed.manifest import Manifest
 from changefeed.mysql import source
 from changefeed.mysql.binlogs import ServerBinlogs
+from changefeed.mysql.file_identities import file_identity
 from changefeed.mysql.server_schemas import collation_names, current_schemas, server_of
 from changefeed.mysql.session import Session
 from changefeed.pipelines.pipeline import Pipeline
@@ -60,6 +62,9 @@ def history_for(
     """
     try:
         kept = load_history(endpoints, state)
+        proof = _Proof.NONE if kept is None else _proof(session, kept, window, state)
+        if proof is _Proof.OTHER:
+            kept = None
         if kept is not None and kept.covers(window.server_uuid, window.start):
             return kept
         # MariaDB's metadata, be it FULL, leaves out which columns are UUIDs, and which tables keep history.
@@ -68,7 +73,8 @@ def history_for(
             return None if archived else _without_tables(session, window)
         check_rights(endpoints, session)
         binlogs = ServerBinlogs(session) if archived is None else JoinedBinlogs(archived, ServerBinlogs(session))
-        return _made_from(kept, session, window, binlogs) if kept is not None else _learned(session, window, binlogs)
+        made = None if kept is None else _made_from(kept, session, window, binlogs, is_same=proof is _Proof.SAME)
+        return made or learned(session, window.server_uuid, window.start, binlogs)
     except ChangefeedError as error:
         if session.variable("binlog_row_metadata") != "FULL" or isinstance(error, RetryableError):
             raise
@@ -76,8 +82,40 @@ def history_for(
         return None
 
 
-def _made_from(kept: SchemaHistory, session: Session, window: Window, binlogs: Binlogs) -> SchemaHistory:
-    """A history that reaches the start of ``window``, from one that does not."""
+class _Proof(Enum):
+    """Whether the server's binlog is the one that a history is of: after a reset coordinates alone do not say so."""
+
+    SAME = "same"
+    OTHER = "other"
+    NONE = "none"
+    """No file is left that would tell."""
+
+
+def _proof(session: Session, kept: SchemaHistory, window: Window, state: CommitLogState) -> _Proof:
+    if kept.server_uuid != window.server_uuid:
+        return _Proof.NONE
+    last = state.seals[max(state.seals)].window if state.seals else None
+    if last is not None and (last.server_uuid, last.head) == (window.server_uuid, window.start):
+        return _Proof.SAME  # a window that follows another one: `plan` has compared its files
+    known = [kept.file, last.newest if last is not None and last.head == kept.until else None]
+    there = {file.name for file in source.binlog_files(session)}
+    for file in known:
+        if file is not None and file.name in there:
+            found = file_identity(session.connection, window.server_uuid, file.name)
+            if found != file:
+                _log.warning("the schema history is of binlog %s, found %s: the tables are learned anew", file, found)
+                return _Proof.OTHER
+            return _Proof.SAME
+    return _Proof.NONE
+
+
+def _made_from(
+    kept: SchemaHistory, session: Session, window: Window, binlogs: Binlogs, *, is_same: bool
+) -> SchemaHistory | None:
+    """A history that reaches the start of ``window``, from one that does not; None where none can be made of it.
+
+    ``is_same``: it is proved to be of the binlog that is there.
+    """
     failover = window.failover
     if failover is not None and failover.at:
         at = BinlogCoordinates.parse(failover.at)
@@ -88,18 +126,14 @@ def _made_from(kept: SchemaHistory, session: Session, window: Window, binlogs: B
     schemas = kept.found_at(window.server_uuid, window.start)
     if schemas is not None:  # back on the server that a failover led away from
         return carried(schemas, session, window.server_uuid, window.start)
-    if kept.server_uuid == window.server_uuid and kept.since.base == window.start.base:
+    if is_same and kept.since.base == window.start.base:
         try:
             if window.start < kept.since:
                 return extended_back(kept, window.start, binlogs)
             return extended_forward(kept, window.start, binlogs)
         except BinlogGoneError as error:
             _log.warning("the tables are learned from the server anew: %s", error)
-    return _learned(session, window, binlogs)
-
-
-def _learned(session: Session, window: Window, binlogs: Binlogs) -> SchemaHistory:
-    return learned(session, window.server_uuid, window.start, binlogs)
+    return None
 
 
 def prepare_history(

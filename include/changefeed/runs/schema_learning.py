@@ -19,8 +19,10 @@ from changefeed.ddl.session import Server
 from changefeed.ddl.table import Table
 from changefeed.ddl.timeline import SchemaTimeline
 from changefeed.errors import SchemaError
+from changefeed.file_identity import FileIdentity
 from changefeed.mysql import source
 from changefeed.mysql.binlogs import ServerBinlogs
+from changefeed.mysql.file_identities import file_identity
 from changefeed.mysql.server_schemas import collation_names, current_schemas, server_of
 from changefeed.mysql.session import Session
 from changefeed.reader import Statement
@@ -65,7 +67,7 @@ def learned(
         )
     scan = scan_range(binlogs or ServerBinlogs(session), start, before)
     timeline = _derived(schemas, scan, collations, known)
-    history = SchemaHistory(server_uuid, start, before, timeline, collations)
+    history = SchemaHistory(server_uuid, start, before, timeline, collations, file=_file(session, server_uuid, start))
     for name, entry in schemas.tables.items():
         if isinstance(entry, Table) and timeline.latest.tables.get(name) != entry:
             history = history.relearned(entry)
@@ -90,7 +92,15 @@ def extended_forward(history: SchemaHistory, end: BinlogCoordinates, binlogs: Bi
 def carried(schemas: Schemas, session: Session, server_uuid: str, start: BinlogCoordinates) -> SchemaHistory:
     """The history of another server from ``start`` on, where it has executed what gave the old one its ``schemas``."""
     initial = replace(schemas, server=server_of(session))
-    return SchemaHistory(server_uuid, start, start, SchemaTimeline(initial), collation_names(session))
+    timeline, file = SchemaTimeline(initial), _file(session, server_uuid, start)
+    return SchemaHistory(server_uuid, start, start, timeline, collation_names(session), file=file)
+
+
+def _file(session: Session, server_uuid: str, start: BinlogCoordinates) -> FileIdentity | None:
+    """The file that a history begins in, which tells binlogs apart; None where an archive alone has it."""
+    if start.file not in {file.name for file in source.binlog_files(session)}:
+        return None
+    return file_identity(session.connection, server_uuid, start.file)
 
 
 def _derived(

@@ -11,17 +11,21 @@ from changefeed.pipelines.pipeline import Pipeline
 from changefeed.pipelines.table_routes import TableRoute, table_routes
 
 
-def captured_routes(pipeline: Pipeline, session: Session) -> dict[tuple[str, str], TableRoute]:
-    """The route of each (database, table) that the source has now and the pipeline captures.
+def captured_routes(
+    pipeline: Pipeline, session: Session, *, sequences: bool = True
+) -> dict[tuple[str, str], TableRoute]:
+    """The route of each (database, table) that the source has now and the pipeline captures, with or without MariaDB's
+    ``sequences``: a record of one is a number that it has come to, and not a row.
 
     Raises TopicError where two tables would share a topic and may not.
     """
-    return table_routes(pipeline.route, table_names(session))
+    return table_routes(pipeline.route, table_names(session, sequences=sequences))
 
 
-def table_topics(pipeline: Pipeline, session: Session) -> dict[tuple[str, str], str]:
-    """The topic of each captured table; raises as `captured_routes`."""
-    return {name: route.topic for name, route in captured_routes(pipeline, session).items()}
+def table_topics(pipeline: Pipeline, session: Session, *, sequences: bool = True) -> dict[tuple[str, str], str]:
+    """The topic of each captured table; as `captured_routes`."""
+    routes = captured_routes(pipeline, session, sequences=sequences)
+    return {name: route.topic for name, route in routes.items()}
 
 
 def wanted_topics(pipeline: Pipeline, session: Session) -> dict[str, TopicSettings]:

@@ -91,7 +91,8 @@ def plan_snapshot(
     with endpoints.session() as session:
         check_row_images(session)
         check_rights(endpoints, session, known_tables(endpoints), request.tables)
-        topics = {f"{database}.{table}": topic for (database, table), topic in table_topics(pipeline, session).items()}
+        tables = table_topics(pipeline, session, sequences=False)
+        topics = {f"{database}.{table}": topic for (database, table), topic in tables.items()}
         begun = logged.result().of(SnapshotRecord)
         stands = begun[0] if begun else _new(pipeline, session, request, topics)
         if request.where is not None:

@@ -9,6 +9,7 @@ from changefeed.binlog.decoder import KernelDecoder
 from changefeed.binlog.prepared_rows import PreparedRows
 from changefeed.block import Block
 from changefeed.ddl.history import read_logged
+from changefeed.ddl.schemas import Schemas
 from changefeed.kafka.topics import TopicSettings
 from changefeed.mysql.catalog import catalog_lookup
 from changefeed.mysql.reference import ReferenceReader
@@ -130,7 +131,7 @@ class LibraryReader:
         for item in reader.read(piece):
             for statement in item.statements if isinstance(item, SliceReport) else ():
                 read = read_logged(statement, server, {})
-                if read.changes_rows and changes.touched(statement, read, ())[1]:
+                if read.changes_rows and changes.touched(statement, read, Schemas())[1]:
                     raise changes.refusal(statement, "`reader: reference` makes no records of statements")
             yield item
 

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 from changefeed.ddl.ddl_statement import DdlStatement
 from changefeed.ddl.names import TableName
+from changefeed.ddl.schemas import Entry, Schemas
+from changefeed.ddl.table import Table
 from changefeed.errors import SourceError
 from changefeed.mysql.catalog import SYSTEM_DATABASES
 from changefeed.mysql.reach import Reach
@@ -21,9 +23,7 @@ class StatementChanges:
         self._job = job
         self._reach = Reach(job.session)
 
-    def touched(
-        self, statement: Statement, read: DdlStatement, known: Iterable[TableName]
-    ) -> tuple[Statement, list[TableName]]:
+    def touched(self, statement: Statement, read: DdlStatement, known: Schemas) -> tuple[Statement, list[TableName]]:
         """The captured tables that get a record of ``statement``, which changes rows; it says there what is doubted.
 
         Where it cannot be known which it writes, they are all tables: those ``known`` at its coordinates, so that a
@@ -33,29 +33,52 @@ class StatementChanges:
         how = self._job.pipeline.statements
         if how == "skip":
             return statement, []
-        named = self._captured(read.tables)
+        temporary = self._writes_temporary_tables(statement, read, known)
+        named = [] if temporary else self._captured(read.tables)
         if how == "fail" and named:
-            raise self.refusal(statement, f"it writes {named[0]}, which the pipeline captures")
+            raise self.refusal(
+                statement, f"it writes {named[0]}, which the pipeline captures", known.tables.get(named[0])
+            )
         doubt = self._reach.doubt(statement.sql, read.tables)
-        captured = self._captured(self._reach.written(read.tables))
+        captured = [] if temporary else self._captured(self._reach.written(read.tables))
         if how == "fail" and (doubt or captured):
             raise self.refusal(
                 statement, doubt or f"a foreign key takes its changes on to {captured[0]}, which is captured"
             )
         if not doubt:
             return statement, captured
-        everything = dict.fromkeys((*captured, *self._captured(known), *self._job.tables))
+        everything = dict.fromkeys((*captured, *self._captured(known.tables), *self._job.tables))
         return replace(statement, doubt=doubt), list(everything)
 
-    def refusal(self, statement: Statement, why: str) -> SourceError:
-        """The error of ``statement``, which stops the run because of ``why``."""
+    def _writes_temporary_tables(self, statement: Statement, read: DdlStatement, known: Schemas) -> bool:
+        """Whether all tables that ``statement`` writes are temporary ones, which no row event is ever written for.
+
+        MariaDB logs what MIXED sessions do to them. The event says that a temporary table is used, which may be one
+        that is only read; the written ones are temporary if there is no other table or view of that name.
+        """
+        history = self._job.history
+        all_known = history is not None and history.tables_known and self._job.statements_scouted
+        if not (all_known and statement.is_thread_specific and read.tables):
+            return False
+        return not any(name in known.tables or name in known.views for name in read.tables)
+
+    def refusal(self, statement: Statement, why: str, table: Entry | None = None) -> SourceError:
+        """The error of ``statement``, which stops the run because of ``why``; ``table`` is the one that it writes."""
+        by_transaction = isinstance(table, Table) and table.schema.versioned_by_transaction
+        cause = (
+            "MariaDB logs changes of a table that is versioned by transactions (ROW START and ROW END are BIGINT) as "
+            "statements, whatever binlog_format is: make these columns TIMESTAMP(6), or put the table into "
+            "`tables.exclude`"
+            if by_transaction
+            else "A session ran with binlog_format=STATEMENT or MIXED: SET GLOBAL binlog_format = 'ROW', and look for "
+            "programs that set it"
+        )
         hidden = self._job.pipeline.hides_columns  # its text has the values that they hide
         text = "with a text that is not shown, as the pipeline hides columns" if hidden else repr(statement.sql[:120])
         return SourceError(
             f"a change in statement format at {statement.file}:{statement.position} (GTID {statement.gtid!r}, database "
             f"{statement.database!r}): {text}. The binlog does not hold its rows, and {why}; so the window is not "
-            "sealed. A session ran with binlog_format=STATEMENT or MIXED: SET GLOBAL binlog_format = 'ROW', and look "
-            "for programs that set it. To go on: `statements: publish` in the pipeline publishes such statements as "
+            f"sealed. {cause}. To go on: `statements: publish` in the pipeline publishes such statements as "
             "records of their own; `statements: skip` leaves them out (for one run, if this one did no harm); "
             "`tables.exclude` leaves out a table that only a tool writes, such as percona.checksums."
         )

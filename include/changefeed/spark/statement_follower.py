@@ -90,7 +90,7 @@ class StatementFollower:
     # --- records
 
     def _rows(self, statement: Statement, read: DdlStatement, before: Schemas) -> None:
-        statement, touched = self._changes.touched(statement, read, before.tables)
+        statement, touched = self._changes.touched(statement, read, before)
         if not touched:
             return
         tables = [(name.database, name.table) for name in read.tables]

@@ -88,6 +88,17 @@ def _rights(checked: CheckedSource) -> Iterator[Finding]:
     yield from map(_source_wrong, missing_rights(checked.endpoints, checked.session, known).values())
 
 
+def _versioned(checked: CheckedSource) -> Iterator[Finding]:
+    """Tables whose changes MariaDB always logs as statements."""
+    tables = [f"{table.database}.{table.table}" for table in checked.tables if table.versioned_by_transaction]
+    if tables and checked.pipeline.statements == "fail":
+        yield _wrong(
+            f"{', '.join(tables)}: versioned by transactions (ROW START and ROW END are BIGINT). MariaDB logs changes "
+            "of such a table as statements, whatever binlog_format is, and the first one stops the run: make these "
+            "columns TIMESTAMP(6), put the table into `tables.exclude`, or choose what `statements` does"
+        )
+
+
 def _warnings(checked: CheckedSource) -> Iterator[Finding]:
     yield from map(warn, source_warnings(checked.pipeline, checked.session, checked.tables))
 
@@ -260,6 +271,7 @@ SOURCE_PARTS: tuple[SourcePart, ...] = (
     _keys,
     _filters,
     _unlogged,
+    _versioned,
     _formats,
     _row_image,
     _warnings,

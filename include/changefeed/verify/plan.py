@@ -41,7 +41,7 @@ def plan_verify(endpoints: Endpoints, request: VerifyRequest, *, chunk_rows: int
         server = MysqlConnection.from_uri(endpoints.lookup(request.follower), endpoints.patience)
     with endpoints.session() as session, Session(server) as compared:
         source_uuid, begun = source.server_uuid(session), source.head(session).coordinates
-        routes = captured_routes(pipeline, session)
+        routes = captured_routes(pipeline, session, sequences=False)
         unreadable = missing_rights(endpoints, session, known_tables(endpoints), request.tables)
         if request.follower:
             stands = standing(compared, pipeline.name)

@@ -157,3 +157,15 @@ def test_a_table_that_is_not_made_as_a_view_has_its_name_is_not_there() -> None:
 def test_a_view_that_was_not_kept_when_its_statement_was_read_first_stops_nobody_who_reads_it_again() -> None:
     kept = timeline((place(200), "CREATE TABLE t (a INT)"))
     assert kept.advance(place(100), read_statement("CREATE VIEW v AS SELECT 1", SHOP)) is kept
+
+
+def test_tables_between_which_a_statement_moves_rows_are_all_named() -> None:
+    """No row event tells of these rows, so that whoever reads rows of such a table has to know."""
+    server, session = Server(Flavour.MARIADB, (11, 4, 5)), SessionContext("shop")
+    for statement in (
+        "ALTER TABLE orders EXCHANGE PARTITION p0 WITH TABLE old.orders WITHOUT VALIDATION",
+        "ALTER TABLE orders CONVERT PARTITION p0 TO TABLE old.orders",
+        "ALTER TABLE orders CONVERT TABLE old.orders TO PARTITION p0 VALUES LESS THAN (9)",
+    ):
+        read = read_statement(statement, session, server)
+        assert read.tables == (TableName("shop", "orders"), TableName("old", "orders")), statement

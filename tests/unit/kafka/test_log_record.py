@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Self
 
 import pytest
@@ -33,6 +35,7 @@ from changefeed.manifest import Manifest, TopicPartitionReceipt
 from changefeed.seek import SeekRecord
 from changefeed.window import Window
 
+PACKAGE = Path(log_record.__file__).parents[1]
 WINDOW = Window(
     pipeline="shop",
     number=7,
@@ -177,6 +180,19 @@ def test_a_kind_that_this_version_does_not_know_is_kept_and_not_interpreted() ->
     assert state.of(AttemptRecord) == [AttemptRecord("aaaaaaaa")]
     (unknown,) = state.unknown
     assert (unknown.kind, unknown.parts, unknown.record) == ("watermark", ("c", 1), newer)
+
+
+def test_own_kinds_are_known_before_the_modules_that_declare_them_are_imported() -> None:
+    """As in a command that has nothing to do with snapshots."""
+    declared: dict[str, str] = {}
+    for file in PACKAGE.rglob("*.py"):
+        for kind in re.findall(r'\(LogRecord, kind="(\w+)"\)', file.read_text()):
+            declared[kind] = file.name
+    assert declared["snapshot"] == "progress.py"
+    elsewhere = {kind for kind, file in declared.items() if file != "log_record.py"}
+    assert elsewhere == log_record.KINDS_ELSEWHERE
+    entries = latest_entries([stored(f'["shop","{kind}"]'.encode(), b"1") for kind in declared])
+    assert CommitLogState(tuple(entries)).unknown == ()
 
 
 @pytest.mark.parametrize(

@@ -47,8 +47,9 @@ class DomainPositions:
     def fault(self, *, at_end: bool = False) -> str:
         """What shows that the binlog is not one behind ``wanted``, as the end of a sentence, or ''.
 
-        A transaction is not there when its domain has come past its number, or ``at_end`` of the binlog. Where numbers
-        of a domain do not rise, two servers wrote to it: then a transaction does not tell what stands before it.
+        A transaction is not in its place when its domain has come past its number; ``at_end`` of the binlog is known
+        whether it is there at all. Where numbers of a domain do not rise, two servers wrote to it: then a transaction
+        does not tell what stands before it.
         """
         lost = sorted(
             f"{domain}-{server}-{number}"
@@ -59,5 +60,9 @@ class DomainPositions:
         if lost:
             return f"lacks transactions {', '.join(lost)}"
         if self._disorder:
-            return f"has transaction {self._disorder} behind a higher number of its domain, or the same"
+            return (
+                f"has transaction {self._disorder} behind a higher number of its domain, or the same: the server "
+                "logged a transaction of its own while it was a replica, with gtid_strict_mode=OFF (ANALYZE TABLE is "
+                "enough), so GTIDs do not tell what stands before a position"
+            )
         return ""

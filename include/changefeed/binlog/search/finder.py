@@ -135,16 +135,18 @@ class Finder:
                 resume_at = int(lacking[0]) if len(lacking) else len(stretch.positions)
                 resume = _point(stretch, resume_at) if len(lacking) else None
             for index, *gtid in stretch.gtids.mariadb():
-                if (index >= resume_at and positions.complete) or positions.fault():
+                if positions.complete and (index >= resume_at or positions.fault()):
                     break
                 positions.see(*gtid)
-            if positions.fault() or (resume is not None and positions.complete):
+            if positions.complete and (resume is not None or positions.fault()):
                 break
         if fault := positions.fault(at_end=True):
-            raise BinlogGoneError(
-                f"the binlog from {begin} on {fault}: another server's, which did not have all transactions up to "
-                f"{wanted} when it was written to"
+            why = (
+                "Nothing shows that changes were lost, and nothing that none were"
+                if positions.complete
+                else f"It was written to by a server that did not have all transactions up to {wanted}"
             )
+            raise BinlogGoneError(f"the binlog from {begin} on {fault}. {why}")
         return resume or self.latest()
 
     def lacks(self, gtids: Iterable[str], start: ResumePoint) -> str:
@@ -152,7 +154,7 @@ class Finder:
         positions = DomainPositions(gtids, GtidSet.parse(start.gtids))
         for stretch in self._walk(start):
             for _, *gtid in stretch.gtids.mariadb():
-                if positions.complete or positions.fault():
+                if positions.complete:
                     return positions.fault(at_end=True)
                 positions.see(*gtid)
         return positions.fault(at_end=True)
