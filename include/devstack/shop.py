@@ -23,7 +23,7 @@ WRITE_EVERY_SECONDS = 0.2
 RECONNECT_EVERY_SECONDS = 1.0
 
 _SCHEMA = (
-    "CREATE DATABASE IF NOT EXISTS shop",
+    "CREATE DATABASE IF NOT EXISTS shop CHARACTER SET utf8mb4",  # MariaDB's own default is latin1 up to 11.5
     """CREATE TABLE IF NOT EXISTS shop.customers (
         id BIGINT UNSIGNED AUTO_INCREMENT PRIMARY KEY, name VARCHAR(80) NOT NULL, email VARCHAR(120),
         tags SET('new','loyal','vip'), created_at TIMESTAMP(3) DEFAULT CURRENT_TIMESTAMP(3))""",

@@ -45,11 +45,6 @@ class Stock:
     def server(self) -> SqlServer:
         return self.feed.mysql
 
-    def head(self) -> str:
-        status = "SHOW BINLOG STATUS" if isinstance(self.server, MariadbServer) else "SHOW BINARY LOG STATUS"
-        file, position, *_ = self.server.execute(status)[0]
-        return f"{file}:{position}"
-
     def create(self) -> None:
         for number in range(len(self.statements)):
             table = f"{self.feed.name}.t{number}"
@@ -101,7 +96,7 @@ def stock(
 
 
 def test_a_first_run_from_before_the_ddl(stock: Stock) -> None:
-    stock.begin_at(stock.head())
+    stock.begin_at(stock.server.head())
     stock.rows()
     stock.alter()
     stock.rows_behind()
@@ -133,7 +128,7 @@ def test_ddl_between_the_checkpoint_and_a_snapshot(stock: Stock) -> None:
 
 
 def test_a_seek_back_to_before_the_history(stock: Stock) -> None:
-    before = stock.head()
+    before = stock.server.head()
     stock.rows()
     stock.alter()
     stock.begin_at("latest")
@@ -148,7 +143,7 @@ def test_a_seek_back_to_before_the_history(stock: Stock) -> None:
 
 
 def test_a_backfill_of_a_file_from_before_the_history(stock: Stock) -> None:
-    file = stock.head().partition(":")[0]
+    file = stock.server.head().partition(":")[0]
     stock.rows()
     stock.server.execute("FLUSH BINARY LOGS")
     stock.alter()
