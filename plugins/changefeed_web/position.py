@@ -142,6 +142,7 @@ def schemas(pipeline: Pipeline, limit: int) -> dict[str, Any]:
     """The schema history for people: tables with their columns, and the last changes; raises ChangefeedError."""
     from changefeed.ddl.table import Table
     from changefeed.runs.schema_history import captured, load_history
+    from changefeed.runs.unknown_tables import unknown_ranges
     from changefeed_web.silence import AskedOnce, unless_silent
 
     def read() -> Any:
@@ -150,7 +151,7 @@ def schemas(pipeline: Pipeline, limit: int) -> dict[str, Any]:
 
     history = _once("schema history", pipeline.name, read)
     if history is None:
-        return {"until": None, "tables": [], "changes": []}
+        return {"until": None, "tables": [], "changes": [], "unknown": []}
     tables = []
     for name, entry in captured(pipeline, history):
         known: dict[str, Any] = {"database": name.database, "table": name.table}
@@ -172,7 +173,8 @@ def schemas(pipeline: Pipeline, limit: int) -> dict[str, Any]:
         for entry in reversed(history.timeline.entries)
         if any(pipeline.tables.matches(*name) for name in entry.touched)
     ]
-    return {"until": str(history.until), "tables": tables, "changes": changes[:limit]}
+    unknown = [each.to_json() for each in unknown_ranges(pipeline, history, history.until)]
+    return {"until": str(history.until), "tables": tables, "changes": changes[:limit], "unknown": unknown}
 
 
 def _once(what: str, name: str, read: Callable[[], Any]) -> Any:

@@ -13,10 +13,8 @@ from pathlib import Path
 
 import pytest
 from faults.feed import Feed, Runner, fresh_feed
-from faults.test_stock_server import Stock, derivable
 from integration.random_tables import RandomTable, column_makers, labelled
 from integration.rebuilt import rebuilt, selected
-from integration.test_schemas_backwards import HARMLESS, ON_MARIADB, SHOWN
 
 from devstack.kafka import KafkaBroker
 from devstack.mariadb import MariadbServer
@@ -92,23 +90,6 @@ def test_release_publishes_types_alter_truncate_retry_and_snapshot(
     assert rebuilt(feed.records("existing")) == selected(feed.mysql, feed.name, "existing")
     verified = feed.fork_command("", "verify", feed.name)
     assert verified.result() == 0, verified.text()
-
-
-def test_release_publishes_rows_from_before_ddl_as_they_were(feed: Feed) -> None:
-    if feed.mysql.release == "5.7":  # whose table maps have neither signs nor character sets, as MariaDB's
-        statements = {name: sql for name, sql in {**HARMLESS, **SHOWN}.items() if name in {*HARMLESS, *ON_MARIADB}}
-        del statements["rename column"]
-    else:
-        statements = derivable(feed.mysql)
-    del feed.settings["values"]
-    stock = Stock(feed, statements)
-    stock.create()
-    stock.begin_at(feed.mysql.head())
-    stock.rows()
-    stock.alter()
-    stock.rows_behind()
-    feed.run()
-    stock.check()
 
 
 def run(feed: Feed) -> None:

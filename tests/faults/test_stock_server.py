@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +14,11 @@ from faults.existing_rows import running_beside
 from faults.feed import Feed, Runner
 from faults.replica import caught_up, replicate, stop_replicating
 from integration.rebuilt import records_of
-from integration.test_schemas_backwards import HARMLESS, ON_MARIADB, ROW, SHOWN, TABLE
+from integration.test_schemas_backwards import HARMLESS, ON_MARIADB, ROW, SHOWN, TABLE, UNKNOWN
 
+from changefeed.connection import MysqlConnection
+from changefeed.mysql import source
+from changefeed.mysql.session import Session
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.mariadb import MariadbServer
@@ -22,16 +26,27 @@ from devstack.mysql import MysqlServer
 from devstack.process import started
 from devstack.sql_server import SqlServer
 
+GONE = ("drop table", "drop column of the key")
+"""Statements after which a table has no row with an id."""
 BEFORE = {"id": 1, "name": "name", "size": "m", "note": "note", "twin": "twin", "amount": 4000000000, "at": 20455}
 """The first row of each table, as it is published."""
 
 
+STOCK = ("stock_mysql_server", "stock_mariadb_server")
+OLDER = ("mysql_57_server", "mysql_80_server", "mariadb_1011_server", "mariadb_118_server")
+"""Other releases: for the first run, and with CHANGEFEED_RELEASES=all for all others."""
+EACH = (*STOCK, *(OLDER if os.environ.get("CHANGEFEED_RELEASES") == "all" else ()))
+
+
 def derivable(server: SqlServer) -> dict[str, str]:
     """Statements before which the tables of this server follow from what is after them."""
-    if not isinstance(server, MariadbServer):
-        return HARMLESS | SHOWN
-    shown = {name: sql for name, sql in SHOWN.items() if name in ON_MARIADB}
-    return HARMLESS | shown
+    version = str(server.execute("SELECT VERSION()")[0][0])
+    if version.startswith("5.7"):
+        renamed = {name: sql for name, sql in HARMLESS.items() if "RENAME COLUMN" not in sql}
+        return renamed | {name: SHOWN[name] for name in ON_MARIADB}
+    if isinstance(server, MariadbServer):
+        return HARMLESS | {name: SHOWN[name] for name in ON_MARIADB}
+    return HARMLESS | SHOWN
 
 
 @dataclass
@@ -44,6 +59,10 @@ class Stock:
     @property
     def server(self) -> SqlServer:
         return self.feed.mysql
+
+    def head(self) -> str:
+        with Session(MysqlConnection.from_uri(self.server.url)) as session:
+            return str(source.head(session).coordinates)
 
     def create(self) -> None:
         for number in range(len(self.statements)):
@@ -60,7 +79,7 @@ class Stock:
 
     def rows_behind(self) -> None:
         for number, name in enumerate(self.statements):
-            if name not in ("drop table", "drop column of the key"):
+            if name not in GONE:
                 self.server.execute(f"INSERT INTO {self.feed.name}.t{number} (id) VALUES (2)")
 
     def begin_at(self, start: str) -> None:
@@ -83,7 +102,7 @@ class Stock:
         assert [name for name, rows in published.items() if len(rows) != 2] == []
 
 
-@pytest.fixture(params=["stock_mysql_server", "stock_mariadb_server"], ids=["mysql", "mariadb"])
+@pytest.fixture(params=EACH)
 def stock(
     request: pytest.FixtureRequest, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner
 ) -> Iterator[Stock]:
@@ -95,8 +114,9 @@ def stock(
     server.execute(f"DROP DATABASE IF EXISTS `{unique_name}`")
 
 
+@pytest.mark.parametrize("stock", [*STOCK, *OLDER], indirect=True)
 def test_a_first_run_from_before_the_ddl(stock: Stock) -> None:
-    stock.begin_at(stock.server.head())
+    stock.begin_at(stock.head())
     stock.rows()
     stock.alter()
     stock.rows_behind()
@@ -128,7 +148,7 @@ def test_ddl_between_the_checkpoint_and_a_snapshot(stock: Stock) -> None:
 
 
 def test_a_seek_back_to_before_the_history(stock: Stock) -> None:
-    before = stock.server.head()
+    before = stock.head()
     stock.rows()
     stock.alter()
     stock.begin_at("latest")
@@ -143,7 +163,7 @@ def test_a_seek_back_to_before_the_history(stock: Stock) -> None:
 
 
 def test_a_backfill_of_a_file_from_before_the_history(stock: Stock) -> None:
-    file = stock.server.head().partition(":")[0]
+    file = stock.head().partition(":")[0]
     stock.rows()
     stock.server.execute("FLUSH BINARY LOGS")
     stock.alter()
@@ -180,3 +200,88 @@ def test_ddl_that_a_new_server_has_yet_to_give(
         stock.rows_behind()
         stock.feed.run()
         stock.check()
+
+
+# --- what nothing proves
+
+
+@pytest.fixture(params=STOCK)
+def unknown(
+    request: pytest.FixtureRequest, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner
+) -> Iterator[Stock]:
+    """Rows before statements that leave no trace of what the tables were, and a pipeline that begins before them."""
+    server: SqlServer = request.getfixturevalue(request.param)
+    stock = Stock(Feed(unique_name, server, kafka_broker, tmp_path, runner), UNKNOWN)
+    stock.create()
+    server.execute("FLUSH BINARY LOGS")
+    stock.begin_at(stock.head())
+    stock.rows()
+    stock.alter()
+    stock.rows_behind()
+    yield stock
+    server.execute(f"DROP DATABASE IF EXISTS `{unique_name}`")
+
+
+def test_all_unknown_tables_are_listed_before_the_first_row(unknown: Stock) -> None:
+    feed = unknown.feed
+    texts = []
+    for arguments in (("check", feed.name), ("plan", feed.name)):
+        looked = feed.command(*arguments)
+        assert looked.returncode == 1, looked.stdout + looked.stderr
+        texts.append(looked.stdout + looked.stderr)
+    run = feed.begin()
+    assert run.result() == 2, run.text()
+    for text in (*texts, run.text()):
+        plain = " ".join(text.split())
+        for number in range(len(unknown.statements)):
+            assert f"{feed.name}.t{number}, 1 rows events from" in plain
+        assert f"changefeed schema {feed.name} --unknown begin" in plain
+    assert [rows for rows in unknown.published().values() if rows] == []
+
+
+def test_tables_begin_where_they_are_known_and_what_is_left_out_is_counted(unknown: Stock) -> None:
+    feed = unknown.feed
+    assert feed.begin().result() == 2
+    answered = feed.command("schema", feed.name, "--unknown", "begin")
+    assert answered.returncode == 0, answered.stdout + answered.stderr
+    feed.run()
+    published = unknown.published()
+    assert {name: len(rows) for name, rows in published.items()} == {name: int(name not in GONE) for name in UNKNOWN}
+    (window,) = json.loads(feed.command("windows", feed.name, "--json").stdout)
+    left_out = {table: ops for table, ops in window["filtered"].items() if table.startswith(f"{feed.name}.t")}
+    assert left_out == {f"{feed.name}.t{number}": {"c": 1} for number in range(len(UNKNOWN))}
+
+
+def test_placeholders_stand_for_names_that_are_not_known(unknown: Stock) -> None:
+    feed = unknown.feed
+    feed.settings["unknown_definition"] = {f"{feed.name}.t*": "placeholder"}
+    feed.configure()
+    feed.run()
+    published = unknown.published()
+    assert all(
+        len(rows) == 1 + (name not in ("drop table", "drop column of the key")) for name, rows in published.items()
+    )
+    (dropped,) = published["drop table"]
+    assert list(dropped) == [f"__dropped_col_{number}__" for number in range(7)]
+    assert next(iter(dropped.values())) == 1
+    assert {row["size"] for row in published["enum"]} == {2, None}
+    keys = [record.key for record in records_of(feed.kafka.bootstrap, f"{feed.name}.t4")]
+    assert None in keys
+
+
+def test_statements_of_before_define_what_the_tables_were(unknown: Stock, tmp_path: Path) -> None:
+    feed, file = unknown.feed, tmp_path / "before.sql"
+    assert feed.begin().result() == 2
+    file.write_text(f"CREATE TABLE {feed.name}.t0 (id INT PRIMARY KEY, name VARCHAR(40));")
+    wrong = feed.command("schema", feed.name, "--define", str(file))
+    assert wrong.returncode == 1
+    assert "cannot be of the table that the statements define" in " ".join((wrong.stdout + wrong.stderr).split())
+    dump = [
+        f"CREATE TABLE `t{number}` {TABLE};\n/*!40101 SET character_set_client = utf8 */;"
+        for number in range(len(UNKNOWN))
+    ]
+    file.write_text(f"-- a dump; of before\nCREATE DATABASE {feed.name};\nUSE `{feed.name}`;\n" + "\n".join(dump))
+    defined = feed.command("schema", feed.name, "--define", str(file))
+    assert defined.returncode == 0, defined.stdout + defined.stderr
+    feed.run()
+    assert {name: rows[0] for name, rows in unknown.published().items()} == dict.fromkeys(UNKNOWN, BEFORE)

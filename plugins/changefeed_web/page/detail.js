@@ -128,7 +128,8 @@ export async function detail(main, alive, name) {
     ...(samples.length ? [el("h3", {}, "A message of each"), ...samples.map(sample)] : []));
   };
 
-  const drawSchema = ({ until, tables, changes }) => {
+  const drawSchema = ({ until, tables, changes, unknown }) => {
+    const answers = { stop: "the run stops before them", placeholder: "published with placeholders", begin: "left out and counted" };
     const type = (column) => [column.data_type, column.unsigned ? "unsigned" : "", column.collation || ""].filter(Boolean).join(" ");
     const described = tables.map((one) => [`${one.database}.${one.table}`,
       one.problem ? el("span", { class: "soft" }, one.problem) : (one.primary_key.join(", ") || "none"),
@@ -136,6 +137,10 @@ export async function detail(main, alive, name) {
     parts.schema.replaceChildren(el("h2", {}, "Schemas"),
       ...(tables.length ? [table("Schemas", ["Table", "Primary key", "~Columns"], described)]
         : [el("p", { class: "empty" }, until ? "No table matches the patterns." : "Not learned yet: the first window does that.")]),
+      ...(unknown.length ? [el("h3", {}, "Rows whose columns are not known"),
+        el("p", {}, `Choose with changefeed schema ${name} --define, or --unknown, or by unknown_definition in the pipeline.`),
+        table("Unknown", ["Table", "#Rows events", "From", "To", "What is done", "~Why"], unknown.map((one) => [
+          one.table, number(one.row_events), el("code", {}, one.start), one.end ? el("code", {}, one.end) : "", answers[one.answer], one.problem]))] : []),
       ...(changes.length ? [el("h3", {}, "Last definitions"), table("Definitions", ["At", "~Statement"],
         changes.map((one) => [el("code", {}, one.coordinates), one.sql ? el("code", {}, one.sql) : `${one.tables.join(", ")}: ${one.kind}`]))] : []));
   };

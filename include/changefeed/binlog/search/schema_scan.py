@@ -25,6 +25,8 @@ from changefeed.window import Slice
 
 _WORDS = 2
 _TABLE_ID = 6
+_CHANGE_ROWS = ("INSERT ", "UPDATE ", "DELETE ", "REPLACE")
+"""What a session in statement format logs most, and what no schema follows from: not to be held in memory."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class TableRows:
 
 @dataclass(frozen=True)
 class SchemaScan:
-    """The statements of a range that frame no transaction, and the rows between them; both in binlog order."""
+    """The statements of a range that may change schemas, and the rows between them; both in binlog order."""
 
     statements: tuple[Statement, ...] = ()
     rows: tuple[TableRows, ...] = ()
@@ -117,7 +119,7 @@ class _Scan:
                 self._inside(payload.parts(body))
             case EventType.QUERY | EventType.MARIADB_QUERY_COMPRESSED as kind:
                 query = Query.parse(body, compressed=kind == EventType.MARIADB_QUERY_COMPRESSED)
-                if query.step is None:
+                if query.step is None and not query.sql[:7].upper().startswith(_CHANGE_ROWS):
                     self.statements.append(query.statement(header, self._file, self.walk.position, ""))
                     self.end_of_rows()
 
