@@ -17,6 +17,9 @@ _REFUSED = {ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, ER.SPECIFIC_ACCESS
 _UNREACHABLE = {CR.CR_CONN_HOST_ERROR, CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, CR.CR_CONNECTION_ERROR}
 _BUSY = {ER.CON_COUNT_ERROR, ER.SERVER_SHUTDOWN, ER.LOCK_WAIT_TIMEOUT, ER.LOCK_DEADLOCK}
 
+_NO_COMMON_TLS = {"WRONG_VERSION_NUMBER", "UNSUPPORTED_PROTOCOL", "TLSV1_ALERT_PROTOCOL_VERSION"}
+"""OpenSSL's reasons where the server has only versions of TLS that are not accepted here."""
+
 Row = tuple[Any, ...]
 Translation = Callable[[MysqlConnection, Exception, int, str], ChangefeedError]
 """Our error for one of PyMySQL's, whose code, or 0, and words come along."""
@@ -147,6 +150,13 @@ def _of_source(connection: MysqlConnection, error: Exception, code: int, words: 
         return SourceError(
             f"MySQL at {connection.host}:{connection.port} refuses user {connection.user!r}: {words}. Check user and "
             "password of the connection, and that it has REPLICATION SLAVE, REPLICATION CLIENT and SELECT."
+        )
+    cause = getattr(error, "original_exception", None)
+    if isinstance(cause, ssl.SSLError) and cause.reason in _NO_COMMON_TLS:
+        return SourceError(
+            f"MySQL at {connection.host}:{connection.port} offers TLS, and no version of it that is accepted here, "
+            f"which is 1.2 or newer ({cause.reason}): so do MySQL's own builds of 5.7 before 5.7.28, which end with TLS 1.1. "
+            "Nothing was read. Upgrade the server, or let the connection do without TLS by ssl_mode=disabled."
         )
     if code in _UNREACHABLE or code in _BUSY or isinstance(error, OSError):
         return SourceUnavailableError(
