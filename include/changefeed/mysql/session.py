@@ -155,8 +155,8 @@ def _of_source(connection: MysqlConnection, error: Exception, code: int, words: 
     if isinstance(cause, ssl.SSLError) and cause.reason in _NO_COMMON_TLS:
         return SourceError(
             f"MySQL at {connection.host}:{connection.port} offers TLS, and no version of it that is accepted here, "
-            f"which is 1.2 or newer ({cause.reason}): so do MySQL's own builds of 5.7 before 5.7.28, which end with TLS 1.1. "
-            "Nothing was read. Upgrade the server, or let the connection do without TLS by ssl_mode=disabled."
+            f"which is 1.2 or newer ({cause.reason}): so do MySQL's own builds of 5.7 before 5.7.28, which end with "
+            "TLS 1.1. Nothing was read. Upgrade the server, or let the connection do without TLS by ssl_mode=disabled."
         )
     if code in _UNREACHABLE or code in _BUSY or isinstance(error, OSError):
         return SourceUnavailableError(
