@@ -79,7 +79,9 @@ def test_purged_binlogs_are_refused_and_the_remedy_removes_what_was_deleted_betw
     )
     own.write(5)
     own.run()
-    own.mysql.execute(f"DELETE FROM {pets} WHERE name <> 'stays'", f"DELETE FROM `{own.name}`.journal ORDER BY id LIMIT 2")
+    own.mysql.execute(
+        f"DELETE FROM {pets} WHERE name <> 'stays'", f"DELETE FROM `{own.name}`.journal ORDER BY id LIMIT 2"
+    )
     own.write(5)
     own.mysql.execute("FLUSH BINARY LOGS")
     (last, *_) = own.mysql.execute("SHOW BINARY LOG STATUS")[0]
