@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pymysql.constants import ER
 
 from changefeed.errors import SourceError
+from changefeed.mysql.catalog import SYSTEM_DATABASES
 from changefeed.mysql.session import Session
 
 NOWHERE = "changefeed_rights"
@@ -14,7 +15,8 @@ NOWHERE = "changefeed_rights"
 
 _DENIED = {ER.DBACCESS_DENIED_ERROR, ER.TABLEACCESS_DENIED_ERROR, ER.COLUMNACCESS_DENIED_ERROR}
 _COLUMNS = """
-SELECT DISTINCT table_schema, table_name FROM information_schema.columns WHERE NOT FIND_IN_SET('select', privileges)
+SELECT DISTINCT table_schema, table_name FROM information_schema.columns
+WHERE NOT FIND_IN_SET('select', privileges) AND table_schema NOT IN %s
 """
 
 
@@ -29,7 +31,7 @@ def unreadable(session: Session, names: Iterable[tuple[str, str]]) -> dict[tuple
     and the GRANT that mends it."""
     if session.variable("partial_revokes") != "ON" and may_select(session, NOWHERE, NOWHERE):
         return {}
-    in_part = {(str(database), str(table)) for database, table in session.rows(_COLUMNS)}
+    in_part = {(str(database), str(table)) for database, table in session.rows(_COLUMNS, SYSTEM_DATABASES)}
     found = {}
     for database, table in names:
         user, name = session.connection.user, f"{_quoted(database)}.{_quoted(table)}"

@@ -50,7 +50,8 @@ def plan_verify(endpoints: Endpoints, request: VerifyRequest, *, chunk_rows: int
             unreadable |= {".".join(name): reason for name, reason in unreadable_there(compared, routes).items()}
         compacted = compacted_topics(kafka, (route.topic for route in routes.values()))
         tables = tables_of(pipeline, routes, compared, request.tables, compacted, unreadable)
-        views = views_of(endpoints.commit_log().read_all(), pipeline.name, tables.judged, begun)
+        log = endpoints.commit_log()
+        views = views_of(log.read_all() if log.exists() else {}, pipeline.name, tables.judged, begun)
         uuid = source.server_uuid(compared)
         compared.rows(KEY_SESSION)
         chunks: list[TableChunk] = []
