@@ -165,7 +165,7 @@ def test_a_topic_that_was_removed_in_mid_window_stops_the_run_until_it_is_forgot
     for spark, code in ((False, 2), (True, 1)):
         run = feed.begin(spark=spark)
         assert run.result() == code, run.text()
-        assert f"topic '{feed.name}.{given}' was removed and made again" in run.text()
+        assert f"topic '{feed.name}.{given}' was removed: Kafka's id for it was" in run.text()
         assert "backfill" in run.text()
     done = feed.command("prune", feed.name, "--topic", f"*.{given}")
     assert done.returncode == 0, done.stderr

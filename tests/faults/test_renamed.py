@@ -68,6 +68,10 @@ def test_pipeline_renamed_in_its_yaml_is_refused_and_moved_exactly_once_through_
     assert code == 0, text
     assert "window 1 at" in text
     assert ended(latest.fork_command("", "rename", old, new))[0] == 0, "again: nothing is left to be moved"
+    third = named(latest, f"{old}-third", beside=True)
+    code, text = ended(latest.fork_command("", "rename", old, third))
+    assert (code, f"was renamed to '{new}'" in text) == (1, True), text
+    (latest.folder / "pipelines" / f"{third}.yaml").unlink()
     code, text = ended(latest.fork_command("", "run", new))
     assert code == 0, text
     assert ended(latest.fork_command("", "run", new))[0] in (0, NOTHING_NEW)
@@ -125,3 +129,5 @@ def test_second_pipeline_is_refused_for_the_same_tables_in_the_same_topics_only(
     code, text = ended(latest.fork_command("", "seek", twice, "latest", "--why", "begins anew", "--yes"))
     assert code == 0, text
     assert ended(latest.fork_command("", "run", twice))[0] == NOTHING_NEW, "somebody said that it is another one"
+    code, text = ended(latest.fork_command("", "rename", name, twice))
+    assert (code, "it ran before it was renamed" in text) == (1, True), text

@@ -146,3 +146,13 @@ def test_recover_without_a_commit_log_and_a_checkpoint_does_not_say_that_nothing
     assert done.returncode == 1
     assert "either it has never published, or both were lost" in done.stderr
     assert "changefeed.id" in done.stderr
+    ids = feed.ids()
+    run = feed.begin()
+    assert run.result() == 2, run.text()
+    assert "has records of this server" in run.text()
+    assert "no commit log in the cluster knows" in run.text()
+    assert feed.ids() == ids
+    assert feed.command("seek", feed.name, "latest", "--why", "all lost", "--yes").returncode == 0
+    feed.write(5)
+    feed.run()
+    feed.check()

@@ -96,7 +96,8 @@ class PipelineFolder:
             if new.name != name:
                 raise SettingsError(
                     f"{path.name}: the name may not change from {name!r} to {new.name!r}: it is the key of the "
-                    "checkpoint. Create another pipeline, and delete this one."
+                    "checkpoint. Change it in the folder of pipelines, and run `changefeed rename "
+                    f"{name} {new.name}` there, which moves that; or create another pipeline, and delete this one."
                 )
             self._check_room(text, path)
             others = load_pipelines(self.path)[0]

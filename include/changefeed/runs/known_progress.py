@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from changefeed.checkpoint import Checkpoint, CheckpointStore
@@ -11,6 +11,7 @@ from changefeed.errors import ChangefeedError, CheckpointError
 from changefeed.gtid import GtidSet
 from changefeed.kafka.commit_log import CommitLogState
 from changefeed.kafka.commit_logs import read_commit_logs
+from changefeed.kafka.last_ids import last_ids
 from changefeed.kafka.log_record import RenamedRecord
 from changefeed.kafka.topics import commit_log_topic
 from changefeed.mysql.session import Session
@@ -21,6 +22,8 @@ from changefeed.runs.logged_checkpoint import latest_checkpoint, lost_checkpoint
 from changefeed.runs.topics import captured_routes
 
 _SHOWN = 3
+_LOOKED_AT = 20
+"""Of so many topics the last records are read: where all is lost, one of them shows it."""
 
 
 def check_commit_log(endpoints: Endpoints, checkpoint: Checkpoint | None, state: CommitLogState) -> None:
@@ -68,7 +71,7 @@ def check_first_run(
     Returns sentences about pipelines that are gone of which nothing proves that they are this one. Raises
     CheckpointError where its own checkpoint was lost, and where another pipeline is proved to publish the same feed:
     tables that this one captures, from the same source, to its topics, or from the same state store without a YAML
-    file.
+    file; or where its topics have records of this server that no commit log knows.
     """
     pipeline = endpoints.pipeline
     logs = read_commit_logs(endpoints.kafka, but=pipeline.name)
@@ -83,6 +86,10 @@ def check_first_run(
     here = _Here(pipeline, uuid, head, {route.topic for route in captured_routes(pipeline, session).values()})
     for name, other in logs.items():
         if refusal := here.refusal(name, other, gone.get(name), is_present=name in present):
+            raise CheckpointError(refusal)
+    if not state.entries:
+        own = set(here.topics) - {topic for other in logs.values() for topic, _ in other.progress}
+        if refusal := here.unknown_records(last_ids(endpoints.kafka, sorted(own)[:_LOOKED_AT])):
             raise CheckpointError(refusal)
     return tuple(here.doubts(checkpoint for name, checkpoint in gone.items() if name not in logs))
 
@@ -127,6 +134,24 @@ class _Here:
             f"commit log and schema history along. If {own!r} is to begin anew beside what is there, `changefeed seek "
             f"{own} latest --why ...`, or earliest, says so."
         )
+
+    def unknown_records(self, ids: Mapping[str, str]) -> str | None:
+        """Why the pipeline may not begin where its topics end with the changes ``ids``, and no commit log knows "
+        "them."""
+        name = self.pipeline.name
+        for topic, event in ids.items():
+            server, _, rest = event.partition("/")
+            if server == self.uuid:
+                return (
+                    f"pipeline {name!r} has no checkpoint and no commit log, and its topic {topic!r} has records of "
+                    f"this server, as of {rest.rpartition('/')[0]}, that no commit log in the cluster knows: both were "
+                    f"lost, and a run from `start: {self.pipeline.start}` would lose or repeat rows. Nothing was "
+                    "published. Look whether kafka.connection and checkpoint.store are those of the last run, and "
+                    f"restore what is lost if there is a copy. Otherwise `changefeed seek {name} FILE:POSITION --why "
+                    "...` to the end of the last transaction in the topics (the header changefeed.id says "
+                    "SERVER/FILE:POSITION/ROW), or to latest or earliest, says where it goes on."
+                )
+        return None
 
     def doubts(self, gone: Iterator[Checkpoint]) -> Iterator[str]:
         """A sentence for each checkpoint of a pipeline that is gone without a commit log, and may be this one."""

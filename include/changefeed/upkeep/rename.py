@@ -27,6 +27,7 @@ from changefeed.kafka.log_record import (
 from changefeed.kafka.schema_log import SchemaLog, schema_history_settings, schema_history_topic
 from changefeed.kafka.topics import commit_log_settings, commit_log_topic, ensure_topics
 from changefeed.pipelines.file import pipeline_names
+from changefeed.runs.known_progress import renamed_away
 from changefeed.runs.logged_checkpoint import latest_checkpoint
 from changefeed.runs.topics import wanted_topics
 
@@ -67,7 +68,12 @@ def rename(endpoints: Endpoints, old: str, store: CheckpointStore) -> Renamed:
         fence(kafka, old, 1, log.topic, lease.attempt)
         entries = log.entries()
         state = CommitLogState(tuple(entry for entry in entries if entry.identity == old))
+        begun = next((record.to for record in state.of(RenamedRecord)), None)
         moved = store.load(new)
+        if begun not in (None, new):
+            raise CheckpointError(renamed_away(old, str(begun)))
+        if begun is None and (moved or new_log.read().latest_number):
+            raise CheckpointError(_ran_already(old, new, moved))
         if moved is None:
             moved = replace(_checkpoint(old, state, store), pipeline=new)
             _check_topics(endpoints, old, state, moved)
@@ -83,13 +89,6 @@ def rename(endpoints: Endpoints, old: str, store: CheckpointStore) -> Renamed:
             fault_point.reached("after_rename_log")
             store.replace(None, moved)
             fault_point.reached("after_rename_checkpoint")
-        elif [record.to for record in state.of(RenamedRecord)] != [new]:
-            raise CheckpointError(
-                f"pipeline {new!r} has a checkpoint of its own, of window {moved.window} at {moved.coordinates}: it "
-                f"ran before it was renamed from {old!r}, and may have lost or repeated rows. Nothing was changed. "
-                f"`changefeed seek {new}` to where {old!r} was makes up for rows that were lost; for repeated ones "
-                f"there is nothing to be done."
-            )
         gone = {entry.record.key or b"": None for entry in _moving(entries, old)}
         log.write_together(gone, f"to end the rename to {new!r}", "rename")
         store.remove(old)
@@ -116,6 +115,17 @@ def _check_names(endpoints: Endpoints, old: str, log: CommitLog, store: Checkpoi
             f"no pipeline {old!r} is known: it has neither a checkpoint in the store of {new!r} nor a commit log in "
             f"its cluster; known are {', '.join(known) or 'none'}{did_you_mean(old, known)}. Nothing was changed."
         )
+
+
+def _ran_already(old: str, new: str, checkpoint: Checkpoint | None) -> str:
+    of_its_own = (
+        f"checkpoint, of window {checkpoint.window} at {checkpoint.coordinates}" if checkpoint else "commit log"
+    )
+    return (
+        f"pipeline {new!r} has a {of_its_own} already: it ran before it was renamed from {old!r}, and may have lost "
+        f"or repeated rows. Nothing was changed. `changefeed seek {new}` to where {old!r} was makes up for rows that "
+        "were lost; or choose a name that no pipeline had."
+    )
 
 
 def _checkpoint(old: str, state: CommitLogState, store: CheckpointStore) -> Checkpoint:
