@@ -168,7 +168,7 @@ def _definition(sql: str, session: SessionContext, cursor: Cursor, failed: bool)
 
 
 def touched_tables(change: Change) -> tuple[TableName, ...]:
-    """Tables that a change names: those it makes, alters or removes, both names of a rename, both tables of an exchange."""
+    """Tables that a change names: those it makes, alters or removes, both of a rename, both of an exchange."""
     match change:
         case CreateTable(name=name) | CreateTableLike(name=name) | CreateSequence(name=name) | TruncateTable(name=name):
             return (name,)
