@@ -74,6 +74,16 @@ class Either:
 RowPredicate = Comparison | Like | IsNull | Not | Both | Either
 
 
+def columns_of(predicate: RowPredicate) -> tuple[str, ...]:
+    """The names of the columns that a condition compares."""
+    match predicate:
+        case Both(first, second) | Either(first, second):
+            return *columns_of(first), *columns_of(second)
+        case Not(part):
+            return columns_of(part)
+    return (predicate.column.name,)
+
+
 @dataclass(frozen=True)
 class RowFilter:
     """Rows for which ``predicate`` is true are published, and no others. ``setting`` says where it was written."""

@@ -113,6 +113,9 @@ class TableSchema:
     columns: tuple[Column, ...]
     primary_key: tuple[int, ...] = ()
     indexes: tuple[Index, ...] | None = None
+    other_names: tuple[tuple[str, int], ...] = ()
+    """Names, in lower case, that columns at these positions have in other definitions of the table, where a setting
+    names a column that this one does not have."""
 
     @property
     def versioned_by_transaction(self) -> bool:

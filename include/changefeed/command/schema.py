@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from changefeed.command.app import AsJson, PipelineName, app, endpoints_of, out
+from changefeed.command.app import AsJson, PipelineName, app, endpoints_of, out, store_of
 from changefeed.errors import SchemaError, SettingsError
 from changefeed.pipelines.file import load_pipeline
 
@@ -31,9 +31,11 @@ def schema(
             if bad:
                 raise SettingsError(f"{bad[0]!r} is no DATABASE.TABLE")
             names = [TableName(*text.split(".")) for text in relearn]
+            schema_history.restore_history(endpoints, store_of(pipeline))
             history = schema_history.relearn(endpoints, session, names)
         else:
             kept = schema_history.load_history(endpoints)
+            kept = kept or schema_history.copied_history(pipeline, store_of(pipeline))
             if kept is None:
                 raise SchemaError(
                     f"pipeline {name!r} has no schema history yet: its first run learns all tables, or, where "

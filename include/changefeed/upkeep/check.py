@@ -35,8 +35,17 @@ Finding = str | ChangefeedError
 def check(endpoints: Endpoints, neighbours: Neighbours) -> Iterator[Finding]:
     """Yield what was found, right and wrong; nothing is raised. ``neighbours`` are the pipelines beside this one.
 
-    A part that cannot go on ends with its error, and the others are checked all the same.
+    A part that cannot go on ends with its error, and the others are checked all the same. An error that several parts
+    come upon is yielded once.
     """
+    told: set[str] = set()
+    for finding in _findings(endpoints, neighbours):
+        if isinstance(finding, str) or str(finding) not in told:
+            yield finding
+            told.add(str(finding))
+
+
+def _findings(endpoints: Endpoints, neighbours: Neighbours) -> Iterator[Finding]:
     topics: dict[str, TopicSettings] = {}
     try:
         with endpoints.session() as session:
