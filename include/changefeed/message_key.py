@@ -59,14 +59,15 @@ def chosen_columns(table: TableSchema, columns: Sequence[str], who: str, what: s
 
     Raises SettingsError, which says ``who`` chose it for ``what``, for a column that the table does not have.
     """
-    positions = {column.name.lower(): position for position, column in enumerate(table.columns)}
+    positions = dict(table.other_names)
+    positions |= {column.name.lower(): position for position, column in enumerate(table.columns)}
     for name in columns:
         if name.lower() not in positions:
             names = [column.name for column in table.columns]
             raise SettingsError(
                 f"{who} column {name!r}{what} of {table.database}.{table.table}, which has no such column"
                 f"{did_you_mean(name, names)}: it has {', '.join(names)}. Nothing is published by another rule in its "
-                "stead. Name columns that the table has, or had where the binlog is read."
+                "stead. Name columns that the table has where the binlog is read, by a name that they had or have."
             )
     return tuple(positions[name.lower()] for name in columns)
 

@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 from changefeed.block import Block
 from changefeed.errors import SettingsError
 from changefeed.message_key import PRIMARY_KEY, KeyRule, chosen_columns
-from changefeed.row_predicate import RowFilter
+from changefeed.row_predicate import RowFilter, columns_of
 from changefeed.table_schema import Column, TableSchema
 from changefeed.transaction_event import TransactionEvent
 from changefeed.window import Slice
@@ -82,6 +82,13 @@ class Route:
         if isinstance(self.partition_by, str):
             return ()
         return chosen_columns(table, self.partition_by, f"{self.setting}: partition_by in topics chooses", "")
+
+    def lacking_in(self, table: TableSchema) -> tuple[str, ...]:
+        """The columns that the pipeline's settings name and ``table`` does not have under these names."""
+        partition_by = () if isinstance(self.partition_by, str) else self.partition_by
+        compared = columns_of(self.rows.predicate) if self.rows is not None else ()
+        there = {column.name.lower() for column in table.columns}
+        return tuple(name for name in (*self.key.columns, *partition_by, *compared) if name.lower() not in there)
 
     @property
     def chooses_columns(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
@@ -78,6 +77,16 @@ class Either:
 RowPredicate = Comparison | Like | IsNull | Not | Both | Either
 
 
+def columns_of(predicate: RowPredicate) -> tuple[str, ...]:
+    """The names of the columns that a condition compares."""
+    match predicate:
+        case Both(first, second) | Either(first, second):
+            return *columns_of(first), *columns_of(second)
+        case Not(part):
+            return columns_of(part)
+    return (predicate.column.name,)
+
+
 @dataclass(frozen=True)
 class RowFilter:
     """Rows for which ``predicate`` is true are published, and no others. ``setting`` says where it was written."""
@@ -89,15 +98,3 @@ class RowFilter:
         """Raises SettingsError for a column that ``table`` does not have."""
         for name in columns_of(self.predicate):
             chosen_columns(table, [name], f"{self.setting} compares", "")
-
-
-def columns_of(predicate: RowPredicate) -> Iterator[str]:
-    """The names of the columns that ``predicate`` looks at."""
-    match predicate:
-        case Both(first, second) | Either(first, second):
-            yield from columns_of(first)
-            yield from columns_of(second)
-        case Not(part):
-            yield from columns_of(part)
-        case _:
-            yield predicate.column.name

@@ -115,6 +115,9 @@ class TableSchema:
     indexes: tuple[Index, ...] | None = None
     is_published: bool = True
     """False where its rows are counted and left out: they come before the table's first known definition."""
+    other_names: tuple[tuple[str, int], ...] = ()
+    """Names, in lower case, that columns at these positions have in other definitions of the table, where a setting
+    names a column that this one does not have."""
 
     @property
     def versioned_by_transaction(self) -> bool:

@@ -41,6 +41,11 @@ def remove_topic(feed: Feed, table: str) -> None:
         admin.delete_topics([f"{feed.name}.{table}"])
 
 
+def remove_schema_changes(feed: Feed) -> None:
+    with KafkaAdminClient(bootstrap_servers=feed.kafka.bootstrap) as admin:
+        admin.delete_topics([f"changefeed.{feed.name}.schema-changes"])
+
+
 def check_ids(feed: Feed, table: str, rows: int) -> None:
     """All rows of a table that was only inserted into, each once."""
     ids = event_ids(feed.records(table))
@@ -182,6 +187,22 @@ def test_a_topic_that_was_removed_between_two_windows_stops_the_run_and_names_wh
     assert run.result() == 2, run.text()
     assert "up to window 1" in run.text()
     assert "up to offset" in run.text()
+
+
+def test_no_backfill_is_offered_for_schema_changes_whose_topic_was_removed(feed: Feed) -> None:
+    feed.write(10)
+    feed.run()
+    remove_schema_changes(feed)
+    feed.write(5)
+    run = feed.begin()
+    assert run.result() == 2, run.text()
+    assert f"topic 'changefeed.{feed.name}.schema-changes' was removed: " in run.text()
+    assert "No backfill brings schema changes back" in run.text()
+    assert "`changefeed backfill`" not in run.text()
+    done = feed.command("prune", feed.name, "--topic", "*.schema-changes")
+    assert done.returncode == 0, done.stderr
+    feed.run()
+    feed.check()
 
 
 def test_an_unfinished_window_is_finished_as_it_was_frozen_before_what_is_new(feed: Feed) -> None:

@@ -5,14 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+from faults.inline_spark import InlineSpark
 from integration.command import Command
 from integration.command_forks import CommandForks
 from integration.followed import Followed
 from integration.rebuilt import rebuilt, selected
+from kafka import KafkaAdminClient
 
 from changefeed.errors import FollowerError
+from changefeed.snapshot.planning import plan_snapshot
+from changefeed.snapshot.request import SnapshotRequest, snapshot_identity
+from changefeed.snapshot.status import progress_line
+from changefeed.spark.snapshot import run_snapshot
+from changefeed.state.stores import checkpoint_store
 from devstack.kafka import KafkaBroker
 from devstack.mariadb import MariadbServer
 from devstack.spark_connect import SparkConnectServer
@@ -170,3 +178,71 @@ def test_a_follower_goes_on_when_a_versioned_table_is_excluded(followed: Followe
     assert followed.follow().rows == 2
     assert followed.follower.execute(f"SELECT id FROM {database}.plain ORDER BY id") == [(1,), (2,)]
     assert followed.follower.execute(f"SELECT * FROM {database}.versions") == []
+
+
+def test_a_column_of_keys_and_rows_that_is_renamed_is_known_by_both_names(changefeed: Command) -> None:
+    name, server, database = changefeed.name, changefeed.server, changefeed.database
+    changefeed.begin()
+
+    def settings(code: str, state: str) -> None:
+        changefeed.write(f"keys: {{'*.orders': [{code}]}}\nrows: {{'*.orders': \"{state} <> 'new'\"}}\n")
+
+    settings("code", "state")
+    server.execute(
+        "CREATE TABLE orders (id INT PRIMARY KEY, code INT, state VARCHAR(9))",
+        "INSERT INTO orders VALUES (1, 10, 'paid'), (2, 20, 'new')",
+        "ALTER TABLE orders RENAME COLUMN code TO number, CHANGE state status VARCHAR(9)",
+        "INSERT INTO orders VALUES (3, 30, 'paid'), (4, 40, 'new')",
+        database=database,
+    )
+    ran = changefeed("run", name)
+    assert ran.exit_code == 0, ran
+    server.execute(
+        "INSERT INTO orders VALUES (5, 50, 'paid'), (6, 60, 'new')",
+        "ALTER TABLE orders RENAME COLUMN number TO nr, RENAME COLUMN status TO stage",
+        "INSERT INTO orders VALUES (7, 70, 'paid'), (8, 80, 'new')",
+        database=database,
+    )
+    settings("nr", "stage")
+    ran = changefeed("run", name)
+    assert ran.exit_code == 0, ran
+    keys = [json.loads(record.key) for record in changefeed.records("orders")]
+    assert sorted(keys, key=str) == [{"code": 10}, {"nr": 70}, {"number": 30}, {"number": 50}]
+
+    settings("nobody", "stage")
+    server.execute("INSERT INTO orders VALUES (9, 90, 'paid')", database=database)
+    changefeed("run", name).is_refused("SettingsError", "'nobody'", "no such column")
+
+
+def test_the_schemas_are_shown_from_the_stored_copy_where_their_topic_is_gone(changefeed: Command) -> None:
+    name = changefeed.name
+    changefeed.begin()
+    assert changefeed("run", name).exit_code == 0
+    shown = changefeed("schema", name)
+    assert f"`{changefeed.database}`.`t` (primary key: id)" in shown.out
+    with KafkaAdminClient(bootstrap_servers=changefeed.broker.bootstrap) as admin:
+        admin.delete_topics([f"changefeed.{name}.schema-history"])
+    assert changefeed("schema", name) == shown
+    relearned = changefeed("schema", name, "--relearn", f"{changefeed.database}.t")
+    assert (relearned.exit_code, relearned.out) == (0, shown.out), relearned
+
+
+def test_the_time_that_a_snapshot_has_left_does_not_grow_while_it_waits(followed: Followed) -> None:
+    database = f"{followed.name}_a"
+    made = [f"CREATE TABLE {database}.{table} (id INT PRIMARY KEY)" for table in "ab"]
+    rows = [f"INSERT INTO {database}.{table} VALUES (1), (2), (3)" for table in "ab"]
+    followed.source.execute(f"CREATE DATABASE {database}", *made, *rows)
+    followed.publish()
+    followed.source.execute(f"ALTER TABLE {database}.b COMMENT 'the snapshot waits until this is published'")
+    store = checkpoint_store(followed.pipeline, followed.connections.__getitem__, cast(Any, None))
+    request = SnapshotRequest(pipeline=followed.name)
+    planned = plan_snapshot(followed.endpoints, store, request, snapshot_identity(followed.name, "waits"))
+    lines: list[str] = []
+    for stands in run_snapshot(cast(Any, InlineSpark()), followed.endpoints, planned):
+        lines.append(progress_line(stands))
+        if len(lines) == 4:
+            followed.publish()
+    waiting = lines[1:4]
+    assert "seconds left" in waiting[0]
+    assert len(set(waiting)) == 1, waiting
+    assert stands.finished

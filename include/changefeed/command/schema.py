@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from changefeed.command.app import AsJson, PipelineName, app, endpoints_of, out
+from changefeed.command.app import AsJson, PipelineName, app, endpoints_of, out, store_of
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.errors import SettingsError
 from changefeed.pipelines.file import load_pipeline
@@ -59,6 +59,7 @@ def schema(
             if bad:
                 raise SettingsError(f"{bad[0]!r} is no DATABASE.TABLE")
             names = [TableName(*text.split(".")) for text in relearn]
+            schema_history.restore_history(endpoints, store_of(pipeline))
             history = schema_history.relearn(endpoints, session, names)
             out.print(f"{name}: {', '.join(relearn)} learned from the server, for rows from {history.until} on")
         elif define:
@@ -72,7 +73,9 @@ def schema(
             history = with_answer(pipeline, schema_history.kept_history(endpoints), unknown.value)
             history = schema_history.store_history(endpoints, history)
         else:
-            history = schema_history.current(session, schema_history.kept_history(endpoints))
+            copied = schema_history.copied_history(pipeline, store_of(pipeline))
+            stored = schema_history.load_history(endpoints) or copied or schema_history.kept_history(endpoints)
+            history = schema_history.current(session, stored)
     ranges = unknown_ranges(pipeline, history, history.until)
     tables = schema_history.captured(pipeline, history)
     if not as_json:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from changefeed.errors import TopicError
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.progress import Progress, TopicPartition
+from changefeed.kafka.schema_log import schema_changes_topic
 from changefeed.kafka.topics import TopicLimits, TopicSettings, ensure_topics, topic_limits
 from changefeed.window import Window
 
@@ -65,11 +66,17 @@ def as_begun(
 
 
 def check_same_topic(
-    topic: str, limits: TopicLimits | None, given: Mapping[int, Progress], begin: str = "where this window begins"
+    topic: str,
+    limits: TopicLimits | None,
+    given: Mapping[int, Progress],
+    begin: str = "where this window begins",
+    *,
+    is_of_statements: bool = False,
 ) -> None:
     """Raises TopicError where ``topic`` is not the one that was ``given`` messages before, by partition.
 
     ``limits`` is None where there is no such topic. ``begin`` is where the window begins that is to be published.
+    ``is_of_statements`` says that it has schema changes, and no rows of a table.
     """
     known = {progress.topic_id for progress in given.values()} - {""}
     found = limits.topic_id if limits else ""
@@ -81,13 +88,19 @@ def check_same_topic(
         for partition, progress in sorted(given.items())
         if progress.last_offset is not None
     )
+    there = f"is {found} now, of a topic that was made since, by a run or by somebody else" if found else "is none now"
+    forget = "`changefeed prune --topic` forgets what the old topic was given"
+    again = (
+        f"No backfill brings schema changes back without the rows of their tables: {forget}, "
+        "and the next run goes on; a follower that has not read them begins anew from a copy of the source."
+        if is_of_statements
+        else f"To have it again, `changefeed backfill` the table with --suffix '' from position 4 of the oldest binlog "
+        f"file to {begin}: what is behind that, the next run publishes. Then, or to go on without it, {forget}."
+    )
     raise TopicError(
-        f"topic {topic!r} was removed{' and made again' if limits else ''}: Kafka's id for it was "
-        f"{', '.join(sorted(known))}, and is {found or 'none'} now. Gone with it is what it was given up to window "
-        f"{last.window}, at {last.where} ({offsets or 'offsets are not known'}). Nothing was published. To have it "
-        f"again, `changefeed backfill` the table with --suffix '' from position 4 of the oldest binlog file to "
-        f"{begin}: what is behind that, the next run publishes. Then, or to go on without it, `changefeed prune "
-        "--topic` forgets what the old topic was given."
+        f"topic {topic!r} was removed: Kafka's id for it was {', '.join(sorted(known))}, and {there}. Gone with it is "
+        f"what it was given up to window {last.window}, at {last.where} ({offsets or 'offsets are not known'}). "
+        f"Nothing was published. {again}"
     )
 
 
@@ -105,4 +118,5 @@ def check_same_topics(
     for topic, partitions in sorted(by_topic.items()):
         is_wanted = topic in limits or topic in wanted
         if is_wanted or any(progress.window > window.after for progress in partitions.values()):
-            check_same_topic(topic, limits.get(topic), partitions, str(window.start))
+            is_of_statements = topic.startswith(schema_changes_topic(window.pipeline))
+            check_same_topic(topic, limits.get(topic), partitions, str(window.start), is_of_statements=is_of_statements)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, Protocol
 
@@ -112,7 +112,7 @@ def check_relied_on(window: Window, relied: ReliedOn, pipeline: Pipeline, fault:
     """
     now = message_rules(pipeline)
     before = {**_defaults(), **relied.rules}
-    changed = sorted(name for name in now if name != "tables" and name in before and before[name] != now[name])
+    changed = _shown(name for name in now if name != "tables" and name in before and before[name] != now[name])
     changed += [
         f"tables ({table} is left out now)"
         for table in relied.tables
@@ -144,7 +144,7 @@ def check_same_rules(window: Window, begun: Mapping[str, str], now: Mapping[str,
     One that ``now`` does not have, or a window without any rules, is left to the counts.
     """
     before = {**_defaults(), **begun} if begun else now
-    changed = sorted(name for name in now if name in before and before[name] != now[name])
+    changed = _shown(name for name in now if name in before and before[name] != now[name])
     if changed:
         by_older_default = "format" in changed and before["format"] == _defaults()["format"]
         which = f" (`format: {_OLDER_DEFAULT}`, the default of earlier versions)" if by_older_default else ""
@@ -155,6 +155,15 @@ def check_same_rules(window: Window, begun: Mapping[str, str], now: Mapping[str,
             f"settings back for one run{which}, which finishes the window; or seek the pipeline to {window.start}, "
             "which publishes its messages again as they are now."
         )
+
+
+def _shown(changed: Iterable[str]) -> list[str]:
+    """The settings whose rules ``changed``, as they are called in YAML: a style is of `values`, or of the format."""
+    names = set(changed)
+    styles = names & {"style", "styles"}
+    if styles and "format" not in names and "topics" not in names:
+        names.add("values")
+    return sorted(names - styles)
 
 
 @cache

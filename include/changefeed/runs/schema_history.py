@@ -175,6 +175,14 @@ def with_tables(endpoints: Endpoints, history: SchemaHistory, window: Window, id
     return keep_learned(endpoints, history) if identity == endpoints.pipeline.name else history
 
 
+def with_statements(endpoints: Endpoints, history: SchemaHistory, window: Window) -> SchemaHistory:
+    """``history`` moved through all statements of ``window``."""
+    with endpoints.session_on(window.server_uuid) as session:
+        for statement in scan_range(ServerBinlogs(session), window.start, window.head).statements:
+            history = history.advance(statement)
+    return history
+
+
 def load_history(endpoints: Endpoints, state: CommitLogState | None = None) -> SchemaHistory | None:
     """The history that the schema topic keeps, up to where it is known to be complete; None before the first window.
 
@@ -255,6 +263,12 @@ def _id_of(text: str | None) -> str:
     """The id of a stored history, which its JSON begins with; '' for none, and for that of an older version."""
     begins = _BEGIN_OF_TEXT.match(text or "")
     return begins[1] if begins else ""
+
+
+def copied_history(pipeline: Pipeline, store: CheckpointStore) -> SchemaHistory | None:
+    """The state store's copy of the history, as the next run brings it back where the schema topic has none."""
+    text = store.load_schemas(pipeline.name)
+    return None if text is None else SchemaHistory.from_json(json.loads(text))
 
 
 def restore_history(endpoints: Endpoints, store: CheckpointStore) -> bool:

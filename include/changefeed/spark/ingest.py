@@ -33,7 +33,14 @@ from changefeed.reader import SliceReport
 from changefeed.runs.begin import begin_topics, begun_in_part, check_begin
 from changefeed.runs.failover import marks_of
 from changefeed.runs.registered_ids import check_same_ids, ids_by_subject, registered_ids
-from changefeed.runs.schema_history import history_for, keep_learned, makes_records_of_tables, save_history, with_tables
+from changefeed.runs.schema_history import (
+    history_for,
+    keep_learned,
+    makes_records_of_tables,
+    save_history,
+    with_statements,
+    with_tables,
+)
 from changefeed.runs.topics import table_topics, wanted_topics
 from changefeed.runs.unfinished import check_given, given_before, sealed_manifest
 from changefeed.runs.unknown_tables import answered, check_tables_known
@@ -50,7 +57,7 @@ from changefeed.spark.progress import MessageCount, shown
 from changefeed.spark.publish import decode_and_publish_batches
 from changefeed.spark.session import cores, makes_copies
 from changefeed.spark.shuffled_batches import ShuffledBatches
-from changefeed.spark.statement_follower import UnscoutedError
+from changefeed.spark.statement_follower import RenamedColumnError, UnscoutedError
 from changefeed.spark.tasks import in_tasks
 from changefeed.spark.warm_up import warm_up
 from changefeed.window import Slice, Window, whole_file_slices
@@ -223,10 +230,13 @@ def _publish_window(
 
     try:
         return publish(scout_all=len(files) > 1 and (not names_come_along or makes_records_of_tables(job.pipeline)))
-    except UnscoutedError:
-        _log.info("window %d has rows without column names: scouting its statements", job.window.number)
+    except UnscoutedError as error:
+        _log.info("window %d: %s: scouting its statements", job.window.number, error)
         if job.history is not None:
             history = with_tables(job.endpoints, job.history, job.window, job.identity)
+            if isinstance(error, RenamedColumnError):
+                history = with_statements(job.endpoints, history, job.window)
+                job = replace(job, statements_ahead=True)
             check_tables_known(job.pipeline, history, job.window.start)
             job = replace(job, history=answered(job.pipeline, history))
         return publish(scout_all=True)

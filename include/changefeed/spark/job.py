@@ -47,6 +47,8 @@ class IngestJob:
     """The schemas along the window, moved through the statements that were scouted."""
     statements_scouted: bool = True
     """Whether ``history`` has all statements of the window before each slice; false where names come with the rows."""
+    statements_ahead: bool = False
+    """Whether ``history`` has all statements of the window, those behind each slice, too."""
     files: Mapping[str, FileIdentity] = field(default_factory=dict)
     """The window's binlog files, as its server had them when the attempt began: each reader has to find the same."""
     archive: Archive | None = None

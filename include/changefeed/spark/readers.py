@@ -43,6 +43,7 @@ class KernelReader:
         decoder = self._own or _kept.pop(self._job.attempt, None) or self._new_decoder()
         follower = StatementFollower(self._job, piece, self._changes)
         decoder.programs.schema_lookup = follower.lookup
+        decoder.programs.with_other_names = follower.with_other_names
         decoder.on_statement = follower.take
         decoder.prepared_rows = PreparedRows(EarlierSlices(self._job, piece, follower.lookup, self._finisher))
         number = 0

@@ -139,7 +139,7 @@ class _SnapshotRun:
             if self._paused:
                 self._wait_for_resumption()
                 moved = time.monotonic()
-            begun = time.monotonic()
+            begun, waits = time.monotonic(), False
             planned = self._first.result() if snapshot == begin else self._cut(snapshot)
             before = sum(table.rows for table in snapshot.tables)
             try:
@@ -154,7 +154,7 @@ class _SnapshotRun:
                 if published:
                     moved = time.monotonic()
             except (_NothingPublishedError, TooManyChangedKeysError) as error:
-                published = []
+                published, waits = [], True
                 if time.monotonic() - moved > PATIENCE_SECONDS:
                     raise PipelineBusyError(str(error)) from error
                 if str(error) != waits_for:
@@ -162,7 +162,9 @@ class _SnapshotRun:
                     _log.warning("the snapshot waits: %s", error)
                 time.sleep(1)
             spent = time.monotonic() - begun
-            snapshot = replace(planned.with_chunks(published), seconds=planned.seconds + spent)
+            # A time that it waited is no time that rows took: what is left would seem to take longer and longer.
+            worked = 0.0 if waits else spent
+            snapshot = replace(planned.with_chunks(published), seconds=planned.seconds + worked)
             yield snapshot
             if request.rows_per_second is not None:
                 rows = sum(table.rows for table in snapshot.tables) - before

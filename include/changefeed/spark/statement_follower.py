@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 from changefeed.block import Block, Message, Step, pack, sequence_of
+from changefeed.coordinates import BinlogCoordinates
+from changefeed.ddl.column_names import other_names
 from changefeed.ddl.ddl_statement import DdlStatement, Kind
 from changefeed.ddl.names import TableName
 from changefeed.ddl.schemas import Schemas
@@ -29,6 +32,11 @@ class UnscoutedError(SchemaError):
     learned, and its DDL scouted."""
 
 
+class RenamedColumnError(UnscoutedError):
+    """A setting names a column that a table does not have; which one it is in other definitions of the table must be
+    looked for in all statements of the window."""
+
+
 class StatementFollower:
     """Follows the statements of one slice: the decoder asks it for schemas, and gives it each statement.
 
@@ -40,6 +48,9 @@ class StatementFollower:
         self._history = job.history
         self._follower = SchemaFollower(job.history, piece)
         self._blocks: list[Block] = []
+        self._statements: list[Statement] = []
+        self._at = BinlogCoordinates(piece.file, piece.start)
+        """Behind the last statement."""
         self._at_position: Counter[int] = Counter()
 
     # --- what the decoder asks
@@ -64,6 +75,28 @@ class StatementFollower:
             )
         return schema
 
+    def with_other_names(self, table: TableSchema) -> TableSchema:
+        """``table``, as rows have it here, with the names that its columns have in other definitions.
+
+        Raises RenamedColumnError where a setting names a column that is in none of those that are known so far.
+        """
+        history, route = self._history, self._job.route(table.database, table.table)
+        if history is None or route is None:
+            return table
+        if history.tables_known and self._job.statements_scouted:
+            for statement in self._statements:
+                history = history.advance(statement)
+            name = TableName(table.database, table.table)
+            known = _columns(history.timeline.at(self._at), name)
+            if known is not None and _names(known) == _names(table)[: len(known.columns)]:
+                table = replace(table, other_names=other_names(history.timeline, self._at, name))
+        lacking = {name.lower() for name in route.lacking_in(table)} - {name for name, _ in table.other_names}
+        if lacking and not self._job.statements_ahead and self._job.archive is None:
+            raise RenamedColumnError(
+                f"{table.database}.{table.table} has no column {min(lacking)!r}: its other definitions are looked at"
+            )
+        return table
+
     def take(self, statement: Statement) -> None:
         """Apply ``statement`` to the schemas, and make its records.
 
@@ -71,6 +104,9 @@ class StatementFollower:
         """
         read = self._follower.read(statement)
         before = self._follower.take(statement, read)
+        if self._follower.schemas is not before:
+            self._statements.append(statement)
+        self._at = BinlogCoordinates(statement.file, statement.position + 1)
         match read.kind:
             case Kind.TRUNCATE:
                 self._definition(statement, read, before)
@@ -121,6 +157,8 @@ class StatementFollower:
         table, route = _columns(self._follower.schemas, name), self._job.route(*name)
         if table is None or route is None:
             return TableSchema(name.database, name.table, ())
+        if route.lacking_in(table):
+            table = self.with_other_names(table)
         return self._job.endpoints.column_rules.shown(route.seen(table))
 
     def _to_tables(
@@ -171,6 +209,10 @@ class StatementFollower:
 def _columns(schemas: Schemas, name: TableName) -> TableSchema | None:
     entry = schemas.entry(*name)
     return entry.schema if isinstance(entry, Table) else None
+
+
+def _names(table: TableSchema) -> list[str]:
+    return [column.name for column in table.columns]
 
 
 def _verb(sql: str) -> str:

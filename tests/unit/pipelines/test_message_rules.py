@@ -104,7 +104,7 @@ def test_options_of_a_format_count_and_a_mapping_of_its_name_alone_is_its_name()
 
 def test_a_value_setting_that_a_format_has_by_itself_changes_nothing_and_another_is_named() -> None:
     assert rules(format="debezium-json", values={"decimal": "string"}) == rules(format="debezium-json")
-    with pytest.raises(SettingsError, match="`style`"):
+    with pytest.raises(SettingsError, match="then `values` of"):
         check_same_rules(WINDOW, rules(), rules(values={"decimal": "string"}))
 
 

@@ -42,6 +42,8 @@ class Programs:
     ) -> None:
         self.router = router
         self.schema_lookup = schema_lookup
+        self.with_other_names: Callable[[TableSchema], TableSchema] = lambda table: table
+        """Adds the names that columns have in other definitions, to a table that lacks one that the settings name."""
         self.columns = columns
         self.notations = [each.notation for each in all_formats(format)]
         self.snapshot = snapshot
@@ -122,6 +124,9 @@ class Programs:
             route = Route(route.topic, route.partitions, skipped=_ALL_OPS)
         table = bind(table_map, schema, is_mariadb=is_mariadb)
         if route is not None:
+            if route.lacking_in(table.schema):
+                self._asked_schemas = True  # what the names are is said by where the table map stands
+                table = replace(table, schema=self.with_other_names(table.schema))
             table = routed(table, route, by_server=table_map.has_names, is_mariadb=is_mariadb)
         builder, group = self._builder(of_table(self._format, database, name)), 0
         unfinished = self._row_format(database, name) if route is not None else None
