@@ -149,7 +149,7 @@ class Migrations(Script):
                 yield f"ALTER TABLE {table} DROP COLUMN {gone}, ADD COLUMN {column} {columns[column]}"
             case 4:
                 yield f"CREATE TABLE IF NOT EXISTS {table} (id INT PRIMARY KEY)"
-            case 5:
+            case 5 if not any(kind.startswith("ENUM") for kind in columns.values()):  # servers spoil their labels
                 yield f"ALTER TABLE {table} CONVERT TO CHARACTER SET {pick.choice(['latin1', 'utf8mb4'])}"
             case 6:
                 old = self._name("p")
