@@ -29,7 +29,8 @@ def latest(
 
 def named(feed: Feed, name: str, *, beside: bool = False, **settings: object) -> str:
     """The pipeline's file with another name; ``beside`` it, or in its place."""
-    file = feed.folder / "pipelines" / f"{feed.name}.yaml"
+    folder = feed.folder / "pipelines"
+    file = min(folder.glob(f"{feed.name}*.yaml"), key=lambda path: len(path.name))
     values = yaml.safe_load(file.read_text())
     (file.parent / f"{name}.yaml").write_text(yaml.safe_dump({**values, "name": name, **settings}))
     if not beside:
