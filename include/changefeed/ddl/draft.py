@@ -18,6 +18,7 @@ from changefeed.column_types import (
     data_types_of,
 )
 from changefeed.ddl.charsets import charset_of
+from changefeed.ddl.contradiction import ContradictionError
 from changefeed.ddl.keys import NamedIndex, indexes_at, positions_of
 from changefeed.ddl.names import TableName
 from changefeed.ddl.seen_rows import SeenRows
@@ -110,7 +111,10 @@ class Draft:
             raise UnresolvedError(self.key_since)
         columns = [slot.column for slot in self.slots if slot.column is not None]
         indexes = None if self.indexes is None else indexes_at(self.indexes, columns)
-        key = positions_of(columns, self.key)
+        try:
+            key = positions_of(columns, self.key)
+        except ContradictionError as error:
+            raise UnresolvedError(f"its primary key contradicts its columns: {error}") from error
         schema = TableSchema(*self.name, tuple(columns), key, indexes)
         return Table(schema, self.collation, self.generated_key, self.periods)
 
