@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
-from faults.inline_spark import InlineSpark
 from integration.command import Command
 from integration.command_forks import CommandForks
 from integration.followed import Followed
@@ -16,11 +14,6 @@ from integration.rebuilt import rebuilt, selected
 from kafka import KafkaAdminClient
 
 from changefeed.errors import FollowerError
-from changefeed.snapshot.planning import plan_snapshot
-from changefeed.snapshot.request import SnapshotRequest, snapshot_identity
-from changefeed.snapshot.status import progress_line
-from changefeed.spark.snapshot import run_snapshot
-from changefeed.state.stores import checkpoint_store
 from devstack.kafka import KafkaBroker
 from devstack.mariadb import MariadbServer
 from devstack.spark_connect import SparkConnectServer
@@ -225,24 +218,3 @@ def test_the_schemas_are_shown_from_the_stored_copy_where_their_topic_is_gone(ch
     assert changefeed("schema", name) == shown
     relearned = changefeed("schema", name, "--relearn", f"{changefeed.database}.t")
     assert (relearned.exit_code, relearned.out) == (0, shown.out), relearned
-
-
-def test_the_time_that_a_snapshot_has_left_does_not_grow_while_it_waits(followed: Followed) -> None:
-    database = f"{followed.name}_a"
-    made = [f"CREATE TABLE {database}.{table} (id INT PRIMARY KEY)" for table in "ab"]
-    rows = [f"INSERT INTO {database}.{table} VALUES (1), (2), (3)" for table in "ab"]
-    followed.source.execute(f"CREATE DATABASE {database}", *made, *rows)
-    followed.publish()
-    followed.source.execute(f"ALTER TABLE {database}.b COMMENT 'the snapshot waits until this is published'")
-    store = checkpoint_store(followed.pipeline, followed.connections.__getitem__, cast(Any, None))
-    request = SnapshotRequest(pipeline=followed.name)
-    planned = plan_snapshot(followed.endpoints, store, request, snapshot_identity(followed.name, "waits"))
-    lines: list[str] = []
-    for stands in run_snapshot(cast(Any, InlineSpark()), followed.endpoints, planned):
-        lines.append(progress_line(stands))
-        if len(lines) == 4:
-            followed.publish()
-    waiting = lines[1:4]
-    assert "seconds left" in waiting[0]
-    assert len(set(waiting)) == 1, waiting
-    assert stands.finished
