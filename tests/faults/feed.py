@@ -65,6 +65,7 @@ class Runner:
             if "code" in message:
                 self.codes[message["pid"]] = message["code"]
             else:
+                self.codes.pop(message["pid"], None)  # of an earlier process: numbers come again
                 self._begun.put(message["pid"])
 
     def begin(

@@ -80,7 +80,8 @@ class Stock:
     def rows_behind(self) -> None:
         for number, name in enumerate(self.statements):
             if name not in GONE:
-                self.server.execute(f"INSERT INTO {self.feed.name}.t{number} (id) VALUES (2)")
+                row = "(id, name) VALUES (2, 'n')" if name == "other key" else "(id) VALUES (2)"
+                self.server.execute(f"INSERT INTO {self.feed.name}.t{number} {row}")
 
     def begin_at(self, start: str) -> None:
         self.feed.settings["start"] = start
