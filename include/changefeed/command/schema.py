@@ -65,7 +65,11 @@ def schema(
         elif define:
             kept = schema_history.kept_history(endpoints)
             where = BinlogCoordinates.parse(at) if at else None
-            history, defined = define_tables(pipeline, kept, define.read_text(), where)
+            try:
+                sql = define.read_text("utf-8-sig")
+            except UnicodeDecodeError as error:
+                raise SettingsError(f"{define} is no text in UTF-8: {error}") from error
+            history, defined = define_tables(pipeline, kept, sql, where)
             history = schema_history.store_history(endpoints, history)
             for each in defined:
                 out.print(f"{name}: {each.table} is defined for rows from {each.start} to {each.end or 'the end'}")

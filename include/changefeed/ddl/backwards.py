@@ -6,12 +6,14 @@ table is compared with the TABLE_MAPs of its rows. What neither proves is an Unk
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from changefeed.coordinates import BinlogCoordinates
 from changefeed.ddl.changes import (
+    AlterDatabase,
     AlterTable,
     CreateDatabase,
     CreateSequence,
@@ -69,6 +71,7 @@ class _Touches:
     def __init__(self, statements: Sequence[ReadStatement]) -> None:
         self._of_table: dict[TableName, list[BinlogCoordinates]] = defaultdict(list)
         self._of_database: dict[str, list[BinlogCoordinates]] = defaultdict(list)
+        self._changes = {statement.at: statement.read.change for statement in statements}
         for statement in statements:
             change = statement.read.change
             if isinstance(change, DropDatabase) or (isinstance(change, CreateDatabase) and change.replace):
@@ -76,16 +79,25 @@ class _Touches:
             for name in statement.read.tables:
                 self._of_table[name].append(statement.at)
 
-    def _all(self, name: TableName) -> Iterable[BinlogCoordinates]:
-        return (*self._of_table.get(name, ()), *self._of_database.get(name.database, ()))
+    def _lists(self, name: TableName) -> tuple[list[BinlogCoordinates], list[BinlogCoordinates]]:
+        return self._of_table.get(name, []), self._of_database.get(name.database, [])
 
-    def before(self, name: TableName, at: BinlogCoordinates | None) -> BinlogCoordinates | None:
+    def before(self, name: TableName, at: BinlogCoordinates) -> BinlogCoordinates | None:
         """The last statement before ``at`` that touches a table; None where there is none."""
-        return max((other for other in self._all(name) if at is None or other < at), default=None)
+        found = [each[count - 1] for each in self._lists(name) if (count := bisect_left(each, at))]
+        return max(found, default=None)
 
     def after(self, name: TableName, at: BinlogCoordinates | None) -> BinlogCoordinates | None:
         """The first statement behind ``at`` that touches a table; None where there is none."""
-        return min((other for other in self._all(name) if at is None or other > at), default=None)
+        lists = self._lists(name)
+        counts = [0 if at is None else bisect_right(each, at) for each in lists]
+        found = [each[count] for each, count in zip(lists, counts, strict=True) if count < len(each)]
+        return min(found, default=None)
+
+    def was_gone(self, name: TableName, at: BinlogCoordinates) -> bool:
+        """Whether the last statement before ``at`` that touches a table removed it."""
+        before = self.before(name, at)
+        return before is not None and isinstance(self._changes[before], DropTables | DropDatabase)
 
 
 class _Backwards:
@@ -94,7 +106,7 @@ class _Backwards:
     def __init__(
         self, now: Schemas, statements: Sequence[ReadStatement], rows: RowsByTable, collations: Mapping[int, str]
     ) -> None:
-        self.server = now.server
+        self.server, self.now = now.server, now
         self._rows, self._collations = rows, collations
         self._touches = _Touches(statements)
         self._tables: dict[TableName, Draft | UnknownTable] = {
@@ -144,10 +156,12 @@ class _Backwards:
         where, tables = str(statement.at), self._tables
         match statement.read.change:
             case CreateTable(name=name, if_not_exists=True) | CreateTableLike(name=name, if_not_exists=True):
-                if not isinstance(tables.get(name), Draft) and not self._rows_before(name, statement.at):
-                    tables.pop(name, None)  # nothing says that it was there already
+                if self._touches.was_gone(name, statement.at):
+                    tables.pop(name, None)
+                elif not isinstance(tables.get(name), Draft):
+                    tables[name] = UnknownTable(name, f"it may have been there before CREATE TABLE at {where}")
             case CreateTableLike(name=name, like=like, replace=replaced):
-                self._learn(like, name)
+                self._learn(like, name, statement.at)
                 self._uncreate(name, where if replaced else "")
             case CreateTable(name=name, replace=replaced) | CreateSequence(name=name, replace=replaced):
                 self._uncreate(name, where if replaced else "")
@@ -162,11 +176,13 @@ class _Backwards:
                         self._rename(new, old, where)
             case AlterTable():
                 self._unalter(statement)
-            case CreateDatabase(name=database):
+            case CreateDatabase(name=database, if_not_exists=False, replace=False):
                 self._databases.pop(database, None)
+            case CreateDatabase(name=database) | AlterDatabase(name=database):
+                self._databases[database] = ""  # not known: what tables inherit from it is not, either
             case DropDatabase(name=database):
-                self._databases.setdefault(database, self.server.collation)
-                for name in self._rows.names:
+                self._databases[database] = ""
+                for name in {*self._rows.names, *tables}:
                     if name.database == database:
                         tables[name] = UnknownTable(name, f"its database was dropped at {where}")
             case CreateView(name=name):
@@ -181,11 +197,12 @@ class _Backwards:
         if replaced_at:
             self._tables[name] = UnknownTable(name, f"it was replaced at {replaced_at}")
 
-    def _learn(self, like: TableName, copy: TableName) -> None:
+    def _learn(self, like: TableName, copy: TableName, at: BinlogCoordinates) -> None:
         """What a copy is, its model was."""
         known = self._tables.get(copy)
         if isinstance(known, Draft) and isinstance(self._tables.get(like), UnknownTable):
             self._tables[like] = replace(known, name=like)
+            self._settle(like, at)
 
     def _rename(self, new: TableName, old: TableName, where: str) -> None:
         if new in self._views:
@@ -252,6 +269,7 @@ class _Forwards:
         collations: Mapping[int, str],
     ) -> None:
         self._backwards, self._statements, self._rows, self._collations = backwards, statements, rows, collations
+        self._now = backwards.now
         self._touches = _Touches(statements)
 
     def timeline(self, known: Mapping[TableName, Entry]) -> SchemaTimeline:
@@ -270,6 +288,8 @@ class _Forwards:
                     tables[name] = entry
             if tables != after.tables:
                 after = replace(after, tables=tables)
+            if statement is self._statements[-1]:
+                after = replace(after, databases=self._now.databases)
             if after is timeline.latest and statement.read.kind == "harmless":
                 continue
             timeline = timeline.moved(statement.at, statement.read, after)
@@ -277,16 +297,23 @@ class _Forwards:
 
     def _first(self, initial: Schemas, known: Mapping[TableName, Entry]) -> Schemas:
         names = dict.fromkeys([*initial.tables, *known, *self._rows.names])
-        tables = {name: self._entry(name, known.get(name), initial.tables.get(name), None) for name in names}
+        backwards: dict[TableName, Entry | None] = dict(initial.tables)
+        for name, entry in known.items():
+            if isinstance(entry, Table) and self._fits(entry, self._rows_behind(name, None)):
+                backwards[name] = entry  # it is known, and the other way only follows
+        tables = {name: self._entry(name, known.get(name), backwards.get(name), None) for name in names}
         return replace(initial, tables={name: entry for name, entry in tables.items() if entry is not None})
 
     def _entry(
         self, name: TableName, forward: Entry | None, backward: Entry | None, at: BinlogCoordinates | None
     ) -> Entry | None:
         """A table behind the statement at ``at``, or at the range's start."""
-        rows = [seen for seen in self._rows.between(name, at, self._touches.after(name, at)) if not seen.names_columns]
-        candidates = [entry for entry in (forward, backward) if isinstance(entry, Table)]
+        rows = self._rows_behind(name, at)
+        found = (self._collated(entry, rows) for entry in (forward, backward) if isinstance(entry, Table))
+        candidates = [entry for entry in found if entry is not None]
         fitting = [entry for entry in candidates if self._fits(entry, rows)]
+        if len(fitting) == 2 and _knows_less(*fitting):
+            fitting.reverse()
         if len(fitting) == 2 and not fitting[0].schema.reads_like(fitting[1].schema):
             if rows and not _differ_in_collations(*fitting):
                 problem = "the statements before its rows and those behind them contradict each other"
@@ -302,6 +329,25 @@ class _Forwards:
             unknown = UnknownTable(name, "neither the server nor a statement behind its rows has it")
         return unknown and _with_rows(unknown, rows)
 
+    def _rows_behind(self, name: TableName, at: BinlogCoordinates | None) -> list[SeenRows]:
+        rows = self._rows.between(name, at, self._touches.after(name, at))
+        return [seen for seen in rows if not seen.names_columns]
+
+    def _collated(self, table: Table, rows: Sequence[SeenRows]) -> Table | None:
+        """The table with collations that it inherits from what is not known, as its rows show them; None without."""
+        if all(column.collation != "" for column in table.schema.columns):
+            return table
+        shown = rows[0].columns if rows else ()
+        if len(shown) < len(table.schema.columns):
+            return None
+        columns = []
+        for column, row in zip(table.schema.columns, shown, strict=False):
+            if column.collation == "" and (row.collation is None or row.collation not in self._collations):
+                return None
+            shows = column.collation == "" and row.collation is not None
+            columns.append(replace(column, collation=self._collations[row.collation]) if shows else column)  # type: ignore[index]
+        return replace(table, schema=replace(table.schema, columns=tuple(columns)))
+
     def _fits(self, table: Table, rows: Sequence[SeenRows]) -> bool:
         return all(fits_rows(table, seen, self._backwards.server, self._collations) for seen in rows)
 
@@ -316,10 +362,18 @@ def _differ_in_collations(one: Table, other: Table) -> bool:
     return plain(one).reads_like(plain(other))
 
 
+def _knows_less(one: Table, other: Table) -> bool:
+    """Whether ``other`` knows of the same columns what ``one`` does not: its indexes, or which may be NULL."""
+    if not one.schema.reads_like(other.schema):
+        return False
+    nullable = any(column.nullable is None for column in one.schema.columns)
+    return nullable or (one.schema.indexes is None and other.schema.indexes is not None)
+
+
 def _with_rows(table: UnknownTable, rows: Sequence[SeenRows]) -> UnknownTable:
     """The table with its rows in the range, of which the first ones are kept as they are."""
     if not rows:
-        return replace(table, row_events=0, first="", columns=(), known=())
+        return replace(table, row_events=0, first="", last="", columns=(), known=())
     known, columns = table.known, rows[0].columns
     if len(known) != len(columns) or any(c and not fits(c, row) for c, row in zip(known, columns, strict=True)):
         known = ()
@@ -327,6 +381,7 @@ def _with_rows(table: UnknownTable, rows: Sequence[SeenRows]) -> UnknownTable:
         table,
         row_events=sum(seen.row_events for seen in rows),
         first=str(rows[0].first),
+        last=str(rows[-1].first),
         columns=rows[0].columns,
         known=known,
     )

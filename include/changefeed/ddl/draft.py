@@ -30,6 +30,7 @@ from changefeed.row_shape import BINARY, fits, hidden_columns
 from changefeed.table_schema import Column, TableSchema
 
 _MOST_FLOATING = 8
+_INDEXED_CHARACTERS = 767
 _UTF8 = {"utf8": "utf8mb3"}  # as servers before MySQL 8.0.30 and MariaDB 10.6 call it
 _MAY_BE_UUID = (4, 16)
 """Bytes of a BINARY column of MariaDB that may as well be an INET4, INET6 or UUID."""
@@ -126,6 +127,8 @@ class Draft:
             slot if slot.column is not None else replace(slot, column=_column(slot, row, server, collations))
             for slot, row in zip(ordered, rows, strict=True)
         )
+        if server.is_mariadb and all(row.nullable for row in rows):
+            return replace(self, slots=slots, floating=())  # as of the inner table of an outer join, whatever it is
         slots = tuple(
             replace(slot, column=replace(slot.column, nullable=row.nullable))
             if slot.column is not None and slot.column.nullable is None
@@ -142,6 +145,8 @@ class Draft:
             return ()
         early = list(self.slots)
         late = list(self.slots)
+        if not self.floating and not all(_fits(*pair, collations) for pair in zip(self.slots, rows, strict=False)):
+            return ()
         if self.floating:
             fitting = [
                 place
@@ -165,13 +170,25 @@ class Draft:
         extra = len(columns) - self.column_count
         if extra > 0 and server.is_mariadb:
             behind = [replace(column, nullable=False) for column in columns[self.column_count :]]
-            if len(hidden_columns(behind)) == extra:
+            hidden = hidden_columns(behind)
+            if len(hidden) == extra and sum(column.unsigned for column in hidden) <= self._hashed_keys:
                 return columns[: self.column_count]
         if extra:
             raise UnresolvedError(
                 f"its rows have {len(columns)} columns, and {self.column_count} follow from the statements behind them"
             )
         return columns
+
+    @property
+    def _hashed_keys(self) -> int:
+        """How many unique keys may be too long for an index, so that MariaDB hides a hash of each in the rows."""
+        long = {slot.name for slot in self.slots if slot.column is not None and _is_long(slot.column)}
+        return sum(index.unique and bool(long.intersection(index.columns)) for index in self.indexes or ())
+
+
+def _is_long(column: Column) -> bool:
+    """Whether a unique key over the column may be too long for an index, which takes 3072 bytes."""
+    return column.data_type.endswith(("text", "blob")) or (column.length or 0) > _INDEXED_CHARACTERS
 
 
 def fits_rows(table: Table, seen: SeenRows, server: Server, collations: Mapping[int, str]) -> bool:

@@ -16,6 +16,7 @@ from changefeed.ddl.changes import (
     AddPeriod,
     ChangeColumn,
     ConvertCharset,
+    DefaultCharset,
     DropColumn,
     DropIndex,
     DropPrimaryKey,
@@ -28,6 +29,7 @@ from changefeed.ddl.draft import Draft, Slot, UnresolvedError
 from changefeed.ddl.keys import NamedIndex
 from changefeed.ddl.seen_rows import SeenRows
 from changefeed.ddl.table_elements import KeyDefinition, KeyKind, own_keys
+from changefeed.row_shape import hidden_columns
 
 
 def before_alter(after: Draft, actions: Sequence[Action], where: str, seen: SeenRows | None) -> Draft:
@@ -44,11 +46,19 @@ class _Inversion:
         self._added = {action.column.name.lower(): action for action in actions if isinstance(action, AddColumn)}
         self._old: dict[str, ChangeColumn | RenameColumn] = {}
         """By the name that a column has after it, the clause that changed or renamed it."""
+        present = {slot.name.lower() for slot in (*after.slots, *after.floating)}
         for action in actions:
-            if isinstance(action, ChangeColumn) and action.old.lower() not in self._added:
-                self._old[action.column.name.lower()] = action
+            if isinstance(action, ChangeColumn):
+                old, new = action.old.lower(), action.column.name.lower()
+                _check_done(action.if_exists and old != new and new in present, where)
+                # MariaDB changes a column that the same statement adds.
+                if old not in self._added or (old != new and old in present):
+                    self._old[new] = action
             elif isinstance(action, RenameColumn):
+                _check_done(action.if_exists and action.new.lower() in present, where)
                 self._old[action.new.lower()] = action
+            elif isinstance(action, AddKey) and action.key.kind is KeyKind.PRIMARY:
+                _check_done(action.key.if_not_exists, where)
         self._converts = any(isinstance(action, ConvertCharset) for action in actions)
 
     def draft(self) -> Draft:
@@ -61,7 +71,9 @@ class _Inversion:
         moved = {self._old_name(name) for name, action in self._old.items() if getattr(action, "position", None)}
         floating += [slot for slot in slots if slot.name.lower() in moved]
         slots = [slot for slot in slots if slot.name.lower() not in moved]
-        draft = replace(self._after, slots=tuple(slots), floating=tuple(floating))
+        collates = self._converts or any(isinstance(action, DefaultCharset) for action in self._actions)
+        collation = "" if collates else self._after.collation
+        draft = replace(self._after, slots=tuple(slots), floating=tuple(floating), collation=collation)
         draft = self._with_kept(draft, present)
         return self._with_dropped(self._with_keys(draft))
 
@@ -90,10 +102,13 @@ class _Inversion:
     def _with_kept(self, draft: Draft, present: set[str]) -> Draft:
         """Columns of ADD COLUMN IF NOT EXISTS that were there before, as the rows show."""
         doubtful = [action for action in self._added.values() if action.if_not_exists]
-        if not doubtful or self._seen is None:
+        if not doubtful:
             return draft
-        dropped = sum(isinstance(action, DropColumn) for action in self._actions)
-        missing = len(self._seen.columns) - draft.column_count - dropped
+        drops = [action for action in self._actions if isinstance(action, DropColumn)]
+        _check_done(self._seen is None or self._has_hidden_tail, self._where)
+        _check_done(any(action.if_exists for action in drops), self._where)
+        assert self._seen is not None
+        missing = len(self._seen.columns) - draft.column_count - len(drops)
         if missing <= 0:
             return draft
         if missing != len(doubtful):
@@ -101,8 +116,14 @@ class _Inversion:
                 f"ALTER TABLE at {self._where} adds columns if they do not exist; which did is not known"
             )
         names = {action.column.name.lower() for action in doubtful}
+        _check_done(self._converts, self._where)
         kept = [slot for slot in self._after.slots if slot.name.lower() in names & present]
-        return replace(draft, floating=(*draft.floating, *kept))
+        return replace(draft, floating=(*draft.floating, *kept), indexes=None)
+
+    @property
+    def _has_hidden_tail(self) -> bool:
+        """Whether the last column of the rows may be one that MariaDB hides, so that their number says nothing."""
+        return self._seen is not None and len(hidden_columns(self._seen.columns[-1:])) > 0
 
     def _with_dropped(self, draft: Draft) -> Draft:
         dropped = [action for action in self._actions if isinstance(action, DropColumn)]
@@ -110,8 +131,8 @@ class _Inversion:
             return draft
         since = f"ALTER TABLE at {self._where} dropped it"
         if any(action.if_exists for action in dropped):
-            if self._seen is None:
-                raise UnresolvedError(f"ALTER TABLE at {self._where} dropped columns if they existed")
+            _check_done(self._seen is None or self._has_hidden_tail, self._where)
+            assert self._seen is not None
             missing = len(self._seen.columns) - draft.column_count
             sure = [action for action in dropped if not action.if_exists]
             if missing == len(sure):
@@ -183,6 +204,12 @@ class _Inversion:
             )
             for index in left
         )
+
+
+def _check_done(is_doubtful: bool, where: str) -> None:
+    """Raises UnresolvedError where a clause with IF EXISTS or IF NOT EXISTS may have done nothing."""
+    if is_doubtful:
+        raise UnresolvedError(f"whether ALTER TABLE at {where} changed it, IF EXISTS or IF NOT EXISTS, is not known")
 
 
 def _key_problem(what: str) -> str:

@@ -110,7 +110,7 @@ def _unknown_to_json(table: UnknownTable) -> Json:
     """Why the table is not known, and its rows, where there are any."""
     values: Json = {"unknown": table.problem}
     if table.row_events:
-        values |= {"row_events": table.row_events, "first": table.first}
+        values |= {"row_events": table.row_events, "first": table.first, "last": table.last}
         values["rows"] = [
             [row.type, row.meta, row.nullable, row.unsigned, row.collation, row.is_point] for row in table.columns
         ]
@@ -129,6 +129,7 @@ def _unknown_from_json(name: TableName, values: Mapping[str, Any], version: int)
         values["unknown"],
         values.get("row_events", 0),
         values.get("first", ""),
+        values.get("last", ""),
         tuple(rows),
         tuple(column and column_from_json(column, version) for column in values.get("known", ())),
         values.get("answer", ""),

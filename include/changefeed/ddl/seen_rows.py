@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -43,8 +44,7 @@ class RowsByTable:
         self, name: TableName, after: BinlogCoordinates | None, before: BinlogCoordinates | None
     ) -> list[SeenRows]:
         """The rows of a table behind one statement and before another; None for the ends of the range."""
-        return [
-            seen
-            for seen in self._rows.get(name, ())
-            if (after is None or after < seen.first) and (before is None or seen.first < before)
-        ]
+        rows = self._rows.get(name, [])
+        first = 0 if after is None else bisect_right(rows, after, key=lambda seen: seen.first)
+        end = len(rows) if before is None else bisect_left(rows, before, key=lambda seen: seen.first)
+        return rows[first:end]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from changefeed.ddl.cursor import Cursor
 from changefeed.ddl.ddl_statement import read_statement
 from changefeed.ddl.scanner import TokenKind, UnreadableStatement, scan
 from changefeed.ddl.schemas import Schemas
@@ -20,16 +22,19 @@ def defined_schemas(sql: str, before: Schemas) -> Schemas:
     """
     schemas, session = replace(before, tables={}, views=frozenset()), SessionContext()
     try:
-        statements = list(_statements(sql, session, before.server))
-    except UnreadableStatement as error:
-        raise SchemaError(f"the statements cannot be read: {error}") from error
-    for statement in statements:
-        words = statement.split(None, 1)
-        if words and words[0].upper() == "USE":
-            session = replace(session, database=words[1].strip().strip("`"))
-        else:
-            schemas = schemas.apply(read_statement(statement, session, before.server))
+        for statement in _statements(_BODIES.sub("", sql), session, before.server):
+            cursor = Cursor(statement, session, before.server)
+            if cursor.one_of("USE"):
+                session = replace(session, database=cursor.identifier())
+            else:
+                schemas = schemas.apply(read_statement(statement, session, before.server))
+    except (UnreadableStatement, ArithmeticError, ValueError, RecursionError, MemoryError) as error:
+        raise SchemaError(f"the statements cannot be read: {error!r}") from error
     return schemas
+
+
+_BODIES = re.compile(r"^DELIMITER[ \t]+(?!;[ \t]*$)\S+[ \t]*$.*?(?:^DELIMITER[ \t]+;[ \t]*$|\Z)", re.M | re.S | re.I)
+"""Triggers and routines, which mysqldump writes between two DELIMITER lines: their statements are not run here."""
 
 
 def _statements(sql: str, session: SessionContext, server: Server) -> Iterator[str]:

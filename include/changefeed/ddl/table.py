@@ -38,13 +38,14 @@ class UnknownTable:
     """A table that is there, and whose columns are not known; ``problem`` says since what.
 
     ``row_events`` counts its rows events in the binlog, as far as that was scanned; ``columns`` are those that the rows
-    have, from ``first`` on, and ``known`` what is known of each, or nothing.
+    have, from ``first`` to ``last``, where these TABLE_MAPs begin, and ``known`` what is known of each, or nothing.
     """
 
     name: TableName
     problem: str
     row_events: int = 0
     first: str = ""
+    last: str = ""
     columns: tuple[MapColumn, ...] = ()
     known: tuple[Column | None, ...] = ()
     answer: str = ""

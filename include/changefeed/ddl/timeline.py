@@ -163,7 +163,15 @@ class SchemaTimeline:
         kept = SchemaTimeline(self.initial, self.entries[: self._count_before(coordinates)])
         tables = dict(kept.latest.differences(anew.initial))
         before = replace(coordinates, position=max(coordinates.position - 1, 0))
-        entry = HistoryEntry(before, RELEARNED, "", "", tuple(tables), tables)
+        names = kept.latest.databases.keys() | anew.initial.databases.keys()
+        databases = {
+            name: anew.initial.databases.get(name)
+            for name in names
+            if kept.latest.databases.get(name) != anew.initial.databases.get(name)
+        }
+        if not tables and not databases:
+            return SchemaTimeline(self.initial, (*kept.entries, *anew.entries))
+        entry = HistoryEntry(before, RELEARNED, "", "", tuple(tables), tables, databases)
         return SchemaTimeline(self.initial, (*kept.entries, entry, *anew.entries))
 
     def between(self, after: BinlogCoordinates, until: BinlogCoordinates) -> tuple[HistoryEntry, ...]:

@@ -95,6 +95,8 @@ def message_rules(pipeline: Pipeline) -> dict[str, str]:
             elif key != "sha256":
                 del mask[key]  # as windows were begun before there were such masks
     values["rows"] = list(values["rows"].items())
+    if isinstance(pipeline.unknown_definition, dict):
+        values["unknown_definition"] = list(pipeline.unknown_definition.items())
     values["keys"] = list(values["keys"].items())  # of which the first that takes a table counts
     return {name: _digest(value) for name, value in values.items()}
 

@@ -43,9 +43,9 @@ def define(
     defined = []
     for written, entry in given.tables.items():
         names = [name for name, _, _, _ in unknown_named(unknown, written)]
-        if not isinstance(entry, Table):
-            raise SchemaError(f"the statements do not say what columns {written} has: {entry.problem}")
         for name in names[:1]:
+            if not isinstance(entry, Table):
+                raise SchemaError(f"the statements do not say what columns {written} has: {entry.problem}")
             found = [each for each in unknown_named(unknown, name) if at is None or _holds(each, at)]
             if not found:
                 raise SchemaError(f"no rows of {name} at {at} are of a table that is not known")
@@ -131,6 +131,8 @@ def _again(entry: HistoryEntry, before: Schemas, history: SchemaHistory) -> Hist
             rows = SeenRows(name, entry.coordinates, found.columns, found.row_events)
             if not fits_rows(known, rows, history.server, history.collations):
                 continue
+        if isinstance(found, UnknownTable) and isinstance(known, UnknownTable):
+            continue
         if known != before.tables.get(name):
             tables[name] = known
     return replace(entry, tables=tables)

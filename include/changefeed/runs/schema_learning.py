@@ -16,7 +16,7 @@ from changefeed.ddl.names import TableName
 from changefeed.ddl.schemas import Entry, Schemas
 from changefeed.ddl.seen_rows import RowsByTable, SeenRows
 from changefeed.ddl.session import Server
-from changefeed.ddl.table import Table
+from changefeed.ddl.table import Table, UnknownTable
 from changefeed.ddl.timeline import SchemaTimeline
 from changefeed.errors import SchemaError
 from changefeed.file_identity import FileIdentity
@@ -78,8 +78,8 @@ def extended_back(history: SchemaHistory, start: BinlogCoordinates, binlogs: Bin
     """``history`` from the earlier ``start`` on; raises BinlogGoneError where a file between is missing."""
     scan = scan_range(binlogs, start, history.since)
     earlier = _derived(history.timeline.initial, scan, history.collations)
-    entries = (*earlier.entries, *history.timeline.entries)
-    return replace(history, since=start, timeline=SchemaTimeline(earlier.initial, entries), id="", elsewhere=None)
+    timeline = earlier.continued(history.since, history.timeline)
+    return replace(history, since=start, timeline=timeline, id="", elsewhere=None)
 
 
 def extended_forward(history: SchemaHistory, end: BinlogCoordinates, binlogs: Binlogs) -> SchemaHistory:
@@ -91,7 +91,11 @@ def extended_forward(history: SchemaHistory, end: BinlogCoordinates, binlogs: Bi
 
 def carried(schemas: Schemas, session: Session, server_uuid: str, start: BinlogCoordinates) -> SchemaHistory:
     """The history of another server from ``start`` on, where it has executed what gave the old one its ``schemas``."""
-    initial = replace(schemas, server=server_of(session))
+    tables = {  # rows that were counted are those of the other server
+        name: UnknownTable(name, entry.problem) if isinstance(entry, UnknownTable) else entry
+        for name, entry in schemas.tables.items()
+    }
+    initial = replace(schemas, server=server_of(session), tables=tables)
     timeline, file = SchemaTimeline(initial), _file(session, server_uuid, start)
     return SchemaHistory(server_uuid, start, start, timeline, collation_names(session), file=file)
 

@@ -52,7 +52,7 @@ def unknown_ranges(
     """The rows of captured tables from ``start`` on whose columns are not known, in binlog order."""
     found = []
     for name, table, _, end in segments(history):
-        passed = start is not None and end is not None and end <= start
+        passed = start is not None and (_is_before(table.last, start) or (end is not None and end <= start))
         if table.row_events and not passed and pipeline.tables.matches(*name):
             answer = _answer(pipeline, table)
             full = f"{name.database}.{name.table}"
@@ -139,6 +139,11 @@ def segments(
                 open_ones[name] = entry, at
     for name, (unknown, start) in open_ones.items():
         yield name, unknown, start, None
+
+
+def _is_before(last: str, start: BinlogCoordinates) -> bool:
+    """Whether all rows are in files before that of ``start``, where the last of their TABLE_MAPs is known."""
+    return bool(last) and BinlogCoordinates.parse(last).number < start.number
 
 
 def _answer(pipeline: Pipeline, table: UnknownTable) -> str:

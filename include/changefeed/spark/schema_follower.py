@@ -37,10 +37,10 @@ class SchemaFollower:
         before, self._at = self.schemas, at
         timeline = self._history.timeline if self._history else None
         entries = timeline.between(last, at) if timeline else ()
-        if timeline and entries and entries[-1].coordinates == at:
+        if timeline and entries:
             self.schemas = timeline.after(before, entries)
-        else:
-            self.schemas = before.apply(read or self.read(statement))
+        if not entries or entries[-1].coordinates != at:
+            self.schemas = self.schemas.apply(read or self.read(statement))
         return before
 
     def follow(self, statement: Statement) -> None:
