@@ -14,6 +14,7 @@ from changefeed.mysql.catalog import table_schema
 from changefeed.mysql.session import Session
 from changefeed.pipelines.pipeline import Pipeline
 from changefeed.spark.changed_keys import ChangedKeys, TooManyChangedKeysError
+from devstack.kafka import KafkaBroker
 from devstack.sql_server import SqlServer
 
 
@@ -23,10 +24,10 @@ def server(request: pytest.FixtureRequest) -> SqlServer:
     return found
 
 
-def changed(server: SqlServer, database: str, *statements: str, most_keys: int = 100) -> set[bytes]:
+def changed(server: SqlServer, kafka: KafkaBroker, database: str, *statements: str, most_keys: int = 100) -> set[bytes]:
     """The keys of table t that ``statements`` change."""
     plain: dict[str, Any] = {"name": "keys", "source": {"connection": "mysql"}, "kafka": {"connection": "kafka"}}
-    uris = {"mysql": server.root_url, "kafka": "kafka://127.0.0.1:1"}
+    uris = {"mysql": server.root_url, "kafka": f"kafka://{kafka.bootstrap}"}
     endpoints = Endpoints(Pipeline.model_validate(plain), uris.__getitem__)
     with Session(MysqlConnection.from_uri(server.root_url)) as session:
         schema = table_schema(session, database, "t")
@@ -47,31 +48,39 @@ def filled(server: SqlServer, unique_name: str) -> str:
     return unique_name
 
 
-def test_each_key_that_a_change_has_before_or_after_it(server: SqlServer, filled: str) -> None:
+def test_each_key_that_a_change_has_before_or_after_it(
+    server: SqlServer, kafka_broker: KafkaBroker, filled: str
+) -> None:
     statements = [
         "UPDATE t SET a = 'z' WHERE id = 1",
         "DELETE FROM t WHERE id = 2",
         "UPDATE t SET id = 30 WHERE id = 3",
     ]
     keys = {b'{"id":%d}' % number for number in (1, 2, 3, 30)}
-    assert changed(server, filled, *statements) == keys
+    assert changed(server, kafka_broker, filled, *statements) == keys
 
 
 @pytest.mark.parametrize("image", ["MINIMAL", "NOBLOB"])
-def test_a_change_that_is_not_the_whole_row_is_refused(server: SqlServer, filled: str, image: str) -> None:
+def test_a_change_that_is_not_the_whole_row_is_refused(
+    server: SqlServer, kafka_broker: KafkaBroker, filled: str, image: str
+) -> None:
     statements = [f"SET SESSION binlog_row_image = {image}", "UPDATE t SET a = 'z' WHERE id = 1"]
     with pytest.raises(BinlogFormatError, match=r"does not hold all columns.*binlog_row_image = FULL"):
-        changed(server, filled, *statements)
+        changed(server, kafka_broker, filled, *statements)
 
 
-def test_a_delete_needs_no_more_than_its_key(server: SqlServer, filled: str) -> None:
+def test_a_delete_needs_no_more_than_its_key(server: SqlServer, kafka_broker: KafkaBroker, filled: str) -> None:
     statements = ["SET SESSION binlog_row_image = MINIMAL", "DELETE FROM t WHERE id = 1"]
-    assert changed(server, filled, *statements) == {b'{"id":1}'}
+    assert changed(server, kafka_broker, filled, *statements) == {b'{"id":1}'}
 
 
-def test_keys_are_read_file_by_file_and_no_more_are_held_than_there_is_room_for(server: SqlServer, filled: str) -> None:
+def test_keys_are_read_file_by_file_and_no_more_are_held_than_there_is_room_for(
+    server: SqlServer, kafka_broker: KafkaBroker, filled: str
+) -> None:
     update, flush = "UPDATE t SET a = CONCAT(a, '!') WHERE id = {}", "FLUSH BINARY LOGS"
     statements = [update.format(1), flush, update.format(2), update.format(1), flush, flush, update.format(3)]
-    assert changed(server, filled, *statements, most_keys=4) == {b'{"id":%d}' % number for number in (1, 2, 3)}
+    assert changed(server, kafka_broker, filled, *statements, most_keys=4) == {
+        b'{"id":%d}' % number for number in (1, 2, 3)
+    }
     with pytest.raises(TooManyChangedKeysError, match=r"more than 3 keys.*changed_keys"):
-        changed(server, filled, *statements, most_keys=3)
+        changed(server, kafka_broker, filled, *statements, most_keys=3)

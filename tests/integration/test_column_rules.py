@@ -26,6 +26,7 @@ from changefeed.reader import Route
 from changefeed.upkeep.finding import Level
 from changefeed.upkeep.source_checks import CheckedSource, check_source
 from changefeed.window import Slice
+from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
 
 HEAD = """\
@@ -243,14 +244,15 @@ def test_the_command_explains_a_table_with_its_pipelines_rules_and_values(
 
 
 def test_check_tells_what_rules_cover_before_a_run(
-    mysql_server: MysqlServer, database: str, pipeline: Callable[[str], Pipeline]
+    mysql_server: MysqlServer, kafka_broker: KafkaBroker, database: str, pipeline: Callable[[str], Pipeline]
 ) -> None:
+    uris = {"s": mysql_server.url, "k": f"kafka://{kafka_broker.bootstrap}"}
     with mysql_server.connect() as connection, connection.cursor() as cursor:
         cursor.execute(f"CREATE TABLE {database}.told (id INT PRIMARY KEY, email TEXT)")
 
     def found(pattern: str, level: Level) -> list[str]:
         text = f"tables: {{include: ['{database}.*']}}\ncolumns: {{exclude: ['{pattern}']}}\n"
-        endpoints = Endpoints(pipeline(text), {"s": mysql_server.url}.__getitem__)
+        endpoints = Endpoints(pipeline(text), uris.__getitem__)
         with endpoints.session() as session:
             return [each.text for each in check_source(CheckedSource(endpoints, session)) if each.level is level]
 
