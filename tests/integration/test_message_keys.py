@@ -21,6 +21,7 @@ from changefeed.reader import Route, SchemaLookup
 from changefeed.upkeep.finding import Level
 from changefeed.upkeep.source_checks import CheckedSource, check_source
 from changefeed.window import Slice
+from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
 
 Keys = list[dict[str, Any] | None]
@@ -145,14 +146,15 @@ def test_a_column_of_the_chosen_key_may_not_be_masked(decoded: Decoded) -> None:
 
 
 def test_check_says_which_tables_have_no_key_and_what_is_wrong_with_chosen_ones(
-    mysql_server: MysqlServer, database: str
+    mysql_server: MysqlServer, kafka_broker: KafkaBroker, database: str
 ) -> None:
+    uris = {"s": mysql_server.url, "k": f"kafka://{kafka_broker.bootstrap}"}
     mysql_server.execute("CREATE TABLE bare (n INT)", "CREATE TABLE u (n INT NOT NULL UNIQUE)", database=database)
 
     def findings(**settings: Any) -> tuple[str, list[str]]:
         """What is right or warned of, and what is wrong."""
         pipeline = pipeline_of(tables={"include": [f"{database}.*"]}, **settings)
-        endpoints = Endpoints(pipeline, {"s": mysql_server.url}.__getitem__)
+        endpoints = Endpoints(pipeline, uris.__getitem__)
         with endpoints.session() as session:
             found = list(check_source(CheckedSource(endpoints, session)))
         wrong = [each.text for each in found if each.level is Level.FAIL]

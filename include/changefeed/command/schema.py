@@ -85,7 +85,7 @@ def schema(
     if not as_json:
         for left in ranges:
             out.print(f"{name}: {'not known' if left.answer == 'stop' else left.answer}: {left}")
-    if relearn or define or unknown:
+    if define or unknown:
         return
     if as_json:
         print(
