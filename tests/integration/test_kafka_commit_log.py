@@ -165,6 +165,8 @@ def test_a_record_that_is_not_ours_stops_the_run(pipeline: Pipeline) -> None:
     producer.flush(20)
     with pytest.raises(CheckpointError, match="not json"):
         pipeline.log.read()
+    with pipeline.connection.admin() as admin:  # a first run of any pipeline on this broker would warn of it
+        admin.delete_topics([pipeline.log_topic])
 
 
 def test_a_log_that_is_not_there_is_told(pipeline: Pipeline) -> None:

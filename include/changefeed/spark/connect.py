@@ -54,7 +54,8 @@ def _shared_session(url: str) -> Any:
         try:
             _ = spark.version  # asks the server
         except SparkConnectException as error:
-            spark.client.close()
+            spark.release_session_on_close = False
+            spark.stop()  # closed alone it would stay the process's default session, for those after it
             if "SESSION_CLOSED" not in str(error):
                 raise
         else:
