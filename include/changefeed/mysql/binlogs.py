@@ -85,6 +85,7 @@ class ServerBinlogs:
     @cached_property
     def _files(self) -> list[BinlogFile]:
         end = self._end  # read first: a file that is begun later must not be in the list
+        _ = self._uuid  # over this session, which threads that ask for the files' chunks do not share
         files = [file for file in source.binlog_files(self._session) if file.number <= end.coordinates.number]
         if not files:
             raise BinlogGoneError(f"{self._session.connection}: the server has no binlog files")

@@ -95,8 +95,9 @@ def _proof(session: Session, kept: SchemaHistory, window: Window, state: CommitL
     if kept.server_uuid != window.server_uuid:
         return _Proof.NONE
     last = state.seals[max(state.seals)].window if state.seals else None
-    if last is not None and (last.server_uuid, last.head) == (window.server_uuid, window.start):
-        return _Proof.SAME  # a window that follows another one: `plan` has compared its files
+    follows = last and (last.server_uuid, last.head, last.number + 1)
+    if follows == (window.server_uuid, window.start, window.number):
+        return _Proof.SAME  # `plan` has compared its files; after a seek the numbers do not follow each other
     known = [kept.file, last.newest if last is not None and last.head == kept.until else None]
     there = {file.name for file in source.binlog_files(session)}
     for file in known:
