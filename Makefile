@@ -5,15 +5,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 ARGS ?=
-RANGES ?= tests/unit tests/dags tests/integration/test_decode_types.py tests/integration/test_command.py \
-	tests/integration/test_kafka_publisher.py tests/contract
+RANGES ?= tests/unit tests/dags tests/integration/binlog/test_decode_types.py tests/integration/cli/test_command.py \
+	tests/integration/kafka/test_kafka_publisher.py tests/contract
 
 export PYTHONPATH := $(CURDIR)/include
 export CHANGEFEED_KERNEL_CACHE ?= $(CURDIR)/$(VENV)/kernel-cache
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # each Spark worker, Airflow task and command would compile all its modules again
 
-.PHONY: help setup demo stop clean env lint test test-unit test-faults test-snapshot test-fuzz test-huge-file test-foreign test-ranges bench-decode bench-formats bench-select bench-snapshot bench-replicate bench-end-to-end bench-overhead bench-scale audit lock
+.PHONY: help setup demo stop clean env lint test test-all test-durations test-unit test-faults test-snapshot test-fuzz test-huge-file test-foreign test-ranges bench-decode bench-formats bench-select bench-snapshot bench-replicate bench-end-to-end bench-overhead bench-scale audit lock
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -25,7 +25,7 @@ $(READY): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep -oE '^uv==[0-9.]+' requirements.lock)"
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --compile-bytecode --require-hashes -r requirements.lock
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --no-deps --editable .
-	$(BIN)/python -m changefeed.binlog.kernel  # compiles them, once
+	$(BIN)/python -m changefeed.native  # compiles them, once
 	-$(BIN)/python -m changefeed.spark.class_archive  # Spark starts in half the time with it; without Java there is none
 	touch $@
 
@@ -46,9 +46,17 @@ lint: $(READY) ## Format, lints and types
 	$(BIN)/ruff check
 	$(BIN)/mypy
 
-test: lint ## The whole test suite, with real servers, two files at a time (ARGS="-n 0": one at a time)
+test: lint ## What to run after each change: units, contracts, DAGs, and an end-to-end test of each promise on real servers
+	$(BIN)/python -m devstack fetch --tests
+	$(BIN)/python -m pytest -n 2 -m "not extended" --durations 20 $(ARGS)
+
+test-all: lint ## The whole test suite; CI runs this (ARGS="-n 0": one test at a time)
 	$(BIN)/python -m devstack fetch --tests
 	$(BIN)/python -m pytest -n 2 --durations 40 $(ARGS)
+
+test-durations: lint ## The whole suite, and how long each file takes, by which workers are balanced
+	$(BIN)/python -m devstack fetch --tests
+	$(BIN)/python -m pytest -n 2 --keep-durations $(ARGS)
 
 test-unit: $(READY) ## The tests that need no server
 	$(BIN)/python -m pytest tests/unit $(ARGS)
@@ -62,7 +70,7 @@ test-snapshot: $(READY) ## A snapshot of a million rows on each server beside wr
 
 test-fuzz: $(READY) ## Damaged binlogs, with bounds checks on (CASES=1000000 SEED=any: more, and others)
 	CHANGEFEED_FUZZ_CASES=$(or $(CASES),100000) CHANGEFEED_FUZZ_SEED=$(or $(SEED),seed) \
-		$(BIN)/python -m pytest -n 0 tests/integration/test_decode_fuzz.py $(ARGS)
+		$(BIN)/python -m pytest -n 0 tests/integration/binlog/test_decode_fuzz.py $(ARGS)
 
 test-huge-file: $(READY) ## A binlog file of more than 4 GiB: its positions do not fit into four bytes
 	$(BIN)/python -m pytest tests/integration/huge_file.py $(ARGS)

@@ -1,7 +1,7 @@
 """The DAGs of each pipeline of include/pipelines/*.yaml. Wrong files are the business of refused_pipelines.py."""
 
 from changefeed.airflow.pipeline_dags import pipeline_dags
-from changefeed.pipelines.file import load_pipelines
+from changefeed.settings.file import load_pipelines
 
 _pipelines, _ = load_pipelines()
 for _pipeline in _pipelines.values():

@@ -5,7 +5,7 @@ of other pipelines in it. It shows the error of a file without DAGs to whoever m
 """
 
 from changefeed.errors import SettingsError
-from changefeed.pipelines.file import load_pipelines
+from changefeed.settings.file import load_pipelines
 
 _, _errors = load_pipelines()
 if _errors:

@@ -13,15 +13,15 @@ import argparse
 import sys
 from collections.abc import Iterator
 
-from changefeed.archive.roots import archive_below
-from changefeed.connection import from_environment
-from changefeed.endpoints.endpoints import Endpoints
-from changefeed.pipelines.file import load_pipeline
-from changefeed.spark.ingest import ingest
+from changefeed.ingest.window_run import ingest
+from changefeed.model.connection import from_environment
+from changefeed.model.window import Window
+from changefeed.pipeline.connections import PipelineConnections
+from changefeed.settings.file import load_pipeline
+from changefeed.settings.requests.backfill import BackfillRequest, backfill_pipeline
+from changefeed.source.archive.archive import archive_below
 from changefeed.spark.session import session
 from changefeed.spark.submitted import planned, submitted
-from changefeed.upkeep.backfill_request import BackfillRequest, backfill_pipeline
-from changefeed.window import Window
 
 ARGUMENTS = argparse.ArgumentParser(description=__doc__)
 ARGUMENTS.add_argument("plan", help="a JSON file with the request, the window and the backfill's identity")
@@ -31,11 +31,11 @@ def publish(given: argparse.Namespace) -> Iterator[str]:
     """Publish the window to the backfill's topics; one line when it is sealed."""
     plan = planned(given.plan)
     request = BackfillRequest.of(plan["request"])
-    endpoints = Endpoints(backfill_pipeline(load_pipeline(request.pipeline), request), from_environment)
+    connections = PipelineConnections(backfill_pipeline(load_pipeline(request.pipeline), request), from_environment)
     window = Window.from_json(plan["window"])
     archive = archive_below(request.archive, plan.get("archive_roots", [])) if request.archive else None
-    with session(endpoints.pipeline, submitted=True) as spark:
-        manifest = ingest(spark, endpoints, window, identity=plan["identity"], archive=archive)
+    with session(connections.pipeline, "changefeed.ingest.run", submitted=True) as spark:
+        manifest = ingest(spark, connections, window, identity=plan["identity"], archive=archive)
     yield f"sealed backfill: {manifest.row_count} rows in {manifest.message_count} messages"
 
 

@@ -13,11 +13,11 @@ import json
 import sys
 from collections.abc import Iterator
 
-from changefeed.connection import from_environment
-from changefeed.pipelines.file import load_pipeline
+from changefeed.model.connection import from_environment
+from changefeed.model.window import Window
+from changefeed.settings.file import load_pipeline
 from changefeed.spark.session import session
 from changefeed.spark.submitted import planned, submitted
-from changefeed.window import Window
 
 ARGUMENTS = argparse.ArgumentParser(description=__doc__)
 ARGUMENTS.add_argument("plan", help="a JSON file with the windows, in order")
@@ -29,12 +29,12 @@ def publish(given: argparse.Namespace) -> Iterator[str]:
     """Publish the windows in one Spark session; a line for each that is sealed."""
     windows = [Window.from_json(values) for values in planned(given.plan)["windows"]]
     pipeline = load_pipeline(given.pipeline)
-    with session(pipeline, submitted=True) as spark:
-        from changefeed.endpoints.endpoints import Endpoints  # loaded by now, while Spark started
-        from changefeed.spark.run import ingest_windows
+    with session(pipeline, "changefeed.ingest.run", submitted=True) as spark:
+        from changefeed.ingest.run import ingest_windows
+        from changefeed.pipeline.connections import PipelineConnections  # loaded by now, while Spark started
 
-        endpoints = Endpoints(pipeline, from_environment)
-        for manifest in ingest_windows(spark, endpoints, windows, given.max_seconds or None):
+        connections = PipelineConnections(pipeline, from_environment)
+        for manifest in ingest_windows(spark, connections, windows, given.max_seconds or None):
             yield (
                 f"sealed window {manifest.window.number}: {manifest.row_count} rows in {manifest.message_count} "
                 f"messages, seconds {json.dumps(manifest.seconds)}"

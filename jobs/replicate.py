@@ -12,11 +12,12 @@ import argparse
 import sys
 from collections.abc import Iterator
 
-from changefeed.connection import MysqlConnection, from_environment
-from changefeed.endpoints.endpoints import Endpoints
-from changefeed.pipelines.file import load_pipeline
-from changefeed.pipelines.follower_settings import SESSIONS, OnStatement
+from changefeed.model.connection import MysqlConnection, from_environment
+from changefeed.pipeline.connections import PipelineConnections
 from changefeed.replicate.run import replicate
+from changefeed.settings.file import load_pipeline
+from changefeed.settings.pipeline_settings import OnStatement
+from changefeed.settings.requests.replicate import ReplicateRequest
 from changefeed.spark.submitted import planned, submitted
 
 ARGUMENTS = argparse.ArgumentParser(description=__doc__)
@@ -26,14 +27,14 @@ ARGUMENTS.add_argument("pipeline")
 
 def apply(given: argparse.Namespace) -> Iterator[str]:
     """Apply what is new; one line when the follower is at the watermark."""
-    plan = planned(given.plan)
-    endpoints = Endpoints(load_pipeline(given.pipeline), from_environment)
-    follower = MysqlConnection.from_uri(from_environment(plan["connection"]))
-    sessions, runs = plan.get("sessions", SESSIONS), plan.get("statements") == OnStatement.RUN
-    done = replicate(endpoints, follower, plan["databases"], sessions=sessions, runs_statements=runs)
-    yield f"{plan['connection']}: {done.start} to {done.end}, {done.rows} row changes, {done.definitions} definitions"
+    request = ReplicateRequest.of(planned(given.plan))
+    connections = PipelineConnections(load_pipeline(given.pipeline), from_environment)
+    follower = MysqlConnection.from_uri(from_environment(request.connection))
+    runs = request.statements is OnStatement.RUN
+    done = replicate(connections, follower, request.databases, sessions=request.sessions, runs_statements=runs)
+    yield f"{request.connection}: {done.start} to {done.end}, {done.rows} row changes, {done.definitions} definitions"
     if done.waiting:
-        yield f"{plan['connection']}: these tables wait for a snapshot, or for its rows: {', '.join(done.waiting)}"
+        yield f"{request.connection}: these tables wait for a snapshot, or for its rows: {', '.join(done.waiting)}"
 
 
 if __name__ == "__main__":

@@ -12,13 +12,13 @@ import argparse
 import sys
 from collections.abc import Iterator
 
-from changefeed.connection import from_environment
-from changefeed.endpoints.endpoints import Endpoints
-from changefeed.pipelines.file import load_pipeline
+from changefeed.model.connection import from_environment
+from changefeed.pipeline.connections import PipelineConnections
+from changefeed.settings.file import load_pipeline
 from changefeed.snapshot.planning import SnapshotPlan
-from changefeed.snapshot.status import progress_line
+from changefeed.snapshot.run import run_snapshot
+from changefeed.snapshot.snapshot_status import progress_line
 from changefeed.spark.session import session
-from changefeed.spark.snapshot import run_snapshot
 from changefeed.spark.submitted import planned, submitted
 
 ARGUMENTS = argparse.ArgumentParser(description=__doc__)
@@ -28,9 +28,9 @@ ARGUMENTS.add_argument("plan", help="a JSON file with the request, the tables an
 def publish(given: argparse.Namespace) -> Iterator[str]:
     """Publish what is left of the snapshot; a line a round."""
     plan = SnapshotPlan.from_json(planned(given.plan))
-    endpoints = Endpoints(load_pipeline(plan.request.pipeline), from_environment)
-    with session(endpoints.pipeline, submitted=True) as spark:
-        for stands in run_snapshot(spark, endpoints, plan):
+    connections = PipelineConnections(load_pipeline(plan.request.pipeline), from_environment)
+    with session(connections.pipeline, "changefeed.snapshot.run", submitted=True) as spark:
+        for stands in run_snapshot(spark, connections, plan):
             yield f"snapshot: {progress_line(stands)}{', finished' if stands.finished else ''}"
 
 

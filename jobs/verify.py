@@ -13,15 +13,15 @@ import argparse
 import sys
 from collections.abc import Iterator
 
-from changefeed.connection import from_environment
-from changefeed.endpoints.endpoints import Endpoints
-from changefeed.pipelines.file import load_pipeline
+from changefeed.model.connection import from_environment
+from changefeed.pipeline.connections import PipelineConnections
+from changefeed.settings.file import load_pipeline
+from changefeed.settings.requests.verify import VerifyRequest
 from changefeed.spark.session import session
 from changefeed.spark.submitted import planned, submitted
-from changefeed.spark.verify import verify_topics
 from changefeed.verify.plan import plan_verify
-from changefeed.verify.published import check_has_run, wait_for_runs
-from changefeed.verify.request import VerifyRequest
+from changefeed.verify.positions import check_has_run, wait_for_runs
+from changefeed.verify.run import verify_topics
 
 ARGUMENTS = argparse.ArgumentParser(description=__doc__)
 ARGUMENTS.add_argument("plan", help="a JSON file with the request and the name of the run")
@@ -33,11 +33,11 @@ def compare(given: argparse.Namespace) -> Iterator[str]:
     plan = planned(given.plan)
     request = VerifyRequest.of(plan["request"])
     pipeline = load_pipeline(given.pipeline)
-    endpoints = Endpoints(pipeline, from_environment)
-    check_has_run(endpoints)
-    comparison = plan_verify(endpoints, request)
-    with session(pipeline, submitted=True) as spark:
-        published = wait_for_runs(endpoints, request.wait_seconds)
+    connections = PipelineConnections(pipeline, from_environment)
+    check_has_run(connections)
+    comparison = plan_verify(connections, request)
+    with session(pipeline, "changefeed.verify.run", submitted=True) as spark:
+        published = wait_for_runs(connections, request.wait_seconds)
         verified = verify_topics(spark, comparison, published, run=plan["run"])
     yield from verified.lines()
 

@@ -63,11 +63,13 @@ class JavaAvro:
         """The schema, parsed and checked by Avro, names and defaults too."""
         return self._java.org.apache.avro.Schema.Parser().parse(text)
 
-    def can_read(self, reader: str, writer: str) -> bool:
-        """What Avro's SchemaCompatibility says."""
+    def mismatch(self, reader: str, writer: str) -> str:
+        """What Avro's SchemaCompatibility has against reading ``writer``'s records as ``reader``; '' for nothing."""
         compatibility = self._java.org.apache.avro.SchemaCompatibility
         result = compatibility.checkReaderWriterCompatibility(self.schema(reader), self.schema(writer))
-        return str(result.getType()) == "COMPATIBLE"
+        return (
+            "" if str(result.getType()) == "COMPATIBLE" else str(result.getResult().getIncompatibilities().toString())
+        )
 
     def read(self, schema: str, data: bytes, reader: str | None = None) -> str:
         """The record in Avro's binary as Avro shows it, read to its last byte."""

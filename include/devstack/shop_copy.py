@@ -22,7 +22,7 @@ def replicate(stack: Stack) -> str:
         "AIRFLOW_CONN_KAFKA_SHOP": f"kafka://{stack.bootstrap}",
         f"AIRFLOW_CONN_{CONNECTION.upper()}": stack.follower.root_url,
     }
-    command = [sys.executable, "-m", "changefeed.command.main", "replicate", PIPELINE, "--to", CONNECTION]
+    command = [sys.executable, "-m", "changefeed.cli.main", "replicate", PIPELINE, "--to", CONNECTION]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise DevstackError(f"`changefeed replicate {PIPELINE} --to {CONNECTION}` failed:\n{done.stdout}{done.stderr}")

@@ -11,17 +11,21 @@ from fastapi import APIRouter, Depends, HTTPException
 from sqlalchemy import select
 
 from changefeed.airflow.backfill_dag import backfill_dag_id
-from changefeed.airflow.connections import server_endpoints
+from changefeed.airflow.connections import server_connections
 from changefeed.airflow.ingest_dag import ingest_dag_id
 from changefeed.airflow.seek_dag import seek_dag_id
 from changefeed.airflow.snapshot_dag import snapshot_dag_id
 from changefeed.airflow.verify_dag import verify_dag_id
-from changefeed.pipelines.follower_settings import follower_of
-from changefeed.snapshot.request import snapshot_identity
-from changefeed.upkeep.site_archive import site_archive
+from changefeed.model.run_identity import snapshot_identity
+from changefeed.settings.pipeline_settings import follower_of
+from changefeed.settings.requests.backfill import BackfillForm, BackfillRequest
+from changefeed.settings.requests.run import RunBounds
+from changefeed.settings.requests.seek import SeekRequest
+from changefeed.settings.requests.snapshot import SnapshotForm, SnapshotRequest
+from changefeed.settings.requests.verify import VerifyRequest
+from changefeed.settings.site import site_archive
 from changefeed_web import position, slots
 from changefeed_web.access import GetUserDep, audited, must
-from changefeed_web.bodies import BackfillBody, RunBody, SeekBody, SnapshotBody, VerifyBody
 from changefeed_web.dag_state import dag_state
 from changefeed_web.pipelines import pipeline_of
 
@@ -41,33 +45,34 @@ def resume(name: str, user: GetUserDep) -> dict[str, Any]:
 
 
 @router.post("/pipelines/{name}/run", status_code=202)
-def run(name: str, user: GetUserDep, body: RunBody | None = None) -> dict[str, Any]:
+def run(name: str, user: GetUserDep, body: RunBounds | None = None) -> dict[str, Any]:
     """Start a run of the ingest DAG, bounded or not. ``held`` says that the pipeline is paused: it begins when that is
     resumed."""
     must(user, "POST", name, run=True)
     pipeline_of(name)
     dag_id = ingest_dag_id(name)
-    started = _triggered(user, "run", name, dag_id, (body or RunBody()).model_dump(exclude_none=True))
+    started = _triggered(user, "run", name, dag_id, (body or RunBounds()).model_dump(exclude_none=True))
     return {**started, "held": bool(dag_state(dag_id)["paused"])}
 
 
 @router.post("/pipelines/{name}/seek/plan", dependencies=[Depends(slots.plan)])
-def plan_seek(name: str, body: SeekBody, user: GetUserDep) -> dict[str, Any]:
+def plan_seek(name: str, body: SeekRequest, user: GetUserDep) -> dict[str, Any]:
     """What a seek would skip or repeat. Changes nothing; it is for those who may seek, as it asks the source."""
-    from changefeed.upkeep.seek import plan_seek as planned
+    from changefeed.operations.seek import plan_seek as planned
 
     _may_seek(name, user)
     pipeline = pipeline_of(name)
-    return planned(server_endpoints(pipeline), body.to, position.store_of(pipeline)).to_json()
+    return planned(server_connections(pipeline), body.to, position.store_of(pipeline)).to_json()
 
 
 @router.post("/pipelines/{name}/seek", status_code=202, dependencies=[Depends(slots.plan)])
-def seek(name: str, body: SeekBody, user: GetUserDep) -> dict[str, Any]:
+def seek(name: str, body: SeekRequest, user: GetUserDep) -> dict[str, Any]:
     """Start a run of the pipeline's seek DAG, which moves the checkpoint. Refused while a run of the pipeline is under
     way; one that a pause holds does not count."""
+    from changefeed.operations.seek import check_reason
+
     _may_seek(name, user)
-    if not body.why.strip():
-        raise HTTPException(422, "a seek needs a reason (`why`): it is what the next person reads in the record")
+    check_reason(body.why)
     plan = plan_seek(name, body, user)
     if body.expected is not None and body.expected != plan["from"]:
         raise HTTPException(409, f"the checkpoint is at {plan['from']} by now, not at {body.expected}: look again")
@@ -81,45 +86,46 @@ def seek(name: str, body: SeekBody, user: GetUserDep) -> dict[str, Any]:
 
 
 @router.post("/pipelines/{name}/backfill/plan", dependencies=[Depends(slots.plan)])
-def plan_backfill(name: str, body: BackfillBody, user: GetUserDep) -> dict[str, Any]:
+def plan_backfill(name: str, body: BackfillForm, user: GetUserDep) -> dict[str, Any]:
     """Files, bytes and tables of a backfill. Changes nothing; it is for those who may start one, as it reads the
     source or an archive."""
-    from changefeed.upkeep.backfill import plan_backfill as planned
+    from changefeed.operations.backfill import plan_backfill as planned
 
     _may_backfill(name, user)
-    return planned(server_endpoints(pipeline_of(name)), body.request(name), archive_of=site_archive).to_json()
+    request = BackfillRequest.of({"pipeline": name, **body.model_dump()})
+    return planned(server_connections(pipeline_of(name)), request, archive_of=site_archive).to_json()
 
 
 @router.post("/pipelines/{name}/backfill", status_code=202)
-def backfill(name: str, body: BackfillBody, user: GetUserDep) -> dict[str, Any]:
+def backfill(name: str, body: BackfillForm, user: GetUserDep) -> dict[str, Any]:
     """Start a run of the pipeline's backfill DAG."""
     _may_backfill(name, user)
     pipeline_of(name)
-    request = body.request(name)
-    if request.archive:
-        site_archive(request.archive)
-    conf = request.model_dump(exclude_none=True, exclude={"pipeline"})
+    if body.archive:
+        site_archive(body.archive)
+    conf = body.model_dump(exclude_none=True)
     return _triggered(user, "backfill", name, backfill_dag_id(name), conf)
 
 
 @router.post("/pipelines/{name}/snapshot/plan", dependencies=[Depends(slots.plan)])
-def plan_snapshot(name: str, body: SnapshotBody, user: GetUserDep) -> dict[str, Any]:
+def plan_snapshot(name: str, body: SnapshotForm, user: GetUserDep) -> dict[str, Any]:
     """Tables and rows of a snapshot. Changes nothing; it is for those who may start one, as it asks the source."""
     from changefeed.snapshot.planning import plan_snapshot as planned
 
     _may_snapshot(name, user)
     pipeline = pipeline_of(name)
-    endpoints, store = server_endpoints(pipeline), position.store_of(pipeline)
-    plan = planned(endpoints, store, body.request(name), snapshot_identity(name, ""), only_look=True).to_json()
+    connections, store = server_connections(pipeline), position.store_of(pipeline)
+    request = SnapshotRequest.of({"pipeline": name, **body.model_dump()})
+    plan = planned(connections, store, request, snapshot_identity(name, ""), only_look=True).to_json()
     return {what: plan[what] for what in ("request", "tables", "topics")}
 
 
 @router.post("/pipelines/{name}/snapshot", status_code=202)
-def snapshot(name: str, body: SnapshotBody, user: GetUserDep) -> dict[str, Any]:
+def snapshot(name: str, body: SnapshotForm, user: GetUserDep) -> dict[str, Any]:
     """Start a run of the pipeline's snapshot DAG."""
     _may_snapshot(name, user)
     pipeline_of(name)
-    conf = body.request(name).model_dump(mode="json", exclude_none=True, exclude={"pipeline"})
+    conf = body.model_dump(exclude_none=True)
     return _triggered(user, "snapshot", name, snapshot_dag_id(name), conf)
 
 
@@ -136,15 +142,14 @@ def resume_snapshot(name: str, user: GetUserDep) -> dict[str, Any]:
 
 
 @router.post("/pipelines/{name}/verify", status_code=202)
-def verify(name: str, user: GetUserDep, body: VerifyBody | None = None) -> dict[str, Any]:
+def verify(name: str, user: GetUserDep, body: VerifyRequest | None = None) -> dict[str, Any]:
     """Start a run of the pipeline's verify DAG, which compares the topics with the source, or a follower of its
     `followers`, and changes none of them."""
     must(user, "POST", name, run=True, dag_id=verify_dag_id(name))
-    asked, pipeline = body or VerifyBody(), pipeline_of(name)
+    asked, pipeline = body or VerifyRequest(), pipeline_of(name)
     if asked.follower:
         follower_of(pipeline.followers, asked.follower)
-    conf = {key: value for key, value in asked.model_dump().items() if key != "follower" or value}
-    return _triggered(user, "verify", name, verify_dag_id(name), conf)
+    return _triggered(user, "verify", name, verify_dag_id(name), asked.model_dump(exclude_none=True))
 
 
 def _may_seek(name: str, user: Any) -> None:
@@ -178,7 +183,7 @@ def _switch_snapshot(name: str, user: Any, *, paused: bool) -> dict[str, Any]:
     from changefeed.snapshot.pausing import set_paused
 
     _may_snapshot(name, user)
-    identities = set_paused(server_endpoints(pipeline_of(name)), paused=paused)
+    identities = set_paused(server_connections(pipeline_of(name)), paused=paused)
     position.forget(name)
     audited(user, "pause_snapshot" if paused else "resume_snapshot", name)
     return {"name": name, "paused": paused, "snapshots": identities}

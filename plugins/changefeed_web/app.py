@@ -6,11 +6,12 @@ from typing import Any
 from airflow.api_fastapi.core_api.security import bearer_scheme, get_user
 from airflow.configuration import conf
 from fastapi import FastAPI, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
 
 from changefeed.errors import BinlogGoneError, ChangefeedError, CheckpointError, RetryableError, TerminalError
-from changefeed.pipelines.site import load_site
+from changefeed.settings.site import load_site
 from changefeed_web import actions, history, metrics, pipelines
 from changefeed_web.access import GetUserDep
 from changefeed_web.bodies import BoundedBodies
@@ -35,6 +36,7 @@ def create_app() -> FastAPI:
     for part in (pipelines, actions, history, metrics):
         app.include_router(part.router, prefix="/api" if part is not metrics else "")
     app.add_exception_handler(ChangefeedError, _told)
+    app.add_exception_handler(RequestValidationError, _refused)
     app.mount("/static", StaticFiles(directory=PAGE), name="static")
     app.add_api_route("/", _page, include_in_schema=False)
     app.add_api_route("/docs", _docs, include_in_schema=False)
@@ -85,3 +87,13 @@ async def _told(_: Request, error: Exception) -> Response:
         status = 422
     headers = {"Retry-After": str(RETRY_AFTER_SECONDS)} if status == 503 else {}
     return JSONResponse({"detail": str(error), "error": type(error).__name__}, status, headers)
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    """The mistakes of a body: where, and what is wrong. What was sent is not repeated: it may hold a secret."""
+    assert isinstance(error, RequestValidationError)
+    mistakes = [
+        {"type": one["type"], "loc": one["loc"], "msg": one["msg"].removeprefix("Value error, ")}
+        for one in error.errors()
+    ]
+    return JSONResponse({"detail": mistakes}, 422)

@@ -8,8 +8,8 @@ from fastapi.responses import PlainTextResponse
 
 from changefeed.airflow.ingest_dag import ingest_dag_id
 from changefeed.errors import ChangefeedError
-from changefeed.pipelines.file import load_pipelines
-from changefeed.pipelines.pipeline import Pipeline
+from changefeed.settings.file import load_pipelines
+from changefeed.settings.pipeline import Pipeline
 from changefeed_web import position, slots
 from changefeed_web.access import GetUserDep, may
 from changefeed_web.dag_state import dag_state, retries

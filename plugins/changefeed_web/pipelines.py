@@ -9,12 +9,12 @@ from fastapi import APIRouter, Depends, Header, HTTPException, Response
 from changefeed.airflow.alerts import check_reads_no_file
 from changefeed.airflow.ingest_dag import ingest_dag_id
 from changefeed.errors import ChangefeedError
-from changefeed.pipelines.file import load_pipelines, name_of, pipelines_folder
-from changefeed.pipelines.folder import NoSuchPipelineError, PipelineChangedError, PipelineFolder, PipelineText, Rules
-from changefeed.pipelines.pipeline import Pipeline
-from changefeed.pipelines.rest_settings import added_notifiers, check_rest_settings
-from changefeed.pipelines.secrets import public_yaml
-from changefeed.pipelines.site import load_site
+from changefeed.settings.file import load_pipelines, name_of, pipelines_folder
+from changefeed.settings.folder import NoSuchPipelineError, PipelineChangedError, PipelineFolder, PipelineText, Rules
+from changefeed.settings.pipeline import Pipeline
+from changefeed.settings.rest_settings import added_notifiers, check_rest_settings
+from changefeed.settings.secrets import public_yaml
+from changefeed.settings.site import load_site
 from changefeed_web import position, slots
 from changefeed_web.access import GetUserDep, audited, may, may_read_logs, must
 from changefeed_web.bodies import PipelineBody

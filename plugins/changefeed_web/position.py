@@ -9,9 +9,9 @@ from dataclasses import asdict
 from typing import Any, TypeVar
 
 from changefeed.airflow.connections import server_lookup
-from changefeed.checkpoint import CheckpointStore
 from changefeed.errors import ChangefeedError
-from changefeed.pipelines.pipeline import Pipeline
+from changefeed.model.checkpoint import CheckpointStore
+from changefeed.settings.pipeline import Pipeline
 from changefeed.state.variable_store import MetadataVariables, VariableCheckpointStore
 
 KEPT_SECONDS = 4.0
@@ -55,7 +55,7 @@ def forget(name: str) -> None:
 
 
 def _position(pipeline: Pipeline) -> dict[str, Any]:
-    from changefeed.upkeep.position import position
+    from changefeed.operations.lag import position
     from changefeed_web.silence import AskedOnce
 
     try:
@@ -72,7 +72,7 @@ def topics(pipeline: Pipeline) -> dict[str, str]:
 
 
 def _topics(pipeline: Pipeline) -> dict[str, str]:
-    from changefeed.runs.topics import table_topics
+    from changefeed.pipeline.topics import table_topics
     from changefeed_web.silence import AskedOnce
 
     with AskedOnce.of(pipeline).session() as session:
@@ -87,17 +87,17 @@ def tables(pipeline: Pipeline) -> list[dict[str, Any]]:
 
 def _tables(pipeline: Pipeline) -> list[dict[str, Any]]:
     from changefeed.ddl.table import Table
-    from changefeed.mysql import source
-    from changefeed.mysql.server_schemas import current_schemas
-    from changefeed.upkeep.routed_tables import routed_tables
+    from changefeed.operations.routed_tables import routed_tables
+    from changefeed.source.mysql import source
+    from changefeed.source.mysql.server_schemas import current_schemas
     from changefeed_web.silence import AskedOnce
 
-    endpoints = AskedOnce.of(pipeline)
-    with endpoints.session() as session:
+    connections = AskedOnce.of(pipeline)
+    with connections.session() as session:
         entries = current_schemas(session).tables
         server_names_keys = source.names_come_along(session)
     known = [entry.schema for _, entry in sorted(entries.items()) if isinstance(entry, Table)]
-    return [asdict(table) for table in routed_tables(endpoints, known, server_names_keys=server_names_keys)]
+    return [asdict(table) for table in routed_tables(connections, known, server_names_keys=server_names_keys)]
 
 
 def manifests(pipeline: Pipeline, limit: int) -> list[dict[str, Any]]:
@@ -108,14 +108,14 @@ def manifests(pipeline: Pipeline, limit: int) -> list[dict[str, Any]]:
 
 def snapshots(pipeline: Pipeline) -> list[dict[str, Any]]:
     """How far the snapshots are that the commit log knows, the one at work last first; raises ChangefeedError."""
-    from changefeed.snapshot.status import snapshots
+    from changefeed.snapshot.snapshot_status import snapshots
 
     return [status.to_json() for status in snapshots(pipeline.name, _commit_log(pipeline))]
 
 
 def commit_log(pipeline: Pipeline) -> Any:
     """The commit log's state; raises ChangefeedError."""
-    from changefeed.kafka.commit_log import NOTHING_KNOWN
+    from changefeed.kafka.commit_log.log import NOTHING_KNOWN
 
     return _commit_log(pipeline).get(pipeline.name, NOTHING_KNOWN)
 
@@ -133,7 +133,7 @@ def _commit_log(pipeline: Pipeline) -> Any:
 
 def reports(pipeline: Pipeline) -> list[dict[str, Any]]:
     """What the last comparisons with the source found, latest first; raises ChangefeedError."""
-    from changefeed.verify.account import last_reports
+    from changefeed.verify.report import last_reports
 
     return [report.to_json() for report in last_reports(commit_log(pipeline))]
 
@@ -141,8 +141,8 @@ def reports(pipeline: Pipeline) -> list[dict[str, Any]]:
 def schemas(pipeline: Pipeline, limit: int) -> dict[str, Any]:
     """The schema history for people: tables with their columns, and the last changes; raises ChangefeedError."""
     from changefeed.ddl.table import Table
-    from changefeed.runs.schema_history import captured, load_history
-    from changefeed.runs.unknown_tables import unknown_ranges
+    from changefeed.pipeline.schema_history import captured, load_history
+    from changefeed.pipeline.unknown_tables import unknown_ranges
     from changefeed_web.silence import AskedOnce, unless_silent
 
     def read() -> Any:

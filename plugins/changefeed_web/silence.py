@@ -4,11 +4,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from changefeed.airflow.connections import server_endpoints
-from changefeed.endpoints.endpoints import Endpoints
+from changefeed.airflow.connections import server_connections
 from changefeed.errors import BrokerUnavailableError, ChangefeedError, SourceUnavailableError
-from changefeed.mysql.session import Session
-from changefeed.pipelines.pipeline import Pipeline
+from changefeed.pipeline.connections import PipelineConnections
+from changefeed.settings.pipeline import Pipeline
+from changefeed.source.mysql.session import Session
 
 SILENT_SECONDS = 10.0
 
@@ -29,16 +29,16 @@ def unless_silent(connection_id: str) -> Iterator[None]:
         raise
 
 
-class AskedOnce(Endpoints):
-    """`Endpoints` whose source is left alone for a while when it kept silent."""
+class AskedOnce(PipelineConnections):
+    """`PipelineConnections` whose source is left alone for a while when it kept silent."""
 
     @classmethod
     def of(cls, pipeline: Pipeline) -> "AskedOnce":
         """As the API server reaches them."""
-        endpoints = server_endpoints(pipeline)
-        return cls(endpoints.pipeline, endpoints.lookup, endpoints.patience)
+        connections = server_connections(pipeline)
+        return cls(connections.pipeline, connections.lookup, connections.patience)
 
     def session(self) -> Session:
-        """As `Endpoints.session`, which waits."""
+        """As `PipelineConnections.session`, which waits."""
         with unless_silent(self.pipeline.source.connection):
             return super().session()

@@ -38,13 +38,14 @@ from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
 
 from changefeed.binlog.events.framing import HEADER
-from changefeed.block import Block
-from changefeed.coordinates import FIRST_POSITION
 from changefeed.formats.debezium import DebeziumFormat
 from changefeed.formats.format import RowFormat
-from changefeed.pipelines.column_rules import ALL_SHOWN, ColumnRules
-from changefeed.reader import Route, SliceReport
-from changefeed.window import Slice
+from changefeed.model.column_rules import ALL_SHOWN, ColumnRules
+from changefeed.model.coordinates import FIRST_POSITION
+from changefeed.model.route import Route
+from changefeed.model.slice_report import SliceReport
+from changefeed.model.window import Slice
+from changefeed.records.block import MessageBlock
 from devstack.home import Home
 from devstack.identity import ProcessId
 from devstack.mysql import MysqlServer
@@ -133,7 +134,7 @@ def _write(server: MysqlServer, paths: dict[str, Path]) -> None:
 
 def kernel_items(
     path: Path, format: RowFormat | None = None, columns: ColumnRules = ALL_SHOWN, **more: Any
-) -> Callable[[], Iterator[Block | SliceReport]]:
+) -> Callable[[], Iterator[MessageBlock | SliceReport]]:
     """What the kernel makes of the file: its blocks, and last its report; as often as it is called.
 
     ``more`` are fields of the route (``rows``), a ``finisher``, and how many ``size_bytes`` of the file are read.
@@ -151,7 +152,7 @@ def kernel_items(
         finisher=finisher,
     )
 
-    def run() -> Iterator[Block | SliceReport]:
+    def run() -> Iterator[MessageBlock | SliceReport]:
         chunks = (memoryview(data)[at : at + (1 << 20)] for at in range(FIRST_POSITION, len(data), 1 << 20))
         return decoder.decode(chunks, Slice(0, path.name, FIRST_POSITION, len(data)))
 
@@ -167,7 +168,7 @@ def kernel_images(
     def run() -> int:
         images = 0
         for item in items():
-            if not isinstance(item, Block):
+            if not isinstance(item, MessageBlock):
                 images = sum(ops.get("c", 0) + 2 * ops.get("u", 0) + ops.get("d", 0) for ops in item.rows.values())
         return images
 

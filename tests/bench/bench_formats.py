@@ -20,11 +20,10 @@ from typing import Any
 from bench_decode import REPEATS, kernel_images, rate, workloads
 
 from changefeed.binlog.events.framing import HEADER, EventType
-from changefeed.coordinates import FIRST_POSITION
 from changefeed.formats.format import Format, FormatSettings
 from changefeed.formats.headers import HEADERS, WithHeaders
-from changefeed.formats.registry import DEFAULT_FORMAT, NAMES, WITH_SCHEMA_REGISTRY, format_of
-from changefeed.pipelines.column_rules import (
+from changefeed.formats.registry import DEFAULT_FORMAT, WITH_SCHEMA_REGISTRY, format_of, known_names
+from changefeed.model.column_rules import (
     ALL_SHOWN,
     ColumnRule,
     ColumnRules,
@@ -35,9 +34,11 @@ from changefeed.pipelines.column_rules import (
     Sha256,
     Treatment,
 )
-from changefeed.pipelines.pipeline import Pipeline
-from changefeed.pipelines.transform_settings import TransformCall
-from changefeed.pipelines.transform_source import transform_source
+from changefeed.model.coordinates import FIRST_POSITION
+from changefeed.settings.pipeline import Pipeline
+from changefeed.settings.routes import compile_routes
+from changefeed.settings.transform_settings import TransformCall
+from changefeed.settings.transform_source import transform_source
 from changefeed.transforms.finisher import TransformFinisher
 from devstack.home import Home
 
@@ -85,7 +86,7 @@ def shown(title: str, rates: Rates, against: float, is_too_slow: Callable[[str, 
 def conditions(condition: str) -> Any:
     """A condition as routes have it."""
     settings = {"source": {"connection": "m"}, "kafka": {"connection": "k"}, "rows": {"bench.*": condition}}
-    route = Pipeline.model_validate({"name": "bench", **settings}).route("bench", "t0")
+    route = compile_routes(Pipeline.model_validate({"name": "bench", **settings})).of("bench", "t0")
     assert route is not None
     return route.route.rows
 
@@ -110,7 +111,7 @@ def bytes_of(path: Path, share: float) -> int:
 
 def main() -> None:
     path = workloads(Home.default().run.parent / "bench")["bulk"]
-    every = {name: format_of(name, FormatSettings("bench", 0)) for name in NAMES}
+    every = {name: format_of(name, FormatSettings("bench", 0)) for name in known_names()}
     rates = measured({name: kernel_images(path, format) for name, format in every.items()})
     json = {name: statistics.median(rounds) for name, rounds in rates.items() if name not in WITH_SCHEMA_REGISTRY}
     fastest = max(json.values())

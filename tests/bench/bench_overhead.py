@@ -28,11 +28,11 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(PROJECT / "include"))
 
-from changefeed.connection import from_environment  # noqa: E402 - after the path
-from changefeed.endpoints.endpoints import Endpoints  # noqa: E402
-from changefeed.pipelines.file import load_pipeline  # noqa: E402
-from changefeed.runs.commit import commit  # noqa: E402
-from changefeed.runs.plan import plan  # noqa: E402
+from changefeed.ingest.commit import commit  # noqa: E402
+from changefeed.model.connection import from_environment  # noqa: E402 - after the path
+from changefeed.pipeline.connections import PipelineConnections  # noqa: E402
+from changefeed.pipeline.plan import plan  # noqa: E402
+from changefeed.settings.file import load_pipeline  # noqa: E402
 from changefeed.spark import class_archive  # noqa: E402
 from changefeed.spark.conf import SMALL_JOB_CONF  # noqa: E402
 from changefeed.state.stores import checkpoint_store  # noqa: E402
@@ -103,7 +103,7 @@ class Ways:
         for name, settings in spark.items():
             (folder / f"{name}.yaml").write_text(YAML.format(name=name, spark=settings))
             pipeline = load_pipeline(name)
-            plan(Endpoints(pipeline, from_environment), checkpoint_store(pipeline, from_environment, None))
+            plan(PipelineConnections(pipeline, from_environment), checkpoint_store(pipeline, from_environment, None))
 
     def round(self) -> dict[str, Seconds]:
         """Ten rows more, published in each way."""
@@ -120,16 +120,19 @@ class Ways:
     def _as_tasks(self, name: str) -> Seconds:
         """Plan, job and commit, as Airflow's tasks do them."""
         pipeline = load_pipeline(name)
-        endpoints, store = Endpoints(pipeline, from_environment), checkpoint_store(pipeline, from_environment, None)
+        connections, store = (
+            PipelineConnections(pipeline, from_environment),
+            checkpoint_store(pipeline, from_environment, None),
+        )
         began = time.monotonic()
-        planned = plan(endpoints, store)
+        planned = plan(connections, store)
         file = self.folder / "plan.json"
         file.write_text(json.dumps({"windows": [planned.window.to_json()]}))
         if name == "connect":
             job = seconds_of(sys.executable, JOB, file, name)
         else:
             job = submit(JOB, file, name, conf=class_archive.with_class_archive(SMALL_JOB_CONF))
-        manifest = commit(endpoints, planned.window, planned.expected, store)
+        manifest = commit(connections, planned.window, planned.expected, store)
         if manifest.row_count != ROWS:
             raise SystemExit(f"{name}: {manifest.row_count} rows of {ROWS} were published")
         return {"all": time.monotonic() - began, "job": job, **manifest.seconds}

@@ -41,24 +41,25 @@ spark: {{master: "local[2]"}}
 
 RUN = """\
 import json, sys, time
-from changefeed.connection import from_environment
-from changefeed.endpoints.endpoints import Endpoints
-from changefeed.pipelines.file import load_pipeline
-from changefeed.runs.cut import Bounds, cut
-from changefeed.runs.plan import plan
-from changefeed.spark.run import run_windows
+from changefeed.model.connection import from_environment
+from changefeed.pipeline.connections import PipelineConnections
+from changefeed.settings.file import load_pipeline
+from changefeed.ingest.cut import cut
+from changefeed.settings.requests.run import RunBounds
+from changefeed.pipeline.plan import plan
+from changefeed.ingest.run import run_windows
 from changefeed.spark.session import session
 from changefeed.state.stores import checkpoint_store
 
 began = time.monotonic()
 pipeline = load_pipeline(sys.argv[1])
-endpoints, store = Endpoints(pipeline, from_environment), checkpoint_store(pipeline, from_environment, None)
-planned = plan(endpoints, store)
+connections, store = PipelineConnections(pipeline, from_environment), checkpoint_store(pipeline, from_environment, None)
+planned = plan(connections, store)
 seconds, rows = {"plan": time.monotonic() - began}, 0
 if not planned.window.is_empty:
-    run = cut(endpoints, planned, Bounds())
-    with session(pipeline) as spark:
-        for manifest in run_windows(spark, endpoints, run, store):
+    run = cut(connections, planned, RunBounds())
+    with session(pipeline, "changefeed.ingest.run") as spark:
+        for manifest in run_windows(spark, connections, run, store):
             seconds |= manifest.seconds
             rows += manifest.row_count
     seconds["all"] = time.monotonic() - began

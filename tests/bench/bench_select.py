@@ -21,15 +21,15 @@ from bench_decode import COLUMNS, SCALE, TABLE, random_row, spread
 
 from changefeed.binlog.programs.result_columns import selected
 from changefeed.binlog.row_reader import AsOf, RowReader
-from changefeed.block import Block
-from changefeed.connection import MysqlConnection
-from changefeed.coordinates import BinlogCoordinates
 from changefeed.formats.debezium import DebeziumFormat
-from changefeed.mysql.catalog import table_schema
-from changefeed.mysql.result_set import ResultSet
-from changefeed.mysql.session import Session
-from changefeed.origin import Chunk
-from changefeed.reader import Route
+from changefeed.model.connection import MysqlConnection
+from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.model.origin import Chunk
+from changefeed.model.route import Route
+from changefeed.records.block import MessageBlock
+from changefeed.source.mysql.catalog import table_schema
+from changefeed.source.mysql.result_set import ResultSet
+from changefeed.source.mysql.session import Session
 from devstack.home import Home
 from devstack.identity import ProcessId
 from devstack.mysql import MysqlServer
@@ -60,7 +60,7 @@ def messages(session: Session) -> Callable[[], None]:
     def run() -> None:
         with ResultSet(session, f"SELECT {selected(schema)} FROM bench.t") as rows:
             items = reader.read(schema, rows, Chunk("bench", "t", 0), as_of)
-            assert sum(item.message_count for item in items if isinstance(item, Block)) == ROWS
+            assert sum(item.message_count for item in items if isinstance(item, MessageBlock)) == ROWS
 
     return run
 

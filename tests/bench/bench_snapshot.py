@@ -37,12 +37,14 @@ from live_workloads import DATABASE, TABLES, live_server
 from process_use import Meter, forget_peaks, peaks
 from warm_ingest import Servers, WarmProcess, pipeline
 
-from changefeed.endpoints.endpoints import Endpoints
-from changefeed.pipelines.pipeline import Pipeline
+from changefeed.model.run_identity import snapshot_identity
+from changefeed.pipeline.connections import PipelineConnections
+from changefeed.settings.pipeline import Pipeline
+from changefeed.settings.requests.snapshot import SnapshotRequest
 from changefeed.snapshot.planning import plan_snapshot
-from changefeed.snapshot.request import SnapshotRequest, snapshot_identity
+from changefeed.snapshot.run import run_snapshot
 from changefeed.spark.session import local_session
-from changefeed.spark.snapshot import run_snapshot
+from changefeed.spark.target import ClassicSpark
 from changefeed.state.table_store import TableCheckpointStore
 from devstack.connect import ConnectWorker
 from devstack.identity import ProcessId
@@ -79,15 +81,15 @@ class WarmSnapshot(WarmProcess):
 
 
 def _serve(pipe: Connection, pipeline: Pipeline, servers: Servers, state: Path) -> None:
-    endpoints, store = Endpoints(pipeline, servers.lookup), TableCheckpointStore(f"sqlite:///{state}")
+    connections, store = PipelineConnections(pipeline, servers.lookup), TableCheckpointStore(f"sqlite:///{state}")
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # or Spark looks for another, and warns of what it takes
     with local_session(pipeline) as spark:
         while (run := pipe.recv()) is not None:
             began, rounds, rows = time.perf_counter(), 0, 0
             try:
                 identity = snapshot_identity(pipeline.name, f"bench{run}")
-                plan = plan_snapshot(endpoints, store, SnapshotRequest(pipeline=pipeline.name), identity)
-                for stands in run_snapshot(spark, endpoints, plan):
+                plan = plan_snapshot(connections, store, SnapshotRequest(pipeline=pipeline.name), identity)
+                for stands in run_snapshot(ClassicSpark(spark), connections, plan):
                     rounds, rows = rounds + 1, sum(table.rows - table.left_out for table in stands.tables)
             except Exception:
                 traceback.print_exc()

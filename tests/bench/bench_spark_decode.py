@@ -29,18 +29,26 @@ def decode_once(folder: Path, master: str) -> dict[str, float]:
     """Seconds and bytes of one pass over all files of ``folder``, after a warm-up."""
     from any_topics import AnyTopics
 
-    from changefeed.archive.archive import Archive
-    from changefeed.archive.binlogs import ArchivedBinlogs
-    from changefeed.coordinates import BinlogCoordinates
-    from changefeed.endpoints.endpoints import Endpoints
-    from changefeed.pipelines.pipeline import KafkaSettings, Pipeline, SourceSettings, SparkSettings
-    from changefeed.spark import frame
-    from changefeed.spark.cutting import cut
-    from changefeed.spark.decode import decode_batches
-    from changefeed.spark.job import IngestJob
+    from changefeed.ingest.slicing import cut
+    from changefeed.model.coordinates import BinlogCoordinates
+    from changefeed.model.window import Window, whole_file_slices
+    from changefeed.pipeline.connections import PipelineConnections
+    from changefeed.settings.pipeline import Pipeline
+    from changefeed.settings.pipeline_settings import KafkaSettings, SourceSettings, SparkSettings
+    from changefeed.source.archive.archive import Archive
+    from changefeed.source.archive.binlogs import ArchivedBinlogs
     from changefeed.spark.session import local_session
-    from changefeed.spark.slices import over_tasks
-    from changefeed.window import Window, whole_file_slices
+    from changefeed.spark.stages.decode import decode_slices
+    from changefeed.spark.stages.decode_task import DecodeTask
+    from changefeed.spark.stages.messages import (
+        IS_BATCH,
+        STORED_SCHEMA,
+        DecodedSlice,
+        Failure,
+        messages_of,
+        stored_batches,
+    )
+    from changefeed.spark.target import ClassicSpark, rows_of_tasks
 
     files = ArchivedBinlogs(Archive(str(folder))).files()
     start = BinlogCoordinates(files[0].name, 4)
@@ -52,33 +60,35 @@ def decode_once(folder: Path, master: str) -> dict[str, float]:
         reader="kernel",
         spark=SparkSettings(master=master, conf={"spark.driver.memory": "2g"}),
     )
-    spark = local_session(pipeline)
-    job = IngestJob(
-        endpoints=Endpoints(pipeline, {"mysql": "mysql://-@-", "kafka": "kafka://127.0.0.1:1"}.__getitem__),
-        window=Window("bench", 1, "uuid", start, head, "", "", 0),
+    spark = ClassicSpark(local_session(pipeline))
+    window = Window("bench", 1, "uuid", start, head, "", "", 0)
+    task = DecodeTask(
+        connections=PipelineConnections(pipeline, {"mysql": "mysql://-@-", "kafka": "kafka://127.0.0.1:1"}.__getitem__),
+        server_uuid="uuid",
+        start=start,
+        frozen_at_ms=0,
         topics=AnyTopics(),
-        attempt="",
         identity="bench",
         archive=Archive(str(folder)),
     )
-    cuttings = cut(spark, job, list(whole_file_slices(job.window, files)), SLICE_BYTES)
+    cuttings = cut(spark, task, list(whole_file_slices(window, files)), SLICE_BYTES)
     slices = [piece for cutting in cuttings for piece in cutting.slices]
-    decoded = over_tasks(
-        spark,
+    decoded = rows_of_tasks(
+        spark.session,
         [[piece] for piece in slices],
-        lambda of_task: decode_batches(job, of_task, lambda _: None),
-        frame.DECODED_SCHEMA,
+        lambda of_task: stored_batches(decode_slices(task, of_task, lambda _: None)),
+        STORED_SCHEMA,
     )
     seconds = 0.0
     for _ in range(2):
         began = time.perf_counter()
-        told = decoded.where("kind in ('error', 'report')").select("kind", "text").collect()
+        messages = messages_of(decoded.where(f"kind <> '{IS_BATCH}'").select("kind", "text").collect())
         seconds = time.perf_counter() - began
-        for row in told:
-            if row.kind == "error":
-                raise frame.error_from(row.text)
-    spark.stop()
-    size = sum(frame.report_from(row.text).size_bytes for row in told if row.kind == "report")
+        for message in messages:
+            if isinstance(message, Failure):
+                raise message.error
+    spark.session.stop()
+    size = sum(message.report.size_bytes for message in messages if isinstance(message, DecodedSlice))
     if size != sum(piece.size_bytes for piece in slices):
         raise SystemExit(f"decoded {size} bytes of {sum(piece.size_bytes for piece in slices)}")
     return {"seconds": seconds, "bytes": float(size), "slices": len(slices)}

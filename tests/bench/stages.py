@@ -14,25 +14,20 @@ from pathlib import Path
 from bench_decode import kernel_items
 from live_workloads import Workload
 
-from changefeed.batches.batch import Batch
-from changefeed.batches.encoder import BatchEncoder
 from changefeed.binlog.search.scout import scout
-from changefeed.block import Block
-from changefeed.connection import OF_A_RUN, MysqlConnection
-from changefeed.coordinates import FIRST_POSITION
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.publisher import Publisher
-from changefeed.kafka.topics import (
-    TopicSettings,
-    commit_log_settings,
-    commit_log_topic,
-    ensure_topics,
-    topic_limits,
-)
-from changefeed.mysql.dump import DumpStream
-from changefeed.mysql.session import Session
-from changefeed.publish_settings import PublishSettings
-from changefeed.window import Slice
+from changefeed.kafka.topics import TopicSettings, commit_log_settings, ensure_topics, topic_limits
+from changefeed.model.connection import OF_A_RUN, MysqlConnection
+from changefeed.model.coordinates import FIRST_POSITION
+from changefeed.model.publish_settings import PublishSettings
+from changefeed.model.topic_name import commit_log_topic
+from changefeed.model.window import Slice
+from changefeed.records.batch import Batch
+from changefeed.records.block import MessageBlock
+from changefeed.records.encoder import BatchEncoder
+from changefeed.source.mysql.dump import DumpStream
+from changefeed.source.mysql.session import Session
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
 
@@ -42,7 +37,7 @@ SLICE_BYTES = 32 << 20
 def stages(mysql: MysqlServer, broker: KafkaBroker, workload: Workload) -> dict[str, float]:
     """By name, in the order of the way. Each is run twice, and the second run counts."""
     items = kernel_items(mysql.data / workload.file)
-    blocks = [item for item in items() if isinstance(item, Block)]
+    blocks = [item for item in items() if isinstance(item, MessageBlock)]
     connection = KafkaConnection(broker.bootstrap)
     topics = {block.topic for block in blocks}
     partitions = 1 + max(block.partition for block in blocks)

@@ -15,20 +15,16 @@ from typing import Any, Self
 
 from live_workloads import DATABASE, Workload
 
-from changefeed.coordinates import BinlogCoordinates
-from changefeed.endpoints.endpoints import Endpoints
-from changefeed.manifest import Manifest
-from changefeed.pipelines.pipeline import (
-    KafkaSettings,
-    Pipeline,
-    SourceSettings,
-    SparkSettings,
-    TableSettings,
-    TopicSettings,
-)
-from changefeed.spark.ingest import ingest
+from changefeed.ingest.window_run import ingest
+from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.model.manifest import Manifest
+from changefeed.model.window import Window
+from changefeed.pipeline.connections import PipelineConnections
+from changefeed.settings.pipeline import Pipeline
+from changefeed.settings.pipeline_settings import KafkaSettings, SourceSettings, SparkSettings, TableSettings
+from changefeed.settings.topic_settings import TopicSettings
 from changefeed.spark.session import local_session
-from changefeed.window import Window
+from changefeed.spark.target import ClassicSpark
 
 
 @dataclass(frozen=True)
@@ -119,14 +115,14 @@ class WarmIngest(WarmProcess):
 
 def _serve(pipe: Connection, pipeline: Pipeline, servers: Servers) -> None:
     """Publish what comes through ``pipe`` until None comes: a window, and the identity to publish it as."""
-    endpoints = Endpoints(pipeline, servers.lookup)
+    connections = PipelineConnections(pipeline, servers.lookup)
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # or Spark looks for another, and warns of what it takes
     with local_session(pipeline) as spark:
         while (wanted := pipe.recv()) is not None:
             window, identity = wanted
             began = time.perf_counter()
             try:
-                manifest = ingest(spark, endpoints, window, identity=identity)
+                manifest = ingest(ClassicSpark(spark), connections, window, identity=identity)
             except Exception:
                 traceback.print_exc()
                 manifest = None

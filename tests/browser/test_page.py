@@ -163,6 +163,7 @@ def test_the_list_shows_lag_and_what_is_refused(page: Page) -> None:
     page.shot("list")
 
 
+@pytest.mark.extended
 def test_a_verification_of_the_source_or_of_a_follower_is_started_from_the_form(page: Page) -> None:
     page.open("pipelines/page")
     page.click("button", "Verify")
@@ -181,6 +182,7 @@ def test_a_verification_of_the_source_or_of_a_follower_is_started_from_the_form(
     page.shot("verified")
 
 
+@pytest.mark.extended
 def test_a_backfill_is_started_from_the_form_and_seen_to_finish(page: Page) -> None:
     file = position(page)["checkpoint"].partition(":")[0]
     page.open("pipelines/page")
@@ -206,6 +208,7 @@ def test_a_backfill_is_started_from_the_form_and_seen_to_finish(page: Page) -> N
     assert len(committed(page.site.kafka.bootstrap, "page.customers.replay")) == 20
 
 
+@pytest.mark.extended
 def test_a_pipeline_is_paused_and_resumed_and_a_run_that_waits_for_it_is_named(page: Page) -> None:
     page.open("pipelines/page")
     page.click(".actions button", "Pause")
@@ -221,6 +224,7 @@ def test_a_pipeline_is_paused_and_resumed_and_a_run_that_waits_for_it_is_named(p
     assert page.site.ended("changefeed_ingest__page", held)[""] == "success"
 
 
+@pytest.mark.extended
 def test_a_seek_shows_what_it_repeats_and_moves_the_checkpoint(page: Page) -> None:
     before = position(page)["checkpoint"]
     page.open("pipelines/page")
@@ -241,12 +245,14 @@ def test_a_seek_shows_what_it_repeats_and_moves_the_checkpoint(page: Page) -> No
     page.shot("sought")
 
 
+@pytest.mark.extended
 def test_a_window_has_its_time_and_leads_to_its_run(page: Page) -> None:
     page.open("pipelines/page")
     link = page.find("section[aria-label=Windows] td a[href*='/dags/changefeed_ingest__page/runs/']")
     assert link.find_element(By.CSS_SELECTOR, "time").get_attribute("datetime")
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("pixels", [1280, 400])
 def test_the_list_keeps_its_lines_and_the_chart_can_be_read(page: Page, pixels: int) -> None:
     width(page, pixels)
@@ -263,6 +269,7 @@ def test_the_list_keeps_its_lines_and_the_chart_can_be_read(page: Page, pixels: 
     page.shot(f"windows-{pixels}")
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("pixels", [1280, 400])
 def test_the_description_of_the_api_needs_no_internet(page: Page, pixels: int) -> None:
     width(page, pixels)
@@ -289,6 +296,7 @@ VIEWS: dict[str, Callable[[Page], object]] = {
 }
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("pixels", [1280, 390])
 @pytest.mark.parametrize("view", VIEWS)
@@ -304,6 +312,7 @@ def test_each_view_is_accessible_and_fits(page: Page, view: str, pixels: int, sc
     assert page.faults() == []
 
 
+@pytest.mark.extended
 def test_an_airflow_that_does_not_answer_is_told_and_tried_again(page: Page) -> None:
     page.open()
     page.find("article")
@@ -319,6 +328,7 @@ def test_an_airflow_that_does_not_answer_is_told_and_tried_again(page: Page) -> 
     page.find("section[aria-label=Windows] svg")
 
 
+@pytest.mark.extended
 def test_a_page_of_another_server_gets_nothing_done_with_the_cookie_of_this_browser(page: Page) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler) as elsewhere:
         threading.Thread(target=elsewhere.serve_forever, daemon=True).start()
@@ -339,6 +349,7 @@ def test_a_page_of_another_server_gets_nothing_done_with_the_cookie_of_this_brow
     assert (dag["paused"], dag["running"]) == (False, [])
 
 
+@pytest.mark.extended
 def test_nobody_sees_it_without_logging_in(page: Page) -> None:
     with page.site.client(None) as nobody:
         answer = nobody.get("/changefeed/")

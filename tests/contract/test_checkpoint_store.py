@@ -1,4 +1,4 @@
-"""The contract of `changefeed.checkpoint.CheckpointStore`, held by each store that there is.
+"""The contract of `changefeed.model.checkpoint.CheckpointStore`, held by each store that there is.
 
 Airflow's Variables are real ones, in Airflow's own database, reached through a process that has Airflow in it.
 """
@@ -21,9 +21,9 @@ from typing import Any
 import pytest
 from airflow_database import migrated
 
-from changefeed.checkpoint import Checkpoint, CheckpointStore
-from changefeed.coordinates import BinlogCoordinates
 from changefeed.errors import CheckpointError, RetryableError, SettingsError, StaleCheckpointError
+from changefeed.model.checkpoint import Checkpoint, CheckpointStore
+from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.state.table_store import TableCheckpointStore
 from changefeed.state.variable_store import VariableCheckpointStore
 

@@ -8,11 +8,11 @@ from integration.kafka_wire import record_batch
 from kafka.consumer.fetcher import Fetcher
 from kafka.record.default_records import DefaultRecordBatch
 
-from changefeed.batches.record_batch import HEAD_BYTES, records_in
 from changefeed.kafka.client_internals import FinishedRecords, InnerProducer
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.partition_reader import KafkaRecord, partition_reader
 from changefeed.kafka.topics import TopicSettings, ensure_topics
+from changefeed.records.record_batch import HEAD_BYTES, records_in
 from devstack.kafka import KafkaBroker
 
 READ = "read kafka-python's consumer/fetcher.py again, and then kafka/whole_batches.py"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from airflow_database import PROGRAMS, PROJECT, environment, migrated
 
-from changefeed.pipelines.file import load_pipelines
+from changefeed.settings.file import load_pipelines
 
 SECRET = "hush-hush-9000"
 CONNECTIONS = {

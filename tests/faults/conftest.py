@@ -10,6 +10,7 @@ import pytest
 from faults.feed import Feed, Runner, fresh_feed
 from faults.replica import replicate
 
+from devstack import mariadb, mysql
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.mariadb import MariadbServer
@@ -17,40 +18,44 @@ from devstack.mysql import MysqlServer
 from devstack.process import started
 from devstack.sql_server import SqlServer
 
+EVERYTHING_ON = {MysqlServer: mysql.EVERYTHING_ON, MariadbServer: mariadb.EVERYTHING_ON}
 Pair = tuple[SqlServer, SqlServer]
+
+ON_SPARK = bool(os.environ.get("CHANGEFEED_ON_SPARK"))
+"""Whether all runs are on Spark, but for those that something is to go wrong in."""
 
 LONG = int(os.environ.get("CHANGEFEED_FAULTS", "0"))
 """How many random kills; 0 is the short form."""
 
 
 @pytest.fixture(scope="session")
-def runner() -> Iterator[Runner]:
-    started = Runner()
+def runner(request: pytest.FixtureRequest) -> Iterator[Runner]:
+    started = Runner(request.getfixturevalue("spark_connect").url if ON_SPARK else "")
     yield started
     started.stop()
 
 
 @pytest.fixture
 def feed(
-    mysql_server: MysqlServer, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner
+    source_mysql: MysqlServer, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner
 ) -> Iterator[Feed]:
-    with fresh_feed(mysql_server, kafka_broker, unique_name, tmp_path, runner) as fresh:
+    with fresh_feed(source_mysql, kafka_broker, unique_name, tmp_path, runner) as fresh:
         yield fresh
 
 
 @pytest.fixture
 def mariadb_feed(
-    mariadb_server: MariadbServer, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner
+    source_mariadb: MariadbServer, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner
 ) -> Iterator[Feed]:
-    with fresh_feed(mariadb_server, kafka_broker, unique_name, tmp_path, runner) as fresh:
+    with fresh_feed(source_mariadb, kafka_broker, unique_name, tmp_path, runner) as fresh:
         yield fresh
 
 
 @pytest.fixture
-def pair(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Pair]:
+def pair(tmp_path: Path, server_settings: str, request: pytest.FixtureRequest) -> Iterator[Pair]:
     """A source and its follower; a parameter is their kind."""
     kind = getattr(request, "param", MysqlServer)
-    options = {"binlog_row_metadata": "FULL"}
+    options = dict(EVERYTHING_ON[kind]) if server_settings == "everything" else {}
     if kind is MariadbServer:
         options["log_slave_updates"] = "ON"
     with (

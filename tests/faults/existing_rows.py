@@ -215,7 +215,12 @@ def is_mariadb(server: SqlServer) -> bool:
 def prepared(feed: Feed, *tables: str, rows: int = ROWS) -> Feed:
     """A pipeline over tables that have rows, which has run."""
     make_tables(feed.mysql, feed.name, rows)
-    feed.settings |= {"start": "snapshot", "format": "debezium-json"}
+    plain = {"decimal": "string", "temporal": "iso", "binary": "base64", "bigint_unsigned": "number"}
+    feed.settings |= {
+        "start": "snapshot",
+        "values": plain,
+        "format": {"name": "debezium", "skipped.operations": "none"},
+    }
     # three chunks a transaction
     feed.settings["kafka"] = {"connection": "kafka_faults", "transaction_rows": 1000, "lease_seconds": 2}
     feed.settings["tables"] = {"include": [f"{feed.name}.{name}" for name in tables or (*TABLES, "log")]}

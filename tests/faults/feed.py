@@ -8,6 +8,7 @@ import json
 import os
 import queue
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -15,13 +16,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 from integration.rebuilt import event_ids, rebuilt, records_of, selected
 
+from changefeed import errors
 from devstack.kafka import KafkaBroker
 from devstack.sql_server import SqlServer
 
@@ -43,9 +45,10 @@ def processes_of(session: int) -> list[int]:
 
 
 class Runner:
-    """The process that runs are forked from."""
+    """The process that runs are forked from; with ``connect``, they are on that Connect server."""
 
-    def __init__(self) -> None:
+    def __init__(self, connect: str = "") -> None:
+        self.connect = connect
         self._process = subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name("inline_run.py"))],
             env={**os.environ, "PYTHONPATH": str(PROJECT / "include")},
@@ -113,6 +116,8 @@ class Run:
     process: subprocess.Popen[str] | Forked
     log: Path
     file: Path
+    tells_terminal: bool = False
+    """Whether `result` is 2 for a terminal error of a command, which ends with 1 for any."""
 
     def wait_until_held(self, seconds: float = 90) -> bool:
         """Whether the stage of the fault is reached; False when the run ended before."""
@@ -136,9 +141,14 @@ class Run:
 
     def result(self, seconds: float = 240) -> int:
         try:
-            return int(self.process.wait(seconds))
+            code = int(self.process.wait(seconds))
         except subprocess.TimeoutExpired as error:
             raise AssertionError(f"the run did not end in {seconds} seconds:\n{self.text()[-4000:]}") from error
+        return 2 if code == 1 and self.tells_terminal and self._is_terminal() else code
+
+    def _is_terminal(self) -> bool:
+        names = re.findall(r"^(\w+Error): ", self.text(), re.MULTILINE)
+        return bool(names) and issubclass(getattr(errors, names[-1], Exception), errors.TerminalError)
 
     def text(self) -> str:
         return self.log.read_text()
@@ -232,13 +242,30 @@ class Feed:
 
     # --- running
 
-    def begin(self, fault: str = "", *, spark: bool = False, windows: list[Any] | None = None) -> Run:
-        """A run; of ``windows`` that were frozen before, where they are given, as in a task that is tried again."""
-        if spark:
-            start = self.fork_command if "connect" in self.settings.get("spark", {}) else self.begin_command
-            return start(fault, "run", self.name)
+    def begin(self, fault: str = "", *, spark: bool | None = None, windows: list[Any] | None = None) -> Run:
+        """A run; of ``windows`` that were frozen before, where they are given, as in a task that is tried again.
+
+        It is on Spark, where ``spark`` does not say otherwise, if the pipeline has a Connect server and nothing is to
+        go wrong in the run.
+        """
+        can_choose = spark is None and not fault and windows is None
+        has_connect = "connect" in self.settings.get("spark", {}) or (can_choose and self._uses_runners_connect())
+        if spark or (can_choose and has_connect):
+            start = self.fork_command if has_connect else self.begin_command
+            return replace(start(fault, "run", self.name), tells_terminal=can_choose)
         environment, log, held = self._prepared(fault)
         return Run(self.runner.begin(self.name, environment, log, windows), log, held)
+
+    def _uses_runners_connect(self) -> bool:
+        """Whether the next run is on the Connect server of all runs, where there is one: its file says so then."""
+        chosen = "spark" not in self.settings and bool(self.runner.connect)
+        if chosen:
+            self._write_spark({"connect": self.runner.connect})
+        return chosen
+
+    def _write_spark(self, spark: dict[str, str]) -> None:
+        for file in (self.folder / "pipelines").glob("*.yaml"):
+            file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), "spark": spark}))
 
     def _prepared(self, fault: str) -> tuple[dict[str, str], Path, Path]:
         number = next(self.numbers)  # asked for by several threads
@@ -252,10 +279,12 @@ class Feed:
 
     def begin_command(self, fault: str, *arguments: str) -> Run:
         """A command in a process of its own."""
+        if self.runner.connect and "spark" not in self.settings:
+            self._write_spark({"master": "local[2]"})
         environment, log, held = self._prepared(fault)
         with log.open("w") as output:
             process = subprocess.Popen(
-                [sys.executable, "-m", "changefeed.command.main", *arguments],
+                [sys.executable, "-m", "changefeed.cli.main", *arguments],
                 env=environment,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -266,17 +295,19 @@ class Feed:
 
     def fork_command(self, fault: str, *arguments: str) -> Run:
         """As `begin_command`, sooner, and without Spark's JVM unless the pipeline has a Connect server."""
+        if not fault:
+            self._uses_runners_connect()
         environment, log, held = self._prepared(fault)
         return Run(self.runner.begin(self.name, environment, log, command=arguments), log, held)
 
-    def run(self, *, spark: bool = False) -> str:
+    def run(self, *, spark: bool | None = None) -> str:
         """A run that must succeed; what it printed."""
         run = self.begin(spark=spark)
         code = run.result()
         assert code in (0, NOTHING_NEW), f"exit {code}:\n{run.text()[-4000:]}"
         return run.text()
 
-    def run_until_current(self, *, spark: bool = False, seconds: float = 240) -> None:
+    def run_until_current(self, *, spark: bool | None = None, seconds: float = 240) -> None:
         """Runs of at most so many ``seconds``, as a scheduler starts them one after another, until nothing is new."""
         for _ in range(5):
             run = self.begin(spark=spark)
@@ -288,7 +319,7 @@ class Feed:
 
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "changefeed.command.main", *arguments],
+            [sys.executable, "-m", "changefeed.cli.main", *arguments],
             env=self.env(),
             capture_output=True,
             text=True,

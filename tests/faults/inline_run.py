@@ -25,36 +25,40 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from inline_spark import InlineSpark
 
-import changefeed.binlog.row_reader  # the kernels: each fork would load them
-import changefeed.spark.readers
-import changefeed.spark.snapshot  # noqa: F401 - and what the command snapshot imports
-from changefeed import fault_point
-from changefeed.command.main import main as command_main
-from changefeed.connection import from_environment
-from changefeed.endpoints.endpoints import Endpoints
+from changefeed.cli.main import main as command_main
 from changefeed.errors import ChangefeedError, TerminalError
-from changefeed.mysql.session import _Connection
-from changefeed.pipelines.file import load_pipeline
-from changefeed.pipelines.pipeline import Pipeline
-from changefeed.runs.cut import Bounds, cut
-from changefeed.runs.plan import plan
-from changefeed.spark.run import ingest_windows, run_windows
+from changefeed.ingest.cut import cut
+from changefeed.ingest.run import ingest_windows, run_windows
+from changefeed.model import fault_point
+from changefeed.model.connection import from_environment
+from changefeed.model.window import Window
+from changefeed.pipeline.connections import PipelineConnections
+from changefeed.pipeline.plan import plan
+from changefeed.settings.file import load_pipeline
+from changefeed.settings.pipeline import Pipeline
+from changefeed.settings.requests.run import RunBounds
+from changefeed.source.mysql.session import _Connection
 from changefeed.state.stores import checkpoint_store
-from changefeed.window import Window
 
 IMPORTED = (
-    "changefeed.batches.encoder",
+    "changefeed.records.encoder",
     "changefeed.binlog.kernel.boundary_rows",
     "changefeed.binlog.kernel.hop",
-    "changefeed.binlog.kernel.packets",
-    "changefeed.binlog.kernel.records",
-    "changefeed.binlog.search.stretches",
+    "changefeed.snapshot.run",
+    "changefeed.spark.stages.readers",
+    "changefeed.source.mysql.packets",
+    "changefeed.records.record_writer",
+    "changefeed.binlog.search.file_ranges",
     "encodings.idna",
     "pyarrow.pandas_compat",  # pandas: pyarrow looks whether a value is one of its own
     "sqlglot.dialects.mysql",
     "sqlite3",
 )
-"""What runs import when they need it: half of a run's time went into that. Nothing of it may start a thread."""
+"""What runs import when they need it: half of a run's time went into that. Nothing of it may start a thread.
+
+The kernels that each run and each snapshot needs are among it: to load one is to wait while another checkout compiles
+the same sources into the same cache, which takes minutes.
+"""
 
 
 def run(name: str, windows: list[dict[str, Any]] | None) -> int:
@@ -63,17 +67,17 @@ def run(name: str, windows: list[dict[str, Any]] | None) -> int:
     logging.getLogger("kafka").setLevel(logging.ERROR)
     pipeline = load_pipeline(name)
     try:
-        endpoints = Endpoints(pipeline, from_environment)
+        connections = PipelineConnections(pipeline, from_environment)
         store = checkpoint_store(pipeline, from_environment, cast(Any, None))
         if windows is not None:
             frozen = [Window.from_json(window) for window in windows]
-            for manifest in ingest_windows(cast(Any, InlineSpark()), endpoints, frozen):
+            for manifest in ingest_windows(InlineSpark(), connections, frozen):
                 print(f"sealed window {manifest.window.number}", flush=True)
             return 0
-        planned = plan(endpoints, store)
+        planned = plan(connections, store)
         if planned.is_empty:
             return 3
-        for manifest in run_windows(cast(Any, InlineSpark()), endpoints, cut(endpoints, planned, Bounds()), store):
+        for manifest in run_windows(InlineSpark(), connections, cut(connections, planned, RunBounds()), store):
             print(f"committed window {manifest.window.number}: {manifest.row_count} rows", flush=True)
     except ChangefeedError as error:
         print(f"{type(error).__name__}: {error}", flush=True)
@@ -87,8 +91,8 @@ def command(arguments: list[str]) -> int:
 
     real = sessions.session
 
-    def session(pipeline: Pipeline) -> AbstractContextManager[Any]:
-        return real(pipeline) if pipeline.spark.connect else nullcontext(InlineSpark())
+    def session(pipeline: Pipeline, job: str) -> AbstractContextManager[Any]:
+        return real(pipeline, job) if pipeline.spark.connect else nullcontext(InlineSpark())
 
     sessions.session = cast(Any, session)
     sys.argv = ["changefeed", *arguments]

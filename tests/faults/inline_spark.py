@@ -1,62 +1,46 @@
-"""What ingest asks of Spark for a window of one slice, and a snapshot for its chunks, in this process: a kill costs
-seconds then, not a JVM."""
+"""A `SparkTarget` in this process, for windows of one slice, snapshots and verify: a kill costs seconds then, not a
+JVM."""
 
 from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from functools import cache
 from types import SimpleNamespace
-from typing import Any
-from unittest.mock import Mock
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import SparkFiles
 
 Rows = Iterable[Any]
-
-
-class InlineRdd:
-    def __init__(self, rows: Callable[[], Rows]) -> None:
-        self.rows = rows
-
-    def mapPartitions(self, function: Callable[[Rows], Rows]) -> InlineRdd:
-        return InlineRdd(lambda: function(iter(self.rows())))
-
-    def foreachPartition(self, function: Callable[[Rows], None]) -> None:
-        function(iter(self.rows()))
-
-    def collect(self) -> list[Any]:
-        return list(self.rows())
+Given = TypeVar("Given")
+Result = TypeVar("Result")
 
 
 class InlineFrame:
     """Stands in for a DataFrame of Arrow batches, in one partition."""
 
-    _jdf = Mock()
-
-    def __init__(self, spark: InlineSpark, batches: Callable[[], Rows]) -> None:
-        self.sparkSession, self.batches = spark, batches
+    def __init__(self, batches: Callable[[], Rows]) -> None:
+        self.batches = batches
 
     def mapInArrow(self, function: Callable[[Rows], Rows], _schema: str) -> InlineFrame:
-        return InlineFrame(self.sparkSession, lambda: function(iter(self.batches())))
+        return InlineFrame(lambda: function(iter(self.batches())))
 
     def localCheckpoint(self, **_: Any) -> InlineFrame:
-        return InlineFrame(self.sparkSession, cache(lambda: list(self.batches())))
+        return InlineFrame(cache(lambda: list(self.batches())))
 
     def where(self, condition: str) -> InlineFrame:
         """Of conditions on ``kind``: each of the words in it that stand in quotes, or all others where it has a <>."""
         kinds = pa.array(re.findall(r"'(\w+)'", condition))
         chosen = pc.invert if "<>" in condition else lambda mask: mask
         return InlineFrame(
-            self.sparkSession,
             lambda: (batch.filter(chosen(pc.is_in(batch["kind"], kinds))) for batch in self.batches()),
         )
 
     def union(self, other: InlineFrame) -> InlineFrame:
-        return InlineFrame(self.sparkSession, lambda: (*self.batches(), *other.batches()))
+        return InlineFrame(lambda: (*self.batches(), *other.batches()))
 
     def repartition(self, _count: int, *_columns: str) -> InlineFrame:
         return self
@@ -66,31 +50,66 @@ class InlineFrame:
             batches = list(self.batches())
             return pa.Table.from_batches(batches).sort_by(column).to_batches() if batches else batches
 
-        return InlineFrame(self.sparkSession, ordered)
+        return InlineFrame(ordered)
 
     def select(self, *columns: str) -> InlineFrame:
-        return InlineFrame(self.sparkSession, lambda: (batch.select(columns) for batch in self.batches()))
+        return InlineFrame(lambda: (batch.select(columns) for batch in self.batches()))
 
     def collect(self) -> list[Any]:
         return [SimpleNamespace(**row) for batch in self.batches() for row in batch.to_pylist()]
 
 
-class InlineSpark:
-    """Stands in for a SparkSession with one core."""
+class InlineSession:
+    """Stands in for a SparkSession."""
 
     conf = SimpleNamespace(set=lambda *_: None)
 
     def range(self, start: int, end: int, _step: int, _partitions: int) -> InlineFrame:
-        return InlineFrame(self, lambda: [pa.RecordBatch.from_pydict({"id": range(start, end)})])
+        return InlineFrame(lambda: [pa.RecordBatch.from_pydict({"id": range(start, end)})])
 
-    def __init__(self) -> None:
-        tracker = SimpleNamespace(getJobIdsForGroup=lambda _: [])
-        self.sparkContext = SimpleNamespace(
-            defaultParallelism=1,
-            master="local[1]",
-            getConf=dict,
-            parallelize=lambda rows, _: InlineRdd(lambda: rows),
-            setJobGroup=lambda *_: None,
-            statusTracker=lambda: tracker,
-        )
-        SparkFiles.getRootDirectory = tempfile.gettempdir  # which asks a context of Spark's own
+
+class InlineTasks:
+    total = 0
+
+    def expect(self, tasks: int) -> None:
+        self.total += tasks
+
+    def done(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        pass
+
+
+class InlineSpark:
+    """A `SparkTarget` with one core."""
+
+    may_copy_tasks = False
+    session: Any = InlineSession()
+
+    def cores(self) -> int:
+        return 1
+
+    def local_folder(self) -> AbstractContextManager[str | None]:
+        return tempfile.TemporaryDirectory(prefix="changefeed-")
+
+    def warm_up(self, _workers: int) -> Callable[[], None]:
+        return lambda: None
+
+    def results_of(self, tasks: Sequence[Given], stage: Callable[[Given], Iterable[Result]]) -> list[Result]:
+        return [result for given in tasks for result in stage(given)]
+
+    def tag_jobs(self, tag: str) -> None:
+        pass
+
+    def end_jobs(self, tag: str) -> None:
+        pass
+
+    def forget_checkpoint(self, checkpointed: object) -> None:
+        pass
+
+    def watch_tasks(self, _what: str) -> InlineTasks:
+        return InlineTasks()
+
+    def counter(self) -> None:
+        return None

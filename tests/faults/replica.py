@@ -1,23 +1,27 @@
 """Replication between two servers of the devstack."""
 
 from devstack.mariadb import MariadbServer
+from devstack.mysql import OLD_RELEASES
 from devstack.sql_server import SqlServer
 
 
 def replicate(source: SqlServer, follower: SqlServer) -> None:
-    password = source._account().root_password
+    account = {"HOST": "127.0.0.1", "PORT": source.port, "USER": "root", "PASSWORD": source._account().root_password}
     if isinstance(source, MariadbServer):
-        follower.execute(
-            f"CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={source.port}, MASTER_USER='root', "
-            f"MASTER_PASSWORD='{password}', MASTER_SSL=0, MASTER_USE_GTID=slave_pos",
-            "START SLAVE",
-        )
-        return
-    follower.execute(
-        f"CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT={source.port}, SOURCE_USER='root', "
-        f"SOURCE_PASSWORD='{password}', SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1",
-        "START REPLICA",
-    )
+        change, prefix = "CHANGE MASTER TO", "MASTER_"
+        more = "MASTER_SSL=0, MASTER_USE_GTID=slave_pos"
+    elif source.release in OLD_RELEASES:
+        change, prefix = "CHANGE MASTER TO", "MASTER_"
+        more = "MASTER_AUTO_POSITION=1" + (", GET_MASTER_PUBLIC_KEY=1" if source.release != "5.7" else "")
+    else:
+        change, prefix = "CHANGE REPLICATION SOURCE TO", "SOURCE_"
+        more = "SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1"
+    said = ", ".join(f"{prefix}{name}={value!r}" for name, value in account.items())
+    follower.execute(f"{change} {said}, {more}", f"START {_role(source)}")
+
+
+def _role(server: SqlServer) -> str:
+    return "SLAVE" if isinstance(server, MariadbServer) or server.release in OLD_RELEASES else "REPLICA"
 
 
 def caught_up(source: SqlServer, follower: SqlServer) -> None:
@@ -33,7 +37,5 @@ def caught_up(source: SqlServer, follower: SqlServer) -> None:
 
 def stop_replicating(follower: SqlServer) -> None:
     """As somebody does who makes the follower the new source."""
-    if isinstance(follower, MariadbServer):
-        follower.execute("STOP SLAVE", "RESET SLAVE ALL")
-    else:
-        follower.execute("STOP REPLICA", "RESET REPLICA ALL")
+    role = _role(follower)
+    follower.execute(f"STOP {role}", f"RESET {role} ALL")

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from both_settings import on_both_settings
 from faults.feed import NOTHING_NEW, TABLES, Feed, Run
 from integration.rebuilt import event_ids
 from kafka import KafkaAdminClient
@@ -53,6 +54,7 @@ def check_ids(feed: Feed, table: str, rows: int) -> None:
     assert len(ids) == rows
 
 
+@pytest.mark.extended
 def test_partitions_added_to_a_topic_wait_for_the_next_window(feed: Feed) -> None:
     feed.write(60)
     stopped_half_way(feed)
@@ -66,6 +68,8 @@ def test_partitions_added_to_a_topic_wait_for_the_next_window(feed: Feed) -> Non
     assert {record.partition for record in feed.records(given)} == {0, 1, 2}
 
 
+@pytest.mark.extended
+@on_both_settings
 def test_partitions_added_in_a_window_of_many_slices_wait_for_the_next_window(
     feed: Feed, spark_connect: SparkConnectServer
 ) -> None:
@@ -82,6 +86,7 @@ def test_partitions_added_in_a_window_of_many_slices_wait_for_the_next_window(
     assert {record.partition for record in feed.records(given)} == {0, 1}
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("partitions", [1, 3])
 def test_a_table_dropped_between_two_attempts_keeps_the_partitions_of_its_topic(feed: Feed, partitions: int) -> None:
     """The topic was made with a number of partitions that is not the setting's."""
@@ -101,6 +106,7 @@ def test_a_table_dropped_between_two_attempts_keeps_the_partitions_of_its_topic(
     assert {record.partition for record in feed.records("gone")} == set(range(partitions))
 
 
+@pytest.mark.extended
 def test_a_table_that_only_the_binlog_has_goes_to_the_partitions_that_its_topic_has(feed: Feed) -> None:
     feed.settings["topics"] = {"partitions": 5}
     feed.configure()
@@ -124,7 +130,9 @@ CHANGES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("changed", CHANGES)
+@pytest.mark.parametrize(
+    "changed", ["tables", *(pytest.param(each, marks=pytest.mark.extended) for each in CHANGES if each != "tables")]
+)
 def test_a_window_is_finished_by_the_settings_that_it_was_begun_with_or_not_at_all(feed: Feed, changed: str) -> None:
     feed.write(60)
     stopped_half_way(feed)
@@ -148,6 +156,7 @@ def test_a_window_is_finished_by_the_settings_that_it_was_begun_with_or_not_at_a
     feed.run()
 
 
+@pytest.mark.extended
 def test_settings_may_change_when_nothing_of_a_window_was_published(feed: Feed) -> None:
     feed.write(10)
     run = feed.begin("after_decode")
@@ -159,6 +168,7 @@ def test_settings_may_change_when_nothing_of_a_window_was_published(feed: Feed) 
     feed.check()
 
 
+@pytest.mark.extended
 def test_a_topic_that_was_removed_in_mid_window_stops_the_run_until_it_is_forgotten(
     feed: Feed, spark_connect: SparkConnectServer
 ) -> None:
@@ -178,6 +188,7 @@ def test_a_topic_that_was_removed_in_mid_window_stops_the_run_until_it_is_forgot
     feed.check()
 
 
+@pytest.mark.extended
 def test_a_topic_that_was_removed_between_two_windows_stops_the_run_and_names_what_is_lost(feed: Feed) -> None:
     feed.write(10)
     feed.run()
@@ -189,6 +200,7 @@ def test_a_topic_that_was_removed_between_two_windows_stops_the_run_and_names_wh
     assert "up to offset" in run.text()
 
 
+@pytest.mark.extended
 def test_no_backfill_is_offered_for_schema_changes_whose_topic_was_removed(feed: Feed) -> None:
     feed.write(10)
     feed.run()
@@ -205,6 +217,7 @@ def test_no_backfill_is_offered_for_schema_changes_whose_topic_was_removed(feed:
     feed.check()
 
 
+@pytest.mark.extended
 def test_an_unfinished_window_is_finished_as_it_was_frozen_before_what_is_new(feed: Feed) -> None:
     feed.write(40)
     stopped_half_way(feed)

@@ -15,15 +15,22 @@ from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
 from devstack.process import started
+from devstack.spark_connect import SparkConnectServer
 
 pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture
 def stock(
-    stock_mysql_server: MysqlServer, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner
+    mysql_server: MysqlServer,
+    kafka_broker: KafkaBroker,
+    unique_name: str,
+    tmp_path: Path,
+    runner: Runner,
+    spark_connect: SparkConnectServer,
 ) -> Iterator[Feed]:
-    with fresh_feed(stock_mysql_server, kafka_broker, unique_name, tmp_path, runner) as fresh:
+    with fresh_feed(mysql_server, kafka_broker, unique_name, tmp_path, runner) as fresh:
+        fresh.use_connect(spark_connect.url)
         yield fresh
 
 
@@ -60,6 +67,7 @@ def test_lines_have_levels_a_summary_and_the_partitions_that_a_topic_has(stock: 
     assert run.text().splitlines()[-1].endswith(" OK, 2 WARN, 0 FAIL")
 
 
+@pytest.mark.extended
 def test_check_fails_as_the_run_does_for_settings_topics_columns_and_lost_state(stock: Feed) -> None:
     stock.write(5)
     stock.run()
@@ -94,6 +102,7 @@ def test_check_fails_as_the_run_does_for_settings_topics_columns_and_lost_state(
     admin.close()
 
 
+@pytest.mark.extended
 def test_check_fails_as_the_run_does_for_a_purged_reset_or_other_binlog(
     kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner
 ) -> None:

@@ -12,7 +12,7 @@ from faults.test_spark_killed import command_of
 
 from devstack.spark_connect import SparkConnectServer
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(900)]
 
 
 def executors_of(run: Run) -> list[int]:

@@ -12,20 +12,21 @@ import pytest
 from faults.feed import Feed, Runner
 from faults.proxy import Proxy
 from faults.replica import caught_up, replicate, stop_replicating
-from pyspark.sql import SparkSession
 
-from changefeed.connection import MysqlConnection, from_environment
-from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import BinlogGoneError, SourceUnavailableError
-from changefeed.manifest import Manifest
-from changefeed.mysql.session import Session
-from changefeed.mysql.source import server_uuid
-from changefeed.pipelines.file import load_pipeline
-from changefeed.runs.cut import Bounds, cut
-from changefeed.runs.plan import plan
-from changefeed.spark import ingest as ingest_module
+from changefeed.ingest import window_run as ingest_module
+from changefeed.ingest.cut import cut
+from changefeed.ingest.run import run_windows
+from changefeed.model.connection import MysqlConnection, from_environment
+from changefeed.model.manifest import Manifest
+from changefeed.pipeline.connections import PipelineConnections
+from changefeed.pipeline.plan import plan
+from changefeed.settings.file import load_pipeline
+from changefeed.settings.requests.run import RunBounds
+from changefeed.source.mysql.session import Session
+from changefeed.source.mysql.source import server_uuid
 from changefeed.spark.connect import connect_session
-from changefeed.spark.run import run_windows
+from changefeed.spark.target import SparkTarget
 from changefeed.state.stores import checkpoint_store
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
@@ -35,11 +36,11 @@ from devstack.process import started
 from devstack.spark_connect import SparkConnectServer
 from devstack.sql_server import SqlServer
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
-def spark(spark_connect: SparkConnectServer) -> Iterator[SparkSession]:
+def spark(spark_connect: SparkConnectServer) -> Iterator[SparkTarget]:
     with connect_session(spark_connect.url) as session:
         yield session
 
@@ -47,7 +48,7 @@ def spark(spark_connect: SparkConnectServer) -> Iterator[SparkSession]:
 class MovedFeed:
     """A feed behind a proxy, run in this process on real Spark, and a second server to which the proxy may lead."""
 
-    def __init__(self, feed: Feed, proxy: Proxy, other: SqlServer, spark: SparkSession, patch: pytest.MonkeyPatch):
+    def __init__(self, feed: Feed, proxy: Proxy, other: SqlServer, spark: SparkTarget, patch: pytest.MonkeyPatch):
         self.feed, self.proxy, self.other = feed, proxy, other
         self._spark, self._patch = spark, patch
 
@@ -65,10 +66,10 @@ class MovedFeed:
 
                 patch.setattr(ingest_module, before, moved)
             pipeline = load_pipeline(self.feed.name)
-            endpoints = Endpoints(pipeline, from_environment)
+            connections = PipelineConnections(pipeline, from_environment)
             store = checkpoint_store(pipeline, from_environment, None)  # type: ignore[arg-type]
-            run = cut(endpoints, plan(endpoints, store), Bounds())
-            return list(run_windows(self._spark, endpoints, run, store))
+            run = cut(connections, plan(connections, store), RunBounds())
+            return list(run_windows(self._spark, connections, run, store))
 
 
 @pytest.fixture(params=[MysqlServer, MariadbServer], ids=["mysql", "mariadb"])
@@ -78,10 +79,10 @@ def moved(
     unique_name: str,
     tmp_path: Path,
     runner: Runner,
-    spark: SparkSession,
+    spark: SparkTarget,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[MovedFeed]:
-    options = {"binlog_row_metadata": "FULL"}
+    options: dict[str, str] = {}
     if request.param is MariadbServer:
         options["log_slave_updates"] = "ON"
 

@@ -27,7 +27,7 @@ def own(
     kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner, request: pytest.FixtureRequest
 ) -> Iterator[Feed]:
     """A feed on a server of its own, whose binlog has no other test's events; a parameter is its options."""
-    options = {"binlog_row_metadata": "FULL", **getattr(request, "param", {})}
+    options = dict(getattr(request, "param", {}))
     with started(MysqlServer(tmp_path / "own", options=options, owner=ProcessId.own(), quick=True)) as server:
         yield Feed(unique_name, server, kafka_broker, tmp_path, runner)
 
@@ -43,6 +43,7 @@ def refused(feed: Feed, *words: str) -> None:
     assert feed.ids() == ids
 
 
+@pytest.mark.extended
 def test_a_renumbered_binlog_is_refused_though_its_numbers_look_plausible(own: Feed) -> None:
     own.write(5)
     own.run()
@@ -56,6 +57,7 @@ def test_a_renumbered_binlog_is_refused_though_its_numbers_look_plausible(own: F
     refused(own, "BinlogGoneError", "seek")
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("own", [{"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"}], indirect=True)
 def test_a_renumbered_binlog_whose_transactions_are_as_long_is_refused_without_gtids(own: Feed) -> None:
     inserts = [f"INSERT INTO `{own.name}`.journal (text) VALUES ('as long')"] * 20
@@ -67,7 +69,6 @@ def test_a_renumbered_binlog_whose_transactions_are_as_long_is_refused_without_g
     refused(own, "BinlogGoneError", "begun at", "seek")
 
 
-@pytest.mark.parametrize("own", [{"binlog_row_metadata": "MINIMAL"}], indirect=True)
 def test_purged_binlogs_are_refused_and_the_remedy_removes_what_was_deleted_between(
     own: Feed, spark_connect: SparkConnectServer, tmp_path: Path
 ) -> None:
@@ -106,6 +107,7 @@ def test_purged_binlogs_are_refused_and_the_remedy_removes_what_was_deleted_betw
     assert tombstone.value is None
 
 
+@pytest.mark.extended
 def test_a_changed_base_name_is_refused(own: Feed) -> None:
     own.write(5)
     own.run()
@@ -114,6 +116,7 @@ def test_a_changed_base_name_is_refused(own: Feed) -> None:
     refused(own, "BinlogGoneError", "'renamed'", "log_bin was changed", "Seek")
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("written", [0, 1, 60], ids=["before the checkpoint", "a little", "past the checkpoint"])
 @pytest.mark.parametrize(
     "own", [{}, {"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"}], ids=["gtids", "no gtids"], indirect=True
@@ -138,6 +141,7 @@ def test_a_server_restored_to_an_older_point_is_refused(own: Feed, written: int)
     refused(own, "BinlogGoneError", "seek")
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("own", [{"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"}], indirect=True)
 def test_another_server_without_gtids_is_refused(own: Feed) -> None:
     own.write(5)
@@ -149,9 +153,10 @@ def test_another_server_without_gtids_is_refused(own: Feed) -> None:
     refused(own, "BinlogGoneError", "without GTIDs the position cannot be found again", "gtid_mode=ON")
 
 
+@pytest.mark.extended
 def test_a_replica_that_does_not_log_what_it_applies_is_refused(own: Feed, tmp_path: Path) -> None:
     """Its GTID set moves and no event comes: changes would be lost in silence."""
-    options = {"binlog_row_metadata": "FULL", "server_id": 2, "log_replica_updates": "OFF"}
+    options = {"server_id": 2, "log_replica_updates": "OFF"}
     with started(MysqlServer(tmp_path / "replica", options=options, owner=ProcessId.own(), quick=True)) as replica:
         source, own.mysql = own.mysql, replica
         own.run()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from both_settings import on_both_settings
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
@@ -25,7 +26,7 @@ from devstack.process import started
 from devstack.schema_registry import SchemaRegistry
 from devstack.spark_connect import SparkConnectServer
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(600)]
 
 STAGES = ("in_open_transaction:2", "after_transaction_commit:2", "before_seal")
 OUTBOX = """CREATE TABLE `{}`.outbox (
@@ -110,6 +111,7 @@ def avro(feed: Feed, registry_port: Proxy) -> Feed:
     return feed
 
 
+@on_both_settings
 @pytest.mark.parametrize("stage", STAGES)
 def test_avro_killed_and_retried_is_as_undisturbed(avro: Feed, schema_registry: SchemaRegistry, stage: str) -> None:
     avro.write(20)
@@ -127,6 +129,7 @@ def test_debezium_with_schemas_killed_and_retried_is_as_undisturbed(feed: Feed, 
     killed_and_retried(feed, stage, TABLES, as_json)
 
 
+@on_both_settings
 @pytest.mark.parametrize("stage", STAGES)
 def test_outbox_rows_killed_and_retried_are_as_undisturbed(feed: Feed, stage: str) -> None:
     outbox(feed)

@@ -8,10 +8,13 @@ import threading
 import time
 
 import pytest
+from both_settings import on_both_settings
 from faults.conftest import LONG
 from faults.feed import Feed
 
 from devstack.spark_connect import SparkConnectServer
+
+pytestmark = pytest.mark.extended
 
 KILLS = LONG or 4
 SPARK_KILLS = LONG // 2 or 2
@@ -69,6 +72,7 @@ def kill_at_random(feed: Feed, kills: int, *, spark: bool = False) -> None:
     feed.check()
 
 
+@on_both_settings
 @pytest.mark.timeout(600 + 60 * KILLS)
 def test_random_kills_under_a_running_writer_repeat_nothing_and_lose_nothing(feed: Feed) -> None:
     kill_at_random(feed, KILLS)

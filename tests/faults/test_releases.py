@@ -32,7 +32,7 @@ VALUES = {
 """How `random_tables` reads values back."""
 ROWS = 6
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(params=RELEASES)

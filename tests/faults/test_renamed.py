@@ -11,18 +11,24 @@ from faults.feed import NOTHING_NEW, Feed, Run, Runner, fresh_feed
 
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
+from devstack.spark_connect import SparkConnectServer
 
 pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture
 def latest(
-    stock_mysql_server: MysqlServer, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner
+    mysql_server: MysqlServer,
+    kafka_broker: KafkaBroker,
+    unique_name: str,
+    tmp_path: Path,
+    runner: Runner,
+    spark_connect: SparkConnectServer,
 ) -> Iterator[Feed]:
-    """A feed from `start: latest`, on a server as it comes; its first run has been."""
-    with fresh_feed(stock_mysql_server, kafka_broker, unique_name, tmp_path, runner) as feed:
+    """A feed from `start: latest`, on a server as it comes and on Spark; its first run has been."""
+    with fresh_feed(mysql_server, kafka_broker, unique_name, tmp_path, runner) as feed:
         feed.settings["start"] = "latest"
-        feed.configure()
+        feed.use_connect(spark_connect.url)
         assert feed.begin().result() == NOTHING_NEW
         yield feed
 
@@ -49,6 +55,7 @@ def refused(feed: Feed, name: str, *words: str) -> None:
         assert [word for word in words if word not in text] == [], text
 
 
+@pytest.mark.extended
 def test_pipeline_renamed_in_its_yaml_is_refused_and_moved_exactly_once_through_kills(latest: Feed) -> None:
     latest.write()
     latest.run()
@@ -81,6 +88,7 @@ def test_pipeline_renamed_in_its_yaml_is_refused_and_moved_exactly_once_through_
     refused(latest, old, f"was renamed to '{new}'")
 
 
+@pytest.mark.extended
 def test_pipeline_that_never_published_is_named_where_another_begins_in_its_place(latest: Feed) -> None:
     old, new = latest.name, named(latest, f"{latest.name}-new")
     latest.write(5)
@@ -93,6 +101,7 @@ def test_pipeline_that_never_published_is_named_where_another_begins_in_its_plac
     latest.check()
 
 
+@pytest.mark.extended
 def test_renamed_pipeline_whose_topics_have_its_name_is_refused_and_its_begun_window_is_not_cut(latest: Feed) -> None:
     latest.settings["topics"] = {"partitions": 2, "template": "{pipeline}.{database}.{table}"}
     latest.configure()

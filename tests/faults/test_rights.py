@@ -7,17 +7,23 @@ from pathlib import Path
 
 import pytest
 from faults.feed import Feed, Runner, fresh_feed
-from faults.test_verify import account, endpoints_of
+from faults.test_verify import account, connections_of
 from verified import verified
 
 from changefeed.verify.report import summary
 from devstack.kafka import KafkaBroker
+from devstack.spark_connect import SparkConnectServer
 from devstack.sql_server import SqlServer
 
 
-@pytest.fixture(params=["stock_mysql_server", "stock_mariadb_server"])
+@pytest.fixture(params=["mysql_server", "mariadb_server"])
 def limited(
-    request: pytest.FixtureRequest, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner
+    request: pytest.FixtureRequest,
+    kafka_broker: KafkaBroker,
+    unique_name: str,
+    tmp_path: Path,
+    runner: Runner,
+    spark_connect: SparkConnectServer,
 ) -> Iterator[Feed]:
     """A feed whose user may read its two tables, one by one."""
     server: SqlServer = request.getfixturevalue(request.param)
@@ -29,7 +35,7 @@ def limited(
         )
         feed.connections["MYSQL_FAULTS"] = f"mysql://{unique_name}:secret@127.0.0.1:{server.port}"
         feed.settings["tables"] = {"include": [f"{unique_name}.accounts", f"{unique_name}.journal"]}
-        feed.configure()
+        feed.use_connect(spark_connect.url)
         yield feed
         server.execute(f"DROP USER {unique_name}@'%'")
 
@@ -40,14 +46,15 @@ def refused(feed: Feed, *arguments: str) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.extended
 def test_select_revoked_on_a_captured_table_is_named_and_nothing_of_it_is_equal(limited: Feed) -> None:
     feed = limited
     feed.write(10)
     feed.run()
-    assert verified(endpoints_of(feed)).outcome == "equal"
+    assert verified(connections_of(feed)).outcome == "equal"
     feed.settings["tables"] = {"include": [f"{feed.name}.accounts", f"{feed.name}.j*"]}
     feed.configure()
-    report = verified(endpoints_of(feed))
+    report = verified(connections_of(feed))
     assert report.outcome == "incomplete", summary(report)  # there may be others whose names begin with a j
     assert f"GRANT SELECT ON `{feed.name}`.* TO" in " ".join(summary(report))
     right = f"SELECT{{}} ON {feed.name}.journal"
@@ -57,7 +64,7 @@ def test_select_revoked_on_a_captured_table_is_named_and_nothing_of_it_is_equal(
     ):
         feed.mysql.execute(f"{statement} {feed.name}@'%'")
         words += f": GRANT SELECT ON `{feed.name}`.`journal` TO"
-        report = verified(endpoints_of(feed))
+        report = verified(connections_of(feed))
         assert report.outcome == "incomplete", summary(report)
         assert account(report, "accounts").outcome == "equal"
         assert words in " ".join(account(report, "journal").reasons)

@@ -54,6 +54,7 @@ def rolled_back(feed: Feed) -> None:
             cursor.execute(work)
 
 
+@pytest.mark.extended
 def test_only_committed_rows_are_published_whatever_slices_and_windows_they_stand_in(
     either: Feed, spark_connect: SparkConnectServer
 ) -> None:
@@ -114,6 +115,7 @@ def own_feed(
         yield feed
 
 
+@pytest.mark.extended
 def test_an_xa_commit_whose_prepare_was_purged_stops_the_run_and_says_so(
     own_mariadb: MariadbServer, own_feed: Feed
 ) -> None:
@@ -135,6 +137,7 @@ def test_an_xa_commit_whose_prepare_was_purged_stops_the_run_and_says_so(
     assert "seek the pipeline behind that XA COMMIT" in run.text()
 
 
+@pytest.mark.extended
 def test_a_file_that_ends_inside_a_transaction_ends_with_none_of_its_rows_published(
     own_mariadb: MariadbServer, own_feed: Feed, spark_connect: SparkConnectServer
 ) -> None:
@@ -167,11 +170,13 @@ def last(data: bytes, kind: int) -> int:
     return found
 
 
+@pytest.mark.extended
 def test_the_reference_reader_leaves_out_what_was_rolled_back(
     mariadb_feed: Feed, spark_connect: SparkConnectServer
 ) -> None:
     feed = mariadb_feed
-    feed.settings |= {"reader": "reference", "format": "debezium-json"}
+    plain = {"decimal": "string", "temporal": "iso", "binary": "base64", "bigint_unsigned": "number"}
+    feed.settings |= {"reader": "reference", "values": plain}
     feed.use_connect(spark_connect.url)
     rolled_back(feed)
     feed.run(spark=True)

@@ -38,6 +38,7 @@ def test_a_second_run_stops_before_it_publishes_and_the_first_goes_on(
     feed.check()
 
 
+@pytest.mark.extended
 def test_a_first_run_that_stood_still_is_fenced_when_it_wakes(feed: Feed) -> None:
     feed.write()
     zombie = feed.begin("in_open_transaction:2")
@@ -54,6 +55,7 @@ def test_a_first_run_that_stood_still_is_fenced_when_it_wakes(feed: Feed) -> Non
     feed.check()
 
 
+@pytest.mark.extended
 def test_a_run_waits_for_one_that_is_brief_and_one_that_has_patience_for_all(
     kafka_broker: KafkaBroker, unique_name: str
 ) -> None:

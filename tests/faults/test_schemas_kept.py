@@ -11,7 +11,7 @@ from faults.feed import Feed, Runner
 
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.partition_reader import partition_reader
-from changefeed.kafka.schema_log import schema_history_topic
+from changefeed.model.topic_name import schema_history_topic
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
 from devstack.spark_connect import SparkConnectServer
@@ -19,16 +19,16 @@ from devstack.spark_connect import SparkConnectServer
 
 @pytest.fixture
 def new_feed(
-    stock_mysql_server: MysqlServer, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner
+    mysql_server: MysqlServer, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner
 ) -> Iterator[Feed]:
     """A feed of a server with binlog_row_metadata=MINIMAL that begins with the rows written next."""
-    started = Feed(unique_name, stock_mysql_server, kafka_broker, tmp_path, runner)
+    started = Feed(unique_name, mysql_server, kafka_broker, tmp_path, runner)
     started.mysql.execute(f"CREATE TABLE `{unique_name}`.extra (id INT PRIMARY KEY)", "FLUSH BINARY LOGS")
-    head = stock_mysql_server.execute("SHOW BINARY LOG STATUS")[0]
+    head = mysql_server.execute("SHOW BINARY LOG STATUS")[0]
     started.settings["start"] = f"{head[0]}:{head[1]}"
     started.configure()
     yield started
-    stock_mysql_server.execute(f"DROP DATABASE IF EXISTS `{unique_name}`")
+    mysql_server.execute(f"DROP DATABASE IF EXISTS `{unique_name}`")
 
 
 @pytest.fixture
@@ -66,6 +66,7 @@ def alter_in_one_window(feed: Feed, number: int) -> None:
     assert inserted(feed)[-2:] == [{"id": 10 * number, **before}, {"id": 10 * number + 1, **after}]
 
 
+@pytest.mark.extended
 def test_windows_without_definitions_write_no_schemas_and_the_next_definition_is_followed(
     stock_feed: Feed, spark_connect: SparkConnectServer
 ) -> None:
@@ -100,6 +101,7 @@ def test_a_kill_between_schemas_and_seal_loses_neither(stock_feed: Feed) -> None
     assert stored(feed) == 3
 
 
+@pytest.mark.extended
 def test_schemas_whose_topic_is_lost_come_back_and_reach_as_far_as_before(stock_feed: Feed) -> None:
     feed = stock_feed
     feed.write(5)
@@ -110,6 +112,7 @@ def test_schemas_whose_topic_is_lost_come_back_and_reach_as_far_as_before(stock_
     feed.check()
 
 
+@pytest.mark.extended
 def test_after_a_seek_back_rows_are_read_with_the_schemas_of_their_time(stock_feed: Feed) -> None:
     feed = stock_feed
     feed.write(5)
@@ -127,6 +130,7 @@ def test_after_a_seek_back_rows_are_read_with_the_schemas_of_their_time(stock_fe
     alter_in_one_window(feed, 2)
 
 
+@pytest.mark.extended
 def test_a_definition_between_two_attempts_at_the_first_window_changes_nothing_in_it(new_feed: Feed) -> None:
     """What the first attempt learned is stored before it publishes: the second could not learn it any more."""
     new_feed.write(60)
@@ -137,6 +141,26 @@ def test_a_definition_between_two_attempts_at_the_first_window_changes_nothing_i
     new_feed.mysql.execute(f"ALTER TABLE {table} ADD COLUMN more INT")
     new_feed.run()
     new_feed.mysql.execute(f"ALTER TABLE {table} DROP COLUMN more")
+    new_feed.write(10)
+    new_feed.run()
+    new_feed.check()
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("start", ["latest", "where the rows begin"])
+def test_plan_that_dies_before_the_first_checkpoint_is_done_again_after_ddl(new_feed: Feed, start: str) -> None:
+    table = f"`{new_feed.name}`.accounts"
+    if start == "latest":
+        new_feed.settings["start"] = start
+        new_feed.configure()
+    else:
+        new_feed.write(5)
+    run = new_feed.begin("before_first_checkpoint")
+    assert run.wait_until_held(), run.text()
+    run.kill()
+    new_feed.mysql.execute(f"ALTER TABLE {table} ADD COLUMN more INT FIRST", f"ALTER TABLE {table} DROP COLUMN more")
+    new_feed.run()
+    new_feed.mysql.execute(f"ALTER TABLE {table} MODIFY text VARCHAR(300)")
     new_feed.write(10)
     new_feed.run()
     new_feed.check()

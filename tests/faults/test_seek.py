@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from both_settings import on_both_settings
 from faults.feed import NOTHING_NEW, Feed, Runner
 
 from devstack.identity import ProcessId
@@ -47,6 +48,7 @@ def twice(feed: Feed) -> int:
     return sum(count - 1 for count in Counter(feed.ids()).values())
 
 
+@pytest.mark.extended
 def test_a_seek_counts_what_a_sealed_and_uncommitted_window_will_bring_twice(feed: Feed) -> None:
     feed.write(5)
     feed.run()
@@ -69,6 +71,7 @@ def test_a_seek_counts_what_a_sealed_and_uncommitted_window_will_bring_twice(fee
     assert sum(len(feed.records(table)) for table in ("accounts", "journal")) > messages, "it goes on"
 
 
+@pytest.mark.extended
 def test_a_seek_counts_the_messages_of_a_window_that_is_half_published(feed: Feed) -> None:
     feed.write(5)
     feed.run()
@@ -87,6 +90,7 @@ def test_a_seek_counts_the_messages_of_a_window_that_is_half_published(feed: Fee
     assert 0 < twice(feed) <= window["messages"], "no more than was said"
 
 
+@on_both_settings
 def test_what_is_unfinished_is_finished_before_a_seek_and_nothing_comes_twice(
     feed: Feed, spark_connect: SparkConnectServer
 ) -> None:
@@ -104,6 +108,8 @@ def test_what_is_unfinished_is_finished_before_a_seek_and_nothing_comes_twice(
     feed.check()
 
 
+@pytest.mark.extended
+@on_both_settings
 @pytest.mark.parametrize("forwards", [True, False], ids=["forwards", "back"])
 def test_a_seek_that_dies_before_it_moves_the_checkpoint_is_ended_by_the_next_run(feed: Feed, forwards: bool) -> None:
     start = feed.settings["start"]
@@ -127,6 +133,7 @@ def test_a_seek_that_dies_before_it_moves_the_checkpoint_is_ended_by_the_next_ru
     assert feed.begin().result() == NOTHING_NEW
 
 
+@pytest.mark.extended
 def test_a_store_restored_to_before_a_seek_goes_on_behind_the_seek(feed: Feed) -> None:
     feed.write(5)
     feed.run()
@@ -144,6 +151,7 @@ def test_a_store_restored_to_before_a_seek_goes_on_behind_the_seek(feed: Feed) -
     assert twice(feed) == len(ids) - len(set(ids))
 
 
+@pytest.mark.extended
 def test_a_window_of_an_old_run_is_refused_and_later_seals_stay(feed: Feed) -> None:
     """As when a failed task is cleared in Airflow's page after other runs."""
     feed.write(5)
@@ -161,7 +169,11 @@ def test_a_window_of_an_old_run_is_refused_and_later_seals_stay(feed: Feed) -> N
     assert feed.ids() == ids
 
 
-def test_seek_without_a_checkpoint_compares_with_what_the_commit_log_says_is_published(feed: Feed) -> None:
+@pytest.mark.extended
+def test_seek_without_a_checkpoint_compares_with_what_the_commit_log_says_is_published(
+    feed: Feed, spark_connect: SparkConnectServer
+) -> None:
+    feed.use_connect(spark_connect.url)
     feed.write(5)
     feed.run()
     end = checkpoint(feed)
@@ -175,6 +187,7 @@ def test_seek_without_a_checkpoint_compares_with_what_the_commit_log_says_is_pub
     assert planned["undo"] == end
 
 
+@pytest.mark.extended
 def test_seek_over_a_purged_reset_or_other_binlog_says_what_is_known_and_offers_no_undo_into_it(
     kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner
 ) -> None:

@@ -26,6 +26,7 @@ def mysql_proxy(feed: Feed) -> Iterator[Proxy]:
     proxy.close()
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("stage", ["in_open_transaction:2", "after_transaction_commit", "before_seal"])
 def test_a_broker_killed_and_restarted_costs_at_most_the_run(feed: Feed, stage: str) -> None:
     feed.write()
@@ -40,6 +41,7 @@ def test_a_broker_killed_and_restarted_costs_at_most_the_run(feed: Feed, stage: 
     feed.check()
 
 
+@pytest.mark.extended
 def test_a_broker_that_stands_still_costs_at_most_the_run(feed: Feed) -> None:
     """As behind a network that lets nothing through: connections stay open, and nobody answers. It lasts longer than a
     transaction may stay open."""
@@ -60,6 +62,7 @@ def test_a_broker_that_stands_still_costs_at_most_the_run(feed: Feed) -> None:
     feed.check()
 
 
+@pytest.mark.extended
 def test_a_broker_that_takes_no_records_for_now_costs_at_most_the_run(feed: Feed) -> None:
     """It refuses each batch from the second transaction on, as one does whose limits or quota somebody changed."""
     feed.write()
@@ -82,6 +85,7 @@ def test_a_broker_that_takes_no_records_for_now_costs_at_most_the_run(feed: Feed
     feed.check()
 
 
+@pytest.mark.extended
 def test_the_network_to_mysql_cut_in_decoding_costs_at_most_the_run(feed: Feed, mysql_proxy: Proxy) -> None:
     feed.write()
     run = feed.begin("in_decode")
@@ -120,6 +124,7 @@ def test_a_record_that_the_topic_refuses_stops_the_run_with_its_key_and_the_next
     assert '"dead_letters": 1' in letters.stdout
 
 
+@pytest.mark.extended
 def test_a_statement_in_statement_format_stops_the_run_before_anything_is_sealed(
     feed: Feed, spark_connect: SparkConnectServer
 ) -> None:

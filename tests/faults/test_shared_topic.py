@@ -11,7 +11,7 @@ from integration.rebuilt import event_ids, rebuilt, selected
 
 from devstack.spark_connect import SparkConnectServer
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(900)]
 
 
 def test_killed_while_publishing_all_tables_to_one_partition_they_are_there_once_in_commit_order(

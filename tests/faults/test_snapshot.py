@@ -10,6 +10,7 @@ import time
 from collections import Counter
 
 import pytest
+from both_settings import on_both_settings
 from faults.conftest import LONG
 from faults.existing_rows import (
     ROWS,
@@ -34,7 +35,12 @@ KILLS = LONG // 4 or 3
 pytestmark = pytest.mark.timeout(900 + 120 * KILLS)
 
 
-@pytest.mark.parametrize("server", ["feed", "mariadb_feed"], ids=["mysql", "mariadb"])
+@on_both_settings
+@pytest.mark.usefixtures("server_settings")
+@pytest.mark.parametrize(
+    "server",
+    [pytest.param("feed", id="mysql"), pytest.param("mariadb_feed", id="mariadb", marks=pytest.mark.extended)],
+)
 def test_rows_that_are_there_and_all_changes_end_as_the_source_is(
     server: str, request: pytest.FixtureRequest, spark_connect: SparkConnectServer
 ) -> None:
@@ -50,6 +56,8 @@ def test_rows_that_are_there_and_all_changes_end_as_the_source_is(
     print(text)
 
 
+@pytest.mark.extended
+@on_both_settings
 def test_killed_at_random_it_goes_on_and_repeats_nothing_and_loses_nothing(
     feed: Feed, spark_connect: SparkConnectServer
 ) -> None:
@@ -74,6 +82,7 @@ def test_killed_at_random_it_goes_on_and_repeats_nothing_and_loses_nothing(
     check_equal(feed)
 
 
+@pytest.mark.extended
 def test_a_run_that_takes_over_fences_a_snapshot_that_stands_still(feed: Feed) -> None:
     """It stands in an open transaction when its claim runs out; a window publishes changes of the same rows."""
     prepared(feed, "numbers")
@@ -95,6 +104,7 @@ def test_a_run_that_takes_over_fences_a_snapshot_that_stands_still(feed: Feed) -
     assert len(consumed(records)) == len(reads(feed, "numbers")) == ROWS
 
 
+@pytest.mark.extended
 def test_a_table_that_comes_later_is_published_alone_and_again_only_when_asked(
     feed: Feed,
 ) -> None:
@@ -113,6 +123,7 @@ def test_a_table_that_comes_later_is_published_alone_and_again_only_when_asked(
     assert max(Counter(event_ids(feed.records("names"))).values()) == 1
 
 
+@pytest.mark.extended
 def test_a_table_that_is_altered_or_emptied_before_its_rows_are_published_is_read_again(
     feed: Feed,
 ) -> None:
@@ -133,6 +144,7 @@ def test_a_table_that_is_altered_or_emptied_before_its_rows_are_published_is_rea
     assert len(consumed(feed.records("pairs"))) == len(selected(feed.mysql, feed.name, "pairs")) == 1
 
 
+@pytest.mark.extended
 def test_a_table_whose_first_change_comes_while_its_rows_are_read_is_read_again_and_leaves_that_row_out(
     feed: Feed,
 ) -> None:
@@ -154,6 +166,7 @@ def test_a_table_whose_first_change_comes_while_its_rows_are_read_is_read_again_
         assert len(consumed(feed.records(table))) == ROWS
 
 
+@pytest.mark.extended
 def test_settings_that_change_between_are_refused_by_the_snapshot_and_by_the_windows_that_it_relies_on(
     feed: Feed,
 ) -> None:
@@ -166,6 +179,7 @@ def test_settings_that_change_between_are_refused_by_the_snapshot_and_by_the_win
     assert 0 < len(reads(feed, "numbers")) < ROWS
     before = dict(feed.settings)
     feed.settings["format"] = "maxwell"
+    del feed.settings["values"]  # which Maxwell's format does not take
     feed.configure()
     assert (refused := feed.begin()).result() == 2
     assert "left out rows whose keys changed before" in refused.text()
@@ -178,6 +192,7 @@ def test_settings_that_change_between_are_refused_by_the_snapshot_and_by_the_win
     assert len(consumed(feed.records("numbers"))) == ROWS
 
 
+@pytest.mark.extended
 def test_a_snapshot_far_ahead_of_the_pipeline_waits_until_its_changes_are_published(feed: Feed) -> None:
     prepared(feed, "numbers")
     feed.mysql.execute(f"UPDATE `{feed.name}`.numbers SET version = 2 WHERE id < -400")
@@ -193,6 +208,7 @@ def test_a_snapshot_far_ahead_of_the_pipeline_waits_until_its_changes_are_publis
     assert len(consumed(feed.records("numbers"))) == ROWS
 
 
+@pytest.mark.extended
 def test_a_paused_snapshot_publishes_no_more_until_it_is_resumed_also_when_it_is_run_again(feed: Feed) -> None:
     def told(what: str) -> Run:
         return feed.fork_command("", "snapshot", feed.name, what)

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from both_settings import on_both_settings
 from faults.conftest import Pair
-from faults.existing_rows import ROWS, Writer, begin, check_equal, finish, prepared, reads, running_beside
-from faults.feed import Feed, Runner
+from faults.existing_rows import ROWS, begin, finish, prepared, reads
+from faults.feed import Feed
 from faults.replica import caught_up, stop_replicating
 from integration.rebuilt import selected
 
-from devstack.identity import ProcessId
-from devstack.kafka import KafkaBroker
 from devstack.mariadb import MariadbServer
 from devstack.mysql import MysqlServer
-from devstack.process import started
 from devstack.spark_connect import SparkConnectServer
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(600)]
 
 
+@on_both_settings
 @pytest.mark.parametrize("pair", [MysqlServer, MariadbServer], indirect=True, ids=["mysql", "mariadb"])
 def test_a_snapshot_goes_on_on_another_server_when_the_pipeline_has_found_its_place_there(
     pair: Pair, pair_feed: Feed, spark_connect: SparkConnectServer
@@ -72,18 +69,3 @@ def test_a_server_that_lacks_changes_of_rows_that_were_left_out_is_refused(pair:
     assert refused.result() == 2, refused.text()
     assert "left out rows" in refused.text()
     assert "lacks transactions" in refused.text()
-
-
-@pytest.fixture
-def without_gtids(kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner) -> Iterator[Feed]:
-    options = {"binlog_row_metadata": "FULL", "gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"}
-    with started(MysqlServer(tmp_path / "own", options=options, owner=ProcessId.own(), quick=True)) as server:
-        yield Feed(unique_name, server, kafka_broker, tmp_path, runner)
-
-
-def test_without_gtids_rows_and_changes_end_as_the_source_is(without_gtids: Feed) -> None:
-    feed = prepared(without_gtids)
-    with Writer(feed.mysql, feed.name, ROWS), running_beside(feed):
-        finish(feed)
-    feed.run_until_current()
-    check_equal(feed)

@@ -15,7 +15,7 @@ from integration.rebuilt import event_ids, records_of, selected
 from devstack.schema_registry import SchemaRegistry
 from devstack.spark_connect import SparkConnectServer
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(600)]
 
 
 def test_functions_get_rows_that_were_read_and_none_that_change_meanwhile(

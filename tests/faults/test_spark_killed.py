@@ -16,7 +16,7 @@ from faults.feed import Feed, Run, processes_of
 
 from devstack.spark_connect import SparkConnectServer
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(900)]
 
 
 def command_of(pid: int) -> str:

@@ -7,42 +7,41 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 from faults.conftest import LONG
 from faults.feed import PROJECT, Feed, Run
-from faults.inline_spark import InlineRdd, InlineSpark
+from faults.inline_spark import Given, InlineSpark, Result
 
-from changefeed import fault_point
-from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import FencedError
-from changefeed.pipelines.file import read_pipeline
-from changefeed.runs.plan import plan
-from changefeed.spark.ingest import ingest
+from changefeed.ingest.window_run import ingest
+from changefeed.model import fault_point
+from changefeed.model.window import Window
+from changefeed.pipeline.connections import PipelineConnections
+from changefeed.pipeline.plan import plan
+from changefeed.settings.file import read_pipeline
 from changefeed.state.table_store import TableCheckpointStore
-from changefeed.window import Window
 from devstack.home import Home
 from devstack.java import fetch_java
 from devstack.port import LOCALHOST, free_port, is_listening
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(900)]
 
 OTHER_HOST = "127.0.0.2"
 """Spark starts no copy of a task on the host that has the task already."""
 
 
-def endpoints_of(feed: Feed) -> Endpoints:
+def connections_of(feed: Feed) -> PipelineConnections:
     environment = feed.env()
     path = Path(environment["CHANGEFEED_PIPELINES"]) / f"{feed.name}.yaml"
-    return Endpoints(read_pipeline(path), lambda name: environment[f"AIRFLOW_CONN_{name.upper()}"])
+    return PipelineConnections(read_pipeline(path), lambda name: environment[f"AIRFLOW_CONN_{name.upper()}"])
 
 
 def window_of(feed: Feed) -> Window:
-    return plan(endpoints_of(feed), TableCheckpointStore(feed.env()["AIRFLOW_CONN_STATE"])).window
+    return plan(connections_of(feed), TableCheckpointStore(feed.env()["AIRFLOW_CONN_STATE"])).window
 
 
 class CopyingSpark(InlineSpark):
@@ -52,25 +51,24 @@ class CopyingSpark(InlineSpark):
     none, as long as another is at work.
     """
 
+    may_copy_tasks = True
+
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        super().__init__()
-        self.sparkContext.getConf = lambda: {"spark.speculation": "true"}
         self.failed: list[BaseException] = []
         self._in_transaction = [threading.Event(), threading.Event()]
         self._released = threading.Event()
         self._copy = threading.local()
         monkeypatch.setattr(fault_point, "reached", self._reached)
-        monkeypatch.setattr(InlineRdd, "collect", lambda planned: self._collect(planned))
 
     def _reached(self, stage: str) -> None:
         if stage == "in_open_transaction":
             self._in_transaction[self._copy.number].set()
             assert self._released.wait(60)
 
-    def _collect(self, planned: InlineRdd) -> list[Any]:
-        def run(number: int) -> list[Any]:
+    def results_of(self, tasks: Sequence[Given], stage: Callable[[Given], Iterable[Result]]) -> list[Result]:
+        def run(number: int) -> list[Result]:
             self._copy.number = number
-            return list(planned.rows())
+            return super(CopyingSpark, self).results_of(tasks, stage)
 
         with ThreadPoolExecutor(2) as threads:
             first = threads.submit(run, 0)
@@ -91,7 +89,7 @@ def test_a_task_that_its_own_copy_fenced_is_no_result_and_the_copys_counts(
     feed.write(20)
     window = window_of(feed)
     spark = CopyingSpark(monkeypatch)
-    manifest = ingest(cast(Any, spark), endpoints_of(feed), window)
+    manifest = ingest(spark, connections_of(feed), window)
     assert len(spark.failed) == 1
     assert manifest.message_count > 0
     monkeypatch.undo()

@@ -8,13 +8,14 @@ import kafka
 import pytest
 from faults.feed import NOTHING_NEW, Feed
 
-from changefeed.kafka.schema_log import schema_history_topic
-from changefeed.kafka.topics import commit_log_topic
+from changefeed.model.topic_name import commit_log_topic, schema_history_topic
 from changefeed.state.table_store import TableCheckpointStore
+from devstack.spark_connect import SparkConnectServer
 
 pytestmark = pytest.mark.timeout(600)
 
 
+@pytest.mark.extended
 def test_a_state_store_restored_from_an_older_backup_repeats_nothing(feed: Feed) -> None:
     feed.write()
     feed.run()
@@ -52,6 +53,7 @@ def test_a_lost_checkpoint_stops_the_run_until_it_is_recovered_from_the_commit_l
     assert '"number": 2' in shown.stdout, shown.stderr
 
 
+@pytest.mark.extended
 def test_a_checkpoint_lost_in_the_first_window_is_recovered_from_where_that_was_begun(feed: Feed) -> None:
     """With `start: latest` the pipeline would otherwise begin anew behind a window that is half published."""
     feed.settings["start"] = "latest"
@@ -71,6 +73,7 @@ def test_a_checkpoint_lost_in_the_first_window_is_recovered_from_where_that_was_
     feed.check()
 
 
+@pytest.mark.extended
 def test_a_state_database_that_is_away_at_the_commit_costs_nothing_but_the_run(feed: Feed) -> None:
     feed.write()
     run = feed.begin("after_seal")
@@ -88,6 +91,7 @@ def test_a_state_database_that_is_away_at_the_commit_costs_nothing_but_the_run(f
     feed.check()
 
 
+@pytest.mark.extended
 def test_progress_of_a_dropped_table_is_forgotten_by_prune(feed: Feed) -> None:
     feed.write()
     feed.run()
@@ -112,7 +116,11 @@ def delete_topics(feed: Feed, *topics: str) -> None:
     admin.close()
 
 
-def test_a_lost_commit_log_beside_a_checkpoint_stops_what_would_publish_twice_until_a_seek(feed: Feed) -> None:
+@pytest.mark.extended
+def test_a_lost_commit_log_beside_a_checkpoint_stops_what_would_publish_twice_until_a_seek(
+    feed: Feed, spark_connect: SparkConnectServer
+) -> None:
+    feed.use_connect(spark_connect.url)
     feed.write(5)
     feed.run()
     feed.write(60)
@@ -137,7 +145,11 @@ def test_a_lost_commit_log_beside_a_checkpoint_stops_what_would_publish_twice_un
     assert set(feed.ids()) > set(ids), "what was published in part comes twice, as the seek said; nothing is missing"
 
 
-def test_recover_without_a_commit_log_and_a_checkpoint_does_not_say_that_nothing_was_published(feed: Feed) -> None:
+@pytest.mark.extended
+def test_recover_without_a_commit_log_and_a_checkpoint_does_not_say_that_nothing_was_published(
+    feed: Feed, spark_connect: SparkConnectServer
+) -> None:
+    feed.use_connect(spark_connect.url)
     feed.write(5)
     feed.run()
     delete_topics(feed, commit_log_topic(feed.name), schema_history_topic(feed.name))

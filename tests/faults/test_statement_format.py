@@ -51,6 +51,7 @@ def told(feed: Feed, table: str) -> list[Any]:
     return [value.get("sql") or value.get("ddl") or value["after"] for value in values if value.get("op") != "t"]
 
 
+@pytest.mark.extended
 def test_what_writes_other_tables_stops_nothing(either: Feed) -> None:
     feed = either
     heartbeat = "INSERT INTO mysql.{} VALUES (1, {}) ON DUPLICATE KEY UPDATE value = {}"
@@ -105,6 +106,7 @@ def test_what_may_write_a_captured_table_stops_the_run_and_says_how_to_go_on(eit
     assert "`.`filled`, which the pipeline captures" in refusal(feed)
 
 
+@pytest.mark.extended
 def test_a_server_in_statement_format_is_read_where_the_pipeline_says_so(
     either: Feed, spark_connect: SparkConnectServer
 ) -> None:

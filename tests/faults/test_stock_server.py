@@ -13,16 +13,16 @@ import pytest
 from faults.existing_rows import running_beside
 from faults.feed import Feed, Runner
 from faults.replica import caught_up, replicate, stop_replicating
+from integration.ddl.test_schemas_backwards import HARMLESS, ON_MARIADB, ROW, SHOWN, TABLE, UNKNOWN
 from integration.rebuilt import records_of
-from integration.test_schemas_backwards import HARMLESS, ON_MARIADB, ROW, SHOWN, TABLE, UNKNOWN
 
-from changefeed.connection import MysqlConnection
-from changefeed.mysql import source
-from changefeed.mysql.session import Session
+from changefeed.model.connection import MysqlConnection
+from changefeed.source.mysql import source
+from changefeed.source.mysql.session import Session
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.mariadb import MariadbServer
-from devstack.mysql import MysqlServer
+from devstack.mysql import GTIDS, MysqlServer
 from devstack.process import started
 from devstack.sql_server import SqlServer
 
@@ -32,10 +32,14 @@ BEFORE = {"id": 1, "name": "name", "size": "m", "note": "note", "twin": "twin", 
 """The first row of each table, as it is published."""
 
 
-STOCK = ("stock_mysql_server", "stock_mariadb_server")
+STOCK = ("mysql_server", "mariadb_server")
 OLDER = ("mysql_57_server", "mysql_80_server", "mariadb_1011_server", "mariadb_118_server")
 """Other releases: for the first run, and with CHANGEFEED_RELEASES=all for all others."""
-EACH = (*STOCK, *(OLDER if os.environ.get("CHANGEFEED_RELEASES") == "all" else ()))
+ALL = os.environ.get("CHANGEFEED_RELEASES") == "all"
+EACH = (*STOCK, *(OLDER if ALL else ()))
+FAILOVERS: list[tuple[type[SqlServer], str]] = [(MysqlServer, "9.7"), (MariadbServer, "11.4")]
+if ALL:
+    FAILOVERS += [(MysqlServer, "5.7"), (MysqlServer, "8.0"), (MariadbServer, "10.11"), (MariadbServer, "11.8")]
 
 
 def derivable(server: SqlServer) -> dict[str, str]:
@@ -115,7 +119,9 @@ def stock(
     server.execute(f"DROP DATABASE IF EXISTS `{unique_name}`")
 
 
-@pytest.mark.parametrize("stock", [*STOCK, *OLDER], indirect=True)
+@pytest.mark.parametrize(
+    "stock", [*STOCK, *(pytest.param(each, marks=pytest.mark.extended) for each in OLDER)], indirect=True
+)
 def test_a_first_run_from_before_the_ddl(stock: Stock) -> None:
     stock.begin_at(stock.head())
     stock.rows()
@@ -125,6 +131,7 @@ def test_a_first_run_from_before_the_ddl(stock: Stock) -> None:
     stock.check()
 
 
+@pytest.mark.extended
 def test_ddl_after_a_first_run_that_found_nothing(stock: Stock) -> None:
     stock.begin_at("latest")
     stock.feed.run()
@@ -135,6 +142,7 @@ def test_ddl_after_a_first_run_that_found_nothing(stock: Stock) -> None:
     stock.check()
 
 
+@pytest.mark.extended
 def test_ddl_between_the_checkpoint_and_a_snapshot(stock: Stock) -> None:
     stock.begin_at("latest")
     stock.feed.run()
@@ -148,6 +156,7 @@ def test_ddl_between_the_checkpoint_and_a_snapshot(stock: Stock) -> None:
     assert [name for name, rows in published.items() if BEFORE not in rows] == []
 
 
+@pytest.mark.extended
 def test_a_seek_back_to_before_the_history(stock: Stock) -> None:
     before = stock.head()
     stock.rows()
@@ -163,6 +172,7 @@ def test_a_seek_back_to_before_the_history(stock: Stock) -> None:
     assert {name: rows[0] for name, rows in published.items()} == dict.fromkeys(stock.statements, BEFORE)
 
 
+@pytest.mark.extended
 def test_a_backfill_of_a_file_from_before_the_history(stock: Stock) -> None:
     file = stock.head().partition(":")[0]
     stock.rows()
@@ -177,17 +187,18 @@ def test_a_backfill_of_a_file_from_before_the_history(stock: Stock) -> None:
     assert published == {name: [BEFORE] for name in stock.statements}
 
 
-@pytest.mark.parametrize("kind", [MysqlServer, MariadbServer], ids=["mysql", "mariadb"])
+@pytest.mark.extended
+@pytest.mark.parametrize(("kind", "release"), FAILOVERS)
 def test_ddl_that_a_new_server_has_yet_to_give(
-    kind: type[SqlServer], kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner
+    kind: type[SqlServer], release: str, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner
 ) -> None:
-    options = (
-        {"log_slave_updates": "ON"} if kind is MariadbServer else {"gtid-mode": "ON", "enforce-gtid-consistency": "ON"}
-    )
-    with (
-        started(kind(tmp_path / "a", options=options, owner=ProcessId.own(), quick=True)) as source,
-        started(kind(tmp_path / "b", options={**options, "server_id": 2}, owner=ProcessId.own(), quick=True)) as other,
-    ):
+    options = {"log_slave_updates": "ON"} | ({} if kind is MariadbServer else GTIDS)
+
+    def server(folder: str, server_id: int) -> SqlServer:
+        settings = {**options, "server_id": server_id}
+        return kind(tmp_path / folder, options=settings, release=release, owner=ProcessId.own(), quick=True)
+
+    with started(server("a", 1)) as source, started(server("b", 2)) as other:
         replicate(source, other)
         stock = Stock(Feed(unique_name, source, kafka_broker, tmp_path, runner), derivable(source))
         stock.create()
@@ -223,6 +234,7 @@ def unknown(
     server.execute(f"DROP DATABASE IF EXISTS `{unique_name}`")
 
 
+@pytest.mark.extended
 def test_all_unknown_tables_are_listed_before_the_first_row(unknown: Stock) -> None:
     feed = unknown.feed
     texts = []
@@ -235,11 +247,12 @@ def test_all_unknown_tables_are_listed_before_the_first_row(unknown: Stock) -> N
     for text in (*texts, run.text()):
         plain = " ".join(text.split())
         for number in range(len(unknown.statements)):
-            assert f"{feed.name}.t{number}, 1 rows events from" in plain
+            assert f"{feed.name}.t{number}, 1 rows from" in plain
         assert f"changefeed schema {feed.name} --unknown begin" in plain
     assert [rows for rows in unknown.published().values() if rows] == []
 
 
+@pytest.mark.extended
 def test_tables_begin_where_they_are_known_and_what_is_left_out_is_counted(unknown: Stock) -> None:
     feed = unknown.feed
     assert feed.begin().result() == 2
@@ -253,6 +266,7 @@ def test_tables_begin_where_they_are_known_and_what_is_left_out_is_counted(unkno
     assert left_out == {f"{feed.name}.t{number}": {"c": 1} for number in range(len(UNKNOWN))}
 
 
+@pytest.mark.extended
 def test_placeholders_stand_for_names_that_are_not_known(unknown: Stock) -> None:
     feed = unknown.feed
     feed.settings["unknown_definition"] = {f"{feed.name}.t*": "placeholder"}
@@ -270,6 +284,7 @@ def test_placeholders_stand_for_names_that_are_not_known(unknown: Stock) -> None
     assert None in keys
 
 
+@pytest.mark.extended
 def test_statements_of_before_define_what_the_tables_were(unknown: Stock, tmp_path: Path) -> None:
     feed, file = unknown.feed, tmp_path / "before.sql"
     assert feed.begin().result() == 2

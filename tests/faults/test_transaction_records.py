@@ -16,7 +16,7 @@ from devstack.spark_connect import SparkConnectServer
 LARGEST = 200 + 4 + 2 * 4
 """Messages of the largest transaction: rows of `journal`, of `accounts`, and their changes of key."""
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(600)]
 
 
 def numbered(feed: Feed, **spark: Any) -> None:

@@ -18,11 +18,13 @@ from changefeed.errors import BrokerUnavailableError, FencedError, RetryableErro
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.topics import TopicSettings, ensure_topics
 from changefeed.kafka.transactions import Transactions
-from changefeed.publish_settings import PublishSettings
+from changefeed.model.publish_settings import PublishSettings
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.port import LOCALHOST, free_port
 from devstack.process import started
+
+pytestmark = pytest.mark.extended
 
 _PARTITIONS = 3
 _BATCH = 20

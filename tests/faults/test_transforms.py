@@ -44,6 +44,7 @@ def check(feed: Feed) -> None:
     assert feed.records("journal") == []
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("stage", ["in_open_transaction:2", "after_transaction_commit:2", "before_seal"])
 def test_killed_with_functions_the_next_run_repeats_nothing_and_loses_nothing(feed: Feed, stage: str) -> None:
     transformed(feed)
@@ -56,6 +57,7 @@ def test_killed_with_functions_the_next_run_repeats_nothing_and_loses_nothing(fe
     assert feed.begin().result() == NOTHING_NEW
 
 
+@pytest.mark.extended
 def test_a_window_of_many_slices_on_spark_is_finished_after_a_kill(
     feed: Feed, spark_connect: SparkConnectServer
 ) -> None:
@@ -88,6 +90,7 @@ def test_a_window_is_finished_by_the_functions_that_it_was_begun_with_or_not_at_
     check(feed)
 
 
+@pytest.mark.extended
 def test_a_function_that_makes_other_messages_at_a_retry_is_caught(feed: Feed) -> None:
     """What decides is not in the file, so no digest knows of it."""
     marker = feed.folder / "marker"
@@ -112,6 +115,7 @@ def test_a_function_that_makes_other_messages_at_a_retry_is_caught(feed: Feed) -
     check(feed)
 
 
+@pytest.mark.extended
 def test_what_a_function_fails_on_stops_the_run_or_goes_to_the_dead_letters_once(feed: Feed) -> None:
     failing = FUNCTION.replace(
         "    if change.table", "    if change.row['id'] == 7:\n        1 / 0\n    if change.table", 1

@@ -10,23 +10,23 @@ from typing import Any
 
 import kafka
 import pytest
+from both_settings import on_both_settings
 from faults.existing_rows import finish
 from faults.feed import Feed
 from integration.rebuilt import event_ids, records_of
 from kafka.admin import NewTopic
-from pyspark.sql import SparkSession
 from verified import compared, verified
 
-from changefeed.coordinates import BinlogCoordinates
-from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import SettingsError
-from changefeed.pipelines.file import read_pipeline
+from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.pipeline.connections import PipelineConnections
+from changefeed.settings.file import read_pipeline
+from changefeed.settings.requests.verify import VerifyRequest
 from changefeed.spark.connect import connect_session
-from changefeed.verify.account import last_reports
+from changefeed.spark.target import SparkTarget
 from changefeed.verify.plan import plan_verify
-from changefeed.verify.published import published_up_to, wait_for_runs
-from changefeed.verify.report import TableAccount, VerifyReport, summary
-from changefeed.verify.request import VerifyRequest
+from changefeed.verify.positions import published_up_to, wait_for_runs
+from changefeed.verify.report import TableAccount, VerifyReport, last_reports, summary
 from devstack.mysql import MysqlServer
 from devstack.schema_registry import SchemaRegistry
 from devstack.spark_connect import SparkConnectServer
@@ -57,7 +57,7 @@ ROWS = {
 
 
 @pytest.fixture(scope="module")
-def spark(spark_connect: SparkConnectServer) -> Iterator[SparkSession]:
+def spark(spark_connect: SparkConnectServer) -> Iterator[SparkTarget]:
     with connect_session(spark_connect.url) as session:
         yield session
 
@@ -68,10 +68,10 @@ def any_feed(request: pytest.FixtureRequest) -> Feed:
     return feed
 
 
-def endpoints_of(feed: Feed, **more: str) -> Endpoints:
+def connections_of(feed: Feed, **more: str) -> PipelineConnections:
     environment = feed.env() | more
     pipeline = read_pipeline(Path(environment["CHANGEFEED_PIPELINES"]) / f"{feed.name}.yaml")
-    return Endpoints(pipeline, lambda name: environment[f"AIRFLOW_CONN_{name.upper()}"])
+    return PipelineConnections(pipeline, lambda name: environment[f"AIRFLOW_CONN_{name.upper()}"])
 
 
 def account(report: VerifyReport, table: str) -> TableAccount:
@@ -79,7 +79,7 @@ def account(report: VerifyReport, table: str) -> TableAccount:
     return found
 
 
-def copied(feed: Feed, table: str, change: Callable[[list[Any]], list[Any]]) -> Endpoints:
+def copied(feed: Feed, table: str, change: Callable[[list[Any]], list[Any]]) -> PipelineConnections:
     """The pipeline whose topics are a copy of its own; ``change`` makes other records of those of ``table``."""
     suffix = f".copy{next(feed.numbers)}"
     admin = kafka.KafkaAdminClient(bootstrap_servers=feed.kafka.bootstrap)
@@ -101,7 +101,7 @@ def copied(feed: Feed, table: str, change: Callable[[list[Any]], list[Any]]) -> 
     admin.close()
     feed.settings["topics"] = {"partitions": 2, "template": "{database}.{table}" + suffix}
     feed.configure()
-    return endpoints_of(feed)
+    return connections_of(feed)
 
 
 def event_position(record: Any) -> tuple[int, ...]:
@@ -117,6 +117,9 @@ def with_value(record: Any, **after: Any) -> Any:
     return record._replace(value=json.dumps(value).encode())
 
 
+@pytest.mark.extended
+@on_both_settings
+@pytest.mark.usefixtures("server_settings")
 def test_rows_of_all_sorts_of_keys_are_equal_chunk_by_chunk(any_feed: Feed) -> None:
     feed = any_feed
     for table, columns in ALL_KEYS.items():
@@ -132,17 +135,19 @@ def test_rows_of_all_sorts_of_keys_are_equal_chunk_by_chunk(any_feed: Feed) -> N
     )
     feed.write()
     feed.run()
-    report = verified(endpoints_of(feed), chunk_rows=2)
+    report = verified(connections_of(feed), chunk_rows=2)
     assert report.outcome == "equal", summary(report)
     assert report.compared == report.rows > 20
     assert {table.name.partition(".")[2] for table in report.tables} == {*ALL_KEYS, "accounts", "journal"}
 
 
+@on_both_settings
+@pytest.mark.usefixtures("server_settings")
 def test_what_is_wrong_in_a_topic_is_found_and_named(any_feed: Feed) -> None:
     feed = any_feed
     feed.write(40)
     feed.run()
-    assert verified(endpoints_of(feed)).outcome == "equal"
+    assert verified(connections_of(feed)).outcome == "equal"
 
     def found(change: Callable[[list[Any]], list[Any]], table: str = "journal") -> tuple[dict[str, int], VerifyReport]:
         report = verified(copied(feed, table, change))
@@ -182,7 +187,8 @@ def test_what_is_wrong_in_a_topic_is_found_and_named(any_feed: Feed) -> None:
     }
 
 
-def test_rows_without_a_key_are_counted(any_feed: Feed, spark: SparkSession) -> None:
+@pytest.mark.extended
+def test_rows_without_a_key_are_counted(any_feed: Feed, spark: SparkTarget) -> None:
     feed = any_feed
     feed.mysql.execute(
         f"CREATE TABLE `{feed.name}`.heap ({ALL_KEYS['heap']})",
@@ -207,6 +213,7 @@ def test_rows_without_a_key_are_counted(any_feed: Feed, spark: SparkSession) -> 
     assert kinds(lambda records: [records[0], *records]) == {"equal": 4, "extra": 1, "repeated": 1}
 
 
+@pytest.mark.extended
 def test_rows_that_snapshots_read_beside_their_changes_are_counted_once(any_feed: Feed) -> None:
     feed = any_feed
     feed.settings["topics"] = {"partitions": 2, "routes": [{"match": f"{feed.name}.journal", "format": "maxwell"}]}
@@ -229,11 +236,11 @@ def test_rows_that_snapshots_read_beside_their_changes_are_counted_once(any_feed
         f"DELETE FROM {feed.name}.heap WHERE text IS NULL", f"DELETE FROM {feed.name}.journal WHERE text = 'gone'"
     )
     feed.run()
-    report = verified(endpoints_of(feed))
+    report = verified(connections_of(feed))
     assert report.outcome == "equal", summary(report)
     assert account(report, "heap").kinds == {"equal": 5}
     finish(feed, "--tables", f"{feed.name}.heap", "--where", "text = 'once'")
-    assert verified(endpoints_of(feed)).outcome == "equal"  # it says of no other row that it is gone
+    assert verified(connections_of(feed)).outcome == "equal"  # it says of no other row that it is gone
 
     def without_last(records: list[Any]) -> list[Any]:
         last = max((each for each in records if b'"op":"c"' in each.value), key=event_position)
@@ -243,6 +250,7 @@ def test_rows_that_snapshots_read_beside_their_changes_are_counted_once(any_feed
     assert account(report, "heap").kinds == {"equal": 4, "missing": 1}, summary(report)
 
 
+@pytest.mark.extended
 def test_under_a_writer_all_rows_are_judged_and_equal(any_feed: Feed) -> None:
     feed = any_feed
     feed.write(40)
@@ -263,7 +271,7 @@ def test_under_a_writer_all_rows_are_judged_and_equal(any_feed: Feed) -> None:
     writer.start()
     try:
         while not any(table.kinds["meanwhile"] for report in reports for table in report.tables) and len(reports) < 10:
-            reports.append(verified(endpoints_of(feed), published, chunk_rows=10))
+            reports.append(verified(connections_of(feed), published, chunk_rows=10))
     finally:
         stop.set()
         writer.join()
@@ -274,6 +282,7 @@ def test_under_a_writer_all_rows_are_judged_and_equal(any_feed: Feed) -> None:
     assert any(table.kinds["meanwhile"] for table in reports[-1].tables)
 
 
+@pytest.mark.extended
 def test_rows_that_were_there_before_the_pipeline_began_are_named_as_never_published(feed: Feed) -> None:
     feed.write(10)
     feed.mysql.execute("FLUSH BINARY LOGS")
@@ -282,21 +291,22 @@ def test_rows_that_were_there_before_the_pipeline_began_are_named_as_never_publi
     feed.configure()
     feed.mysql.execute(f"INSERT INTO `{feed.name}`.journal (text) VALUES ('after')")
     feed.run()
-    report = verified(endpoints_of(feed))
+    report = verified(connections_of(feed))
     journal = account(report, "journal")
     assert report.outcome == "differs"
     assert journal.kinds["unpublished"] == journal.rows - 1
     assert "published by a snapshot only" in " ".join(summary(report))
 
 
+@pytest.mark.extended
 def test_behind_a_seek_no_run_is_waited_for_that_publishes_nothing(feed: Feed) -> None:
     feed.write(5)
     feed.run()
-    endpoints = endpoints_of(feed)
+    connections = connections_of(feed)
     feed.mysql.execute("FLUSH BINARY LOGS", f"INSERT INTO {feed.name}.journal (text) VALUES ('skipped')")
     sought = feed.command("seek", feed.name, "latest", "--why", "a test", "--yes")
     assert sought.returncode == 0, sought.stderr
-    report = verified(endpoints, wait_for_runs(endpoints, 0))
+    report = verified(connections, wait_for_runs(connections, 0))
     assert account(report, "journal").kinds["unpublished"] == 1
 
 
@@ -314,6 +324,7 @@ def damaged(records: list[Any]) -> list[Any]:
     ]
 
 
+@pytest.mark.extended
 def test_the_command_runs_the_pipeline_and_reports_on_spark_whatever_is_wrong(
     feed: Feed, spark_connect: SparkConnectServer
 ) -> None:
@@ -335,7 +346,7 @@ def test_the_command_runs_the_pipeline_and_reports_on_spark_whatever_is_wrong(
     assert "forged" not in lines[at + 1]
     assert '"text":"forged"' in lines[at + 2]
     assert "1 records stand there twice" in differs.stdout
-    (kept,) = last_reports(endpoints_of(feed).commit_log().read())
+    (kept,) = last_reports(connections_of(feed).commit_log().read())
     assert kept.outcome == "differs"
     journal = account(kept, "journal")
     assert {kind: count for kind, count in journal.kinds.items() if kind != "equal"} == {
@@ -347,8 +358,9 @@ def test_the_command_runs_the_pipeline_and_reports_on_spark_whatever_is_wrong(
     assert "forged" not in str(kept.to_json())
 
 
+@pytest.mark.extended
 def test_masks_conditions_and_each_readable_format_hold_on_both_sides(
-    feed: Feed, spark_connect: SparkConnectServer, spark: SparkSession
+    feed: Feed, spark_connect: SparkConnectServer, spark: SparkTarget
 ) -> None:
     formats = ("debezium", "flat", "maxwell", "cloudevents", "fluvio")
     feed.settings |= {
@@ -372,7 +384,7 @@ def test_masks_conditions_and_each_readable_format_hold_on_both_sides(
     feed.mysql.execute("UPDATE some SET number = 0 WHERE id = 1", database=feed.name)
     feed.use_connect(spark_connect.url)
     feed.run(spark=True)
-    report = verified(endpoints_of(feed), spark=spark)
+    report = verified(connections_of(feed), spark=spark)
     outcomes = {table.name.partition(".")[2]: table.outcome for table in report.tables}
     assert outcomes == {
         **dict.fromkeys(("accounts", "journal", *(f"in_{format}" for format in formats)), "equal"),
@@ -383,8 +395,9 @@ def test_masks_conditions_and_each_readable_format_hold_on_both_sides(
     assert account(report, "in_maxwell").compared == account(report, "in_fluvio").compared == 3
 
 
+@pytest.mark.extended
 def test_avro_is_read_by_the_schemas_of_the_registry_and_a_lost_record_is_found(
-    feed: Feed, schema_registry: SchemaRegistry, spark: SparkSession
+    feed: Feed, schema_registry: SchemaRegistry, spark: SparkTarget
 ) -> None:
     feed.settings["format"] = {"name": "avro", "registry": "registry"}
     feed.connections["REGISTRY"] = schema_registry.url
@@ -400,15 +413,16 @@ def test_avro_is_read_by_the_schemas_of_the_registry_and_a_lost_record_is_found(
     )
     feed.write(10)
     feed.run()
-    report = verified(endpoints_of(feed), chunk_rows=2)
+    report = verified(connections_of(feed), chunk_rows=2)
     assert report.outcome == "equal", summary(report)
     assert account(report, "pets").compared == 3
     # Which partition a key is in depends on its schema's id in the registry: the last change is told by its event.
     copied(feed, "pets", lambda records: sorted(records, key=event_position)[:-1])
-    report = verified(endpoints_of(feed), spark=spark)
+    report = verified(connections_of(feed), spark=spark)
     assert account(report, "pets").kinds["unpublished"] == 1, summary(report)
 
 
+@pytest.mark.extended
 def test_fluvio_in_one_topic_follows_truncates_and_a_lost_record_is_found(feed: Feed) -> None:
     feed.settings |= {"format": "fluvio", "publish_ddl": "inline"}
     feed.settings["topics"] = {"template": feed.name, "shared": True, "partitions": 1}
@@ -422,7 +436,7 @@ def test_fluvio_in_one_topic_follows_truncates_and_a_lost_record_is_found(feed: 
         database=feed.name,
     )
     feed.run()
-    report = verified(endpoints_of(feed))
+    report = verified(connections_of(feed))
     assert report.outcome == "equal", summary(report)
     assert report.compared == 5
     records = records_of(feed.kafka.bootstrap, feed.name)
@@ -433,11 +447,12 @@ def test_fluvio_in_one_topic_follows_truncates_and_a_lost_record_is_found(feed: 
     producer.close()
     feed.settings["topics"] = {"template": f"{feed.name}.copy", "shared": True, "partitions": 1}
     feed.configure()
-    found = {kind: count for kind, count in account(verified(endpoints_of(feed)), "accounts").kinds.items() if count}
+    found = {kind: count for kind, count in account(verified(connections_of(feed)), "accounts").kinds.items() if count}
     assert found == {"equal": 1, "extra": 1, "unpublished": 1}
 
 
-def test_a_column_that_was_added_and_a_table_that_was_emptied_are_followed(feed: Feed, spark: SparkSession) -> None:
+@pytest.mark.extended
+def test_a_column_that_was_added_and_a_table_that_was_emptied_are_followed(feed: Feed, spark: SparkTarget) -> None:
     feed.settings["format"] = {"name": "debezium", "skipped.operations": "none"}
     feed.configure()
     feed.mysql.execute(
@@ -450,14 +465,15 @@ def test_a_column_that_was_added_and_a_table_that_was_emptied_are_followed(feed:
         database=feed.name,
     )
     feed.run()
-    report = verified(endpoints_of(feed), spark=spark)
+    report = verified(connections_of(feed), spark=spark)
     assert report.outcome == "equal", summary(report)
     kinds = dict(account(report, "accounts").kinds)
     assert {kind: count for kind, count in kinds.items() if count} == {"equal": 1, "in_part": 1}
     assert account(report, "journal").compared == 1
 
 
-def test_a_compacted_topic_is_equal_and_what_retention_removed_is_not_judged(feed: Feed, spark: SparkSession) -> None:
+@pytest.mark.extended
+def test_a_compacted_topic_is_equal_and_what_retention_removed_is_not_judged(feed: Feed, spark: SparkTarget) -> None:
     feed.write(40)
     feed.run()
 
@@ -467,24 +483,25 @@ def test_a_compacted_topic_is_equal_and_what_retention_removed_is_not_judged(fee
 
     report = verified(copied(feed, "accounts", last_of_each_key))
     assert report.outcome == "equal", summary(report)
-    endpoints = copied(feed, "journal", lambda records: records)
+    connections = copied(feed, "journal", lambda records: records)
     topic = feed.settings["topics"]["template"].format(database=feed.name, table="journal")
     admin = kafka.KafkaAdminClient(bootstrap_servers=feed.kafka.bootstrap)
     admin.delete_records({kafka.TopicPartition(topic, 0): 3})  # in the middle of a batch
-    report = verified(endpoints, spark=spark)
+    report = verified(connections, spark=spark)
     assert report.outcome == "incomplete", summary(report)
     journal = account(report, "journal")
     assert journal.left_out == 3
     assert journal.compared == journal.rows - 3
     assert f"the first records of topic {topic!r} were removed (retention)" in " ".join(summary(report))
     admin.delete_topics([topic])
-    report = verified(endpoints)
+    report = verified(connections)
     assert report.outcome == "differs"
     assert account(report, "journal").kinds["unpublished"] == journal.rows
     admin.create_topics([NewTopic(topic, 2, 1)])
-    assert account(verified(endpoints), "journal").kinds["unpublished"] == journal.rows
+    assert account(verified(connections), "journal").kinds["unpublished"] == journal.rows
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     ("statement", "words"),
     [
@@ -494,11 +511,11 @@ def test_a_compacted_topic_is_equal_and_what_retention_removed_is_not_judged(fee
     ],
 )
 def test_a_table_that_is_altered_or_gone_before_it_is_read_is_named_and_the_others_are_judged(
-    feed: Feed, statement: str, words: str, spark: SparkSession
+    feed: Feed, statement: str, words: str, spark: SparkTarget
 ) -> None:
     feed.write(10)
     feed.run()
-    planned = plan_verify(endpoints_of(feed), VerifyRequest())
+    planned = plan_verify(connections_of(feed), VerifyRequest())
     feed.mysql.execute(statement, database=feed.name)
     report = compared(planned, spark=spark)
     assert report.outcome == ("incomplete" if words else "equal"), summary(report)
@@ -506,12 +523,13 @@ def test_a_table_that_is_altered_or_gone_before_it_is_read_is_named_and_the_othe
     assert words in " ".join(account(report, "journal").reasons)
 
 
+@pytest.mark.extended
 def test_a_follower_is_compared_with_the_topics_where_it_stands(
-    feed: Feed, stock_mysql_server: MysqlServer, spark: SparkSession
+    feed: Feed, full_mysql_server: MysqlServer, spark: SparkTarget
 ) -> None:
     feed.write(40)
     feed.run()
-    follower, at = stock_mysql_server, published_up_to(endpoints_of(feed))
+    follower, at = full_mysql_server, published_up_to(connections_of(feed))
     (uuid,) = feed.mysql.execute("SELECT @@server_uuid")[0]
     follower.execute(
         f"CREATE DATABASE {feed.name}",
@@ -527,8 +545,8 @@ def test_a_follower_is_compared_with_the_topics_where_it_stands(
             cursor.executemany(f"INSERT INTO {table} VALUES ({', '.join(['%s'] * len(rows[0]))})", rows)
     feed.write(20)
     feed.run()  # the source is ahead of its follower
-    endpoints = endpoints_of(feed, AIRFLOW_CONN_FOLLOWER=follower.url)
-    report = verified(endpoints, follower="follower", chunk_rows=7)
+    connections = connections_of(feed, AIRFLOW_CONN_FOLLOWER=follower.url)
+    report = verified(connections, follower="follower", chunk_rows=7)
     assert report.outcome == "equal", summary(report)
     assert (report.low, report.high, report.follower) == (str(at), str(at), "follower")
     assert sum(table.kinds["meanwhile"] for table in report.tables) == 0
@@ -538,7 +556,7 @@ def test_a_follower_is_compared_with_the_topics_where_it_stands(
         "INSERT INTO accounts VALUES (12345, 1, 'nobody')",
         database=feed.name,
     )
-    report = verified(endpoints, spark=spark, follower="follower")
+    report = verified(connections, spark=spark, follower="follower")
     assert {kind: count for kind, count in account(report, "journal").kinds.items() if count and kind != "equal"} == {
         "changed": 1,
         "extra": 2,
@@ -546,5 +564,5 @@ def test_a_follower_is_compared_with_the_topics_where_it_stands(
     assert account(report, "accounts").kinds["unpublished"] == 1
     follower.execute(f"DELETE FROM changefeed.followed WHERE pipeline = '{feed.name}'")
     with pytest.raises(SettingsError, match=f"no follower of pipeline '{feed.name}'"):
-        verified(endpoints, follower="follower")
+        verified(connections, follower="follower")
     follower.execute(f"DROP DATABASE {feed.name}")

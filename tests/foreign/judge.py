@@ -22,21 +22,23 @@ from foreign.reference import Reference, agrees
 from integration.ddl_follower import Follower, agree, learned
 
 from changefeed.binlog.decoder import KernelDecoder
-from changefeed.block import Block
-from changefeed.connection import MysqlConnection
-from changefeed.coordinates import FIRST_POSITION
 from changefeed.ddl import Kind, Schemas, TableName
 from changefeed.ddl.changes import CreateTable, CreateTableLike
 from changefeed.ddl.history import read_logged
 from changefeed.errors import ChangefeedError
 from changefeed.formats.columns import SEPARATOR, ColumnsFormat
-from changefeed.mysql.catalog import SYSTEM_DATABASES
-from changefeed.mysql.server_schemas import collation_names, current_schemas
-from changefeed.mysql.session import Session
-from changefeed.reader import Route, SliceReport, Statement
-from changefeed.settlement import settle
-from changefeed.table_schema import TableSchema
-from changefeed.window import Slice
+from changefeed.model.connection import MysqlConnection
+from changefeed.model.coordinates import FIRST_POSITION
+from changefeed.model.route import Route
+from changefeed.model.slice_report import SliceReport
+from changefeed.model.statement import Statement
+from changefeed.model.table_schema import TableSchema
+from changefeed.model.window import Slice
+from changefeed.records.block import MessageBlock
+from changefeed.source.mysql.catalog import SYSTEM_DATABASES
+from changefeed.source.mysql.server_schemas import collation_names, current_schemas
+from changefeed.source.mysql.session import Session
+from changefeed.spark.stages.settlement import settle
 from devstack.sql_server import SqlServer
 
 DEFINES = re.compile(r"[\s(]*(/\*.*?\*/\s*)*(CREATE|ALTER|DROP|RENAME|TRUNCATE|OPTIMIZE|REPAIR)\b", re.I | re.S)
@@ -155,7 +157,7 @@ class Judge:
         assert report.size_bytes == end - start
         chain = settle([piece], [report]).filters  # MariaDB logs some of what is rolled back
         for item in self._decoder.decode(chunks, piece):
-            block = item if isinstance(item, Block) else None
+            block = item if isinstance(item, MessageBlock) else None
             for filter in chain:
                 block = filter.rest(block) if block is not None else None
             if block is not None:
@@ -185,7 +187,7 @@ class Judge:
             is_new = isinstance(statement.change, CreateTable | CreateTableLike) and name not in before.tables
             self._tables[name] = Counter() if is_new or statement.kind is Kind.TRUNCATE else None
 
-    def _apply(self, block: Block) -> None:
+    def _apply(self, block: MessageBlock) -> None:
         name = TableName(*orjson.loads(block.topic))
         schema = self._schemas.lookup(*name)
         assert schema is not None

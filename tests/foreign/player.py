@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pymysql
-from foreign.script import Block, Directive, Node, ScriptError, Statement, read
+from foreign.script import Directive, MessageBlock, Node, ScriptError, Statement, read
 
 from devstack.sql_server import SqlServer
 
@@ -135,10 +135,10 @@ class Player:
             match node:
                 case Statement(sql, is_template):
                     self._sql(self._expanded(sql) if is_template or sql.startswith("$") else sql)
-                case Block(name="if"):
+                case MessageBlock(name="if"):
                     if self._is_true(node.condition):
                         self._run(node.body)
-                case Block():
+                case MessageBlock():
                     while self._is_true(node.condition):
                         self._run(node.body)
                         self.statements += 1  # so that none runs for ever

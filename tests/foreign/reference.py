@@ -17,7 +17,7 @@ from typing import Any
 
 from foreign import values
 
-from changefeed.table_schema import Column
+from changefeed.model.table_schema import Column
 
 Image = dict[int, str]
 """A row image: the text of each column's value, by its number from 1."""

@@ -40,7 +40,7 @@ class Directive:
 
 
 @dataclass(frozen=True)
-class Block:
+class MessageBlock:
     """`if` or `while` (``name``) with its condition, and what it holds."""
 
     name: str
@@ -48,7 +48,7 @@ class Block:
     body: list[Node] = field(default_factory=list)
 
 
-Node = Statement | Directive | Block
+Node = Statement | Directive | MessageBlock
 
 
 class ScriptError(Exception):
@@ -128,7 +128,7 @@ class _Parser:
         if self._text[self._at : self._at + 1] != "{":
             raise ScriptError(f"{name!r} has no block")
         self._at += 1
-        nodes.append(Block(name, condition, self.nodes(inside=True)))
+        nodes.append(MessageBlock(name, condition, self.nodes(inside=True)))
 
     def _command(self, nodes: list[Node]) -> None:
         text = self._until_delimiter()

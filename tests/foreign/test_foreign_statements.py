@@ -22,6 +22,8 @@ from devstack.mysqltest import MARIADB_TESTS
 from devstack.process import started
 from devstack.sql_server import SqlServer
 
+pytestmark = pytest.mark.extended
+
 NAMES = (
     "auto_increment create_select invisible_field olap replace truncate type_bit type_blob type_enum type_ranges "
     "type_set"

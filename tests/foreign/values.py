@@ -9,7 +9,7 @@ import struct
 from decimal import Decimal
 from typing import Any
 
-from changefeed.table_schema import Column
+from changefeed.model.table_schema import Column
 
 INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "year"})
 TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"})

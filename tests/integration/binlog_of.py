@@ -8,11 +8,12 @@ from typing import Any
 
 from changefeed.binlog.decoder import KernelDecoder
 from changefeed.binlog.prepared_rows import PreparedRows
-from changefeed.block import Block, Message
-from changefeed.coordinates import FIRST_POSITION
 from changefeed.formats.format import RowFormat
-from changefeed.reader import Route, SchemaLookup, SliceReport
-from changefeed.window import Slice
+from changefeed.model.coordinates import FIRST_POSITION
+from changefeed.model.route import Route, SchemaLookup
+from changefeed.model.slice_report import SliceReport
+from changefeed.model.window import Slice
+from changefeed.records.block import Message, MessageBlock
 from devstack.mariadb import MariadbServer
 from devstack.sql_server import SqlServer
 
@@ -31,9 +32,9 @@ class Binlog:
     def piece(self) -> Slice:
         return Slice(0, self.name, FIRST_POSITION, len(self.data))
 
-    def blocks(self, format: RowFormat, **options: Any) -> Iterator[Block]:
+    def blocks(self, format: RowFormat, **options: Any) -> Iterator[MessageBlock]:
         """What the kernel makes of the file; a topic a table, called DATABASE.TABLE. ``options`` are `decoded`'s."""
-        return (item for item in self.decoded(format, **options) if isinstance(item, Block))
+        return (item for item in self.decoded(format, **options) if isinstance(item, MessageBlock))
 
     def reports(self, format: RowFormat, **options: Any) -> list[SliceReport]:
         """The report of the file, at the end of its blocks."""
@@ -47,7 +48,7 @@ class Binlog:
         route: Mapping[str, Any] | None = None,
         lookup: SchemaLookup = lambda *_: None,
         **options: Any,
-    ) -> Iterator[Block | SliceReport]:
+    ) -> Iterator[MessageBlock | SliceReport]:
         """What the kernel says of the file."""
 
         def router(database: str, table: str) -> Route | None:

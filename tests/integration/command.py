@@ -14,8 +14,8 @@ from airflow_database import PROGRAMS, environment
 from integration.command_forks import CommandForks
 from integration.rebuilt import records_of
 
-from changefeed.checkpoint import Checkpoint
-from changefeed.kafka.topics import commit_log_topic
+from changefeed.model.checkpoint import Checkpoint
+from changefeed.model.topic_name import commit_log_topic
 from changefeed.state.table_store import TableCheckpointStore
 from devstack.kafka import KafkaBroker
 from devstack.sql_server import SqlServer

@@ -17,20 +17,20 @@ from pathlib import Path
 from typing import Any
 
 IMPORTED = (
-    "changefeed.binlog.kernel.packets",  # these are compiled: to load them takes a second
-    "changefeed.binlog.search.stretches",
-    "changefeed.binlog.search.table_counts",
-    "changefeed.command.main",
-    "changefeed.mysql.dump",
-    "changefeed.runs.commit",
-    "changefeed.runs.plan",
-    "changefeed.spark.ingest",
+    "changefeed.source.mysql.packets",  # these are compiled: to load them takes a second
+    "changefeed.binlog.search.file_ranges",
+    "changefeed.binlog.search.schema_scan",
+    "changefeed.cli.main",
+    "changefeed.source.mysql.dump",
+    "changefeed.ingest.commit",
+    "changefeed.pipeline.plan",
+    "changefeed.ingest.run",
     "changefeed.spark.session",
     "changefeed.state.table_store",
-    "changefeed.upkeep.backfill",
-    "changefeed.upkeep.check",
-    "changefeed.upkeep.seek",
-    "changefeed.upkeep.status",
+    "changefeed.operations.backfill",
+    "changefeed.operations.check",
+    "changefeed.operations.seek",
+    "changefeed.operations.status",
     "sqlite3",
 )
 """What commands import when they run. Nothing of it may have started a thread: a fork has none."""
@@ -76,7 +76,7 @@ def main() -> None:
 
 
 def _child(asked: dict[str, Any]) -> None:
-    from changefeed.command.main import main as command
+    from changefeed.cli.main import main as command
 
     os.environ.clear()
     os.environ.update(asked["env"])

@@ -9,9 +9,9 @@ import pytest
 from airflow_database import environment
 from integration.command import Command
 from integration.command_forks import CommandForks
-from pyspark.sql import SparkSession
 
 from changefeed.spark.connect import connect_session
+from changefeed.spark.target import SparkTarget
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
@@ -20,7 +20,7 @@ from devstack.spark_connect import SparkConnectServer
 
 
 @pytest.fixture(scope="module")
-def spark(spark_connect: SparkConnectServer) -> Iterator[SparkSession]:
+def spark(spark_connect: SparkConnectServer) -> Iterator[SparkTarget]:
     """A session on the Spark that is up, with two cores, for tests that are not about how it starts."""
     with connect_session(spark_connect.url) as session:
         yield session

@@ -10,12 +10,12 @@ from typing import Any
 
 from changefeed.binlog.events.query_event import Query
 from changefeed.binlog.events.table_map import TableMap
-from changefeed.connection import MysqlConnection
-from changefeed.coordinates import BinlogCoordinates
 from changefeed.ddl import Flavour, Schemas, Server, SessionContext, Table
-from changefeed.mysql.catalog import table_schema
-from changefeed.mysql.session import Session
-from changefeed.table_schema import NO_DEFAULT, Default, TableSchema
+from changefeed.model.connection import MysqlConnection
+from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.model.table_schema import NO_DEFAULT, Default, TableSchema
+from changefeed.source.mysql.catalog import table_schema
+from changefeed.source.mysql.session import Session
 from devstack.sql_server import SqlServer
 
 QUERY, TABLE_MAP, ROTATE = 2, 19, 4

@@ -24,19 +24,19 @@ from changefeed.binlog.events.framing import HEADER, HEADER_SIZE, DamagedEvent, 
 from changefeed.binlog.events.table_map import TableMap
 from changefeed.binlog.programs.bound_table import bind
 from changefeed.binlog.search.boundaries import boundaries
+from changefeed.binlog.search.schema_scan import count_rows
 from changefeed.binlog.search.scout import scout
-from changefeed.binlog.search.table_counts import count_rows
-from changefeed.column_types import DATA_TYPES, data_types_of
-from changefeed.coordinates import FIRST_POSITION
 from changefeed.errors import BinlogFormatError, SchemaError
 from changefeed.formats.avro import AvroFormat
 from changefeed.formats.debezium import DebeziumFormat
 from changefeed.formats.schema_ids import LocalIds
 from changefeed.formats.style import Encoding, Kind, Style
-from changefeed.pipelines.column_rules import ALL_SHOWN, ColumnRules, Sha256, Treatment
-from changefeed.reader import Route
-from changefeed.table_schema import Column, TableSchema
-from changefeed.window import Slice
+from changefeed.model.column_rules import ALL_SHOWN, ColumnRules, Sha256, Treatment
+from changefeed.model.column_types import DATA_TYPES, data_types_of
+from changefeed.model.coordinates import FIRST_POSITION
+from changefeed.model.route import Route
+from changefeed.model.table_schema import Column, TableSchema
+from changefeed.model.window import Slice
 
 _NUMBERS = dict.fromkeys((Kind.DATE, Kind.TIME, Kind.DATETIME, Kind.TIMESTAMP), Encoding.EPOCH)
 _STYLES = (

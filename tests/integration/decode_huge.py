@@ -12,11 +12,11 @@ from pathlib import Path
 
 from changefeed.binlog.decoder import KernelDecoder
 from changefeed.binlog.events.framing import HEADER
-from changefeed.block import Block
-from changefeed.coordinates import FIRST_POSITION
 from changefeed.formats.debezium import DebeziumFormat
-from changefeed.reader import Route
-from changefeed.window import Slice
+from changefeed.model.coordinates import FIRST_POSITION
+from changefeed.model.route import Route
+from changefeed.model.window import Slice
+from changefeed.records.block import MessageBlock
 
 _TABLE_MAP, _XID = 19, 16
 
@@ -57,7 +57,7 @@ def main() -> None:
     size = len(head) + times * len(statement) + len(end)
     messages = rows = 0
     for item in decoder.decode(chunks(), Slice(0, "b.000001", FIRST_POSITION, FIRST_POSITION + size)):
-        if isinstance(item, Block):
+        if isinstance(item, MessageBlock):
             messages += item.message_count
         else:
             rows = sum(sum(ops.values()) for ops in item.rows.values())

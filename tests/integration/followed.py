@@ -11,13 +11,14 @@ from typing import Any, cast
 import yaml
 from faults.inline_spark import InlineSpark
 
-from changefeed.connection import MysqlConnection
-from changefeed.endpoints.endpoints import Endpoints
-from changefeed.pipelines.file import read_pipeline
+from changefeed.ingest.cut import cut
+from changefeed.ingest.run import run_windows
+from changefeed.model.connection import MysqlConnection
+from changefeed.pipeline.connections import PipelineConnections
+from changefeed.pipeline.plan import plan
 from changefeed.replicate.run import Replicated, replicate
-from changefeed.runs.cut import Bounds, cut
-from changefeed.runs.plan import plan
-from changefeed.spark.run import run_windows
+from changefeed.settings.file import read_pipeline
+from changefeed.settings.requests.run import RunBounds
 from changefeed.state.stores import checkpoint_store
 from devstack.kafka import KafkaBroker
 from devstack.mariadb import MariadbServer
@@ -42,7 +43,7 @@ class Followed:
         status = "SHOW BINLOG STATUS" if isinstance(self.source, MariadbServer) else "SHOW BINARY LOG STATUS"
         file, position, *_ = self.source.execute(status)[0]
         self.start = f"{file}:{position}"
-        self.connections = {
+        self.uris = {
             "source": self.source.url,
             "kafka": f"kafka://{self.kafka.bootstrap}",
             "state": f"sqlite:///{self.folder / 'state.db'}",
@@ -67,22 +68,22 @@ class Followed:
         self.pipeline = read_pipeline(path)
 
     @property
-    def endpoints(self) -> Endpoints:
-        return Endpoints(self.pipeline, self.connections.__getitem__)
+    def connections(self) -> PipelineConnections:
+        return PipelineConnections(self.pipeline, self.uris.__getitem__)
 
     @property
     def connection(self) -> MysqlConnection:
         return MysqlConnection.from_uri(self.follower.root_url)
 
     def publish(self) -> None:
-        store = checkpoint_store(self.pipeline, self.connections.__getitem__, cast(Any, None))
-        planned = plan(self.endpoints, store)
+        store = checkpoint_store(self.pipeline, self.uris.__getitem__, cast(Any, None))
+        planned = plan(self.connections, store)
         if not planned.is_empty:
-            frozen = cut(self.endpoints, planned, Bounds())
-            list(run_windows(cast(Any, InlineSpark()), self.endpoints, frozen, store))
+            frozen = cut(self.connections, planned, RunBounds())
+            list(run_windows(InlineSpark(), self.connections, frozen, store))
 
     def follow(self, **options: Any) -> Replicated:
-        return replicate(self.endpoints, self.connection, **options)
+        return replicate(self.connections, self.connection, **options)
 
     def drop(self) -> None:
         for server in (self.source, self.follower):

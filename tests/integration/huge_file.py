@@ -11,15 +11,16 @@ import pytest
 from changefeed.binlog.decoder import KernelDecoder
 from changefeed.binlog.search.finder import Finder
 from changefeed.binlog.search.scout import scout
-from changefeed.block import Block
-from changefeed.connection import MysqlConnection
-from changefeed.coordinates import LAST_DUMP_POSITION, BinlogCoordinates
 from changefeed.formats.debezium import DebeziumFormat
-from changefeed.mysql import source
-from changefeed.mysql.binlogs import ServerBinlogs
-from changefeed.mysql.session import Session
-from changefeed.reader import Route, SliceReport
-from changefeed.window import Slice
+from changefeed.model.connection import MysqlConnection
+from changefeed.model.coordinates import LAST_DUMP_POSITION, BinlogCoordinates
+from changefeed.model.route import Route
+from changefeed.model.slice_report import SliceReport
+from changefeed.model.window import Slice
+from changefeed.records.block import MessageBlock
+from changefeed.source.mysql import source
+from changefeed.source.mysql.binlogs import ServerBinlogs
+from changefeed.source.mysql.session import Session
 from devstack.identity import ProcessId
 from devstack.mariadb import MariadbServer
 from devstack.mysql import MysqlServer
@@ -58,7 +59,7 @@ def test_a_file_larger_than_four_gigabytes_is_scouted_and_read_in_slices(server:
         rows, last, positions = 0, 0, []
         for piece in slices[-2:]:
             for item in decoder.decode(binlogs.chunks(piece.file, piece.start, piece.end), piece):
-                if isinstance(item, Block):
+                if isinstance(item, MessageBlock):
                     for message in item.messages():
                         assert message.event_id == f"uuid/{file.name}:{message.position}/0".encode()
                         assert message.value is not None

@@ -9,21 +9,15 @@ from typing import Any
 import kafka
 from finished import finished
 
-from changefeed.batches.batch import Batch
-from changefeed.block import Block, Message, Step, pack, sequence_of
-from changefeed.kafka.commit_log import CommitLog
+from changefeed.kafka.commit_log.log import CommitLog
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.fencing import fence
 from changefeed.kafka.publisher import Publisher
-from changefeed.kafka.topics import (
-    TopicSettings,
-    commit_log_settings,
-    commit_log_topic,
-    dead_letter_topic,
-    ensure_topics,
-    topic_limits,
-)
-from changefeed.publish_settings import PublishSettings
+from changefeed.kafka.topics import TopicSettings, commit_log_settings, ensure_topics, topic_limits
+from changefeed.model.publish_settings import PublishSettings
+from changefeed.model.topic_name import commit_log_topic, dead_letter_topic
+from changefeed.records.batch import Batch
+from changefeed.records.block import Message, MessageBlock, Step, pack, sequence_of
 
 SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
@@ -47,7 +41,7 @@ def batches_of(
 ) -> list[Batch]:
     """The rows of ``range`` as finished batches in binlog order."""
     return finished(
-        Block(topic, partition, file, 0, number, pack(message(row, file=file, gtid=gtid) for row in part))
+        MessageBlock(topic, partition, file, 0, number, pack(message(row, file=file, gtid=gtid) for row in part))
         for number, part in enumerate(rows[at : at + per_batch] for at in range(0, len(rows), per_batch))
     )
 

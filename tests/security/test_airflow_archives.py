@@ -14,7 +14,7 @@ from airflow_site import Site
 API = "/changefeed/api/pipelines/archived"
 SECRET = "JWT-s3cr3t-of-the-site"
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

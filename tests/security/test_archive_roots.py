@@ -15,16 +15,15 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from changefeed.airflow.backfill_dag import backfill_dag
-from changefeed.airflow.summary import table_lines
-from changefeed.archive.archive import Archive
-from changefeed.archive.binlogs import ArchivedBinlogs
-from changefeed.archive.roots import archive_below
-from changefeed.coordinates import BinlogCoordinates
+from changefeed.airflow.reporting import table_lines
 from changefeed.errors import BinlogFormatError, BinlogGoneError, ChangefeedError, SettingsError
-from changefeed.pipelines.file import read_pipeline
-from changefeed.upkeep.backfill_request import backfill_identity
-from changefeed.upkeep.site_archive import site_archive
-from changefeed.window import Window
+from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.model.run_identity import backfill_identity
+from changefeed.model.window import Window
+from changefeed.settings.file import read_pipeline
+from changefeed.settings.site import site_archive
+from changefeed.source.archive.archive import Archive, archive_below
+from changefeed.source.archive.binlogs import ArchivedBinlogs
 
 SECRET = "JWT-s3cr3t-of-the-site"
 NAME = "binlog.000001"
@@ -280,7 +279,7 @@ def test_a_name_that_no_server_gives_a_binlog_is_passed_over(name: str) -> None:
 def test_a_folder_with_more_files_than_any_archive_has_is_refused(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("changefeed.archive.binlogs.MOST_FILES", 3)
+    monkeypatch.setattr("changefeed.source.archive.binlogs.MOST_FILES", 3)
     for number in range(2, 6):
         (folder / "root" / "shop" / f"notes-{number}.txt").touch()
     archive = archive_below(f"{folder}/root", [f"{folder}/root"])

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from changefeed.archive.archive import Archive
-from changefeed.archive.binlogs import ArchivedBinlogs
 from changefeed.binlog.decoder import KernelDecoder
 from changefeed.binlog.events.framing import HEADER, DamagedEvent, EventType, whole_events
 from changefeed.binlog.search.finder import Finder, bytes_between
+from changefeed.binlog.search.schema_scan import TableCounts, count_rows
 from changefeed.binlog.search.scout import scout
-from changefeed.binlog.search.table_counts import TableCounts, count_rows
-from changefeed.coordinates import BinlogCoordinates
 from changefeed.errors import BinlogFormatError, ChangefeedError
 from changefeed.formats.debezium import DebeziumFormat
-from changefeed.window import BinlogFile, Slice
+from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.model.window import BinlogFile, Slice
+from changefeed.source.archive.archive import Archive
+from changefeed.source.archive.binlogs import ArchivedBinlogs
 
 NAME = "binlog.000001"
 LARGEST = 0xFFFFFFFF
@@ -148,7 +148,7 @@ def test_numbers_of_files_far_apart_cost_nothing() -> None:
 def test_the_command_tells_a_claimed_size_in_one_line(tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(b"\xfebin" + event(EventType.FORMAT_DESCRIPTION, BODY, LARGEST) + bytes(100))
     done = subprocess.run(
-        [sys.executable, "-m", "changefeed.command.main", "decode", str(tmp_path / NAME)],
+        [sys.executable, "-m", "changefeed.cli.main", "decode", str(tmp_path / NAME)],
         capture_output=True,
         text=True,
         check=False,

@@ -13,13 +13,13 @@ from changefeed.airflow import connections, ingest_operator, tasks, verify_dag
 from changefeed.airflow.backfill_dag import backfill_dag
 from changefeed.airflow.ingest_dag import ingest_dag
 from changefeed.airflow.seek_dag import seek_dag
-from changefeed.checkpoint import Checkpoint
-from changefeed.coordinates import BinlogCoordinates
-from changefeed.pipelines.file import read_pipeline
-from changefeed.pipelines.follower_settings import FollowerSettings
-from changefeed.pipelines.pipeline import Pipeline
-from changefeed.runs.planned_run import PlannedRun
-from changefeed.window import Window
+from changefeed.model.checkpoint import Checkpoint
+from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.model.window import Window
+from changefeed.pipeline.planned_run import PlannedRun
+from changefeed.settings.file import read_pipeline
+from changefeed.settings.pipeline import Pipeline
+from changefeed.settings.pipeline_settings import FollowerSettings
 
 YAML = "name: own\nsource: {connection: mysql_shop}\nkafka: {connection: kafka_shop}\n"
 
@@ -33,7 +33,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
 
     monkeypatch.setenv("CHANGEFEED_PIPELINES", str(tmp_path))
     monkeypatch.setattr(ingest_operator.JobOperator, "_run", reached)
-    monkeypatch.setattr(tasks, "task_endpoints", reached)
+    monkeypatch.setattr(tasks, "task_connections", reached)
     (tmp_path / "own.yaml").write_text(YAML)
     return read_pipeline(tmp_path / "own.yaml")
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from changefeed.binlog.kernel import compiled
-from changefeed.binlog.kernel.compiled import cache_folder
+from changefeed.native import compiled
+from changefeed.native.compiled import cache_folder
 
 ROOT = Path(__file__).parents[2]
 
@@ -130,7 +130,7 @@ def test_what_another_user_planted_is_not_run(tmp_path: Path) -> None:
     script = (
         "import numba.core.caching as caching, pickle, sys\n"
         "caching.IndexDataCacheFile.load = lambda self, *a, **k: pickle.loads(open(sys.argv[1], 'rb').read())\n"
-        "import changefeed.binlog.kernel.scatter\n"
+        "import changefeed.native.scatter\n"
     )
     (tmp_path / "payload").write_bytes(pickle.dumps(Planted()))
     environment = {

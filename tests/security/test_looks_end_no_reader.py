@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 import pytest
 from airflow_site import PIPELINE, Site
 
-from changefeed.checkpoint import Checkpoint
-from changefeed.connection import MysqlConnection
-from changefeed.coordinates import BinlogCoordinates
-from changefeed.mysql import source
-from changefeed.mysql.dump import DumpStream
-from changefeed.mysql.session import Session
+from changefeed.model.checkpoint import Checkpoint
+from changefeed.model.connection import MysqlConnection
+from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.source.mysql import source
+from changefeed.source.mysql.dump import DumpStream
+from changefeed.source.mysql.session import Session
 from devstack.sql_server import SqlServer
 
 ROWS, ROW_BYTES = 60, 400_000

@@ -17,9 +17,9 @@ from airflow.sdk import DAG
 
 from changefeed.airflow.alerts import check_reads_no_file, notifier, notify
 from changefeed.errors import SettingsError
-from changefeed.pipelines.alert_settings import NotifierSettings
-from changefeed.pipelines.file import read_pipeline
-from changefeed.pipelines.pipeline import Pipeline
+from changefeed.settings.file import read_pipeline
+from changefeed.settings.pipeline import Pipeline
+from changefeed.settings.pipeline_settings import NotifierSettings
 
 SMTP = "airflow.providers.smtp.notifications.smtp.SmtpNotifier"
 POPEN = "airflow.providers.standard.hooks.subprocess.Popen"

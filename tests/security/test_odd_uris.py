@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from changefeed.airflow.connections import airflow_lookup, server_lookup
-from changefeed.connection import MysqlConnection, kafka_parts
 from changefeed.errors import ChangefeedError, SettingsError
 from changefeed.kafka.connection import KafkaConnection
+from changefeed.model.connection import MysqlConnection, kafka_parts
 
 HALVES = ("pl4nted", "s3cret")
 ODD = "/?#@:[]%&=;, \\\n"

@@ -132,6 +132,7 @@ def test_a_route_is_for_those_whom_the_table_names(walk: Site, row: Row) -> None
     assert found == {(role, pipeline): row.may[role] != "–" for role in ROLES for pipeline in (OWN, OTHER)}
 
 
+@pytest.mark.extended
 @named([row for row in TABLE if "{name}" in row.path])
 def test_rights_on_one_pipeline_are_none_on_another(walk: Site, row: Row) -> None:
     walk.give_rights(f"* * changefeed_*__{OWN}")
@@ -140,6 +141,7 @@ def test_rights_on_one_pipeline_are_none_on_another(walk: Site, row: Row) -> Non
         assert allowed(asked(limited, row, OTHER), "rita") == (row.may[LIMITED] != "–") is False
 
 
+@pytest.mark.extended
 @named([row for row in TABLE if row.rights(OWN)])
 def test_a_route_needs_the_rights_that_the_table_says_each_of_them_and_no_more(walk: Site, row: Row) -> None:
     rights = row.rights(OWN)
@@ -155,6 +157,7 @@ def test_a_route_needs_the_rights_that_the_table_says_each_of_them_and_no_more(w
             assert dag_id in refused.json()["detail"]
 
 
+@pytest.mark.extended
 @named([row for row in TABLE if row.may[LIMITED] in ("✓", "–") and not row.rights(OWN)])
 def test_who_has_rights_on_one_pipeline_has_those_of_no_pipeline_as_the_table_says(walk: Site, row: Row) -> None:
     walk.give_rights(f"* * changefeed_*__{OWN}")
@@ -162,6 +165,7 @@ def test_who_has_rights_on_one_pipeline_has_those_of_no_pipeline_as_the_table_sa
         assert allowed(asked(limited, row, ""), "rita") == (row.may[LIMITED] == "✓")
 
 
+@pytest.mark.extended
 @named([row for row in TABLE if row.may[LIMITED] == "own"])
 def test_a_list_shows_what_one_may_see_and_names_nothing_else(walk: Site, row: Row) -> None:
     for name in ("seen", "hidden"):
@@ -179,6 +183,7 @@ def test_a_list_shows_what_one_may_see_and_names_nothing_else(walk: Site, row: R
     assert OTHER not in told, "nor that a file of another pipeline is wrong"
 
 
+@pytest.mark.extended
 def test_a_change_is_in_the_audit_log_with_its_user_and_pipeline(airflow_site: Site) -> None:
     text = PIPELINE.format(name="audited", database="walk", server_ids="66200-66231", more="")
     pipelines, idle, runs = f"{PREFIX}/api/pipelines", f"{PREFIX}/api/pipelines/idle", "changefeed_ingest__idle/dagRuns"

@@ -18,7 +18,7 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "seek to a template": (SEEK, {"to": TEMPLATE, "why": TEMPLATE, "apply": True}),
 }
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from changefeed.pipelines.site import Site
-from changefeed.pipelines.yaml_file import read_section
+from changefeed.settings.site import Site
+from changefeed.settings.yaml_file import read_section
 from devstack.home import PROJECT
 
 PAGE = (PROJECT / "docs" / "security.md").read_text()

@@ -13,6 +13,8 @@ import httpx
 import pytest
 from airflow_site import PIPELINE, Site, until
 
+pytestmark = pytest.mark.extended
+
 API = "/changefeed/api"
 SILENT = [f"silent{number}" for number in range(6)]
 SILENT_KAFKA = ["silentkafka0", "silentkafka1"]

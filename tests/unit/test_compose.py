@@ -17,8 +17,8 @@ import yaml
 from cryptography.fernet import Fernet
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from changefeed.connection import MysqlConnection, kafka_parts, variable_of
-from changefeed.pipelines.file import load_pipelines
+from changefeed.model.connection import MysqlConnection, kafka_parts, variable_of
+from changefeed.settings.file import load_pipelines
 from devstack.kafka import KAFKA
 
 PROJECT = Path(__file__).parents[2]

@@ -10,21 +10,24 @@ from typing import Any
 
 import pytest
 import yaml
+from airflow.api_fastapi.core_api.security import get_user
+from fastapi.testclient import TestClient
 
 from changefeed.airflow.connections import airflow_lookup
 from changefeed.airflow.ingest_operator import IngestOperator
 from changefeed.airflow.params import backfill_params
-from changefeed.archive.archive import Archive
-from changefeed.connection import MysqlConnection, kafka_parts
-from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import ChangefeedError, SettingsError
 from changefeed.kafka.connection import KafkaConnection
-from changefeed.pipelines.column_rules import Sha256
-from changefeed.pipelines.file import load_pipelines, read_pipeline
-from changefeed.pipelines.secrets import public_yaml
+from changefeed.model.column_rules import Sha256
+from changefeed.model.connection import MysqlConnection, kafka_parts
+from changefeed.pipeline.connections import PipelineConnections
+from changefeed.settings.file import load_pipelines, read_pipeline
+from changefeed.settings.requests.backfill import BackfillRequest
+from changefeed.settings.secrets import public_yaml
+from changefeed.source.archive.archive import Archive
 from changefeed.spark.connect import connect_session
 from changefeed.state.table_store import TableCheckpointStore
-from changefeed.upkeep.backfill_request import BackfillRequest
+from changefeed_web.app import create_app
 
 HALVES = ("31055", "17920")
 """Of a secret. Digits, as these are taken for a port; apart, as a secret may be cut in two where it is misread."""
@@ -146,14 +149,14 @@ def test_a_pipelines_secrets_are_in_none_of_its_forms_and_reach_workers(
     monkeypatch.setenv("MASK_SALT", SECRET)
     path.write_text(GOOD + MASKED)
     pipeline = read_pipeline(path)
-    endpoints = Endpoints(pipeline, lambda name: f"{name.partition('_')[0]}://u:{SECRET}@h:1/")
-    for value in (pipeline, pipeline.columns, pipeline.spark, pipeline.alerts, endpoints.column_rules, endpoints):
+    connections = PipelineConnections(pipeline, lambda name: f"{name.partition('_')[0]}://u:{SECRET}@h:1/")
+    for value in (pipeline, pipeline.columns, pipeline.spark, pipeline.alerts, connections.column_rules, connections):
         assert_hidden(f"{value!r} {value}")
     assert_hidden(pipeline.columns.model_dump_json())
-    sent = pickle.dumps(Endpoints(pipeline, endpoints.lookup))
+    sent = pickle.dumps(PipelineConnections(pipeline, connections.lookup))
     monkeypatch.delenv("MASK_SALT")
     rules = pickle.loads(sent).column_rules
-    assert rules == endpoints.column_rules
+    assert rules == connections.column_rules
     assert (rules.rules[0].treatment.salt, rules.rules[1].treatment.key) == (SECRET, SECRET)
 
 
@@ -222,6 +225,18 @@ def test_an_archives_url_with_a_secret_is_refused_before_anything_keeps_it(url: 
         assert_hidden(everything_told(lambda read=read: read(url)))
     with pytest.raises(Exception, match="does not match"):
         backfill_params()["archive"].resolve(url)
+
+
+def test_a_body_that_is_refused_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", "http://testserver")
+    app = create_app()
+    app.dependency_overrides[get_user] = lambda: "ulf"
+    url = f"s3://key:{SECRET}@bucket"
+    for body in ({"archive": url}, {"archive": url, "from_file": "b.000001"}, {"from_file": "b.000001", "archiv": url}):
+        answer = TestClient(app).post("/api/pipelines/shop/backfill", json=body)
+        assert answer.status_code == 422
+        assert any(words in answer.text for words in ("wanted one range", "environment", "Extra inputs"))
+        assert_hidden(answer.text)
 
 
 @pytest.mark.parametrize("url", ["/binlogs/of@us?", "s3://bucket/of us", "file:///binlogs", "https://h/b/", None])

@@ -11,10 +11,10 @@ from typing import Any
 from airflow.sdk import BaseNotifier, get_current_context
 
 from changefeed.errors import SettingsError
-from changefeed.pipelines.alert_settings import NotifierSettings
-from changefeed.pipelines.file import load_pipeline
-from changefeed.pipelines.pipeline import Pipeline
-from changefeed.pipelines.site import load_site
+from changefeed.settings.file import load_pipeline
+from changefeed.settings.pipeline import Pipeline
+from changefeed.settings.pipeline_settings import NotifierSettings
+from changefeed.settings.site import load_site
 
 _log = logging.getLogger(__name__)
 

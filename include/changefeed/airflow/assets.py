@@ -11,8 +11,11 @@ from typing import Any
 
 from airflow.sdk import Asset, AssetAlias, get_current_context
 
-from changefeed.manifest import Manifest
-from changefeed.pipelines.pipeline import Pipeline
+from changefeed.model.manifest import Manifest
+from changefeed.settings.pipeline import Pipeline
+from changefeed.settings.routes import compile_routes
+
+__all__ = ["asset_events", "emit_events", "pipeline_alias", "topic_asset"]
 
 
 def pipeline_alias(pipeline: str) -> AssetAlias:
@@ -42,12 +45,13 @@ def asset_events(pipeline: Pipeline, manifests: Sequence[Manifest]) -> dict[str,
     Where ``tables`` share a topic, rows and ops are those of all of them, and ``table`` is the first.
     """
     events: dict[str, dict[str, Any]] = {}
+    routes = compile_routes(pipeline)
     for manifest in manifests:
         for table, ops in manifest.rows.items():
             if not sum(ops.values()):
                 continue
             database, _, name = table.partition(".")
-            route = pipeline.route(database, name)
+            route = routes.of(database, name)
             if route is None:  # the pipeline's tables were changed since
                 continue
             event = events.setdefault(

@@ -9,18 +9,19 @@ from typing import Any, cast
 
 from airflow.sdk import DAG, Context, get_current_context, task
 
-from changefeed.airflow.connections import task_endpoints
+from changefeed.airflow.connections import task_connections
 from changefeed.airflow.handed_over import check_own_backfill
 from changefeed.airflow.ingest_operator import JobOperator
 from changefeed.airflow.manual_dag import manual_dag
 from changefeed.airflow.params import backfill_params, given_params
-from changefeed.airflow.summary import table_lines, window_lines
+from changefeed.airflow.reporting import table_lines, window_lines
 from changefeed.airflow.tasks import failing_at_once
-from changefeed.pipelines.file import load_pipeline
-from changefeed.pipelines.pipeline import Pipeline
-from changefeed.upkeep.backfill_request import BackfillRequest, backfill_identity
-from changefeed.upkeep.site_archive import site_archive
-from changefeed.window import Window
+from changefeed.model.run_identity import backfill_identity
+from changefeed.model.window import Window
+from changefeed.settings.file import load_pipeline
+from changefeed.settings.pipeline import Pipeline
+from changefeed.settings.requests.backfill import BackfillRequest
+from changefeed.settings.site import site_archive
 
 _log = logging.getLogger(__name__)
 
@@ -86,12 +87,12 @@ def _roots_of(request: dict[str, Any]) -> list[str | None]:
 
 def plan_range(name: str) -> dict[str, Any]:
     """Find the range and show what is in it. Fails at once where it is not there."""
-    from changefeed.upkeep.backfill import plan_backfill
+    from changefeed.operations.backfill import plan_backfill
 
     def planned() -> dict[str, Any]:
         request = BackfillRequest.of({**given_params(backfill_params()), "pipeline": name})
         identity = backfill_identity(name, get_current_context()["dag_run"].run_id)
-        backfill = plan_backfill(task_endpoints(load_pipeline(name)), request, identity, archive_of=site_archive)
+        backfill = plan_backfill(task_connections(load_pipeline(name)), request, identity, archive_of=site_archive)
         window = backfill.window
         _log.info(
             "backfill %s to %s, %d bytes, from %s", window.start, window.head, backfill.size_bytes, backfill.source
@@ -99,9 +100,9 @@ def plan_range(name: str) -> dict[str, Any]:
         for line in table_lines(["file", "bytes"], [(file.name, file.size_bytes) for file in backfill.files]):
             _log.info("%s", line)
         for line in table_lines(
-            ["table", "row events", "bytes", "topic"],
+            ["table", "rows", "bytes", "topic"],
             [
-                (table, counts.row_events, counts.size_bytes, backfill.topics.get(table, "(left out)"))
+                (table, counts.rows, counts.size_bytes, backfill.topics.get(table, "(left out)"))
                 for table, counts in backfill.tables.items()
             ],
         ):
@@ -117,14 +118,14 @@ def plan_range(name: str) -> dict[str, Any]:
 
 def finish_range(name: str, planned: dict[str, Any]) -> dict[str, Any]:
     """Check that the backfill is sealed, say what it published, and forget what only its attempts needed."""
-    from changefeed.upkeep.backfill import finish_backfill
+    from changefeed.operations.backfill import finish_backfill
 
     run_id = get_current_context()["dag_run"].run_id
     failing_at_once(lambda: check_own_backfill(name, run_id, planned))
-    endpoints = task_endpoints(load_pipeline(name))
+    connections = task_connections(load_pipeline(name))
     window = Window.from_json(planned["window"])
     identity = str(planned["identity"])
-    manifest = failing_at_once(lambda: finish_backfill(endpoints, window, identity))
+    manifest = failing_at_once(lambda: finish_backfill(connections, window, identity))
     for line in window_lines([manifest]):
         _log.info("%s", line.replace("committed window 1", "published"))
     return {"rows": manifest.rows, "messages": manifest.message_count}

@@ -10,12 +10,13 @@ from urllib.parse import quote, urlencode
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
-from changefeed.connection import Patience, from_environment, variable_of
 from changefeed.errors import SettingsError
-from changefeed.pipelines.pipeline import Pipeline
+from changefeed.model.connection import Patience, from_environment, variable_of
+from changefeed.settings.pipeline import Pipeline
+from changefeed.settings.routes import compile_routes
 
 if TYPE_CHECKING:  # at run time it would bring the clients of Kafka and MySQL into each process that reads DAGs
-    from changefeed.endpoints.endpoints import Endpoints
+    from changefeed.pipeline.connections import PipelineConnections
 
 _AS_THEY_ARE = ("mysql", "kafka", "sqlite", "postgresql", "http")
 """The schemes of URIs in the environment that Airflow would rewrite."""
@@ -63,18 +64,18 @@ def server_lookup(connection_id: str) -> str:
         raise _unreadable(connection_id, error) from None
 
 
-def task_endpoints(pipeline: Pipeline) -> Endpoints:
+def task_connections(pipeline: Pipeline) -> PipelineConnections:
     """The pipeline with its connections as a task looks them up."""
-    from changefeed.endpoints.endpoints import Endpoints
+    from changefeed.pipeline.connections import PipelineConnections
 
-    return Endpoints(pipeline, airflow_lookup)
+    return PipelineConnections(pipeline, airflow_lookup)
 
 
-def server_endpoints(pipeline: Pipeline) -> Endpoints:
+def server_connections(pipeline: Pipeline) -> PipelineConnections:
     """The pipeline with its connections as the API server looks them up: somebody waits for it, so not for long."""
-    from changefeed.endpoints.endpoints import Endpoints
+    from changefeed.pipeline.connections import PipelineConnections
 
-    return Endpoints(pipeline, server_lookup, Patience(connect_seconds=5, answer_seconds=30))
+    return PipelineConnections(pipeline, server_lookup, Patience(connect_seconds=5, answer_seconds=30))
 
 
 def _unknown(connection_id: str) -> SettingsError:
@@ -115,6 +116,7 @@ def job_environment(pipeline: Pipeline) -> dict[str, str]:
         name: value for name, value in os.environ.items() if name in names or name.startswith(_PASSED_ON_PREFIXES)
     }
     named = (where.connection for where in secrets if where.connection is not None)
-    registry = () if pipeline.registry is None else (pipeline.registry,)
-    wanted = dict.fromkeys((pipeline.source.connection, pipeline.kafka.connection, *registry, *named))
+    registry = compile_routes(pipeline).registry
+    own = (pipeline.source.connection, pipeline.kafka.connection, *([registry] if registry is not None else []))
+    wanted = dict.fromkeys((*own, *named))
     return passed | {variable_of(connection_id): airflow_lookup(connection_id) for connection_id in wanted}

@@ -10,7 +10,7 @@ A pipeline's file that is wrong defines no DAG and does not stop the others; the
 import logging
 
 from changefeed.airflow.pipeline_dags import pipeline_dags
-from changefeed.pipelines.file import load_pipelines
+from changefeed.settings.file import load_pipelines
 
 _pipelines, _errors = load_pipelines()
 for _error in _errors.values():

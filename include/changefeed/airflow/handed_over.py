@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from changefeed.errors import SettingsError
-from changefeed.runs.planned_run import PlannedRun
-from changefeed.snapshot.request import snapshot_identity
-from changefeed.upkeep.backfill_request import backfill_identity
+from changefeed.model.run_identity import backfill_identity, snapshot_identity
+from changefeed.pipeline.planned_run import PlannedRun
 
 
 def own_run(pipeline: str, planned: Mapping[str, Any]) -> PlannedRun:

@@ -15,7 +15,7 @@ from changefeed.airflow.assets import pipeline_alias
 from changefeed.airflow.ingest_operator import IngestOperator
 from changefeed.airflow.params import ingest_params
 from changefeed.airflow.tasks import commit_window, plan_window
-from changefeed.pipelines.pipeline import Pipeline
+from changefeed.settings.pipeline import Pipeline
 
 AT_WORK = ("queued", "running", "restarting")
 """States of tasks that go on while their DAG is paused: Airflow begins no other ones then."""

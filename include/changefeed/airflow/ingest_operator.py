@@ -20,10 +20,10 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from changefeed.airflow.connections import job_environment
-from changefeed.airflow.metrics import measured_retry
+from changefeed.airflow.reporting import measured_retry
 from changefeed.airflow.tasks import skip_if_sought
-from changefeed.pipelines.file import load_pipeline, pipelines_folder
-from changefeed.pipelines.pipeline import Pipeline
+from changefeed.settings.file import load_pipeline, pipelines_folder
+from changefeed.settings.pipeline import Pipeline
 from changefeed.spark.class_archive import with_class_archive
 from changefeed.spark.conf import JOB_CONF, SMALL_BYTES, SMALL_JOB_CONF, job_conf, properties
 from changefeed.spark.submitted import EXIT_TERMINAL

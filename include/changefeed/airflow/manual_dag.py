@@ -8,7 +8,7 @@ from typing import Any
 from airflow.sdk import DAG
 
 from changefeed.airflow.ingest_dag import dag_tags, display_name
-from changefeed.pipelines.pipeline import Pipeline
+from changefeed.settings.pipeline import Pipeline
 
 _RETRY_DELAY = timedelta(seconds=15)
 

@@ -10,7 +10,9 @@ from changefeed.airflow.replicate_dag import replicate_dag
 from changefeed.airflow.seek_dag import seek_dag
 from changefeed.airflow.snapshot_dag import snapshot_dag
 from changefeed.airflow.verify_dag import verify_dag
-from changefeed.pipelines.pipeline import Pipeline
+from changefeed.settings.pipeline import Pipeline
+
+__all__ = ["pipeline_dags"]
 
 
 def pipeline_dags(pipeline: Pipeline) -> list[DAG]:

@@ -9,10 +9,10 @@ from airflow.sdk import DAG, Context
 from changefeed.airflow.connections import airflow_lookup
 from changefeed.airflow.ingest_dag import START, dag_tags, display_name, task_settings
 from changefeed.airflow.ingest_operator import JobOperator
-from changefeed.connection import variable_of
-from changefeed.pipelines.file import load_pipeline
-from changefeed.pipelines.follower_settings import FollowerSettings, follower_of
-from changefeed.pipelines.pipeline import Pipeline
+from changefeed.model.connection import variable_of
+from changefeed.settings.file import load_pipeline
+from changefeed.settings.pipeline import Pipeline
+from changefeed.settings.pipeline_settings import FollowerSettings, follower_of
 from changefeed.spark.conf import SMALL_JOB_CONF
 
 

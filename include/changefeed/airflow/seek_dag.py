@@ -10,17 +10,18 @@ from typing import Any, cast
 from airflow.sdk import DAG, Context, get_current_context, task
 
 from changefeed.airflow.assets import pipeline_alias
-from changefeed.airflow.connections import task_endpoints
+from changefeed.airflow.connections import task_connections
 from changefeed.airflow.handed_over import own_run
 from changefeed.airflow.ingest_dag import AT_WORK, ingest_dag_id
 from changefeed.airflow.ingest_operator import JobOperator
 from changefeed.airflow.manual_dag import manual_dag
 from changefeed.airflow.params import given_params, seek_params
 from changefeed.airflow.tasks import checkpoint_store_of, commit_and_tell, failing_at_once
-from changefeed.checkpoint import Checkpoint
 from changefeed.errors import CheckpointError
-from changefeed.pipelines.file import load_pipeline
-from changefeed.pipelines.pipeline import Pipeline
+from changefeed.model.checkpoint import Checkpoint
+from changefeed.settings.file import load_pipeline
+from changefeed.settings.pipeline import Pipeline
+from changefeed.settings.requests.seek import SeekRequest
 
 _log = logging.getLogger(__name__)
 
@@ -67,40 +68,42 @@ class FinishOperator(JobOperator):
 
 def show_seek(name: str) -> dict[str, Any] | None:
     """Look up the target and log what a seek to it means; None, which skips the rest, when it shall not be done."""
-    from changefeed.upkeep.seek import plan_seek, unfinished_run
+    from changefeed.operations.seek import plan_seek, unfinished_run
 
     def planned() -> dict[str, Any] | None:
         given = given_params(seek_params())
+        apply = given.pop("apply")
+        request = SeekRequest.of(given)
         pipeline = load_pipeline(name)
-        endpoints, store = task_endpoints(pipeline), checkpoint_store_of(pipeline)
-        seek_plan = plan_seek(endpoints, given["to"], store, expected=given["expected"])
+        connections, store = task_connections(pipeline), checkpoint_store_of(pipeline)
+        seek_plan = plan_seek(connections, request.to, store, expected=request.expected)
         values = seek_plan.to_json()
         _log.info("seek %s from %s to %s: %s", pipeline.name, values["from"], values["to"], seek_plan.effect)
-        if not given["apply"]:
+        if not apply:
             _log.info("nothing was changed: trigger it again with 'Move the checkpoint' on")
             return None
-        run = unfinished_run(endpoints, store) if given["finish"] and seek_plan.unfinished else None
+        run = unfinished_run(connections, store) if request.finish and seek_plan.unfinished else None
         values |= {"finish": run.to_json() if run else None}
-        return {**given, "before": seek_plan.before.to_text() if seek_plan.before else None, **values}
+        return {"why": request.why, "before": seek_plan.before.to_text() if seek_plan.before else None, **values}
 
     return failing_at_once(planned)
 
 
 def apply_seek(name: str, planned: dict[str, Any]) -> dict[str, Any]:
     """Move the checkpoint, unless a run of the pipeline is under way or it moved since it was looked at."""
-    from changefeed.upkeep.seek import plan_seek, seek
+    from changefeed.operations.seek import plan_seek, seek
 
     context = get_current_context()
 
     def applied() -> dict[str, Any]:
         pipeline = load_pipeline(name)
         _check_idle(context["ti"], ingest_dag_id(pipeline.name))
-        endpoints, store = task_endpoints(pipeline), checkpoint_store_of(pipeline)
+        connections, store = task_connections(pipeline), checkpoint_store_of(pipeline)
         before = Checkpoint.from_text(planned["before"]) if planned["before"] else None
         if planned["finish"]:
-            commit_and_tell(pipeline, endpoints, own_run(name, planned["finish"]), store)
+            commit_and_tell(pipeline, connections, own_run(name, planned["finish"]), store)
             before = store.load(pipeline.name)
-        seek_plan = plan_seek(endpoints, str(planned["to"]), store)
+        seek_plan = plan_seek(connections, str(planned["to"]), store)
         if seek_plan.before != before:
             raise CheckpointError(
                 f"the checkpoint of pipeline {pipeline.name!r} moved since it was looked at: it was at "
@@ -109,7 +112,7 @@ def apply_seek(name: str, planned: dict[str, Any]) -> dict[str, Any]:
             )
         who = getattr(context["dag_run"], "triggering_user_name", None) or "airflow"
         seek_plan = replace(seek_plan, asked=str(planned["asked"]))
-        record = seek(endpoints, seek_plan, store, who=who, why=planned["why"])
+        record = seek(connections, seek_plan, store, who=who, why=planned["why"])
         undo = f", seek to {seek_plan.undo} to undo it" if seek_plan.undo else ""
         _log.info("%s; the checkpoint is at %s now%s", seek_plan.effect, record.to, undo)
         return record.to_json()

@@ -10,15 +10,17 @@ from typing import Any, cast
 from airflow.sdk import DAG, Context, get_current_context, task
 
 from changefeed.airflow.backfill_dag import POOL_VARIABLE
-from changefeed.airflow.connections import task_endpoints
+from changefeed.airflow.connections import task_connections
 from changefeed.airflow.handed_over import check_own_snapshot
 from changefeed.airflow.ingest_operator import JobOperator
 from changefeed.airflow.manual_dag import manual_dag
 from changefeed.airflow.params import given_params, snapshot_params
-from changefeed.airflow.summary import table_lines
+from changefeed.airflow.reporting import table_lines
 from changefeed.airflow.tasks import checkpoint_store_of, failing_at_once
-from changefeed.pipelines.file import load_pipeline
-from changefeed.pipelines.pipeline import Pipeline
+from changefeed.model.run_identity import snapshot_identity
+from changefeed.settings.file import load_pipeline
+from changefeed.settings.pipeline import Pipeline
+from changefeed.settings.requests.snapshot import SnapshotRequest
 
 _log = logging.getLogger(__name__)
 
@@ -70,13 +72,12 @@ class SnapshotOperator(JobOperator):
 def plan_tables(name: str) -> dict[str, Any]:
     """Find the tables and show them. Fails at once where there are none, or a snapshot of them cannot be right."""
     from changefeed.snapshot.planning import plan_snapshot
-    from changefeed.snapshot.request import SnapshotRequest, snapshot_identity
 
     def planned() -> dict[str, Any]:
         request = SnapshotRequest.of({**given_params(snapshot_params()), "pipeline": name})
         identity = snapshot_identity(name, get_current_context()["dag_run"].run_id)
         pipeline = load_pipeline(name)
-        plan = plan_snapshot(task_endpoints(pipeline), checkpoint_store_of(pipeline), request, identity)
+        plan = plan_snapshot(task_connections(pipeline), checkpoint_store_of(pipeline), request, identity)
         rows = [
             (table.name, table.estimated_rows, table.key or "none: one consistent read", plan.topics.get(table.name))
             for table in plan.tables
@@ -90,12 +91,12 @@ def plan_tables(name: str) -> dict[str, Any]:
 
 def finish_tables(name: str, planned: dict[str, Any]) -> dict[str, Any]:
     """Check that all is published, say what, and forget what snapshots of long ago kept."""
-    from changefeed.snapshot.status import finish_snapshot
+    from changefeed.snapshot.snapshot_status import finish_snapshot
 
     run_id = get_current_context()["dag_run"].run_id
     failing_at_once(lambda: check_own_snapshot(name, run_id, planned))
-    endpoints = task_endpoints(load_pipeline(name))
-    stands = failing_at_once(lambda: finish_snapshot(endpoints, str(planned["identity"])))
+    connections = task_connections(load_pipeline(name))
+    stands = failing_at_once(lambda: finish_snapshot(connections, str(planned["identity"])))
     rows = [(table.name, table.rows - table.left_out, table.left_out, table.chunks) for table in stands.tables]
     for line in table_lines(["table", "rows", "left to windows", "chunks"], rows):
         _log.info("%s", line)

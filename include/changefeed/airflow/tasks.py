@@ -10,22 +10,21 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from changefeed.airflow.alerts import limits_passed, notify
 from changefeed.airflow.assets import emit_events
-from changefeed.airflow.connections import airflow_lookup, task_endpoints
+from changefeed.airflow.connections import airflow_lookup, task_connections
 from changefeed.airflow.handed_over import own_run
-from changefeed.airflow.metrics import measured_position, measured_windows
 from changefeed.airflow.params import given_params, ingest_params
-from changefeed.airflow.summary import window_lines
-from changefeed.checkpoint import CheckpointStore
-from changefeed.coordinates import BinlogCoordinates
+from changefeed.airflow.reporting import measured_position, measured_windows, window_lines
 from changefeed.errors import TerminalError
-from changefeed.manifest import Manifest
-from changefeed.pipelines.file import load_pipeline
-from changefeed.pipelines.pipeline import Pipeline
+from changefeed.model.checkpoint import CheckpointStore
+from changefeed.model.manifest import Manifest
+from changefeed.settings.file import load_pipeline
+from changefeed.settings.pipeline import Pipeline
+from changefeed.settings.requests.run import RunBounds
 from changefeed.state.variable_store import VariableCheckpointStore
 
 if TYPE_CHECKING:  # at run time they would bring the clients of Kafka and MySQL into each process that reads DAGs
-    from changefeed.endpoints.endpoints import Endpoints
-    from changefeed.runs.planned_run import PlannedRun
+    from changefeed.pipeline.connections import PipelineConnections
+    from changefeed.pipeline.planned_run import PlannedRun
 
 _log = logging.getLogger(__name__)
 logging.getLogger("kafka").setLevel(logging.WARNING)  # kafka-python tells each connection at INFO
@@ -37,18 +36,16 @@ def plan_window(name: str) -> dict[str, Any] | None:
 
     It is one window, or several of a long backlog. The run's parameters bound them.
     """
-    from changefeed.runs.cut import Bounds, cut
-    from changefeed.runs.plan import plan
-    from changefeed.upkeep.retention import retention_or_none
+    from changefeed.ingest.cut import cut
+    from changefeed.operations.lag import retention_or_none
+    from changefeed.pipeline.plan import plan
 
     pipeline = load_pipeline(name)
-    endpoints = task_endpoints(pipeline)
-    given = failing_at_once(lambda: given_params(ingest_params()))
-    until = BinlogCoordinates.parse(given["until"]) if given.get("until") else None
-    bounds = Bounds(given.get("max_bytes"), given.get("max_seconds"), until)
-    planned = failing_at_once(lambda: plan(endpoints, checkpoint_store_of(pipeline)))
+    connections = task_connections(pipeline)
+    bounds = failing_at_once(lambda: RunBounds.of(given_params(ingest_params())))
+    planned = failing_at_once(lambda: plan(connections, checkpoint_store_of(pipeline)))
     whole = planned.window
-    aged = retention_or_none(endpoints, whole.start)
+    aged = retention_or_none(connections, whole.start)
     measured_position(name, planned.lag_bytes, aged.lag_seconds, aged.headroom_seconds)
     passed = limits_passed(
         pipeline, lag_bytes=planned.lag_bytes, lag_seconds=aged.lag_seconds, headroom_seconds=aged.headroom_seconds
@@ -58,7 +55,7 @@ def plan_window(name: str) -> dict[str, Any] | None:
     if planned.is_empty:
         _log.info("nothing new: the checkpoint and the head are both at %s", whole.head)
         return None
-    run = failing_at_once(lambda: cut(endpoints, planned, bounds))
+    run = failing_at_once(lambda: cut(connections, planned, bounds))
     for window in run.windows:
         _log.info("window %d: %s to %s", window.number, window.start, window.head)
     _log.info("%d windows, %d bytes behind the head", len(run.windows), run.lag_bytes)
@@ -70,8 +67,8 @@ def commit_window(name: str, planned: dict[str, Any]) -> dict[str, Any]:
     skip_if_sought(name, planned)
     pipeline = load_pipeline(name)
     run = own_run(name, planned)
-    endpoints, store = task_endpoints(pipeline), checkpoint_store_of(pipeline)
-    manifests = failing_at_once(lambda: commit_and_tell(pipeline, endpoints, run, store))
+    connections, store = task_connections(pipeline), checkpoint_store_of(pipeline)
+    manifests = failing_at_once(lambda: commit_and_tell(pipeline, connections, run, store))
     for line in window_lines(manifests):
         _log.info("%s", line)
     rows: dict[str, dict[str, int]] = {}
@@ -88,10 +85,10 @@ def commit_window(name: str, planned: dict[str, Any]) -> dict[str, Any]:
 
 def skip_if_sought(name: str, planned: dict[str, Any]) -> None:
     """Skip the task, and name the seek, where one moved the pipeline away from where the run begins."""
-    from changefeed.runs.windows import seek_over
+    from changefeed.pipeline.windows import seek_over
 
     run = failing_at_once(lambda: own_run(name, planned))
-    if seek := seek_over(task_endpoints(load_pipeline(name)), run):
+    if seek := seek_over(task_connections(load_pipeline(name)), run):
         frozen = f"{run.windows[0].start} to {run.windows[-1].head}"
         what = (
             f"what this run froze, {frozen}, was given up when {seek.who} sought the pipeline to {seek.to}: {seek.why}"
@@ -101,12 +98,12 @@ def skip_if_sought(name: str, planned: dict[str, Any]) -> None:
 
 
 def commit_and_tell(
-    pipeline: Pipeline, endpoints: Endpoints, run: PlannedRun, store: CheckpointStore
+    pipeline: Pipeline, connections: PipelineConnections, run: PlannedRun, store: CheckpointStore
 ) -> list[Manifest]:
     """Commit the sealed windows of ``run``, and tell Airflow of them. Raises as `commit_windows` does."""
-    from changefeed.runs.commit import commit_windows
+    from changefeed.ingest.commit import commit_windows
 
-    manifests = commit_windows(endpoints, run, store)
+    manifests = commit_windows(connections, run, store)
     emit_events(pipeline, manifests)
     measured_windows(pipeline.name, manifests)
     letters = sum(receipt.dead_letters for manifest in manifests for receipt in manifest.topics)

@@ -9,16 +9,17 @@ from typing import Any, cast
 from airflow.sdk import DAG, Context, Param, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException
 
-from changefeed.airflow.connections import airflow_lookup, task_endpoints
+from changefeed.airflow.connections import airflow_lookup, task_connections
 from changefeed.airflow.ingest_operator import JobOperator
 from changefeed.airflow.manual_dag import manual_dag
-from changefeed.airflow.metrics import measured_verification
 from changefeed.airflow.params import given_params, verify_params
+from changefeed.airflow.reporting import measured_verification
 from changefeed.airflow.tasks import failing_at_once
-from changefeed.connection import variable_of
-from changefeed.pipelines.file import load_pipeline
-from changefeed.pipelines.follower_settings import follower_of
-from changefeed.pipelines.pipeline import Pipeline
+from changefeed.model.connection import variable_of
+from changefeed.settings.file import load_pipeline
+from changefeed.settings.pipeline import Pipeline
+from changefeed.settings.pipeline_settings import follower_of
+from changefeed.settings.requests.verify import VerifyRequest
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ class VerifyOperator(JobOperator):
 
     def _planned(self, context: Context) -> Any:
         planned = super()._planned(context)
-        self._follower = planned["request"]["follower"]
+        self._follower = planned["request"]["follower"] or ""
         return planned
 
     def _environment(self, pipeline: Pipeline) -> dict[str, str]:
@@ -74,21 +75,18 @@ def _form(pipeline: Pipeline) -> dict[str, Param]:
 
 def plan_comparison(name: str) -> dict[str, Any]:
     """What the run was asked for, checked."""
-    from changefeed.verify.request import VerifyRequest
-
     request = failing_at_once(lambda: VerifyRequest.of(given_params(_form(load_pipeline(name)))))
     return {"request": json.loads(request.model_dump_json()), "run": get_current_context()["dag_run"].run_id}
 
 
 def result_of(name: str) -> dict[str, Any]:
     """The report that the run's comparison left in the commit log; fails where it found a difference."""
-    from changefeed.runs.windows import settled_state
-    from changefeed.verify.account import last_reports
-    from changefeed.verify.report import summary
+    from changefeed.pipeline.windows import settled_state
+    from changefeed.verify.report import last_reports, summary
 
     run = get_current_context()["dag_run"].run_id
-    endpoints = task_endpoints(load_pipeline(name))
-    report = next((report for report in last_reports(settled_state(endpoints)) if report.run == run), None)
+    connections = task_connections(load_pipeline(name))
+    report = next((report for report in last_reports(settled_state(connections)) if report.run == run), None)
     if report is None:
         raise AirflowFailException(
             f"the commit log of pipeline {name!r} has no report of run {run!r}: another comparison has ended since, "

@@ -9,11 +9,12 @@ import numpy as np
 
 from changefeed.binlog.events.gtids import TAGGED, GtidRuns
 from changefeed.binlog.kernel import layout
-from changefeed.binlog.kernel.memory import Words
 from changefeed.binlog.kernel.transaction_orders import ORDER
 from changefeed.formats.template import OPS
-from changefeed.reader import SliceReport, Statement
-from changefeed.transaction_event import TransactionEvent
+from changefeed.model.slice_report import SliceReport
+from changefeed.model.statement import Statement
+from changefeed.model.transaction_event import TransactionEvent
+from changefeed.native.memory import Words
 
 _PREPARED = "it is of an XA transaction, which is committed later than it stands in the binlog, or never"
 

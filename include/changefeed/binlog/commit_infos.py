@@ -10,8 +10,8 @@ import numpy as np
 
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.commit_info import LONGEST, MOST_BYTES, MOST_MESSAGES, TEXTS, fill
-from changefeed.binlog.kernel.memory import Words
 from changefeed.binlog.output import Output
+from changefeed.native.memory import Words
 
 _SLACK = 64
 """Bytes that the kernel may write behind a number's last digit."""

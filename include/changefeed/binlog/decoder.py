@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from changefeed.binlog.buffers import Buffers
+from changefeed.binlog.groups import Buffers
 from changefeed.binlog.prepared_rows import PreparedRows
 from changefeed.binlog.programs.programs import Programs
 from changefeed.binlog.slice_decoder import SliceDecoder
-from changefeed.binlog.unfinished import Finisher
-from changefeed.block import Block
+from changefeed.binlog.unfinished import RowTransformer
 from changefeed.formats.format import RowFormat
 from changefeed.formats.template import NO_SNAPSHOT
-from changefeed.pipelines.column_rules import ALL_SHOWN, ColumnRules
-from changefeed.reader import Route, Router, SchemaLookup, SliceReport, Statement
-from changefeed.window import Slice
+from changefeed.model.column_rules import ALL_SHOWN, ColumnRules
+from changefeed.model.route import Route, Router, SchemaLookup
+from changefeed.model.slice_report import SliceReport
+from changefeed.model.statement import Statement
+from changefeed.model.window import Slice
+from changefeed.records.block import MessageBlock
 
 BLOCK_BYTES = 1 << 20
 
@@ -46,7 +48,7 @@ class KernelDecoder:
         snapshot: str = NO_SNAPSHOT,
         block_bytes: int = BLOCK_BYTES,
         on_statement: Callable[[Statement], None] | None = None,
-        finisher: Finisher | None = None,
+        finisher: RowTransformer | None = None,
         transactions: Route | None = None,
     ) -> None:
         row_formats = {} if finisher is None else {"row_format": finisher.row_format}
@@ -59,7 +61,9 @@ class KernelDecoder:
         self._server_uuid, self._block_bytes = server_uuid, block_bytes
         self._buffers = Buffers()
 
-    def decode(self, chunks: Iterable[bytes | bytearray | memoryview], piece: Slice) -> Iterator[Block | SliceReport]:
+    def decode(
+        self, chunks: Iterable[bytes | bytearray | memoryview], piece: Slice
+    ) -> Iterator[MessageBlock | SliceReport]:
         """Yield the blocks of ``piece``, and last its SliceReport.
 
         ``chunks`` are raw events without packet headers, cut anywhere: the FORMAT_DESCRIPTION event first (that of the

@@ -9,10 +9,10 @@ import numpy as np
 from changefeed.binlog.events.framing import DamagedEvent
 from changefeed.binlog.events.gtids import TAGGED, Gtid
 from changefeed.binlog.kernel import layout
-from changefeed.binlog.kernel.memory import Bytes, Words
-from changefeed.coordinates import file_number
 from changefeed.formats.notation import JSON, Notation, slot_text
 from changefeed.formats.template import Slot
+from changefeed.model.coordinates import file_number
+from changefeed.native.memory import Bytes, Words
 
 
 class EventTexts:

@@ -10,13 +10,15 @@ from typing import BinaryIO
 
 from changefeed.binlog.decoder import KernelDecoder
 from changefeed.binlog.events.file_frame import check_magic, dumped_chunks
-from changefeed.block import Block
-from changefeed.coordinates import FIRST_POSITION
+from changefeed.binlog.lines import LineFormat
 from changefeed.errors import BinlogFormatError, SettingsError
 from changefeed.formats.format import RowFormat
-from changefeed.formats.lines import LineFormat
-from changefeed.reader import Route, SchemaLookup, SliceReport, Statement
-from changefeed.window import Slice
+from changefeed.model.coordinates import FIRST_POSITION
+from changefeed.model.route import Route, SchemaLookup
+from changefeed.model.slice_report import SliceReport
+from changefeed.model.statement import Statement
+from changefeed.model.window import Slice
+from changefeed.records.block import MessageBlock
 
 _CHUNK = 1 << 20
 
@@ -96,7 +98,7 @@ class BinlogFileLines:
             statements: list[Statement] = []
             decoder = self._decoder(statements.append, Route("lines", 1))
             for item in decoder.decode(self._chunks(file, whole), Slice(0, self.name, self._start, whole)):
-                if isinstance(item, Block):
+                if isinstance(item, MessageBlock):
                     yield from self._merged(item, statements)
                 else:
                     self.report = item
@@ -117,7 +119,7 @@ class BinlogFileLines:
         file.seek(FIRST_POSITION)
         return dumped_chunks(file, self.name, self._start, end)
 
-    def _merged(self, block: Block, statements: list[Statement]) -> Iterator[bytes]:
+    def _merged(self, block: MessageBlock, statements: list[Statement]) -> Iterator[bytes]:
         for message in block.messages():
             while statements and statements[0].position < message.position:
                 yield self._format.statement(statements.pop(0))

@@ -6,17 +6,18 @@ so that each group's part is contiguous; parts wait until a block's worth of byt
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from changefeed.binlog.kernel.memory import Bytes, Words
-from changefeed.binlog.kernel.scatter import scatter
 from changefeed.binlog.output import Output
 from changefeed.binlog.programs.topics import Topics
-from changefeed.block import Block, Message, join_arrays, pack
+from changefeed.native.memory import Bytes, Words
+from changefeed.native.scatter import scatter
+from changefeed.records.block import Message, MessageBlock, join_arrays, pack
 
 PENDING_BYTES = 64 << 20
 """Batches that parts of may wait, together: beyond it all parts are handed over, whatever their size."""
@@ -65,7 +66,7 @@ class Grouper:
         self._pending = 0
         self._number = 0
 
-    def add(self, count: int, output: Output) -> Iterator[Block]:
+    def add(self, count: int, output: Output) -> Iterator[MessageBlock]:
         """Take over the first ``count`` messages of ``output``; yield the blocks that are full."""
         if count == 0:
             return
@@ -119,18 +120,18 @@ class Grouper:
         if self._pending >= PENDING_BYTES:
             yield from self.finish()
 
-    def finish(self) -> Iterator[Block]:
+    def finish(self) -> Iterator[MessageBlock]:
         """Yield blocks of all messages that wait, whatever their size."""
         for group in sorted(self._waiting):
             yield self._block(group)
         self._pending = 0
 
-    def block(self, topic: str, partition: int, messages: Iterable[Message]) -> Block:
+    def block(self, topic: str, partition: int, messages: Iterable[Message]) -> MessageBlock:
         """A block of messages that were made elsewhere, behind those that were handed over."""
         self._number += 1
-        return Block(topic, partition, self._origin, self._slice, self._number - 1, pack(messages))
+        return MessageBlock(topic, partition, self._origin, self._slice, self._number - 1, pack(messages))
 
-    def _block(self, group: int) -> Block:
+    def _block(self, group: int) -> MessageBlock:
         waiting = self._waiting.pop(group)
         topic, partition = self._topics.groups[group]
         number = self._number
@@ -152,4 +153,28 @@ class Grouper:
                 *(part.data.data for part in waiting.parts),
             ),
         )
-        return Block(topic, partition, self._origin, self._slice, number, payload)
+        return MessageBlock(topic, partition, self._origin, self._slice, number, payload)
+
+
+class Buffers:
+    """An `Output` and an `Arena`, lent to whoever holds this object; one slice or chunk at a time uses them.
+
+    They are taken back when nobody holds it any more, and lent to the next: a Spark worker makes a decoder for each of
+    its tasks, and fresh pages from the system would cost it a quarter of all decoding.
+    """
+
+    def __init__(self) -> None:
+        try:
+            lent = _free.pop()
+        except IndexError:
+            lent = Output(), Arena()
+        self.output, self.arena = lent
+        weakref.finalize(self, _take_back, *lent)
+
+
+def _take_back(output: Output, arena: Arena) -> None:
+    # One that has grown for a huge row would be filled by the small rows of all slices after it.
+    _free.append((Output() if output.has_grown else output, arena))
+
+
+_free: list[tuple[Output, Arena]] = []

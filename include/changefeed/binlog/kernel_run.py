@@ -8,23 +8,22 @@ from collections.abc import Iterator
 import numpy as np
 
 from changefeed.binlog.accounts import Accounts
-from changefeed.binlog.buffers import Buffers
 from changefeed.binlog.commit_infos import CommitInfos
 from changefeed.binlog.event_texts import EventTexts
 from changefeed.binlog.events.framing import HEADER_SIZE, DamagedEvent, name_of
 from changefeed.binlog.events.input import Input
-from changefeed.binlog.groups import Grouper
+from changefeed.binlog.groups import Buffers, Grouper
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.faults import NO_TABLE_MAP, TEXTS
 from changefeed.binlog.kernel.table_index import TableIndex
 from changefeed.binlog.kernel.walk import walk
 from changefeed.binlog.kernel.workspace import Workspace
 from changefeed.binlog.programs.programs import Programs
-from changefeed.binlog.unfinished import Finisher, Routed
-from changefeed.block import Block
+from changefeed.binlog.unfinished import Routed, RowTransformer
 from changefeed.errors import BinlogFormatError, ChangefeedError
 from changefeed.formats.template import NO_SNAPSHOT
-from changefeed.reader import SliceReport
+from changefeed.model.slice_report import SliceReport
+from changefeed.records.block import MessageBlock
 
 
 class KernelRun(ABC):
@@ -46,7 +45,7 @@ class KernelRun(ABC):
         file: str,
         position: int,
         block_bytes: int,
-        finisher: Finisher | None = None,
+        finisher: RowTransformer | None = None,
     ) -> None:
         self._finisher = finisher
         self.state = np.zeros(layout.STATE_WORDS, np.int64)
@@ -71,7 +70,7 @@ class KernelRun(ABC):
         except DamagedEvent as damage:
             raise self.error(str(damage)) from damage
 
-    def run(self, source: Input) -> Iterator[Block]:
+    def run(self, source: Input) -> Iterator[MessageBlock]:
         """Run the kernel over the events in ``source`` until it holds no whole one; yields the blocks that are full."""
         state = self.state
         while True:
@@ -122,13 +121,13 @@ class KernelRun(ABC):
         )
 
     @abstractmethod
-    def handle(self, source: Input, code: int) -> Iterator[Block]:
+    def handle(self, source: Input, code: int) -> Iterator[MessageBlock]:
         """Do with the event at hand what the kernel cannot, and pass over it; ``code`` is a code of `layout`.
 
         Raises DamagedEvent for an event that does not belong there.
         """
 
-    def finish(self) -> Iterator[Block | SliceReport]:
+    def finish(self) -> Iterator[MessageBlock | SliceReport]:
         """Yield the blocks that are left, and last the report."""
         yield from self._flush()
         yield from self._grouper.finish()
@@ -157,12 +156,12 @@ class KernelRun(ABC):
             text += f" (table id {self.state[layout.NO_TABLE]})"
         return text
 
-    def _flush(self) -> Iterator[Block]:
+    def _flush(self) -> Iterator[MessageBlock]:
         """Hand over all messages."""
         self._commit_infos.give_up()
         yield from self._hand_over(int(self.state[layout.MESSAGES]))
 
-    def _hand_over(self, count: int) -> Iterator[Block]:
+    def _hand_over(self, count: int) -> Iterator[MessageBlock]:
         """Hand over the first ``count`` messages; the others stay."""
         state, output = self.state, self._output
         if count:
@@ -192,7 +191,7 @@ class KernelRun(ABC):
         self._commit_infos.taken_back(first)
         return [(self._programs.topics.groups[group], message) for group, message in messages]
 
-    def _make_room(self) -> Iterator[Block]:
+    def _make_room(self) -> Iterator[MessageBlock]:
         if messages := int(self.state[layout.MESSAGES]):
             if ready := self._commit_infos.ready(messages):
                 yield from self._hand_over(ready)

@@ -8,8 +8,8 @@ from typing import TypeVar, cast
 
 import numpy as np
 
-from changefeed.binlog.kernel.memory import Bytes, Ends, Words
-from changefeed.block import Arrays, Message, messages_of
+from changefeed.native.memory import Bytes, Ends, Words
+from changefeed.records.block import Arrays, Message, messages_of
 
 ArrayT = TypeVar("ArrayT", Bytes, Words, Ends)
 

@@ -9,9 +9,9 @@ from typing import Protocol
 
 from changefeed.binlog.accounts import CountedRows
 from changefeed.binlog.unfinished import Routed
-from changefeed.block import COMMIT_HEADER, Block, Message, Step, sequence_of
-from changefeed.reader import SliceReport
-from changefeed.transaction_event import PreparedTransaction
+from changefeed.model.slice_report import SliceReport
+from changefeed.model.transaction_event import PreparedTransaction
+from changefeed.records.block import COMMIT_HEADER, Message, MessageBlock, Step, sequence_of
 
 HELD_BYTES = 64 << 20
 """What all that are held at once may take; the rows of others are read again."""
@@ -24,7 +24,7 @@ class PreparedBefore(Protocol):
         """Where the transaction was prepared; raises BinlogGoneError where that is not in the binlog any more."""
         ...
 
-    def rows(self, prepared: PreparedTransaction) -> Iterator[Block | SliceReport]:
+    def rows(self, prepared: PreparedTransaction) -> Iterator[MessageBlock | SliceReport]:
         """The rows of ``prepared`` as they stand there, and the report of them."""
         ...
 
@@ -128,7 +128,7 @@ class PreparedRows:
             yield finished(held.messages)
         elif self._before is not None:
             for item in self._before.rows(prepared):
-                if isinstance(item, Block):
+                if isinstance(item, MessageBlock):
                     where = (item.topic, item.partition)
                     yield ((where, message) for message in item.messages())
                 else:

@@ -9,27 +9,28 @@ from typing import Protocol
 
 import numpy as np
 
-from changefeed.binlog.buffers import Buffers
 from changefeed.binlog.decoder import BLOCK_BYTES
 from changefeed.binlog.events.framing import HEADER, EventType
 from changefeed.binlog.events.gtids import Gtid
 from changefeed.binlog.events.input import Input
 from changefeed.binlog.events.table_map import TableMap
+from changefeed.binlog.groups import Buffers
 from changefeed.binlog.kernel import layout, result_rows
 from changefeed.binlog.kernel.faults import TEXTS
-from changefeed.binlog.kernel.memory import Words
 from changefeed.binlog.kernel_run import KernelRun
 from changefeed.binlog.programs.programs import Programs
 from changefeed.binlog.programs.result_columns import ResultColumn, turned_columns
-from changefeed.binlog.unfinished import Finisher
-from changefeed.block import Block
-from changefeed.coordinates import BinlogCoordinates
+from changefeed.binlog.unfinished import RowTransformer
 from changefeed.errors import SourceError
 from changefeed.formats.format import RowFormat
-from changefeed.origin import Chunk
-from changefeed.pipelines.column_rules import ALL_SHOWN, ColumnRules
-from changefeed.reader import Router, SliceReport
-from changefeed.table_schema import TableSchema
+from changefeed.model.column_rules import ALL_SHOWN, ColumnRules
+from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.model.origin import Chunk
+from changefeed.model.route import Router
+from changefeed.model.slice_report import SliceReport
+from changefeed.model.table_schema import TableSchema
+from changefeed.native.memory import Words
+from changefeed.records.block import MessageBlock
 
 _EVENT_BYTES = 1 << 20
 _TABLE_ID = 1
@@ -82,7 +83,7 @@ class RowReader:
         columns: ColumnRules = ALL_SHOWN,
         snapshot: str = "true",
         block_bytes: int = BLOCK_BYTES,
-        finisher: Finisher | None = None,
+        finisher: RowTransformer | None = None,
     ) -> None:
         self._schema: TableSchema | None = None
         row_formats = () if finisher is None else (finisher.row_format,)
@@ -95,7 +96,7 @@ class RowReader:
 
     def read(
         self, schema: TableSchema, rows: Rows, chunk: Chunk, as_of: AsOf, *, beside: Sequence[RowReader] = ()
-    ) -> Iterator[Block | SliceReport]:
+    ) -> Iterator[MessageBlock | SliceReport]:
         """Yield the blocks of ``chunk``, in the order of ``rows``, and last its report.
 
         ``rows`` are those of a SELECT of `selected(schema)`. ``beside`` are readers that make other messages of the
@@ -130,7 +131,7 @@ class RowReader:
         run.begin(table, as_of.gtid)
         return run
 
-    def _run(self, runs: Sequence[_ChunkRun], rows: Rows, columns: Words, head: bytes) -> Iterator[Block]:
+    def _run(self, runs: Sequence[_ChunkRun], rows: Rows, columns: Words, head: bytes) -> Iterator[MessageBlock]:
         """Turn row packets into rows events, and have the kernel make messages of each."""
         packets, event = self._packets, self._event
         state = np.zeros(result_rows.STATE_WORDS, np.int64)
@@ -179,7 +180,7 @@ class _ChunkRun(KernelRun):
         if gtid:
             self._texts.set_gtid(Gtid.parse(gtid))
 
-    def handle(self, source: Input, code: int) -> Iterator[Block]:  # noqa: ARG002 - no event of ours needs it
+    def handle(self, source: Input, code: int) -> Iterator[MessageBlock]:  # noqa: ARG002 - no event of ours needs it
         raise AssertionError(f"the kernel returned {code} for rows events that changefeed made itself")
 
 

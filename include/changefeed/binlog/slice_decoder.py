@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from changefeed.binlog.buffers import Buffers
 from changefeed.binlog.events import payload, rewrite
 from changefeed.binlog.events.framing import (
     ARTIFICIAL_FLAG,
@@ -22,8 +21,8 @@ from changefeed.binlog.events.framing import (
 from changefeed.binlog.events.gtids import Gtid, gtid_of, read_tagged
 from changefeed.binlog.events.input import Input
 from changefeed.binlog.events.query_event import Query, TransactionStep, prepared_xid, savepoint_of, xid_of, xid_of_gtid
+from changefeed.binlog.groups import Buffers
 from changefeed.binlog.kernel import layout
-from changefeed.binlog.kernel.compiled import python_of
 from changefeed.binlog.kernel.faults import NO_TABLE_MAP, TEXTS
 from changefeed.binlog.kernel.rows_event import end_statement as kernel_end_statement
 from changefeed.binlog.kernel.transactions import end_transaction as kernel_end_transaction
@@ -31,14 +30,16 @@ from changefeed.binlog.kernel.walk import advance as kernel_advance
 from changefeed.binlog.kernel_run import KernelRun
 from changefeed.binlog.prepared_rows import PreparedRows
 from changefeed.binlog.programs.programs import Programs
-from changefeed.binlog.unfinished import Finisher, Routed
+from changefeed.binlog.unfinished import Routed, RowTransformer
 from changefeed.binlog.unsettled import Unsettled
-from changefeed.block import Block
-from changefeed.coordinates import FIRST_POSITION
 from changefeed.errors import SchemaError
-from changefeed.reader import SliceReport, Statement
-from changefeed.transaction_event import Happening, PreparedTransaction, TransactionEvent, UnknownSavepoint
-from changefeed.window import ANONYMOUS, Slice
+from changefeed.model.coordinates import FIRST_POSITION
+from changefeed.model.slice_report import SliceReport
+from changefeed.model.statement import Statement
+from changefeed.model.transaction_event import Happening, PreparedTransaction, TransactionEvent, UnknownSavepoint
+from changefeed.model.window import ANONYMOUS, Slice
+from changefeed.native.compiled import python_of
+from changefeed.records.block import MessageBlock
 
 _MAY_BE_INSIDE = frozenset(
     {EventType.QUERY, EventType.ROWS_QUERY, EventType.PARTIAL_UPDATE_ROWS, EventType.XA_PREPARE, *rewrite.TYPES}
@@ -68,7 +69,7 @@ class SliceDecoder(KernelRun):
         block_bytes: int,
         on_statement: Callable[[Statement], None] | None,
         prepared: PreparedRows | None,
-        finisher: Finisher | None,
+        finisher: RowTransformer | None,
     ) -> None:
         super().__init__(
             programs,
@@ -95,7 +96,7 @@ class SliceDecoder(KernelRun):
         self.state[layout.IN_TRANSACTION] = self.state[layout.IN_PARTS] = bool(piece.gtid)
         self.state[[layout.COMMIT_MICROS, layout.THREAD]] = piece.commit_micros, piece.thread
 
-    def decode(self, chunks: Iterable[bytes | bytearray | memoryview]) -> Iterator[Block | SliceReport]:
+    def decode(self, chunks: Iterable[bytes | bytearray | memoryview]) -> Iterator[MessageBlock | SliceReport]:
         """See `KernelDecoder.decode`."""
         source = Input()
         for chunk in chunks:
@@ -111,7 +112,7 @@ class SliceDecoder(KernelRun):
             raise self.error(f"{source.filled - source.at} bytes follow the end of what was to be read")
         yield from self.finish()
 
-    def _run_inside(self, outer: Input, parts: Iterable[bytes], inner: int) -> Iterator[Block]:
+    def _run_inside(self, outer: Input, parts: Iterable[bytes], inner: int) -> Iterator[MessageBlock]:
         """Run events instead of the event at hand in ``outer``: those of a compressed transaction, or the event
         rewritten.
 
@@ -213,7 +214,7 @@ class SliceDecoder(KernelRun):
         advance(self.state, size)
         source.at += size
 
-    def handle(self, source: Input, code: int) -> Iterator[Block]:
+    def handle(self, source: Input, code: int) -> Iterator[MessageBlock]:
         if code == layout.TABLE_WANTED:
             self._add_table(source)
             return
@@ -266,7 +267,7 @@ class SliceDecoder(KernelRun):
                 raise DamagedEvent(why_unreadable(kind))
         self._pass(source, size)
 
-    def _rewritten(self, source: Input, kind: int) -> Iterator[Block]:
+    def _rewritten(self, source: Input, kind: int) -> Iterator[MessageBlock]:
         """Run the plain event that stands for the rows event at hand."""
         size, body = self._event(source)
         event = source.event(size)
@@ -291,7 +292,7 @@ class SliceDecoder(KernelRun):
             return
         yield from self._run_inside(source, [plain], 2)
 
-    def _statement(self, source: Input, kind: int) -> Iterator[Block]:
+    def _statement(self, source: Input, kind: int) -> Iterator[MessageBlock]:
         state = self.state
         query = Query.parse(
             self._event(source)[1],
@@ -364,7 +365,7 @@ class SliceDecoder(KernelRun):
         rows = self._accounts.end_prepared(self._programs.counters)
         self._prepared.hold(xid, PreparedTransaction(self.piece.file, event.begin, event.end, void), messages, rows)
 
-    def _end_prepared(self, query: Query, prepared: PreparedRows) -> Iterator[Block]:
+    def _end_prepared(self, query: Query, prepared: PreparedRows) -> Iterator[MessageBlock]:
         xid = xid_of(query.sql)
         if query.step is TransactionStep.XA_ROLLBACK:
             prepared.forget(xid)

@@ -1,6 +1,6 @@
 """Rows that the kernel leaves unfinished: what the messages of some tables become is made of them in Python.
 
-The kernel writes them in a format that a `Finisher` knows, to a group of their own, which is no topic's. Before
+The kernel writes them in a format that a `RowTransformer` knows, to a group of their own, which is no topic's. Before
 messages are collected by topic and partition, the finisher makes them of those rows, in their order: behind it nothing
 tells them from others.
 """
@@ -12,14 +12,14 @@ from typing import Protocol
 
 from changefeed.binlog.output import Output
 from changefeed.binlog.programs.topics import Topics
-from changefeed.block import Message
 from changefeed.formats.format import RowFormat
+from changefeed.records.block import Message
 
 Routed = tuple[tuple[str, int], Message]
 """A message, and before it its topic and partition."""
 
 
-class Finisher(Protocol):
+class RowTransformer(Protocol):
     """Makes messages of unfinished rows."""
 
     def row_format(self, database: str, table: str) -> RowFormat | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from changefeed.transaction_event import Happening, Savepoints, TransactionEvent
+from changefeed.model.transaction_event import Happening, Savepoints, TransactionEvent
 
 
 class Unsettled:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from changefeed.character_width import max_bytes
 from changefeed.ddl.changes import (
     Action,
     AddColumn,
@@ -42,7 +41,8 @@ from changefeed.ddl.keys import (
 from changefeed.ddl.session import Server, SessionContext
 from changefeed.ddl.table import Surroundings, Table, is_generated_key
 from changefeed.ddl.table_elements import KeyDefinition, KeyKind, Period, own_keys
-from changefeed.table_schema import NO_DEFAULT, Column, TableSchema
+from changefeed.model.charset_codes import max_bytes
+from changefeed.model.table_schema import NO_DEFAULT, Column, TableSchema
 
 _BLOB_BYTES = {"tinytext": (1 << 8) - 1, "text": (1 << 16) - 1, "mediumtext": (1 << 24) - 1}
 

@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from changefeed.coordinates import BinlogCoordinates
 from changefeed.ddl.changes import (
     AlterDatabase,
     AlterTable,
@@ -36,8 +35,9 @@ from changefeed.ddl.schemas import SEQUENCE, Entry, Schemas, is_temporary
 from changefeed.ddl.seen_rows import RowsByTable, SeenRows
 from changefeed.ddl.table import Table, UnknownTable
 from changefeed.ddl.timeline import SchemaTimeline
-from changefeed.row_shape import fits
-from changefeed.table_schema import TableSchema
+from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.model.row_shape import fits
+from changefeed.model.table_schema import TableSchema
 
 
 @dataclass(frozen=True)
@@ -373,13 +373,13 @@ def _knows_less(one: Table, other: Table) -> bool:
 def _with_rows(table: UnknownTable, rows: Sequence[SeenRows]) -> UnknownTable:
     """The table with its rows in the range, of which the first ones are kept as they are."""
     if not rows:
-        return replace(table, row_events=0, first="", last="", columns=(), known=())
+        return replace(table, rows=0, first="", last="", columns=(), known=())
     known, columns = table.known, rows[0].columns
     if len(known) != len(columns) or any(c and not fits(c, row) for c, row in zip(known, columns, strict=True)):
         known = ()
     return replace(
         table,
-        row_events=sum(seen.row_events for seen in rows),
+        rows=sum(seen.rows for seen in rows),
         first=str(rows[0].first),
         last=str(rows[-1].first),
         columns=rows[0].columns,

@@ -293,7 +293,7 @@ class UnreadChange:
     problem: str
 
 
-Change = (
+SchemaChange = (
     CreateTable
     | CreateTableLike
     | CreateSequence

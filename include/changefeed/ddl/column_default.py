@@ -14,7 +14,7 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from changefeed.ddl.cursor import Cursor
 from changefeed.ddl.expression_spelling import expression_spelling
 from changefeed.ddl.scanner import TokenKind
-from changefeed.table_schema import NO_DEFAULT, Column, Default, current_time
+from changefeed.model.table_schema import NO_DEFAULT, Column, Default, current_time
 
 
 def expression_default(sql: str) -> Default:

@@ -13,7 +13,7 @@ from changefeed.ddl.column_default import WrittenDefault, listed_default, read_d
 from changefeed.ddl.column_type import ColumnType, read_type
 from changefeed.ddl.cursor import Cursor
 from changefeed.ddl.session import Server, SessionContext
-from changefeed.table_schema import NO_DEFAULT, Column, Default, current_time
+from changefeed.model.table_schema import NO_DEFAULT, Column, Default, current_time
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import count
 
-from changefeed.coordinates import BinlogCoordinates
 from changefeed.ddl.changes import (
     AlterTable,
     ChangeColumn,
@@ -21,6 +20,7 @@ from changefeed.ddl.schemas import Entry
 from changefeed.ddl.session import SessionContext
 from changefeed.ddl.table import Table
 from changefeed.ddl.timeline import HistoryEntry, SchemaTimeline
+from changefeed.model.coordinates import BinlogCoordinates
 
 
 def other_names(timeline: SchemaTimeline, at: BinlogCoordinates, table: TableName) -> tuple[tuple[str, int], ...]:

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from changefeed.character_width import max_bytes
-from changefeed.charset_codes import decoded
-from changefeed.column_types import DATA_TYPES, Measure, data_type_named
 from changefeed.ddl.charsets import charset_of, resolve
 from changefeed.ddl.contradiction import ContradictionError
 from changefeed.ddl.cursor import Cursor
 from changefeed.ddl.scanner import TokenKind
 from changefeed.ddl.session import Server, SessionContext
-from changefeed.table_schema import Column
+from changefeed.model.charset_codes import decoded, max_bytes
+from changefeed.model.column_types import DATA_TYPES, Measure, data_type_named
+from changefeed.model.table_schema import Column
 
 
 @dataclass(frozen=True)

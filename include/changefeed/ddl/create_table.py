@@ -8,17 +8,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from changefeed.ddl.changes import Change, CreateTable, CreateTableLike
+from changefeed.ddl.changes import CreateTable, CreateTableLike, SchemaChange
 from changefeed.ddl.column_definition import ColumnDefinition
 from changefeed.ddl.column_type import is_textual
 from changefeed.ddl.cursor import Cursor
 from changefeed.ddl.scanner import UnreadableStatement
 from changefeed.ddl.table_elements import KeyDefinition, Period, own_keys, read_element
 from changefeed.ddl.table_options import CharsetOptions, read_charset_option
-from changefeed.server_text import is_server_text
+from changefeed.model.server_text import is_server_text
 
 
-def read_create_table(cursor: Cursor, *, replace: bool) -> Change:
+def read_create_table(cursor: Cursor, *, replace: bool) -> SchemaChange:
     """Read what follows CREATE [OR REPLACE] TABLE; raises UnreadableStatement."""
     if_not_exists = cursor.if_not_exists()
     name = cursor.table()

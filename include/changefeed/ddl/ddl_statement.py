@@ -9,7 +9,6 @@ from itertools import islice
 
 from changefeed.ddl.changes import (
     AlterTable,
-    Change,
     CreateSequence,
     CreateTable,
     CreateTableLike,
@@ -20,6 +19,7 @@ from changefeed.ddl.changes import (
     PartitionToTable,
     RenameTables,
     RenameTo,
+    SchemaChange,
     TableToPartition,
     TruncateTable,
     UnreadChange,
@@ -30,7 +30,7 @@ from changefeed.ddl.names import TableName
 from changefeed.ddl.row_changes import written_tables
 from changefeed.ddl.scanner import Token, UnreadableStatement, scan
 from changefeed.ddl.session import Server, SessionContext
-from changefeed.server_text import is_server_text
+from changefeed.model.server_text import is_server_text
 
 
 class Kind(StrEnum):
@@ -63,7 +63,7 @@ class DdlStatement:
     session: SessionContext
     kind: Kind
     tables: tuple[TableName, ...] = ()
-    change: Change | None = None
+    change: SchemaChange | None = None
 
     @property
     def problem(self) -> str:
@@ -167,7 +167,7 @@ def _definition(sql: str, session: SessionContext, cursor: Cursor, failed: bool)
     return DdlStatement(sql, session, Kind.DEFINITION, touched_tables(change), change)
 
 
-def touched_tables(change: Change) -> tuple[TableName, ...]:
+def touched_tables(change: SchemaChange) -> tuple[TableName, ...]:
     """Tables that a change names: those it makes, alters or removes, and both names of a rename or an exchange."""
     match change:
         case CreateTable(name=name) | CreateTableLike(name=name) | CreateSequence(name=name) | TruncateTable(name=name):

@@ -15,7 +15,6 @@ from changefeed.ddl.changes import (
     AddKey,
     AlterDatabase,
     AlterTable,
-    Change,
     CreateDatabase,
     CreateSequence,
     CreateView,
@@ -25,6 +24,7 @@ from changefeed.ddl.changes import (
     DropTables,
     DropViews,
     RenameTables,
+    SchemaChange,
     TruncateTable,
     UnreadChange,
 )
@@ -38,7 +38,7 @@ from changefeed.ddl.table_options import CharsetOptions, read_charset_option
 FIRST_WORDS = frozenset({"CREATE", "ALTER", "DROP", "RENAME", "TRUNCATE"})
 
 
-def read_definition(cursor: Cursor) -> Change | None:
+def read_definition(cursor: Cursor) -> SchemaChange | None:
     """Read a statement that begins with one of FIRST_WORDS.
 
     None for one that changes no table, no view and no database: of users, routines, temporary tables. A statement of
@@ -55,7 +55,7 @@ def read_definition(cursor: Cursor) -> Change | None:
     return change
 
 
-def _read(cursor: Cursor) -> Change | None:
+def _read(cursor: Cursor) -> SchemaChange | None:
     match cursor.advance().keyword:
         case "CREATE":
             return _create(cursor)
@@ -70,7 +70,7 @@ def _read(cursor: Cursor) -> Change | None:
             return TruncateTable(cursor.table())
 
 
-def _create(cursor: Cursor) -> Change | None:
+def _create(cursor: Cursor) -> SchemaChange | None:
     replace = cursor.word("OR", "REPLACE")
     if cursor.word("TEMPORARY"):
         return None
@@ -108,7 +108,7 @@ def _create_view(cursor: Cursor) -> CreateView | None:
     return CreateView(cursor.table()) if cursor.is_kind(TokenKind.WORD, TokenKind.QUOTED) else None
 
 
-def _alter(cursor: Cursor) -> Change | None:
+def _alter(cursor: Cursor) -> SchemaChange | None:
     cursor.one_of("ONLINE", "OFFLINE")
     cursor.one_of("IGNORE")
     if cursor.one_of("TABLE"):
@@ -120,7 +120,7 @@ def _alter(cursor: Cursor) -> Change | None:
     return None
 
 
-def _drop(cursor: Cursor) -> Change | None:
+def _drop(cursor: Cursor) -> SchemaChange | None:
     if cursor.word("TEMPORARY"):
         return None
     if sequences := (cursor.server.is_mariadb and bool(cursor.one_of("SEQUENCE"))) or cursor.one_of("TABLE", "TABLES"):
@@ -155,7 +155,7 @@ def _indexed_table(cursor: Cursor) -> TableName:
     return cursor.table()
 
 
-def _rename(cursor: Cursor) -> Change | None:
+def _rename(cursor: Cursor) -> SchemaChange | None:
     if not cursor.one_of("TABLE", "TABLES"):
         return None
     cursor.if_exists()

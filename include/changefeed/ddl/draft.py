@@ -5,18 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from changefeed.character_width import max_bytes
-from changefeed.charset_codes import UNKNOWN
-from changefeed.column_types import (
-    DATA_TYPES,
-    GEOMETRY,
-    NEWDECIMAL,
-    STRING,
-    Measure,
-    Metadata,
-    data_type_name,
-    data_types_of,
-)
 from changefeed.ddl.charsets import charset_of
 from changefeed.ddl.contradiction import ContradictionError
 from changefeed.ddl.keys import NamedIndex, indexes_at, positions_of
@@ -25,9 +13,20 @@ from changefeed.ddl.seen_rows import SeenRows
 from changefeed.ddl.session import Server
 from changefeed.ddl.table import Table
 from changefeed.ddl.table_elements import Period
-from changefeed.map_column import MapColumn
-from changefeed.row_shape import BINARY, fits, hidden_columns
-from changefeed.table_schema import Column, TableSchema
+from changefeed.model.charset_codes import UNKNOWN, max_bytes
+from changefeed.model.column_types import (
+    DATA_TYPES,
+    GEOMETRY,
+    NEWDECIMAL,
+    STRING,
+    MapColumn,
+    Measure,
+    Metadata,
+    data_type_name,
+    data_types_of,
+)
+from changefeed.model.row_shape import BINARY, fits, hidden_columns
+from changefeed.model.table_schema import Column, TableSchema
 
 _MOST_FLOATING = 8
 _INDEXED_CHARACTERS = 767

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from changefeed.coordinates import BinlogCoordinates
-from changefeed.ddl.changes import AlterTable, TruncateTable
+from changefeed.ddl.changes import AlterTable, CreateTableLike, TruncateTable, UnreadChange
 from changefeed.ddl.ddl_statement import DdlStatement, Kind, read_statement
 from changefeed.ddl.schemas import Schemas
 from changefeed.ddl.session import Server, SessionContext
 from changefeed.ddl.table import Table
 from changefeed.ddl.timeline import SchemaTimeline
 from changefeed.errors import BinlogFormatError, SchemaError
-from changefeed.file_identity import FileIdentity
-from changefeed.reader import Statement
+from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.model.file_identity import FileIdentity
+from changefeed.model.statement import Statement
 
 KEPT_ENTRIES = 1000
 """Moves that stay readable each by itself; older moves are folded into the initial schemas."""
@@ -37,6 +37,10 @@ def read_logged(statement: Statement, server: Server, collations: Mapping[int, s
     read = read_statement(statement.sql, session, server, failed=statement.error_code != 0)
     if statement.is_thread_specific and isinstance(read.change, AlterTable | TruncateTable):
         return DdlStatement(read.sql, session, Kind.HARMLESS)  # its table is a temporary one
+    if statement.is_thread_specific and isinstance(read.change, CreateTableLike):
+        problem = "the session had temporary tables, and the model may be one"
+        unread = UnreadChange((read.change.name,), problem)
+        return DdlStatement(read.sql, session, read.kind, read.tables, unread)
     return read
 
 
@@ -60,8 +64,8 @@ class SchemaHistory:
     """Server and coordinates in its binlog where the schemas are those at ``since``: the history was carried over from
     there in a failover, and can be carried back."""
     file: FileIdentity | None = None
-    """A file of the binlog that it is of, which tells that from another one with the same names; None in those that
-    older versions stored."""
+    """A file of the binlog that it is of, which tells that from another one with the same names; None where an archive
+    alone has it."""
 
     @property
     def server(self) -> Server:
@@ -142,14 +146,14 @@ class SchemaHistory:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> SchemaHistory:
-        """Raises CheckpointError for values that another version wrote."""
+        """Read what `to_json` made. Raises CheckpointError for values of another version."""
         return cls(
             values["server_uuid"],
             BinlogCoordinates.parse(values["since"]),
             BinlogCoordinates.parse(values["until"]),
             SchemaTimeline.from_json(values["timeline"]),
             {int(number): name for number, name in values["collations"].items()},
-            values.get("id", ""),
+            values["id"],
             elsewhere=_elsewhere(values.get("elsewhere")),
             file=FileIdentity(**values["file"]) if "file" in values else None,
         )

@@ -29,7 +29,7 @@ from changefeed.ddl.draft import Draft, Slot, UnresolvedError
 from changefeed.ddl.keys import NamedIndex
 from changefeed.ddl.seen_rows import SeenRows
 from changefeed.ddl.table_elements import KeyDefinition, KeyKind, own_keys
-from changefeed.row_shape import hidden_columns
+from changefeed.model.row_shape import hidden_columns
 
 
 def before_alter(after: Draft, actions: Sequence[Action], where: str, seen: SeenRows | None) -> Draft:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from changefeed.ddl.contradiction import ContradictionError
 from changefeed.ddl.table_elements import KeyDefinition, KeyKind, Period
-from changefeed.table_schema import Column, Index, ordered_indexes
+from changefeed.model.table_schema import Column, Index, ordered_indexes
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from changefeed.ddl.alteration import altered_table
 from changefeed.ddl.changes import (
     AlterDatabase,
     AlterTable,
-    Change,
     CreateDatabase,
     CreateSequence,
     CreateTable,
@@ -21,6 +20,7 @@ from changefeed.ddl.changes import (
     PartitionToTable,
     RenameTables,
     RenameTo,
+    SchemaChange,
     TableToPartition,
     UnreadChange,
 )
@@ -30,7 +30,7 @@ from changefeed.ddl.names import TableName
 from changefeed.ddl.session import Server, SessionContext
 from changefeed.ddl.table import Surroundings, Table, UnknownTable, created_table
 from changefeed.errors import SchemaError
-from changefeed.table_schema import NO_DEFAULT, Column, TableSchema
+from changefeed.model.table_schema import NO_DEFAULT, Column, TableSchema
 
 Entry = Table | UnknownTable
 
@@ -80,7 +80,7 @@ class Schemas:
         return self.tables.get(self._name(database, table))
 
     def lookup(self, database: str, table: str) -> TableSchema | None:
-        """The columns of the table's rows, None where there is no such table: a `SchemaLookup` of `changefeed.reader`.
+        """The columns of the table's rows, None where there is no such table: a `SchemaLookup` of `model.route`.
 
         Raises SchemaError where the table is there and its columns are not known.
         """
@@ -102,7 +102,7 @@ class Schemas:
         """
         return self if statement.change is None else self._changed(statement.change, statement)
 
-    def _changed(self, change: Change, statement: DdlStatement) -> Schemas:
+    def _changed(self, change: SchemaChange, statement: DdlStatement) -> Schemas:
         session = statement.session
         match change:
             case CreateTable():

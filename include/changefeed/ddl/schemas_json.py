@@ -12,19 +12,17 @@ from changefeed.ddl.session import Flavour, Server
 from changefeed.ddl.table import Table, UnknownTable
 from changefeed.ddl.table_elements import Period
 from changefeed.errors import CheckpointError
-from changefeed.map_column import MapColumn
-from changefeed.table_schema import Column, Default, Index, TableSchema
+from changefeed.model.column_types import MapColumn
+from changefeed.model.table_schema import Column, Default, Index, TableSchema
 
 Json = dict[str, Any]
 
 VERSION = 2
-"""Of what is stored; a reader refuses a later version.
+"""Of what is stored; a reader refuses others.
 
-Version 1 had of columns the name, type, sign, collation, labels and SRID, and no indexes: the rest of what it stored is
-not known when it is read. Version 2 leaves out what is not so; a column's `unknown` names what is not known of it (true
-for all that version 1 did not have), and `indexes` is null where they are not known.
+What is not so is left out. A column's `unknown` names what is not known of it (true for all of _MAY_BE_UNKNOWN), and
+`indexes` is null where they are not known.
 """
-READABLE = (1, 2)
 
 
 def schemas_to_json(schemas: Schemas) -> Json:
@@ -45,12 +43,11 @@ def schemas_to_json(schemas: Schemas) -> Json:
 
 
 def schemas_from_json(values: Mapping[str, Any]) -> Schemas:
-    """Raises CheckpointError for values of a later version, or that are not schemas."""
-    version = values.get("version")
-    if version not in READABLE:
+    """Raises CheckpointError for values of another version, or that are not schemas."""
+    if values.get("version") != VERSION:
         raise CheckpointError(
-            f"stored schemas are of version {version!r}, and this changefeed reads versions up to {VERSION}: a newer "
-            "changefeed wrote them. Use that one, or delete them so that they are learned from the server again."
+            f"stored schemas are of version {values.get('version')!r}, and this changefeed reads version {VERSION}: "
+            "another changefeed wrote them. Use that one, or delete them, and they are learned from the server again."
         )
     try:
         server = values["server"]
@@ -60,7 +57,7 @@ def schemas_from_json(values: Mapping[str, Any]) -> Schemas:
                 Flavour(server["flavour"]), (major, minor, patch), server["lower_case_table_names"], server["collation"]
             ),
             dict(values["databases"]),
-            dict(entry_from_json(item, version) for item in values["tables"]),  # type: ignore[misc]  # entries, none gone
+            dict(entry_from_json(item) for item in values["tables"]),  # type: ignore[misc]  # entries, none gone
             frozenset(TableName(*name) for name in values.get("views", ())),
         )
     except (KeyError, TypeError, ValueError) as error:
@@ -89,17 +86,17 @@ def entry_to_json(name: TableName, entry: Entry | None) -> Json:
     return values | ({"generated_key": True} if entry.generated_key else {})
 
 
-def entry_from_json(values: Mapping[str, Any], version: int = VERSION) -> tuple[TableName, Entry | None]:
-    """The table that `entry_to_json` of this version wrote; raises KeyError, TypeError or ValueError for others."""
+def entry_from_json(values: Mapping[str, Any]) -> tuple[TableName, Entry | None]:
+    """The table that `entry_to_json` wrote; raises KeyError, TypeError or ValueError for others."""
     name = TableName(values["database"], values["table"])
     if values.get("dropped"):
         return name, None
     if "unknown" in values:
-        return name, _unknown_from_json(name, values, version)
-    columns = tuple(column_from_json(column, version) for column in values["columns"])
+        return name, _unknown_from_json(name, values)
+    columns = tuple(map(column_from_json, values["columns"]))
     positions = {column.name: position for position, column in enumerate(columns)}
     key = tuple(positions[column] for column in values["primary_key"])
-    indexes = values.get("indexes", []) if version > 1 else None
+    indexes = values.get("indexes", [])
     known = None if indexes is None else tuple(_index_from_json(index) for index in indexes)
     schema = TableSchema(*name, columns, key, known)
     periods = tuple(Period(*period) for period in values.get("periods", ()))
@@ -109,8 +106,8 @@ def entry_from_json(values: Mapping[str, Any], version: int = VERSION) -> tuple[
 def _unknown_to_json(table: UnknownTable) -> Json:
     """Why the table is not known, and its rows, where there are any."""
     values: Json = {"unknown": table.problem}
-    if table.row_events:
-        values |= {"row_events": table.row_events, "first": table.first, "last": table.last}
+    if table.rows:
+        values |= {"row_count": table.rows, "first": table.first, "last": table.last}
         values["rows"] = [
             [row.type, row.meta, row.nullable, row.unsigned, row.collation, row.is_point] for row in table.columns
         ]
@@ -119,7 +116,7 @@ def _unknown_to_json(table: UnknownTable) -> Json:
     return values | ({"answer": table.answer} if table.answer else {})
 
 
-def _unknown_from_json(name: TableName, values: Mapping[str, Any], version: int) -> UnknownTable:
+def _unknown_from_json(name: TableName, values: Mapping[str, Any]) -> UnknownTable:
     rows = (
         MapColumn(type, meta, nullable, unsigned, collation, is_point=is_point)
         for type, meta, nullable, unsigned, collation, is_point in values.get("rows", ())
@@ -127,11 +124,11 @@ def _unknown_from_json(name: TableName, values: Mapping[str, Any], version: int)
     return UnknownTable(
         name,
         values["unknown"],
-        values.get("row_events", 0),
+        values.get("row_count", 0),
         values.get("first", ""),
         values.get("last", ""),
         tuple(rows),
-        tuple(column and column_from_json(column, version) for column in values.get("known", ())),
+        tuple(column and column_from_json(column) for column in values.get("known", ())),
         values.get("answer", ""),
     )
 
@@ -150,7 +147,7 @@ def _index_from_json(values: Mapping[str, Any]) -> Index:
 
 _MEASURES = ("srid", "length", "precision", "scale", "datetime_precision")
 _FLAGS = ("nullable", "zerofill", "auto_increment", "generated")
-_SINCE_2 = (*_FLAGS, "default", "comment")
+_MAY_BE_UNKNOWN = (*_FLAGS, "default", "comment")
 
 
 def column_to_json(column: Column) -> Json:
@@ -170,20 +167,20 @@ def column_to_json(column: Column) -> Json:
         values["comment"] = column.comment
     if column.row_end is not None and _may_end_rows(column):
         values["row_end"] = column.row_end
-    unknown = [name for name in _SINCE_2 if getattr(column, name) is None]
+    unknown = [name for name in _MAY_BE_UNKNOWN if getattr(column, name) is None]
     if unknown:
-        values["unknown"] = True if len(unknown) == len(_SINCE_2) else unknown
+        values["unknown"] = True if len(unknown) == len(_MAY_BE_UNKNOWN) else unknown
     return values
 
 
-def column_from_json(values: Mapping[str, Any], version: int = VERSION) -> Column:
-    """The column that `column_to_json` of this version wrote."""
-    since_2: dict[str, Any] = {name: bool(values.get(name)) for name in _FLAGS}
+def column_from_json(values: Mapping[str, Any]) -> Column:
+    """The column that `column_to_json` wrote."""
+    properties: dict[str, Any] = {name: bool(values.get(name)) for name in _FLAGS}
     is_sql = "default_sql" in values
-    since_2["default"] = Default(values["default_sql"] if is_sql else values.get("default"), is_sql)
-    since_2["comment"] = values.get("comment", "")
-    unknown: Any = values.get("unknown", ()) if version > 1 else True
-    since_2 |= dict.fromkeys(_SINCE_2 if unknown is True else unknown)
+    properties["default"] = Default(values["default_sql"] if is_sql else values.get("default"), is_sql)
+    properties["comment"] = values.get("comment", "")
+    unknown: Any = values.get("unknown", ())
+    properties |= dict.fromkeys(_MAY_BE_UNKNOWN if unknown is True else unknown)
     column = Column(
         values["name"],
         values["type"],
@@ -191,14 +188,14 @@ def column_from_json(values: Mapping[str, Any], version: int = VERSION) -> Colum
         values.get("collation"),
         tuple(values.get("labels", ())),
         **{name: values.get(name) for name in _MEASURES},
-        **since_2,
+        **properties,
         hidden=False,
     )
     return replace(column, row_end=values.get("row_end", None if _may_end_rows(column) else False))
 
 
 def _may_end_rows(column: Column) -> bool:
-    """Whether the column is as a row end is: of those it was not stored at first which of them are one."""
+    """Whether the column is as a row end is: of no other is it stored whether it is one."""
     kind = (column.data_type, column.datetime_precision, column.unsigned)
     looks_so = kind in (("timestamp", 6, False), ("bigint", None, True)) and not column.nullable
     return column.generated is None or (column.generated and looks_so)

@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from changefeed.coordinates import BinlogCoordinates
 from changefeed.ddl.names import TableName
-from changefeed.map_column import MapColumn
+from changefeed.model.column_types import MapColumn
+from changefeed.model.coordinates import BinlogCoordinates
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class SeenRows:
     name: TableName
     first: BinlogCoordinates
     columns: tuple[MapColumn, ...]
-    row_events: int
+    rows: int
 
     @property
     def names_columns(self) -> bool:

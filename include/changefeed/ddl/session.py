@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from changefeed.status_variables import StatusVariable, status_variables
+from changefeed.model.statement import StatusVariable, status_variables
 
 
 class Flavour(StrEnum):

@@ -11,8 +11,8 @@ from changefeed.ddl.names import TableName
 from changefeed.ddl.session import Server, SessionContext
 from changefeed.ddl.table_elements import KeyKind, Period
 from changefeed.ddl.table_options import CharsetOptions
-from changefeed.map_column import MapColumn
-from changefeed.table_schema import Column, TableSchema
+from changefeed.model.column_types import MapColumn
+from changefeed.model.table_schema import Column, TableSchema
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,13 @@ class Table:
 class UnknownTable:
     """A table that is there, and whose columns are not known; ``problem`` says since what.
 
-    ``row_events`` counts its rows events in the binlog, as far as that was scanned; ``columns`` are those that the rows
+    ``rows`` counts its rows in the binlog, as far as that was scanned; ``columns`` are those that the rows
     have, from ``first`` to ``last``, where these TABLE_MAPs begin, and ``known`` what is known of each, or nothing.
     """
 
     name: TableName
     problem: str
-    row_events: int = 0
+    rows: int = 0
     first: str = ""
     last: str = ""
     columns: tuple[MapColumn, ...] = ()

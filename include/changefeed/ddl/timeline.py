@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
-from changefeed.coordinates import BinlogCoordinates
 from changefeed.ddl.ddl_statement import DdlStatement, Kind
 from changefeed.ddl.names import TableName
 from changefeed.ddl.schemas import Entry, Schemas
 from changefeed.ddl.schemas_json import entry_from_json, entry_to_json, schemas_from_json, schemas_to_json
 from changefeed.ddl.table import Table
+from changefeed.model.coordinates import BinlogCoordinates
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
@@ -59,15 +59,15 @@ class HistoryEntry:
         return values | ({"views": [[*name, there] for name, there in self.views.items()]} if self.views else {})
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any], version: int) -> HistoryEntry:
-        """The entry that `to_json` of this version of `schemas_json` wrote."""
+    def from_json(cls, values: Mapping[str, Any]) -> HistoryEntry:
+        """The entry that `to_json` made."""
         return cls(
             BinlogCoordinates.parse(values["coordinates"]),
             values["kind"],
             values["database"],
             values["sql"],
             tuple(TableName(*name) for name in values["touched"]),
-            dict(entry_from_json(item, version) for item in values["tables"]),
+            dict(entry_from_json(item) for item in values["tables"]),
             dict(values["databases"]),
             {TableName(database, view): there for database, view, there in values.get("views", ())},
         )
@@ -115,7 +115,7 @@ class SchemaTimeline:
         The same timeline for a statement that is not a definition, and for coordinates that it has already: a retried
         run reads the same statements again. Raises ValueError for coordinates between entries.
         """
-        is_of_views = statement.kind is Kind.HARMLESS  # which were not kept at first, and are not where nothing changes
+        is_of_views = statement.kind is Kind.HARMLESS  # which are not stored where nothing changes
         if is_of_views and self.entries and coordinates <= self.entries[-1].coordinates:
             return self
         if statement.change is None or self._has(coordinates):
@@ -196,10 +196,8 @@ class SchemaTimeline:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> SchemaTimeline:
-        """Raises CheckpointError for values that a later version wrote."""
-        initial = schemas_from_json(values["initial"])
-        version = values["initial"]["version"]
-        return cls(initial, tuple(HistoryEntry.from_json(entry, version) for entry in values["entries"]))
+        """Read what `to_json` made. Raises CheckpointError for values of another version."""
+        return cls(schemas_from_json(values["initial"]), tuple(map(HistoryEntry.from_json, values["entries"])))
 
     def _has(self, coordinates: BinlogCoordinates) -> bool:
         if not self.entries or self.entries[-1].coordinates < coordinates:

@@ -14,13 +14,13 @@ from functools import cached_property
 import orjson
 
 from changefeed import __version__
-from changefeed.block import Header
 from changefeed.errors import SchemaError, SettingsError
 from changefeed.formats import connect_schema
 from changefeed.formats.avro_binary import FIRST, SECOND, read, written
 from changefeed.formats.avro_notation import AvroNotation
+from changefeed.formats.avro_reader import FRAME_BYTES, MAGIC, RegisteredRecords
 from changefeed.formats.avro_schema import avro_text
-from changefeed.formats.connect_schema import ConnectSchema
+from changefeed.formats.connect_types import ConnectSchema
 from changefeed.formats.debezium import NEW_KEY, OLD_KEY
 from changefeed.formats.debezium_options import (
     BIGINTS,
@@ -32,9 +32,11 @@ from changefeed.formats.debezium_options import (
     TOMBSTONES,
     connector_style,
 )
+from changefeed.formats.envelope import change_of
 from changefeed.formats.format import FormatSettings, TableChange
 from changefeed.formats.headers import binlog_header
 from changefeed.formats.options import Options, choice, text
+from changefeed.formats.reader import RecordReader, SchemaText
 from changefeed.formats.schema_ids import Part, SchemaIds, SubjectNames
 from changefeed.formats.style import Style
 from changefeed.formats.table_changes import table_changes
@@ -44,15 +46,16 @@ from changefeed.formats.template import (
     NO_SNAPSHOT,
     ONE_MESSAGE_EACH,
     WITH_TOMBSTONES,
-    Change,
+    ChangeKind,
     Messages,
     Op,
     Slot,
     Template,
 )
-from changefeed.reader import Statement
-from changefeed.table_schema import TableSchema
-from changefeed.varint import written_part, written_varint
+from changefeed.model.statement import Statement
+from changefeed.model.table_schema import TableSchema
+from changefeed.records.block import Header
+from changefeed.records.varint import written_part, written_varint
 
 REGISTRY = text("registry", "")
 """The connection id of the schema registry; without it schemas are numbered, for messages that nobody keeps."""
@@ -70,8 +73,6 @@ OPTIONS = (
 DEFAULT_STYLE = connector_style(Options("avro", OPTIONS, {}), {})
 """Debezium's defaults."""
 
-_MAGIC = b"\x00"
-_FRAME_BYTES = 5
 _NULL = FIRST
 _TIMES = (("ts_ms", 1), ("ts_us", 1000), ("ts_ns", 1_000_000))
 """The fields of a time, and what its milliseconds are multiplied by."""
@@ -134,8 +135,8 @@ class AvroFormat:
 
     def shown(self, message: bytes) -> bytes:
         """The record as Connect's JSON has it: bytes in base64."""
-        schema = self._made[int.from_bytes(message[1:_FRAME_BYTES], "big")]
-        value, _ = read(schema, memoryview(message), _FRAME_BYTES)
+        schema = self._made[int.from_bytes(message[1:FRAME_BYTES], "big")]
+        value, _ = read(schema, memoryview(message), FRAME_BYTES)
         return orjson.dumps(value, default=lambda data: base64.b64encode(data).decode())
 
     def schema_text(self, number: int) -> str:
@@ -166,10 +167,10 @@ class AvroFormat:
             return ONE_MESSAGE_EACH
         frame = self._framed(table, "key", self.key_schema(table))
         messages = WITH_TOMBSTONES if self.tombstones else DELETE_AND_CREATE
-        *gone, created = messages[Change.KEY_CHANGE]
+        *gone, created = messages[ChangeKind.KEY_CHANGE]
         moved = (replace(message, headers=((NEW_KEY, (frame, Slot.KEY_AFTER)),)) for message in gone)
         named = replace(created, headers=((OLD_KEY, (frame, Slot.KEY_BEFORE)),))
-        return {**messages, Change.KEY_CHANGE: (*moved, named)}
+        return {**messages, ChangeKind.KEY_CHANGE: (*moved, named)}
 
     def value(self, table: TableSchema, op: Op) -> Template:
         """The envelope of a row change."""
@@ -195,6 +196,10 @@ class AvroFormat:
             _NULL + _text(op),  # transaction
             *(SECOND + written_varint(self.ts_ms * times) for _, times in _TIMES),
         )
+
+    def reader(self, schemas: SchemaText | None = None) -> RecordReader:
+        """Its envelopes, by the schemas that records name."""
+        return RecordReader(change_of, load=RegisteredRecords(schemas or self.schema_text))
 
     # --- statements
 
@@ -258,15 +263,8 @@ class AvroFormat:
         }
 
 
-def schema_number(message: bytes) -> tuple[int, bytes]:
-    """The id of a message's schema, and its record. Raises ValueError for what has no such frame."""
-    if len(message) < _FRAME_BYTES or not message.startswith(_MAGIC):
-        raise ValueError("it has no frame of a schema registry")
-    return int.from_bytes(message[1:_FRAME_BYTES], "big"), message[_FRAME_BYTES:]
-
-
 def _frame(schema_id: int) -> bytes:
-    return _MAGIC + schema_id.to_bytes(4, "big")
+    return MAGIC + schema_id.to_bytes(4, "big")
 
 
 def _text(text: str) -> bytes:

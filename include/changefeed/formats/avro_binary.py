@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import orjson
 
-from changefeed.formats.connect_schema import ConnectSchema, Type
-from changefeed.varint import part, varint, written_part, written_varint
+from changefeed.formats.connect_types import ConnectSchema, Type
+from changefeed.records.varint import part, varint, written_part, written_varint
 
 _FLOATS = {Type.FLOAT32: struct.Struct("<f"), Type.FLOAT64: struct.Struct("<d")}
 _LARGEST_SINGLE = (2 - 2**-23) * 2.0**127

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from changefeed.formats import connect_schema
+from changefeed.formats import connect_types
 from changefeed.formats.avro_binary import FIRST, SECOND, is_null_first, written
 from changefeed.formats.column_defaults import EPOCH_TEXT, bytes_as_text, with_default
-from changefeed.formats.connect_schema import ConnectSchema, value_schema
+from changefeed.formats.connect_schema import value_schema
+from changefeed.formats.connect_types import ConnectSchema
 from changefeed.formats.notation import ColumnText
 from changefeed.formats.style import Encoding, Kind, Style
 from changefeed.formats.template import Slot
-from changefeed.table_schema import Column
-from changefeed.varint import written_part
+from changefeed.model.table_schema import Column
+from changefeed.records.varint import written_part
 
 _BEFORE = {
     Slot.SNAPSHOT: FIRST,
@@ -24,10 +25,10 @@ _BEFORE = {
 }
 """The branch of a slot whose field is optional: `snapshot` has a default, which comes first."""
 _ZEROS: dict[str | None, object] = {
-    connect_schema.DATE: 0,
-    connect_schema.TIMESTAMP: 0,
-    connect_schema.MICRO_TIMESTAMP: 0,
-    connect_schema.ZONED_TIMESTAMP: EPOCH_TEXT,
+    connect_types.DATE: 0,
+    connect_types.TIMESTAMP: 0,
+    connect_types.MICRO_TIMESTAMP: 0,
+    connect_types.ZONED_TIMESTAMP: EPOCH_TEXT,
 }
 """What Debezium writes for a date that is none, of a column that must have a value."""
 

@@ -12,9 +12,38 @@ from typing import Any
 
 import orjson
 
-from changefeed.varint import part, varint
+from changefeed.formats.reader import SchemaText
+from changefeed.records.varint import part, varint
 
 _FLOATS = {"float": struct.Struct("<f"), "double": struct.Struct("<d")}
+
+
+MAGIC = b"\x00"
+FRAME_BYTES = 5
+"""Of a record whose schema is in a registry: MAGIC, and the schema's id in four bytes."""
+
+
+class RegisteredRecords:
+    """Loads records in Confluent's framing, by the schema that each of them names; each of ``schemas`` is asked once.
+
+    Raises ValueError for a record that is none, or whose schema is not known.
+    """
+
+    def __init__(self, schemas: SchemaText) -> None:
+        self._schemas = schemas
+        self._readers: dict[int, AvroReader | None] = {}
+
+    def __call__(self, record: bytes) -> Any:
+        if len(record) < FRAME_BYTES or not record.startswith(MAGIC):
+            raise ValueError("it has no frame of a schema registry")
+        number = int.from_bytes(record[1:FRAME_BYTES], "big")
+        if number not in self._readers:
+            text = self._schemas(number)
+            self._readers[number] = None if text is None else AvroReader(text)
+        reader = self._readers[number]
+        if reader is None:
+            raise ValueError(f"the registry has no schema {number}")
+        return reader.read(record[FRAME_BYTES:])
 
 
 class AvroReader:

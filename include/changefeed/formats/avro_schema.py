@@ -14,8 +14,8 @@ from typing import Any
 
 import orjson
 
-from changefeed.formats import connect_schema
-from changefeed.formats.connect_schema import ConnectSchema, Type
+from changefeed.formats import connect_types
+from changefeed.formats.connect_types import ConnectSchema, Type
 
 _PRIMITIVES: dict[Type, str] = {
     Type.BOOLEAN: "boolean",
@@ -86,7 +86,7 @@ def _field(name: str, schema: ConnectSchema, named: set[str]) -> dict[str, Any]:
 def _properties(schema: ConnectSchema) -> dict[str, Any]:
     parameters = dict(schema.parameters)
     properties: dict[str, Any] = {}
-    if schema.name == connect_schema.DECIMAL:
+    if schema.name == connect_types.DECIMAL:
         properties["scale"] = int(parameters["scale"])
         properties["precision"] = int(parameters["connect.decimal.precision"])
     if schema.doc is not None:
@@ -101,7 +101,7 @@ def _properties(schema: ConnectSchema) -> dict[str, Any]:
         properties["connect.name"] = full_name(schema.name) if schema.type is Type.STRUCT else schema.name
     if schema.type is Type.INT16:
         properties["connect.type"] = str(schema.type)
-    if schema.name == connect_schema.DECIMAL:
+    if schema.name == connect_types.DECIMAL:
         properties["logicalType"] = "decimal"
     return properties
 

@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
-from changefeed.block import Header
 from changefeed.formats.format import Format, RowFormat, TableChange
 from changefeed.formats.notation import Notation
+from changefeed.formats.reader import RecordReader, SchemaText
 from changefeed.formats.style import Style
 from changefeed.formats.template import Messages, Op, Template
-from changefeed.reader import Statement
-from changefeed.table_schema import TableSchema
+from changefeed.model.statement import Statement
+from changefeed.model.table_schema import TableSchema
+from changefeed.records.block import Header
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,10 @@ class FormatsByTable:
         """That of the table's format."""
         return self.choose(table.database, table.table).truncate(statement, table)
 
+    def reader(self, schemas: SchemaText | None = None) -> RecordReader | None:
+        """That of the usual one."""
+        return self.usual.reader(schemas)
+
     def schema_change(self, statement: Statement, kind: str, changes: Sequence[TableChange]) -> bytes:
         """That of the usual one."""
         return self.usual.schema_change(statement, kind, changes)
@@ -86,3 +91,14 @@ def of_table(format: FormatT, database: str, table: str) -> FormatT:
 def all_formats(format: RowFormat) -> Sequence[RowFormat]:
     """The formats that the tables of a pipeline may have, where ``format`` is the pipeline's; the usual one first."""
     return format.formats if isinstance(format, FormatsByTable) else (format,)
+
+
+def each_format(format: Format, changed: Callable[[Format], RowFormat]) -> RowFormat:
+    """What ``changed`` makes of the format of each table, where ``format`` is a pipeline's."""
+    if not isinstance(format, FormatsByTable):
+        return changed(format)
+    rows = {id(each): cast(Format, changed(each)) for each in format.formats}  # of statements nothing is asked
+    usual = rows[id(format.usual)]
+    return FormatsByTable(
+        list(rows.values()), lambda database, table: rows.get(id(format.choose(database, table)), usual)
+    )

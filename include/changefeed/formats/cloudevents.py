@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 
 import orjson
 
-from changefeed.block import Header
 from changefeed.errors import OptionError, did_you_mean
 from changefeed.formats.debezium import DebeziumFormat
 from changefeed.formats.flat import FlatFormat
@@ -21,10 +20,12 @@ from changefeed.formats.format import Format, FormatSettings, RowRules, TableCha
 from changefeed.formats.maxwell import MaxwellFormat
 from changefeed.formats.notation import Notation, json_string
 from changefeed.formats.options import Option, Options, text
+from changefeed.formats.reader import RecordReader, SchemaText, payload
 from changefeed.formats.style import Style
 from changefeed.formats.template import Messages, Op, RowMessage, Slot, Template
-from changefeed.reader import Statement
-from changefeed.table_schema import TableSchema
+from changefeed.model.statement import Statement
+from changefeed.model.table_schema import TableSchema
+from changefeed.records.block import Header
 
 _INNER: Mapping[str, Callable[[FormatSettings], Format]] = {
     "debezium": DebeziumFormat.of,
@@ -127,6 +128,15 @@ class CloudEventsFormat:
             b'","datacontenttype":"application/json","data":',
             *self.data.value(table, op),
             b"}",
+        )
+
+    def reader(self, schemas: SchemaText | None = None) -> RecordReader | None:
+        """That of the data, which an event has inside it; None where those are not read back."""
+        inner = self.data.reader(schemas)
+        if inner is None:
+            return None
+        return RecordReader(
+            lambda event: inner.read(payload(event["data"])), says_before=inner.says_before, has_keys=inner.has_keys
         )
 
     # --- statements

@@ -13,10 +13,10 @@ from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 
-from changefeed.formats import connect_schema
-from changefeed.formats.connect_schema import ConnectSchema, Type
+from changefeed.formats import connect_types
+from changefeed.formats.connect_types import ConnectSchema, Type
 from changefeed.formats.style import Encoding
-from changefeed.table_schema import Column, Default
+from changefeed.model.table_schema import Column, Default
 
 EPOCH_TEXT = "1970-01-01T00:00:00Z"
 _MOMENT = re.compile(r"(\d{4})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?)?")
@@ -25,12 +25,12 @@ _DAYS_BEFORE_1970 = date(1970, 1, 1).toordinal()
 _DAY_MICROS = 86_400_000_000
 _LARGEST = 2**63 - 1
 
-_TIMES = {connect_schema.MICRO_TIME: 1_000_000, connect_schema.NANO_TIME: 10**9, connect_schema.CONNECT_TIME: 1000}
+_TIMES = {connect_types.MICRO_TIME: 1_000_000, connect_types.NANO_TIME: 10**9, connect_types.CONNECT_TIME: 1000}
 _MOMENTS = {
-    connect_schema.TIMESTAMP: 1000,
-    connect_schema.CONNECT_TIMESTAMP: 1000,
-    connect_schema.MICRO_TIMESTAMP: 1_000_000,
-    connect_schema.NANO_TIMESTAMP: 10**9,
+    connect_types.TIMESTAMP: 1000,
+    connect_types.CONNECT_TIMESTAMP: 1000,
+    connect_types.MICRO_TIMESTAMP: 1_000_000,
+    connect_types.NANO_TIMESTAMP: 10**9,
 }
 """How many units of a schema are a second."""
 
@@ -67,7 +67,7 @@ def _of_expression(schema: ConnectSchema, column: Column, default: Default) -> V
         return None
     if column.data_type == "timestamp":
         return None if schema.optional else (EPOCH_TEXT if schema.type is Type.STRING else 0)
-    if schema.name == connect_schema.ISO_TIMESTAMP:
+    if schema.name == connect_types.ISO_TIMESTAMP:
         return None if schema.optional else EPOCH_TEXT
     return 0 if schema.type is Type.INT64 else None
 
@@ -77,7 +77,7 @@ def _boolean(_schema: ConnectSchema, text: str) -> Value:
 
 
 def _integer(schema: ConnectSchema, text: str) -> Value | None:
-    if schema.name in (connect_schema.DATE, connect_schema.CONNECT_DATE):
+    if schema.name in (connect_types.DATE, connect_types.CONNECT_DATE):
         return _days(text)
     if schema.name in _TIMES:
         micros = _time_micros(text)
@@ -96,23 +96,23 @@ def _double(_schema: ConnectSchema, text: str) -> Value:
 
 
 def _string(schema: ConnectSchema, text: str) -> Value | None:
-    if schema.name == connect_schema.ISO_DATE:
+    if schema.name == connect_types.ISO_DATE:
         return None if _days(text) is None else text[:10] + "Z"
-    if schema.name == connect_schema.ISO_TIME:
+    if schema.name == connect_types.ISO_TIME:
         micros = _time_micros(text)
         return _trimmed(text) + "Z" if micros is not None and 0 <= micros <= _DAY_MICROS else None
-    if schema.name not in (connect_schema.ZONED_TIMESTAMP, connect_schema.ISO_TIMESTAMP):
+    if schema.name not in (connect_types.ZONED_TIMESTAMP, connect_types.ISO_TIMESTAMP):
         return text
     if _moment_micros(text) is None:
         return None if schema.optional else EPOCH_TEXT
-    return (_trimmed(text) if schema.name == connect_schema.ISO_TIMESTAMP else text).replace(" ", "T") + "Z"
+    return (_trimmed(text) if schema.name == connect_types.ISO_TIMESTAMP else text).replace(" ", "T") + "Z"
 
 
 def _bytes(schema: ConnectSchema, text: str) -> Value:
     parameters = dict(schema.parameters)
-    if schema.name == connect_schema.DECIMAL:
+    if schema.name == connect_types.DECIMAL:
         return unscaled(Decimal(text), int(parameters["scale"]))
-    if schema.name == connect_schema.BITS:
+    if schema.name == connect_types.BITS:
         return _bits(text).to_bytes((int(parameters["length"]) + 7) // 8, "little")
     return bytes.fromhex(text[2:]) if text.startswith("0x") else text.encode()
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from changefeed.formats.notation import JSON, Notation
 from changefeed.formats.style import DEFAULT_STYLE, Style
 from changefeed.formats.template import DELETE_AND_CREATE, Messages, Op, Slot, Template
-from changefeed.table_schema import TableSchema
+from changefeed.model.table_schema import TableSchema
 
 SEPARATOR = b"\x1e"
 """ASCII's record separator: JSON text never holds it unescaped."""

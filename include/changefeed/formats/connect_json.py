@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from changefeed.formats.connect_schema import ConnectSchema
+from changefeed.formats.connect_types import ConnectSchema
 from changefeed.formats.notation import ColumnText, JsonNotation, Notation, json_string
 from changefeed.formats.style import Encoding, Kind, Style
 from changefeed.formats.template import Slot
-from changefeed.table_schema import Column
+from changefeed.model.table_schema import Column
 
 
 def json_schema(schema: ConnectSchema) -> dict[str, object]:

@@ -13,12 +13,12 @@ from functools import cached_property
 import orjson
 
 from changefeed import __version__
-from changefeed.block import Header
 from changefeed.errors import OptionError
 from changefeed.formats import connect_schema
 from changefeed.formats.column_defaults import bytes_as_text, with_default
 from changefeed.formats.connect_json import ConnectNotation, schema_literal
-from changefeed.formats.connect_schema import ConnectSchema, value_schema
+from changefeed.formats.connect_schema import value_schema
+from changefeed.formats.connect_types import ConnectSchema
 from changefeed.formats.debezium_options import (
     BINARIES,
     DEFAULT_RULES,
@@ -32,10 +32,12 @@ from changefeed.formats.debezium_options import (
     connector_style,
     row_rules,
 )
+from changefeed.formats.envelope import change_of, read_envelope, rows_of_envelopes
 from changefeed.formats.format import FormatSettings, RowRules, TableChange, TransactionRecords
 from changefeed.formats.headers import binlog_header
 from changefeed.formats.notation import json_string
 from changefeed.formats.options import Options
+from changefeed.formats.reader import RecordReader, SchemaText
 from changefeed.formats.style import DEFAULT_STYLE, Encoding, Kind, Style
 from changefeed.formats.table_changes import table_changes
 from changefeed.formats.template import (
@@ -44,17 +46,17 @@ from changefeed.formats.template import (
     NO_SNAPSHOT,
     ONE_MESSAGE_EACH,
     TOMBSTONE,
-    Change,
+    ChangeKind,
     Messages,
     Op,
     Slot,
     Template,
 )
-from changefeed.reader import Statement
-from changefeed.statement_inputs import inputs_of
-from changefeed.statement_session import session_of
-from changefeed.table_schema import TableSchema
-from changefeed.topic_name import check_chosen_name
+from changefeed.model.statement import Statement, session_of
+from changefeed.model.statement_inputs import inputs_of
+from changefeed.model.table_schema import TableSchema
+from changefeed.model.topic_name import check_chosen_name
+from changefeed.records.block import Header
 
 NEW_KEY, OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
 
@@ -93,20 +95,6 @@ class DebeziumFormat:
             options[QUERIES],
             options[BINARIES] != "bytes",
             topic,
-        )
-
-    @classmethod
-    def older(cls, settings: FormatSettings) -> DebeziumFormat:
-        """What `debezium-json` stands for: the values that it always had, as people read them, texts of statements and
-        truncates. Raises OptionError for any option."""
-        Options("debezium-json", (), settings.options)
-        return cls(
-            settings.server_name,
-            settings.ts_ms,
-            settings.style,
-            tombstones=settings.tombstones,
-            row_rules=RowRules(),
-            queries=True,
         )
 
     @cached_property
@@ -153,7 +141,7 @@ class DebeziumFormat:
         deleted = (DELETED, TOMBSTONE) if self.tombstones and table.primary_key else (DELETED,)
         moved = tuple(replace(message, headers=((NEW_KEY, (Slot.KEY_AFTER,)),)) for message in deleted)
         created = replace(CREATED_ANEW, headers=((OLD_KEY, (Slot.KEY_BEFORE,)),))
-        return {**ONE_MESSAGE_EACH, Change.DELETE: deleted, Change.KEY_CHANGE: (*moved, created)}
+        return {**ONE_MESSAGE_EACH, ChangeKind.DELETE: deleted, ChangeKind.KEY_CHANGE: (*moved, created)}
 
     def value(self, table: TableSchema, op: Op) -> Template:
         """The envelope of a row change."""
@@ -190,6 +178,16 @@ class DebeziumFormat:
             b',"op":"%b",%b}' % (op.encode(), orjson.dumps(_times(self.ts_ms * 1000))[1:-1]),
         )
         return self._with_schema(self._envelope(table), payload) if self.schemas else payload
+
+    def reader(self, schemas: SchemaText | None = None) -> RecordReader:  # noqa: ARG002 - the protocol's signature
+        """Envelopes say each change in full. Rows can be compared by their text, unless schemas are around them, or a
+        document is in them that may be spelled in several ways."""
+        inline = self.style[Kind.JSON] is Encoding.INLINE
+
+        def is_text(table: TableSchema) -> bool:
+            return not self.schemas and not (inline and any(column.data_type == "json" for column in table.columns))
+
+        return RecordReader(change_of, is_text=is_text, finder=rows_of_envelopes, envelope=read_envelope)
 
     # --- transactions
 

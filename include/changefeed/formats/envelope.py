@@ -2,113 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from changefeed.errors import BadRecordError, SchemaError, SettingsError
-from changefeed.formats.format import Format
-from changefeed.formats.style import Style
-from changefeed.formats.typed_values import WRONG, Value, ValueReader, inexact, reader_of, refusal
-from changefeed.table_schema import TableSchema
+from changefeed.errors import BadRecordError
+from changefeed.formats.notation import json_string
+from changefeed.formats.reader import Envelope, FoundRows, ReadChange, RowFinder
+from changefeed.model.table_schema import TableSchema
 
-JsonImage = Mapping[str, Any]
-"""A row image as a message has it: column name -> what the format's Style wrote. Columns that the binlog's row image
-did not hold (binlog_row_image=MINIMAL) are not in it."""
+if TYPE_CHECKING:
+    from changefeed.native.memory import Bytes, Words
 
 
-@dataclass(frozen=True)
-class Envelope:
-    """A message of a row change, or of a statement (``op`` t and q), whose images are None."""
-
-    op: str
-    database: str
-    table: str
-    before: JsonImage | None
-    after: JsonImage | None
-    file: str
-    position: int
-    gtid: str
-    """'' where the source has no GTIDs."""
-    fields: Mapping[str, Any]
-    """All that the message says."""
-
-    @classmethod
-    def of(cls, value: bytes) -> Envelope:
-        """Read a message's value, with its schema or without; raises BadRecordError for one that is no envelope."""
-        try:
-            fields = orjson.loads(value)
-            if "payload" in fields and "schema" in fields:
-                fields = fields["payload"]
-            source = fields["source"]
-            return cls(
-                fields["op"],
-                source["db"],
-                source["table"] or "",
-                fields["before"],
-                fields["after"],
-                source["file"],
-                source["pos"],
-                source["gtid"] or "",
-                fields,
-            )
-        except (ValueError, TypeError, KeyError) as error:
-            raise BadRecordError(
-                f"{value[:200]!r} is no envelope of Debezium's ({error!r}): something else than this pipeline writes "
-                "to its topic, or it had another format before"
-            ) from error
-
-
-class RowValues:
-    """Reads images of ``table``, which has to be as it was when the row was changed."""
-
-    def __init__(self, table: TableSchema, style: Style) -> None:
-        self._table = table
-        self._readers: dict[str, ValueReader] = {column.name: reader_of(column, style) for column in table.columns}
-
-    def of(self, image: JsonImage) -> dict[str, Value]:
-        """The values of ``image`` by column name, in its order.
-
-        Raises SchemaError for a column that the table does not have, and for a value that its column cannot have.
-        """
-        readers = self._readers
-        try:
-            return {name: None if value is None else readers[name](value) for name, value in image.items()}
-        except WRONG as error:
-            raise self._refusal(image, error) from error
-
-    def _refusal(self, image: JsonImage, error: Exception) -> SchemaError:
-        columns = {column.name: column for column in self._table.columns}
-        for name, value in image.items():
-            if name not in columns:
-                return SchemaError(
-                    f"a row has a column {name!r}, and {self._table.database}.{self._table.table} has none of that "
-                    "name: the table is not as it was when the row was changed"
-                )
-            try:
-                value is None or self._readers[name](value)
-            except WRONG as wrong:
-                return refusal(columns[name], value, wrong)
-        return SchemaError(f"a row of {self._table.database}.{self._table.table} cannot be read: {error}")
-
-
-def check_readable(name: str, format: Format) -> None:
-    """Raises SettingsError where the messages of ``format``, which pipelines call ``name``, cannot be read back as the
-    rows that they were made of: whoever applies or compares them would not know what the source holds."""
-    if name not in READABLE:
-        raise SettingsError(
-            f"messages of format {name!r} are not read back: wanted {READABLE[0]}, whose records say each "
-            "change in full"
+def read_envelope(value: bytes) -> Envelope:
+    """Read a message's value, with its schema or without; raises BadRecordError for one that is no envelope."""
+    try:
+        fields = orjson.loads(value)
+        if "payload" in fields and "schema" in fields:
+            fields = fields["payload"]
+        source = fields["source"]
+        return Envelope(
+            fields["op"],
+            source["db"],
+            source["table"] or "",
+            fields["before"],
+            fields["after"],
+            source["file"],
+            source["pos"],
+            source["gtid"] or "",
+            fields,
         )
-    lost = inexact(format.style)
-    if lost:
-        raise SettingsError(
-            f"messages of format {name!r} as this pipeline writes them lose values: {'; '.join(lost.values())}. Write "
-            "`values: {decimal: string, temporal: iso, documents: text}`"
-        )
+    except (ValueError, TypeError, KeyError) as error:
+        raise BadRecordError(
+            f"{value[:200]!r} is no envelope of Debezium's ({error!r}): something else than this pipeline writes "
+            "to its topic, or it had another format before"
+        ) from error
 
 
-READABLE = ("debezium", "debezium-json")
-"""The formats whose messages are read back."""
+def change_of(value: Any) -> ReadChange:
+    """What an envelope says, or the record of a definition."""
+    if "op" not in value:
+        if "ddl" not in value:
+            raise KeyError("op")
+        return ReadChange("")
+    source = value["source"]
+    return ReadChange(value["op"], f"{source['db']}.{source['table']}", value["before"], value["after"])
+
+
+def rows_of_envelopes(tables: Sequence[TableSchema]) -> RowFinder:
+    """What finds the rows of ``tables`` in envelopes without a schema."""
+    import numpy as np  # here, as whoever only looks at settings has no use for kernels
+
+    from changefeed.formats import envelope_kernel as kernel
+
+    names = [json_string(name) for table in tables for name in (table.database, table.table)]
+    texts = np.frombuffer(bytearray().join(names), np.uint8)
+    ends = np.cumsum([len(name) for name in names]).astype(np.int64)
+
+    def found(data: Bytes, starts: Words, ends_of_values: Words) -> FoundRows:
+        words = np.empty((len(starts), kernel.ENVELOPE_WORDS), np.int64)
+        starts, ends_of_values = np.ascontiguousarray(starts), np.ascontiguousarray(ends_of_values)
+        kernel.read_envelopes(data, starts, ends_of_values, texts, ends, words.reshape(-1))
+        before, after = words[:, kernel.BEFORE : kernel.BEFORE_END + 1], words[:, kernel.AFTER : kernel.AFTER_END + 1]
+        return FoundRows(words[:, kernel.OP], words[:, kernel.TABLE], before, after)
+
+    return found

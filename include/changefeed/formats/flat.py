@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import orjson
 
 from changefeed import __version__
-from changefeed.block import Header
 from changefeed.errors import did_you_mean
 from changefeed.formats import debezium_options
 from changefeed.formats.connect_json import ConnectNotation
@@ -22,21 +22,23 @@ from changefeed.formats.format import FormatSettings, RowRules, TableChange
 from changefeed.formats.headers import binlog_header
 from changefeed.formats.notation import Notation, json_string
 from changefeed.formats.options import Option, Options, choice
+from changefeed.formats.reader import ReadChange, RecordReader, SchemaText
 from changefeed.formats.style import Style
 from changefeed.formats.template import (
     CREATED_ANEW,
     DELETED,
     ONE_MESSAGE_EACH,
     TOMBSTONE,
-    Change,
+    ChangeKind,
     Messages,
     Op,
     RowMessage,
     Slot,
     Template,
 )
-from changefeed.reader import Statement
-from changefeed.table_schema import TableSchema
+from changefeed.model.statement import Statement
+from changefeed.model.table_schema import TableSchema
+from changefeed.records.block import Header
 
 _DELETES: Mapping[str, tuple[RowMessage, ...]] = {
     "tombstone": (TOMBSTONE,),
@@ -162,7 +164,7 @@ class FlatFormat:
     def messages(self, table: TableSchema) -> Messages:
         """A change of key is a delete and a create, as in the envelope."""
         deletes = _DELETES[self.mode]
-        changes = {**ONE_MESSAGE_EACH, Change.DELETE: deletes, Change.KEY_CHANGE: (*deletes, CREATED_ANEW)}
+        changes = {**ONE_MESSAGE_EACH, ChangeKind.DELETE: deletes, ChangeKind.KEY_CHANGE: (*deletes, CREATED_ANEW)}
         envelopes = self.envelope.messages(table)
         return {
             change: tuple(self._with_headers(table, message, envelopes[change]) for message in messages)
@@ -215,6 +217,21 @@ class FlatFormat:
             "source.row": (Slot.ROW,),
         }
         return fields[path]
+
+    def reader(self, schemas: SchemaText | None = None) -> RecordReader:  # noqa: ARG002 - the protocol's signature
+        """Rows without what was added; of a change they say only what is there after it."""
+        added = {field.name for field in self.fields}
+
+        def read(value: Any) -> ReadChange:
+            if value.get("__op") == "q" and "__sql" in value:
+                return ReadChange("q")
+            if "ddl" in value and "tableChanges" in value:
+                return ReadChange("")
+            row = {name: cell for name, cell in value.items() if name not in added and name != "__deleted"}
+            is_deleted = value.get("__deleted") == "true"
+            return ReadChange("d", "", row, None) if is_deleted else ReadChange("c", "", None, row)
+
+        return RecordReader(read, says_before=False)
 
     # --- statements
 

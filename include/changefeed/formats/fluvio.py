@@ -8,21 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from urllib.parse import quote
+from typing import Any
+from urllib.parse import quote, unquote
 
 import orjson
 
-from changefeed.block import Header
-from changefeed.coordinates import sequence_number
 from changefeed.errors import SettingsError
 from changefeed.formats.format import FormatSettings, TableChange
 from changefeed.formats.headers import binlog_header
 from changefeed.formats.notation import ColumnText, JsonNotation, Notation, json_string
 from changefeed.formats.options import Options, text
+from changefeed.formats.reader import JsonImage, ReadChange, RecordReader, SchemaText
 from changefeed.formats.style import Encoding, Kind, Style
 from changefeed.formats.template import ONE_MESSAGE_EACH, Messages, Op, Slot, Template
-from changefeed.reader import Statement
-from changefeed.table_schema import Column, TableSchema
+from changefeed.model.coordinates import sequence_number
+from changefeed.model.statement import Statement
+from changefeed.model.table_schema import Column, TableSchema
+from changefeed.records.block import Header
 
 _STYLE = Style(
     {
@@ -119,6 +121,10 @@ class FluvioFormat:
             b"}]}}}",
         )
 
+    def reader(self, schemas: SchemaText | None = None) -> RecordReader:  # noqa: ARG002 - the protocol's signature
+        """Records have no keys; of a statement they have only its text."""
+        return RecordReader(_change_of, has_keys=False)
+
     # --- statements
 
     def schema_change(self, statement: Statement, kind: str, changes: Sequence[TableChange]) -> bytes:  # noqa: ARG002
@@ -149,3 +155,24 @@ class FluvioFormat:
 
     def _uri(self, *names: str) -> str:
         return f"flv://{self.resource}/" + "/".join(quote(name, safe="") for name in names)
+
+
+_ROWS = {"Add": ("c", None, "cols"), "Update": ("u", "before_cols", "after_cols"), "Delete": ("d", "cols", None)}
+"""The op of each kind of operation, and where its rows are."""
+
+
+def _change_of(value: Any) -> ReadChange:
+    ((kind, operation),) = value["operation"].items()
+    names = [unquote(name) for name in value["uri"].removeprefix("flv://").split("/")[1:]]
+    if kind == "Query":
+        return ReadChange("s", names[0], sql=operation)
+    op, before, after = _ROWS[kind]
+    (row,) = operation["rows"]
+
+    def image(cells: str | None) -> JsonImage | None:
+        if cells is None:
+            return None
+        values = (None if cell == "Null" else next(iter(cell.values())) for cell in row[cells])
+        return dict(zip(value["columns"], values, strict=True))
+
+    return ReadChange(op, ".".join(names), image(before), image(after))

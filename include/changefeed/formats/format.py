@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from changefeed.block import Header
+from changefeed.errors import SettingsError
 from changefeed.formats.notation import Notation
+from changefeed.formats.reader import Envelope, RecordReader, SchemaText
 from changefeed.formats.schema_ids import LocalIds, SchemaIds
 from changefeed.formats.style import DEFAULT_STYLE, Style
 from changefeed.formats.template import Messages, Op, Template
-from changefeed.reader import Statement
-from changefeed.table_schema import TableSchema
+from changefeed.formats.typed_values import inexact
+from changefeed.model.statement import Statement
+from changefeed.model.table_schema import TableSchema
+from changefeed.records.block import Header
 
 TableChange = tuple[str, str, TableSchema | None]
 """(database, table, its columns after a statement); None for a table that is gone or not known."""
@@ -149,10 +152,15 @@ def row_rules_of(format: RowFormat) -> RowRules:
 
 
 class Format(RowFormat, Protocol):
-    """One wire format: `formats.registry` has each under the name that pipelines call it by.
+    """One wire format: `formats.registry` finds it by the name that pipelines call it by.
 
     A format is a value: the same settings make the same bytes of the same change.
     """
+
+    def reader(self, schemas: SchemaText | None = None) -> RecordReader | None:
+        """What reads its records back, with the schemas of a registry where it has one; None where nothing does: such
+        topics are neither verified nor replicated."""
+        ...
 
     def schema_change(self, statement: Statement, kind: str, changes: Sequence[TableChange]) -> bytes:
         """The value of the record of a definition: ``kind`` is its verb (CREATE, ALTER …), ``changes`` what it did."""
@@ -175,3 +183,36 @@ class Format(RowFormat, Protocol):
     def statement_headers(self, statement: Statement) -> Sequence[Header]:
         """The record headers that all records of ``statement`` get, besides event id and GTID."""
         ...
+
+
+def record_reader(format: Format, schemas: SchemaText | None = None) -> RecordReader:
+    """What reads the records that ``format`` writes; their schemas are those of ``schemas``, or the format's own.
+
+    Raises SettingsError for a format whose records are not read back.
+    """
+    reader = format.reader(schemas)
+    if reader is None:
+        raise SettingsError(
+            "records of the pipeline's format are not read back, so there is nothing to compare: its package brings "
+            "no reader of them"
+        )
+    return reader
+
+
+def envelope_reader(name: str, format: Format) -> Callable[[bytes], Envelope]:
+    """What reads a follower's records. Raises SettingsError where the messages of ``format``, which pipelines call
+    ``name``, cannot be read back as the rows that they were made of: a follower would not know what the source holds.
+    """
+    reader = format.reader(None)
+    if reader is None or reader.envelope is None:
+        raise SettingsError(
+            f"messages of format {name!r} are not read back: wanted one whose records say each change in full, as "
+            "those of debezium do"
+        )
+    lost = inexact(format.style)
+    if lost:
+        raise SettingsError(
+            f"messages of format {name!r} as this pipeline writes them lose values: {'; '.join(lost.values())}. Write "
+            "`values: {decimal: string, temporal: iso, documents: text}`"
+        )
+    return reader.envelope

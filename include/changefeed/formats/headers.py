@@ -10,14 +10,15 @@ from dataclasses import dataclass, replace
 
 import orjson
 
-from changefeed.block import Header
 from changefeed.errors import SettingsError, did_you_mean
 from changefeed.formats.format import Format, Shown, TableChange, TransactionRecords, transactions_of
 from changefeed.formats.notation import Notation
+from changefeed.formats.reader import RecordReader, SchemaText
 from changefeed.formats.style import Style
 from changefeed.formats.template import Messages, Op, RowMessage, Slot, Template
-from changefeed.reader import Statement
-from changefeed.table_schema import TableSchema
+from changefeed.model.statement import Statement
+from changefeed.model.table_schema import TableSchema
+from changefeed.records.block import Header
 
 BINLOG_HEADER = "mysql_binlog_headers"
 """The name of the header that has the binlog event's own header as JSON."""
@@ -132,6 +133,10 @@ class WithHeaders:
     def shown(self, message: bytes) -> bytes:
         """As ``format`` shows it; a message of text is shown as it is."""
         return self.format.shown(message) if isinstance(self.format, Shown) else message
+
+    def reader(self, schemas: SchemaText | None = None) -> RecordReader | None:
+        """That of ``format``."""
+        return self.format.reader(schemas)
 
     def schema_change(self, statement: Statement, kind: str, changes: Sequence[TableChange]) -> bytes:
         """That of ``format``."""

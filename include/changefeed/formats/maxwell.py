@@ -13,16 +13,17 @@ from typing import Any
 
 import orjson
 
-from changefeed.block import Header
 from changefeed.errors import SettingsError
 from changefeed.formats.format import FormatSettings, TableChange
 from changefeed.formats.headers import binlog_header
 from changefeed.formats.notation import ColumnText, JsonNotation, Notation, json_string
 from changefeed.formats.options import Options, choice, flag
+from changefeed.formats.reader import ReadChange, RecordReader, SchemaText
 from changefeed.formats.style import Encoding, Kind, Style
 from changefeed.formats.template import ONE_MESSAGE_EACH, Messages, Op, Slot, Template
-from changefeed.reader import Statement
-from changefeed.table_schema import Column, TableSchema
+from changefeed.model.statement import Statement
+from changefeed.model.table_schema import Column, TableSchema
+from changefeed.records.block import Header
 
 _STYLE = Style(
     {
@@ -138,6 +139,10 @@ class MaxwellFormat:
             template += (b',"query":', Slot.QUERY)
         return (*template, b',"data":', Slot.BEFORE if op == "d" else Slot.AFTER, Slot.CHANGED, b"}")
 
+    def reader(self, schemas: SchemaText | None = None) -> RecordReader:  # noqa: ARG002 - the protocol's signature
+        """A changed key is a record of the new one only."""
+        return RecordReader(_change_of, has_keys=False)
+
     # --- statements
 
     def schema_change(self, statement: Statement, kind: str, changes: Sequence[TableChange]) -> bytes:
@@ -186,6 +191,21 @@ class MaxwellFormat:
         if self.options[GTID]:
             where["gtid"] = statement.gtid or None
         return where
+
+
+def _change_of(value: Any) -> ReadChange:
+    table, row = f"{value.get('database')}.{value.get('table')}", value.get("data")
+    match value["type"]:
+        case "insert" | "bootstrap-insert":
+            return ReadChange("c", table, None, row)
+        case "update":
+            return ReadChange("u", table, {**row, **value.get("old", {})}, row)
+        case "delete":
+            return ReadChange("d", table, row, None)
+        case "statement":
+            return ReadChange("q")
+        case _:
+            return ReadChange("")
 
 
 def _definition(schema: TableSchema) -> dict[str, object]:

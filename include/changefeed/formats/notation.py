@@ -8,10 +8,10 @@ from typing import Protocol
 
 import orjson
 
-from changefeed.formats.connect_schema import ConnectSchema
+from changefeed.formats.connect_types import ConnectSchema
 from changefeed.formats.template import Slot
-from changefeed.table_schema import Column
-from changefeed.varint import written_part, written_varint
+from changefeed.model.table_schema import Column
+from changefeed.records.varint import written_part, written_varint
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class ColumnText:
 
 class Binary(Protocol):
     """How a notation writes values and slots that are no text: integers as zigzag varints, texts and bytes behind their
-    length as such a varint (`changefeed.varint`), single and double floats as they are in memory."""
+    length as such a varint (`changefeed.records.varint`), single and double floats as they are in memory."""
 
     def type_of(self, column: Column) -> ConnectSchema:
         """What values of ``column`` are written as."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from changefeed.block import READ_HEADER
-from changefeed.coordinates import BinlogCoordinates
 from changefeed.formats.headers import WithHeaders
 from changefeed.formats.template import RowMessage
-from changefeed.table_schema import TableSchema
+from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.model.table_schema import TableSchema
+from changefeed.records.block import READ_HEADER
 
 
 @dataclass(frozen=True)

@@ -8,19 +8,24 @@ from datetime import UTC, datetime
 
 import orjson
 
-from changefeed.block import Header, Step
-from changefeed.coordinates import sequence_number
 from changefeed.errors import BinlogFormatError
 from changefeed.formats.format import RowFormat
 from changefeed.formats.notation import JSON, Notation, slot_number, slot_text
-from changefeed.formats.template import ABSENT_IMAGE, NO_SNAPSHOT, Change, Op, Slot, Template
-from changefeed.table_schema import Column, TableSchema
+from changefeed.formats.template import ABSENT_IMAGE, NO_SNAPSHOT, ChangeKind, Op, Slot, Template
+from changefeed.model.coordinates import sequence_number
+from changefeed.model.table_schema import Column, TableSchema
+from changefeed.records.block import Header, Step
 
 Image = Mapping[str, object]
 """A row image: column name -> a value that JSON knows, as the format's Style writes it. Columns that the event does not
 hold are not in it."""
 
-_CHANGES: Mapping[Op, Change] = {"c": Change.CREATE, "u": Change.UPDATE, "d": Change.DELETE, "r": Change.READ}
+_CHANGES: Mapping[Op, ChangeKind] = {
+    "c": ChangeKind.CREATE,
+    "u": ChangeKind.UPDATE,
+    "d": ChangeKind.DELETE,
+    "r": ChangeKind.READ,
+}
 
 
 @dataclass(frozen=True)
@@ -109,10 +114,10 @@ def messages(
     """The messages that ``change`` becomes, in order; ``spread`` are the columns that partitions follow from, where
     those were chosen."""
     kind = _CHANGES[change.op]
-    if kind is Change.UPDATE:
+    if kind is ChangeKind.UPDATE:
         key = table.primary_key if format.key(table) is not None else ()
         if _changed([*(table.columns[index].name for index in key), *spread], change):
-            kind = Change.KEY_CHANGE
+            kind = ChangeKind.KEY_CHANGE
     order = change.transaction
     for message in format.messages(table)[kind]:
         image = change.before if message.key == "before" else change.after

@@ -15,7 +15,7 @@ import orjson
 
 from changefeed.formats.render import Image
 from changefeed.formats.style import Encoding, Kind, Style
-from changefeed.table_schema import Column, TableSchema
+from changefeed.model.table_schema import Column, TableSchema
 
 TEXT = "text"
 MOMENT = datetime(2026, 1, 31, 12, 30, 45, 500_000, UTC)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Literal, Protocol
 
-from changefeed.table_schema import TableSchema
+from changefeed.model.table_schema import TableSchema
 
 Part = Literal["key", "value"]
 """Of a message, what a schema describes."""

@@ -130,9 +130,10 @@ class Style:
     def __getitem__(self, kind: Kind) -> Encoding:
         return self.chosen.get(kind, ENCODINGS[kind][0])
 
-    def is_default(self) -> bool:
-        """Whether all kinds are written in their default encoding."""
-        return all(self[kind] is encodings[0] for kind, encodings in ENCODINGS.items())
+    @property
+    def is_plain(self) -> bool:
+        """Whether all kinds but BIT are written in their default encoding."""
+        return all(self[kind] is encodings[0] for kind, encodings in ENCODINGS.items() if kind is not Kind.BIT)
 
 
 DEFAULT_STYLE = Style()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from changefeed.formats.format import TableChange
-from changefeed.table_schema import TableSchema
+from changefeed.model.table_schema import TableSchema
 
 
 def table_changes(changes: Sequence[TableChange]) -> list[dict[str, object]]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from changefeed.block import Step
+from changefeed.records.block import Step
 
 Op = Literal["c", "u", "d", "r"]
 """A row was created, updated, deleted; or it was read as it is, by a SELECT."""
@@ -121,7 +121,7 @@ ABSENT_IMAGE: Mapping[Op, Slot] = {"c": Slot.BEFORE, "r": Slot.BEFORE, "d": Slot
 """By op the image that its messages do not have."""
 
 
-class Change(StrEnum):
+class ChangeKind(StrEnum):
     """What happened to a row. An update that changes the primary key is a change of its own kind."""
 
     CREATE = "create"
@@ -147,7 +147,7 @@ class RowMessage:
     headers: tuple[RowHeader, ...] = ()
 
 
-Messages = Mapping[Change, tuple[RowMessage, ...]]
+Messages = Mapping[ChangeKind, tuple[RowMessage, ...]]
 """What each kind of change becomes."""
 
 CREATED = RowMessage(Step.CHANGE, "c", "after")
@@ -159,18 +159,18 @@ CREATED_ANEW = RowMessage(Step.CREATE, "c", "after")
 """Under its new key, after a message that deleted the old one."""
 
 ONE_MESSAGE_EACH: Messages = {
-    Change.CREATE: (CREATED,),
-    Change.UPDATE: (UPDATED,),
-    Change.DELETE: (DELETED,),
-    Change.READ: (READ,),
-    Change.KEY_CHANGE: (UPDATED,),
+    ChangeKind.CREATE: (CREATED,),
+    ChangeKind.UPDATE: (UPDATED,),
+    ChangeKind.DELETE: (DELETED,),
+    ChangeKind.READ: (READ,),
+    ChangeKind.KEY_CHANGE: (UPDATED,),
 }
 """A change of key is an update with both images."""
-DELETE_AND_CREATE: Messages = {**ONE_MESSAGE_EACH, Change.KEY_CHANGE: (DELETED, CREATED_ANEW)}
+DELETE_AND_CREATE: Messages = {**ONE_MESSAGE_EACH, ChangeKind.KEY_CHANGE: (DELETED, CREATED_ANEW)}
 """A change of key is a delete of the old one and a create of the new one."""
 WITH_TOMBSTONES: Messages = {
     **ONE_MESSAGE_EACH,
-    Change.DELETE: (DELETED, TOMBSTONE),
-    Change.KEY_CHANGE: (DELETED, TOMBSTONE, CREATED_ANEW),
+    ChangeKind.DELETE: (DELETED, TOMBSTONE),
+    ChangeKind.KEY_CHANGE: (DELETED, TOMBSTONE, CREATED_ANEW),
 }
 """As before, and a tombstone follows each delete, for compacted topics."""

@@ -26,10 +26,10 @@ from typing import Any
 
 import orjson
 
-from changefeed.column_types import DATA_TYPES, GEOMETRY
 from changefeed.errors import SchemaError
 from changefeed.formats.style import Encoding, Kind, Style
-from changefeed.table_schema import Column
+from changefeed.model.column_types import DATA_TYPES, GEOMETRY
+from changefeed.model.table_schema import Column, TableSchema
 
 Value = int | float | str | bytes | Decimal | None
 """A column's value; None is NULL."""
@@ -289,3 +289,36 @@ def _time(micros: int, digits: int) -> str:
     minutes, seconds = divmod(seconds, 60)
     text = f"{minutes // 60:02d}:{minutes % 60:02d}:{seconds:02d}.{fraction:06d}"
     return ("-" if micros < 0 else "") + _cut(text, digits)
+
+
+class RowValues:
+    """Reads images of ``table``, which has to be as it was when the row was changed."""
+
+    def __init__(self, table: TableSchema, style: Style) -> None:
+        self._table = table
+        self._readers: dict[str, ValueReader] = {column.name: reader_of(column, style) for column in table.columns}
+
+    def of(self, image: Mapping[str, Any]) -> dict[str, Value]:
+        """The values of ``image`` by column name, in its order.
+
+        Raises SchemaError for a column that the table does not have, and for a value that its column cannot have.
+        """
+        readers = self._readers
+        try:
+            return {name: None if value is None else readers[name](value) for name, value in image.items()}
+        except WRONG as error:
+            raise self._refusal(image, error) from error
+
+    def _refusal(self, image: Mapping[str, Any], error: Exception) -> SchemaError:
+        columns = {column.name: column for column in self._table.columns}
+        for name, value in image.items():
+            if name not in columns:
+                return SchemaError(
+                    f"a row has a column {name!r}, and {self._table.database}.{self._table.table} has none of that "
+                    "name: the table is not as it was when the row was changed"
+                )
+            try:
+                value is None or self._readers[name](value)
+            except WRONG as wrong:
+                return refusal(columns[name], value, wrong)
+        return SchemaError(f"a row of {self._table.database}.{self._table.table} cannot be read: {error}")

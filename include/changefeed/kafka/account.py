@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from zlib import crc32
 
-from changefeed.batches.batch import Batch
 from changefeed.errors import AccountingError
 from changefeed.kafka.progress import Progress
 from changefeed.kafka.topics import TopicLimits
 from changefeed.kafka.transactions import Delivery
-from changefeed.origin import precedes
+from changefeed.model.origin import precedes
+from changefeed.records.batch import Batch
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Account:
         if self._before is None or self._compared:
             return
         self._compared = True
-        if (self.already_there, self._digest) != (self._before.given, self._before.digest or self._digest):
+        if (self.already_there, self._digest) != (self._before.given, self._before.digest):
             others = "others " if self.already_there == self._before.given else ""
             raise AccountingError(
                 f"partition {self.partition} of {self.topic!r} was given {self._before.given} messages of window "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from changefeed.batches.record_batch import HEAD_BYTES
+from changefeed.records.record_batch import HEAD_BYTES
 
 # A batch of one record: the batch's header, at most 21 of the record's own lengths (DefaultRecordBatch and
 # DefaultRecord in Kafka's sources), and the names and lengths of the two headers.

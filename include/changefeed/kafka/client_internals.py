@@ -33,8 +33,8 @@ from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 from kafka.protocol.producer import InitProducerIdRequest
 from kafka.record import default_records
 
-from changefeed.batches.compression import CODECS
-from changefeed.batches.record_batch import HEAD, HEAD_BYTES, Record, Times, record_batch, written
+from changefeed.records.compression import CODECS
+from changefeed.records.record_batch import HEAD, HEAD_BYTES, Record, Times, record_batch, written
 
 LARGEST_REQUEST_BYTES = 16 << 20
 """Of batches that are sent together; a larger one goes alone. Brokers take 100 MB (socket.request.max.bytes)."""

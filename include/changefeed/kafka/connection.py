@@ -17,10 +17,8 @@ from kafka.admin import KafkaAdminClient
 
 from changefeed.errors import BrokerUnavailableError, ChangefeedError, SettingsError
 from changefeed.kafka.client_internals import UNTRUSTED, MendedClient
-from changefeed.kafka.options import client_settings, is_secret, without_effect
+from changefeed.kafka.options import client_settings, is_secret
 from changefeed.kafka.refusal import refused, unavailable, untrusted
-
-_log = logging.getLogger(__name__)
 
 # What the guarantee rests on is not an option.
 _OURS = {
@@ -156,9 +154,6 @@ class KafkaConnection:
     def check_options(self) -> None:
         """Look at the options, and at the files of keys and certificates that they name; no broker is asked.
 
-        Raises SettingsError for an option that is not known, or a value that cannot be followed. Tuning that
-        only librdkafka has is told in the log.
+        Raises SettingsError for an option that kafka-python does not have, or a value that cannot be followed.
         """
         client_settings(self.options)
-        if idle := without_effect(self.options):
-            _log.warning("options of the Kafka connection without an effect: %s", ", ".join(idle))

@@ -15,9 +15,9 @@ import kafka.errors
 from kafka.admin import KafkaAdminClient
 
 from changefeed.kafka.client_internals import take_over
-from changefeed.kafka.commit_log import CommitLog
+from changefeed.kafka.commit_log.log import CommitLog
+from changefeed.kafka.commit_log.records import AttemptRecord
 from changefeed.kafka.connection import KafkaConnection
-from changefeed.kafka.log_record import AttemptRecord
 from changefeed.kafka.record_writer import RecordWriter
 from changefeed.kafka.refusal import refused_to_write
 

@@ -25,8 +25,8 @@ from types import TracebackType
 from typing import Self
 
 from changefeed.errors import ChangefeedError, PipelineBusyError
+from changefeed.kafka.commit_log.records import ClaimRecord, LogEntry
 from changefeed.kafka.connection import KafkaConnection
-from changefeed.kafka.log_record import ClaimRecord, LogEntry
 from changefeed.kafka.partition_reader import KafkaRecord, partition_reader
 from changefeed.kafka.record_writer import RecordWriter
 

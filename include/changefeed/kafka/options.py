@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from changefeed.connection import shown_option
 from changefeed.errors import SettingsError, did_you_mean
+from changefeed.model.connection import shown_option
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
@@ -51,73 +51,7 @@ _SOCKET_NUMBERS = {
 }
 _SOCKET_SWITCHES = ("socket.keepalive.enable", "socket.nagle.disable")
 
-_FOLLOWED = sorted({*_SECURITY, *_TEXTS, *_NUMBERS, *_SOCKET_NUMBERS, *_SOCKET_SWITCHES, "client.rack"})
-_WITHOUT_EFFECT = frozenset(
-    {
-        "api.version.fallback.ms",
-        "api.version.request",
-        "api.version.request.timeout.ms",
-        "batch.num.messages",
-        "batch.size",
-        "broker.address.family",
-        "broker.address.ttl",
-        "broker.version.fallback",
-        "check.crcs",
-        "client.dns.lookup",
-        "compression.level",
-        "debug",
-        "delivery.report.only.error",
-        "delivery.timeout.ms",
-        "enable.gapless.guarantee",
-        "enable.metrics.push",
-        "enable.random.seed",
-        "enable.sparse.connections",
-        "fetch.error.backoff.ms",
-        "fetch.max.bytes",
-        "fetch.message.max.bytes",
-        "fetch.min.bytes",
-        "fetch.queue.backoff.ms",
-        "fetch.wait.max.ms",
-        "linger.ms",
-        "log.connection.close",
-        "log.queue",
-        "log.thread.name",
-        "log_level",
-        "max.in.flight",
-        "max.in.flight.requests.per.connection",
-        "max.partition.fetch.bytes",
-        "message.copy.max.bytes",
-        "message.max.bytes",
-        "message.send.max.retries",
-        "message.timeout.ms",
-        "metadata.recovery.rebootstrap.trigger.ms",
-        "metadata.recovery.strategy",
-        "metadata.request.timeout.ms",
-        "queue.buffering.backpressure.threshold",
-        "queue.buffering.max.kbytes",
-        "queue.buffering.max.messages",
-        "queue.buffering.max.ms",
-        "queued.max.messages.kbytes",
-        "queued.min.messages",
-        "queuing.strategy",
-        "receive.message.max.bytes",
-        "reconnect.backoff.jitter.ms",
-        "request.timeout.ms",
-        "retries",
-        "retry.backoff.max.ms",
-        "socket.blocking.max.ms",
-        "socket.connection.setup.timeout.ms",
-        "socket.max.fails",
-        "statistics.interval.ms",
-        "sticky.partitioning.linger.ms",
-        "topic.metadata.propagation.max.ms",
-        "topic.metadata.refresh.fast.cnt",
-        "topic.metadata.refresh.fast.interval.ms",
-        "topic.metadata.refresh.interval.ms",
-        "topic.metadata.refresh.sparse",
-    }
-)
-"""Tuning of librdkafka. Leaving it out changes neither who is spoken to nor what is published."""
+OPTIONS = sorted({*_SECURITY, *_TEXTS, *_NUMBERS, *_SOCKET_NUMBERS, *_SOCKET_SWITCHES, "client.rack"})
 
 _SECRET_WORDS = ("password", "secret", "pem", "token", "jaas", "oauthbearer")
 
@@ -127,18 +61,13 @@ def is_secret(option: str) -> bool:
     return any(word in option for word in _SECRET_WORDS)
 
 
-def without_effect(options: Mapping[str, str]) -> list[str]:
-    """Those that are taken and change nothing."""
-    return sorted(_WITHOUT_EFFECT & options.keys())
-
-
 def client_settings(options: Mapping[str, str]) -> dict[str, Any]:
     """``options`` as keyword arguments of each of kafka-python's clients. Files of keys and certificates are read.
 
     Raises SettingsError for an option or a value that cannot be followed; its message has no secret.
     """
     for name in options:
-        if name not in _FOLLOWED and name not in _WITHOUT_EFFECT:
+        if name not in OPTIONS:
             raise _unknown(name)
     settings: dict[str, Any] = {ours: options[name] for name, ours in _TEXTS.items() if name in options}
     settings |= {ours: _number(options, name) for name, ours in _NUMBERS.items() if name in options}
@@ -147,15 +76,15 @@ def client_settings(options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _unknown(name: str) -> SettingsError:
-    known = [*_FOLLOWED, *_WITHOUT_EFFECT]
-    if name.startswith(("sasl.", "ssl.", "enable.sasl.", "https.")) and not did_you_mean(name, _FOLLOWED):
+    nearest = did_you_mean(name, OPTIONS)
+    if name.startswith(("sasl.", "ssl.", "enable.sasl.", "https.")) and not nearest:
         return SettingsError(
             f"an option of the Kafka connection cannot be followed, {name!r}: changefeed's client, kafka-python, has "
             f"nothing like it, and who is let in rests on it. Of security there are: {', '.join(sorted(_SECURITY))}"
         )
     return SettingsError(
-        f"an option of the Kafka connection is not known, {shown_option(name)}{did_you_mean(name, known)}. They are "
-        f"named as librdkafka's; those that change something are: {', '.join(_FOLLOWED)}"
+        f"changefeed's client, kafka-python, has no such option of the Kafka connection, {shown_option(name)}{nearest}."
+        f" Leave it out. Options are named as librdkafka's; there are: {', '.join(OPTIONS)}"
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from changefeed.errors import CheckpointError
-from changefeed.origin import is_chunk, precedes
+from changefeed.model.origin import is_chunk, precedes
 
 TopicPartition = tuple[str, int]
 
@@ -38,9 +38,9 @@ class Progress:
     gtid_messages: int = 0
     """How many messages of transaction ``gtid`` were given: where a window goes on after a failover."""
     digest: str = ""
-    """Of where all messages given of the window stand, in their order; '' in records of earlier versions."""
+    """Of where all messages given of the window stand, in their order."""
     partitions: int = 0
-    """How many partitions the topic had for the window's keys; 0 in records of earlier versions."""
+    """How many partitions the topic had for the window's keys."""
     topic_id: str = ""
     """Kafka's own id of the topic, which a topic that is made again does not share; '' where it is not known."""
 
@@ -52,7 +52,7 @@ class Progress:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Progress:
-        """What `to_json` made, in this version or another: fields that this one does not know are passed over."""
+        """What `to_json` made; fields of a newer version are left out."""
         known = {name: value for name, value in values.items() if name in cls.__dataclass_fields__}
         return cls(origin=values[_CHUNK] if _CHUNK in values else values[_FILE], **known)
 

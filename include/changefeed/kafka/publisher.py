@@ -1,30 +1,30 @@
-"""Finished batches into Kafka, each message once: what one Spark task does with its topic-partitions."""
+"""Finished batches into Kafka, each message once: what one Spark task does with its topic-partitions or its chunks."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from types import TracebackType
-from typing import Self
+from typing import Generic, Self, TypeVar
 
-from changefeed.batches.batch import Batch
-from changefeed.batches.record_batch import headers_of
-from changefeed.block import pack
 from changefeed.errors import BadRecordError, BrokerUnavailableError, FencedError, TopicError
 from changefeed.kafka.account import Account, Receipt
 from changefeed.kafka.bad_record import OVERHEAD_BYTES, BadRecord
-from changefeed.kafka.commit_log import CommitLog, CommitLogState
+from changefeed.kafka.commit_log.log import CommitLog, CommitLogState
+from changefeed.kafka.commit_log.records import LogRecord, ProgressRecord
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.fencing import transactional_id
-from changefeed.kafka.log_record import ProgressRecord
 from changefeed.kafka.progress import Progress, TopicPartition
 from changefeed.kafka.topics import TopicLimits, topic_limits
 from changefeed.kafka.transactions import Delivery, Transactions
 from changefeed.kafka.window_topics import check_same_topic
-from changefeed.publish_settings import PublishSettings
+from changefeed.model.publish_settings import PublishSettings
+from changefeed.records.batch import Batch
+from changefeed.records.block import pack
+from changefeed.records.record_batch import headers_of
 
 _log = logging.getLogger(__name__)
 
@@ -32,6 +32,19 @@ OnStage = Callable[[str], None]
 IN_OPEN_TRANSACTION = "in_open_transaction"
 AFTER_TRANSACTION_COMMIT = "after_transaction_commit"
 STAGES = ("after_take_over", IN_OPEN_TRANSACTION, AFTER_TRANSACTION_COMMIT)
+Record = TypeVar("Record", bound=LogRecord)
+
+
+@dataclass(frozen=True)
+class Unit(Generic[Record]):
+    """Batches that become visible together, and with them ``record``, which says so in the commit log.
+
+    A unit that ``begins_transaction`` is not published in the same transaction as the units before it.
+    """
+
+    batches: Iterable[Batch]
+    record: Record
+    begins_transaction: bool = False
 
 
 class Publisher:
@@ -40,6 +53,11 @@ class Publisher:
     Entering takes over the transactional id ``changefeed.<identity>.<task>``, which aborts what an earlier run of
     the task left open, and then reads the commit log: in this order, so that nothing can be published by the
     earlier one after its progress was read. Leaving aborts what is open.
+
+    A transaction is closed, by default, when it has the rows or seconds that ``settings`` allow, after any batch; the
+    progress of its topic-partitions is written in it. ``units_of`` changes both: a transaction is then closed between
+    two `Unit`s only, and what is written are their records, in the log of the identity ``units_of``. A window that
+    begins fences this publisher too, so that rows that were read before the window's changes are never after them.
 
     ``limits`` has each topic that a batch may name (`topics.topic_limits`). ``source`` is the UUID of the server
     whose coordinates the batches carry. ``attempt`` is what `fencing.fence` returned to the driver; '' leaves the
@@ -64,6 +82,7 @@ class Publisher:
         attempt: str = "",
         dead_letter: str | None = None,
         on_stage: OnStage | None = None,
+        units_of: str | None = None,
     ) -> None:
         self._settings = settings or PublishSettings()
         self._identity, self._window, self._source, self._attempt = identity, window_number, source, attempt
@@ -71,21 +90,28 @@ class Publisher:
         self._log = CommitLog(connection, commit_log_topic, identity, self._settings.transaction_timeout_seconds + 30)
         name = transactional_id(identity, task)
         self._transactions = Transactions(connection, name, self._settings, [*limits, commit_log_topic])
-        from changefeed.batches.encoder import BatchEncoder  # only tasks publish, and only they load the kernels
+        from changefeed.records.encoder import BatchEncoder  # only tasks publish, and only they load the kernels
 
         self._encoder = BatchEncoder(self._settings, lambda topic: limits[topic].for_batches())
         self._on_stage: OnStage = on_stage or (lambda _stage: None)
         self._progress: Mapping[TopicPartition, Progress] = {}
         self._accounts: dict[TopicPartition, Account] = {}
         self._touched: dict[TopicPartition, Account] = {}
+        self._units_of = units_of
+        self._published_keys: set[bytes | None] = set()
+        self._records: list[LogRecord] = []
         self._others: list[Delivery] = []
         self._rows = 0
 
     def __enter__(self) -> Self:
         self._transactions.take_over()
-        state = self._read_log()
+        if self._units_of is None:
+            state = self._log.read()
+            self._progress = state.progress
+        else:
+            state, own = self._log.read_beside(self._units_of)
+            self._published_keys = {entry.record.key for entry in own.entries}
         self._refuse_newer_attempt(state)
-        self._progress = state.progress
         self._on_stage("after_take_over")
         return self
 
@@ -94,9 +120,6 @@ class Publisher:
     ) -> None:
         self._transactions.abort()
         self._transactions.close()
-
-    def _read_log(self) -> CommitLogState:
-        return self._log.read()
 
     def _refuse_newer_attempt(self, state: CommitLogState) -> None:
         if self._attempt and state.attempt != self._attempt:
@@ -124,6 +147,36 @@ class Publisher:
             raise
         return [account.receipt() for account in self._accounts.values()]
 
+    def publish_units(self, units: Iterable[Unit[Record]]) -> list[Record]:
+        """Publish ``units``, each completely or not at all, and return when the last transaction is committed.
+
+        Returns the records of all that are published, also of those that an earlier copy of this task published.
+        """
+        assert self._units_of is not None, "only a publisher of units writes their records"
+        done = []
+        try:
+            for unit in units:
+                if unit.record.key(self._units_of) not in self._published_keys:
+                    if unit.begins_transaction or self._is_full:
+                        self._close()
+                    self._transactions.open()
+                    for batch in unit.batches:
+                        self._publish_batch(batch)
+                    self._records.append(unit.record)
+                done.append(unit.record)
+            self._close()
+        except BaseException:
+            self._transactions.abort()
+            raise
+        return done
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether the open transaction has the rows or seconds that are allowed."""
+        settings = self._settings
+        is_old = self._transactions.age_seconds >= settings.transaction_seconds
+        return is_old or self._rows >= settings.transaction_rows
+
     def _publish_batch(self, batch: Batch) -> None:
         begun = time.monotonic()
         account = self._account(batch)
@@ -150,7 +203,7 @@ class Publisher:
 
     def _send(self, batch: Batch, account: Account) -> None:
         """Send a batch, or its dead letter, in the open transaction or in the next one where that is full."""
-        if self._rows and self._rows + batch.messages > self._settings.transaction_rows:
+        if self._units_of is None and self._rows and self._rows + batch.messages > self._settings.transaction_rows:
             self._close()
         self._transactions.open()
         self._touched[account.topic, account.partition] = account
@@ -207,12 +260,14 @@ class Publisher:
         account.dead_letters += 1
         _log.warning("%s went to %r: %s", record.describe(limits.table), self._dead_letter, reason)
 
-    def _write_progress(self) -> None:
-        for (topic, partition), account in self._touched.items():
-            record = ProgressRecord(topic, partition, account.progress())
-            self._others.append(
-                self._transactions.send(self._log.topic, 0, record.value(), record.key(self._identity), [])
-            )
+    def _write_records(self) -> None:
+        """What the commit log has to say of the open transaction."""
+        identity, records = self._units_of, self._records
+        if identity is None:
+            identity = self._identity
+            records = [ProgressRecord(*partition, account.progress()) for partition, account in self._touched.items()]
+        for record in records:
+            self._others.append(self._transactions.send(self._log.topic, 0, record.value(), record.key(identity), []))
 
     def _look_around(self) -> None:
         """Batches are slow to be delivered: is there still something to wait for?
@@ -232,14 +287,14 @@ class Publisher:
                 )
 
     def _close(self) -> None:
-        """Commit the open transaction, with the progress of what it touched."""
+        """Commit the open transaction, with the records that say what is in it."""
         if not self._transactions.is_open:
             return
         transactions = self._transactions
         transactions.flush(self._look_around)
         for account in self._touched.values():
             account.take_deliveries()
-        self._write_progress()
+        self._write_records()
         self._on_stage(IN_OPEN_TRANSACTION)
         transactions.flush(self._look_around)
         for delivery in self._others:
@@ -250,5 +305,5 @@ class Publisher:
         )
         for account in self._touched.values():
             account.transactions += 1
-        self._touched, self._others, self._rows = {}, [], 0
+        self._touched, self._records, self._others, self._rows = {}, [], [], 0
         self._on_stage(AFTER_TRANSACTION_COMMIT)

@@ -13,17 +13,6 @@ from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.partition_reader import partition_reader
 from changefeed.kafka.record_writer import RecordWriter
 from changefeed.kafka.topics import TopicSettings, partition_counts
-from changefeed.topic_name import legal_name
-
-
-def schema_history_topic(pipeline: str) -> str:
-    """The compacted topic that keeps a pipeline's schema history."""
-    return legal_name(f"changefeed.{pipeline}.schema-history")
-
-
-def schema_changes_topic(pipeline: str, suffix: str = "") -> str:
-    """The topic of a pipeline's schema-change records, or of a backfill's whose topics end in ``suffix``."""
-    return legal_name(f"changefeed.{pipeline}.schema-changes{suffix}")
 
 
 def schema_history_settings(replication_factor: int = -1) -> TopicSettings:

@@ -11,10 +11,9 @@ from typing import Any
 
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
-from changefeed.batches.batch_limits import BatchLimits
 from changefeed.errors import TopicError
 from changefeed.kafka.connection import KafkaConnection
-from changefeed.topic_name import legal_name
+from changefeed.records.batch_limits import BatchLimits
 
 _log = logging.getLogger(__name__)
 
@@ -65,16 +64,6 @@ class TopicLimits:
         """What of it concerns those who make batches for the topic, now."""
         oldest_seconds = 0 if self.keeps_ms is None else int(time.time() - self.keeps_ms / 1000)
         return BatchLimits(self.max_message_bytes, oldest_seconds, self.compression)
-
-
-def commit_log_topic(pipeline: str) -> str:
-    """The compacted topic that keeps a pipeline's progress and seals."""
-    return legal_name(f"changefeed.{pipeline}.commits")
-
-
-def dead_letter_topic(pipeline: str) -> str:
-    """The topic for records that their own topic does not take."""
-    return legal_name(f"changefeed.{pipeline}.dead-letter")
 
 
 def commit_log_settings(replication_factor: int = -1) -> TopicSettings:

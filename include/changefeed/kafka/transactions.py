@@ -15,7 +15,7 @@ from changefeed.errors import ChangefeedError
 from changefeed.kafka.client_internals import Done, FinishedRecords, InnerProducer
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.refusal import refused_to_write
-from changefeed.publish_settings import PublishSettings
+from changefeed.model.publish_settings import PublishSettings
 
 _log = logging.getLogger(__name__)
 

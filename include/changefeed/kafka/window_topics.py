@@ -8,9 +8,9 @@ from dataclasses import replace
 from changefeed.errors import TopicError
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.progress import Progress, TopicPartition
-from changefeed.kafka.schema_log import schema_changes_topic
 from changefeed.kafka.topics import TopicLimits, TopicSettings, ensure_topics, topic_limits
-from changefeed.window import Window
+from changefeed.model.topic_name import schema_changes_topic
+from changefeed.model.window import Window
 
 
 class WindowTopics:
@@ -52,7 +52,7 @@ def as_begun(
     """
     begun = dict(limits)
     for (topic, _), progress in given.items():
-        if progress.window <= window.after or not progress.partitions or topic not in limits:
+        if progress.window <= window.after or topic not in limits:
             continue
         if limits[topic].partitions < progress.partitions:
             raise TopicError(

@@ -10,9 +10,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from changefeed.batches.record_index import RecordIndex
-from changefeed.binlog.kernel.memory import Bytes, Words
-from changefeed.binlog.kernel.record_index import (
+from changefeed.formats.read_header import ReadHeader
+from changefeed.kafka.partition_reader import KafkaRecord
+from changefeed.kafka.progress import TopicPartition
+from changefeed.native.memory import Bytes, Words
+from changefeed.records.index_kernel import (
     FIRST,
     GTID,
     OWN,
@@ -24,9 +26,7 @@ from changefeed.binlog.kernel.record_index import (
     VALUE,
     VALUE_END,
 )
-from changefeed.formats.read_header import ReadHeader
-from changefeed.kafka.partition_reader import KafkaRecord
-from changefeed.kafka.progress import TopicPartition
+from changefeed.records.record_index import RecordIndex
 from changefeed.replicate.source_order import ChangeId, Turn
 
 TURN = [FIRST, OWN, ROW]
@@ -55,8 +55,9 @@ def not_behind(words: Words, turn: Packed) -> int:
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """Records of one partition, in order; ``words`` are as `batches.record_index` has them, and point to ``data``.
+class RecordRun:
+    """Records of one partition, in order; ``words`` are the first ORDER_WORDS of `records.index_kernel`, and
+    point to ``data``.
     With ``read`` they are rows of a snapshot's chunk, which share one turn."""
 
     partition: TopicPartition
@@ -65,7 +66,7 @@ class Stretch:
     words: Words
     read: ReadHeader | None = None
 
-    def split(self, count: int) -> tuple[Stretch, Stretch]:
+    def split(self, count: int) -> tuple[RecordRun, RecordRun]:
         """The first ``count`` records, and the others."""
         return (
             replace(self, words=self.words[:count]),
@@ -78,11 +79,11 @@ class Stretch:
         return int(self.words[-1, RECORD_END] - self.words[0, RECORD]) if len(self.words) else 0
 
 
-class SourceBlock:
+class OrderedRecords:
     """The records of ``stretches`` in the order of their turns. Of changes with the same turn there is the first; rows
     of snapshots come behind the change with their turn, in the order of ``stretches``."""
 
-    def __init__(self, stretches: Sequence[Stretch], behind: Packed | None) -> None:
+    def __init__(self, stretches: Sequence[RecordRun], behind: Packed | None) -> None:
         parts, size = [], 0
         words = np.concatenate([stretch.words for stretch in stretches])
         at = 0
@@ -108,7 +109,7 @@ class SourceBlock:
     def __len__(self) -> int:
         return len(self.words)
 
-    def pieces(self) -> Iterator[tuple[SourceBlock, Stretch | None]]:
+    def pieces(self) -> Iterator[tuple[OrderedRecords, RecordRun | None]]:
         """The block in pieces, in order: changes, or the rows of a stretch that a snapshot read."""
         if all(stretch.read is None for stretch in self._stretches):
             yield self, None
@@ -120,7 +121,7 @@ class SourceBlock:
             if first < last:
                 yield self.piece(first, last), self._stretches[part[first]] if part[first] >= 0 else None
 
-    def piece(self, first: int, last: int) -> SourceBlock:
+    def piece(self, first: int, last: int) -> OrderedRecords:
         """The records from number ``first`` to before ``last``."""
         piece = copy(self)
         for name in ("topic", "topics"):

@@ -24,9 +24,9 @@ from changefeed.ddl.ddl_statement import DdlStatement, read_statement
 from changefeed.ddl.names import TableName
 from changefeed.ddl.session import Server, SessionContext
 from changefeed.errors import BadRecordError, FollowerError, SettingsError
-from changefeed.mysql.follower_session import FollowerSession
-from changefeed.replicate.literals import quoted_name
+from changefeed.model.identifier import quoted
 from changefeed.replicate.source_session import enter
+from changefeed.source.mysql.follower_session import FollowerSession
 
 _GONE = {1008, 1051, 1146}
 """No such database, or table."""
@@ -103,13 +103,13 @@ def state_of(session: FollowerSession, definition: Definition) -> str:
 def _database(session: FollowerSession, name: str) -> str:
     if not session.rows("SELECT 1 FROM information_schema.schemata WHERE schema_name = %s", name):
         return "none"
-    return str(session.row(f"SHOW CREATE DATABASE {quoted_name(name)}".replace("%", "%%"))[1])
+    return str(session.row(f"SHOW CREATE DATABASE {quoted(name)}".replace("%", "%%"))[1])
 
 
 def _table(session: FollowerSession, name: TableName) -> str:
     """Without the counter of AUTO_INCREMENT, which a server that was killed may have otherwise."""
     try:
-        created = session.row(f"SHOW CREATE TABLE {quoted_name(name.database)}.{quoted_name(name.table)}")[1]
+        created = session.row(f"SHOW CREATE TABLE {quoted(name.database)}.{quoted(name.table)}")[1]
     except Exception as error:
         if not session.rows(_EXISTS, *name):
             return "none"

@@ -9,9 +9,9 @@ from typing import Self
 
 import orjson
 
-from changefeed.coordinates import BinlogCoordinates
+from changefeed.kafka.commit_log.read_tables import TableReadRecord
 from changefeed.kafka.progress import TopicPartition
-from changefeed.kafka.read_record import TableReadRecord
+from changefeed.model.coordinates import BinlogCoordinates
 
 
 class Stage(StrEnum):

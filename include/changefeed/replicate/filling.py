@@ -10,35 +10,16 @@ key is made where its one view stands, as it was there, with all of its rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from changefeed.coordinates import BinlogCoordinates
-from changefeed.ddl.changes import (
-    AlterDatabase,
-    AlterTable,
-    CreateTable,
-    CreateTableLike,
-    DropDatabase,
-    DropTables,
-    ExchangePartition,
-    PartitionToTable,
-    RenameTables,
-    RenameTo,
-    TableToPartition,
-)
-from changefeed.ddl.names import TableName
-from changefeed.errors import SettingsError
-from changefeed.kafka.read_record import AllReadRecord, TableReadRecord
-from changefeed.mysql.follower_session import FollowerSession
-from changefeed.replicate.block import Stretch
-from changefeed.replicate.definitions import Definition
-from changefeed.replicate.fill_state import FillState, Stage, TableFill
-from changefeed.replicate.literals import quoted_name
-from changefeed.table_schema import TableSchema
+from changefeed.kafka.commit_log.read_tables import AllReadRecord, TableReadRecord
+from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.replicate.block import RecordRun
+from changefeed.replicate.fill_state import FillState, Stage
+from changefeed.source.mysql.follower_session import FollowerSession
 
 _TABLE = "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
-_DATABASE = "SELECT 1 FROM information_schema.schemata WHERE schema_name = %s"
 
 
 @dataclass
@@ -61,12 +42,12 @@ class Filling:
     _due: dict[str, TableReadRecord] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._due = {name: record for name, record in self.records.items() if self._is_due(record)}
+        self._due = {name: record for name, record in self.records.items() if self._is_still_due(record)}
 
-    def _is_due(self, record: TableReadRecord) -> bool:
+    def _is_still_due(self, record: TableReadRecord) -> bool:
         """Whether the point where the table is made is still to come."""
         fill = self.state.tables.get(record.table)
-        if not self.follows(_parts(record.table)[0]):
+        if not self.follows(parts_of(record.table)[0]):
             return False
         if BinlogCoordinates.parse(record.at) < self.start:
             return False
@@ -74,13 +55,32 @@ class Filling:
             return True
         return (fill.snapshot, fill.announced) != (record.snapshot, record.table)
 
+    def is_due(self, name: str) -> bool:
+        """Whether a table, DATABASE.TABLE, is still to be made."""
+        return name in self._due
+
+    @property
+    def has_due(self) -> bool:
+        """Whether there are tables to be made."""
+        return bool(self._due)
+
+    def take_due(self, to: BinlogCoordinates) -> dict[str, TableReadRecord]:
+        """The records of the tables that can be made at ``to``, which are not due any more."""
+        due = {
+            name: record
+            for name, record in self._due.items()
+            if record.is_complete and BinlogCoordinates.parse(record.at) <= to
+        }
+        self._due = {name: record for name, record in self._due.items() if name not in due}
+        return due
+
     @property
     def is_under_way(self) -> bool:
         """Whether there is a table to be made or to be filled."""
-        return bool(self._due or self.state.unfilled or self._awaited_to)
+        return bool(self._due or self.state.unfilled or self.awaited_to)
 
     @property
-    def _awaited_to(self) -> BinlogCoordinates | None:
+    def awaited_to(self) -> BinlogCoordinates | None:
         """Where a snapshot of all tables began, up to which all is awaited that the follower lacks."""
         if not self.state.awaits or self.all_read is None:
             return None
@@ -93,7 +93,7 @@ class Filling:
         waited = [
             BinlogCoordinates.parse(record.at)
             for record in self._due.values()
-            if not record.is_complete and not self._is_there(*_parts(record.table))
+            if not record.is_complete and not self.is_there(*parts_of(record.table))
         ]
         return min(waited, default=None)
 
@@ -101,7 +101,7 @@ class Filling:
     def next_made(self) -> BinlogCoordinates | None:
         """Where the next tables are made, of those that can be, or where no others are awaited any more."""
         turns = [BinlogCoordinates.parse(record.at) for record in self._due.values() if record.is_complete]
-        return min((at for at in (*turns, self._awaited_to) if at is not None), default=None)
+        return min((at for at in (*turns, self.awaited_to) if at is not None), default=None)
 
     def keep(self, state: FillState) -> None:
         """Take over what is done since."""
@@ -113,170 +113,24 @@ class Filling:
         changed, self.is_changed = self.is_changed, False
         return self.state if changed else None
 
-    # --- what is passed over
-
-    def is_awaited(self, database: str, table: str) -> bool:
-        """Whether a table that the follower lacks comes with a snapshot later."""
-        name = f"{database}.{table}"
-        return name in self._due or name in self.state.lacking or (self.state.awaits and name not in self.records)
-
-    def passes_over(self, database: str, table: str) -> bool:
-        """Whether changes of the table are passed over: it is not there, and comes with a snapshot."""
-        if not self.is_awaited(database, table) or self._is_there(database, table):
-            return False
-        self.keep(replace(self.state, lacking=self.state.lacking | {f"{database}.{table}"}))
-        return True
-
-    def lacks_rows(self, table: TableSchema) -> bool:
-        """Whether rows of a table that is there may be missing. Raises SettingsError where it lost its primary key
-        meanwhile: which rows it has cannot be told any more."""
-        name = f"{table.database}.{table.table}"
-        fill = self.state.unfilled.get(name)
-        if fill is not None and fill.stage is Stage.FILLING and not table.primary_key:
-            raise SettingsError(
-                f"{name} of the follower lacks rows that come with a snapshot, and has no primary key any more: they "
-                "cannot be told from those that are there. Drop it on the follower, and take a snapshot of it."
-            )
-        return fill is not None
-
-    def passes_over_definition(self, definition: Definition, at: BinlogCoordinates) -> bool:
-        """Whether a definition, which is at ``at``, is about tables that the follower lacks, and that come with a
-        snapshot as they are then.
-
-        Raises SettingsError for one that is about such tables and others, or that would take rows from a table that
-        lacks some to another.
-        """
-        lacks = bool(self._due or self.state.lacking or self.state.awaits)
-        passes = lacks and self._passes_over(definition)
-        if passes:
-            self.is_defined(definition, at)
-        elif unfilled := [name for name in map(".".join, _moves_rows(definition)) if name in self.state.unfilled]:
-            raise SettingsError(
-                f"{definition.sql[:500]!r} takes rows from one table to another, and {unfilled[0]} lacks rows that "
-                "come with a snapshot. Drop both tables on the follower, and take a snapshot of both."
-            )
-        return passes
-
-    def _passes_over(self, definition: Definition) -> bool:
-        change = definition.read.change
-        if isinstance(change, AlterDatabase | DropDatabase):
-            return not self.session.rows(_DATABASE, change.name)
-        if isinstance(change, CreateTable | CreateTableLike):
-            maybe_there = self.state.awaits or change.if_not_exists
-            if isinstance(change, CreateTableLike) and self.passes_over(*change.like):
-                maybe_there = True
-                self.keep(replace(self.state, lacking=self.state.lacking | {".".join(change.name)}))
-            return maybe_there and self.passes_over(*change.name)
-        needed = _needed(definition)
-        passed = [name for name in needed if self.passes_over(*name)]
-        if passed and len(passed) < len(needed):
-            raise SettingsError(
-                f"{definition.sql[:500]!r} is about {'.'.join(passed[0])}, which comes with a snapshot, "
-                "and about tables that it has. Drop those on the follower, and take a snapshot of all of them."
-            )
-        return bool(passed)
-
-    def is_defined(self, definition: Definition, at: BinlogCoordinates) -> None:
-        """Note that a definition, which is at ``at``, ran or was passed over: tables may have another name
-        since, or be gone."""
-        change, state = definition.read.change, self.state
-        pairs: list[tuple[TableName, TableName]] = []
-        if isinstance(change, RenameTables):
-            pairs = list(change.names)
-        elif isinstance(change, AlterTable):
-            pairs = [(change.name, action.name) for action in change.actions if isinstance(action, RenameTo)]
-        for old, new in pairs:
-            state = state.renamed(".".join(old), ".".join(new), at)
-            if not self.follows(new.database):
-                state = state.without(".".join(new))
-        if isinstance(change, DropTables):
-            for name in change.names:
-                state = state.without(".".join(name))
-        elif isinstance(change, DropDatabase):
-            for table in (*state.tables, *state.lacking):
-                if table.startswith(f"{change.name}."):
-                    state = state.without(table)
-        self.keep(state)
-
-    def _is_there(self, database: str, table: str) -> bool:
+    def is_there(self, database: str, table: str) -> bool:
+        """Whether the follower has the table."""
         return bool(self.session.rows(_TABLE, database, table))
-
-    # --- tables that are made
-
-    def drop_begun(self) -> None:
-        """Drop the tables that an earlier run had begun to make and may not have: they are made when their turn comes.
-
-        Raises FollowerError for what the follower refuses.
-        """
-        state = self.state
-        for name, fill in self.state.unfilled.items():
-            if fill.stage is Stage.BEGUN:
-                database, table = _parts(name)
-                self.session.write(f"DROP TABLE IF EXISTS {quoted_name(database)}.{quoted_name(table)}")
-                state = state.without(name)
-        self.keep(state)
-
-    def make_databases(self, at: BinlogCoordinates) -> None:
-        """Make the databases that were there when a snapshot of all tables began, if that is ``at``."""
-        if self.all_read is not None and self._awaited_to == at:
-            for database, create in self.all_read.databases.items():
-                if self.follows(database):
-                    self._make_database(create)
-
-    def _make_database(self, create: str) -> None:
-        self.session.write(create.replace("CREATE DATABASE ", "CREATE DATABASE IF NOT EXISTS ", 1))
-
-    def begin_made(self, at: BinlogCoordinates) -> dict[str, TableReadRecord]:
-        """Note which tables are about to be made at ``at``, and return their records: `is_changed` has to be kept in
-        the follower before they are made."""
-        due = {
-            name: record
-            for name, record in self._due.items()
-            if record.is_complete and BinlogCoordinates.parse(record.at) <= at
-        }
-        made: dict[str, TableReadRecord] = {}
-        state = self.state if self._awaited_to != at else replace(self.state, awaits=False)
-        for name, record in due.items():
-            fill = state.tables.get(name)
-            is_there = self._is_there(*_parts(name))
-            if is_there and fill is not None and fill.stage is Stage.FILLING:
-                taken_over = TableFill(record.snapshot, fill.at, name, Stage.FILLING)
-                state = state.with_table(name, taken_over)
-            elif not is_there:
-                state = state.without(name)
-                if record.create_table:
-                    state = state.with_table(name, TableFill(record.snapshot, record.at, name))
-                    made[name] = record
-        self.keep(state)
-        self._due = {name: record for name, record in self._due.items() if name not in due}
-        return made
-
-    def make(self, record: TableReadRecord) -> None:
-        """Make a table that is not there. Raises FollowerError for what the follower refuses."""
-        self._make_database(record.create_database)
-        self.session.write(f"USE {quoted_name(_parts(record.table)[0])}")
-        self.session.write(record.create_table)
-
-    def is_made(self, record: TableReadRecord) -> None:
-        """Note that the table is there; one without a key has all of its rows."""
-        stage = Stage.FILLING if record.keyed else Stage.WHOLE
-        rows = 0 if record.keyed else record.rows or 0
-        self.keep(self.state.with_table(record.table, replace(self.state.tables[record.table], stage=stage, rows=rows)))
 
     # --- rows
 
-    def takes(self, database: str, table: str, stretch: Stretch) -> bool:
+    def takes(self, database: str, table: str, stretch: RecordRun) -> bool:
         """Whether the rows of ``stretch``, as a snapshot read them, are to be written to the table."""
         name = f"{database}.{table}"
         fill = self.state.tables.get(name)
         assert stretch.read is not None
         if fill is None or fill.stage is not Stage.FILLING or fill.announced != name:
             return False
-        if name in self._due and not self._is_there(database, table):  # somebody dropped it, to have it made again
+        if name in self._due and not self.is_there(database, table):  # somebody dropped it, to have it made again
             return False
         return BinlogCoordinates.parse(fill.at) <= stretch.read.base
 
-    def is_taken(self, database: str, table: str, stretch: Stretch, count: int, behind: int) -> None:
+    def is_taken(self, database: str, table: str, stretch: RecordRun, count: int, behind: int) -> None:
         """Note that ``count`` rows of ``stretch`` are written, up to before the offset ``behind``."""
         name = f"{database}.{table}"
         fill = self.state.tables[name]
@@ -294,7 +148,7 @@ class Filling:
             record = self.records.get(fill.announced)
             if record and fill.is_whole_by(record):
                 state = state.with_table(name, replace(fill, stage=Stage.WHOLE))
-        lacking = frozenset(name for name in state.lacking if not self._is_there(*_parts(name)))
+        lacking = frozenset(name for name in state.lacking if not self.is_there(*parts_of(name)))
         self.keep(replace(state, lacking=lacking))
 
     @property
@@ -304,30 +158,7 @@ class Filling:
         return tuple(sorted(self.state.lacking | unread | set(self.state.unfilled)))
 
 
-def _parts(name: str) -> tuple[str, str]:
+def parts_of(name: str) -> tuple[str, str]:
+    """Database and table of DATABASE.TABLE."""
     database, _, table = name.partition(".")
     return database, table
-
-
-def _moves_rows(definition: Definition) -> Sequence[TableName]:
-    """The tables between which a definition moves rows: partitions are exchanged, or become tables."""
-    change = definition.read.change
-    if not isinstance(change, AlterTable):
-        return ()
-    moves = (PartitionToTable, TableToPartition, ExchangePartition)
-    others = [action.name for action in change.actions if isinstance(action, moves)]
-    return [change.name, *others] if others else ()
-
-
-def _needed(definition: Definition) -> Sequence[TableName]:
-    """The tables that have to be there for a definition to run."""
-    change = definition.read.change
-    if isinstance(change, RenameTables):
-        needed: list[TableName] = []
-        made: set[TableName] = set()
-        for old, new in change.names:
-            if old not in made:
-                needed.append(old)
-            made = made - {old} | {new}
-        return needed
-    return [change.name] if isinstance(change, AlterTable) else definition.read.tables

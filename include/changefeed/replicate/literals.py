@@ -14,7 +14,8 @@ import orjson
 
 from changefeed.formats.style import Encoding, Kind, Style
 from changefeed.formats.typed_values import Value, reader_of, unscaled
-from changefeed.table_schema import Column
+from changefeed.model.identifier import quoted
+from changefeed.model.table_schema import Column
 
 
 def quoted_text(text: str) -> str:
@@ -26,11 +27,6 @@ def quoted_text(text: str) -> str:
 
 
 _CONTROL = re.compile("[\\x00-\\x07\\x0b\\x0c\\x0e-\\x1f\\x7f]")
-
-
-def quoted_name(name: str) -> str:
-    """``name`` of a database, table or column as an identifier."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def literal(value: Value) -> str:
@@ -118,7 +114,7 @@ _TEXT = _CHARACTERS | {"enum", "set"}
 
 def same(column: Column, value: Value) -> str:
     """The condition that ``column`` holds exactly ``value``: not one that its collation only takes for equal."""
-    name = quoted_name(column.name)
+    name = quoted(column.name)
     if value is None:
         return f"{name} IS NULL"
     if column.data_type in _TEXT and isinstance(value, str):

@@ -7,16 +7,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from changefeed.batches.record_batch import records_in
-from changefeed.batches.record_index import RecordIndex, indexed
-from changefeed.binlog.kernel.memory import Words
-from changefeed.binlog.kernel.record_index import FIRST, KNOWN, OFFSET, VALUE
-from changefeed.block import ID_HEADER, READ_HEADER
 from changefeed.errors import BadRecordError, TopicError
 from changefeed.formats.read_header import ReadHeader
 from changefeed.kafka.partition_reader import KafkaRecord
 from changefeed.kafka.progress import TopicPartition
-from changefeed.replicate.block import TURN, Packed, Stretch, not_behind, packed
+from changefeed.native.memory import Words
+from changefeed.records.block import READ_HEADER
+from changefeed.records.event_id import EventId, EventStream
+from changefeed.records.index_kernel import FIRST, KNOWN, OFFSET, ORDER_WORDS, VALUE
+from changefeed.records.record_batch import records_in
+from changefeed.records.record_index import RecordIndex, indexed
+from changefeed.replicate.block import TURN, Packed, RecordRun, not_behind, packed
 from changefeed.replicate.sealed import SealedStretch
 from changefeed.replicate.source_order import ChangeId, turn_of
 
@@ -42,7 +43,7 @@ class PartitionQueue:
     is_open: bool = True
     held_bytes: int = 0
     offset: int = field(init=False)
-    _stretches: deque[Stretch] = field(default_factory=deque)
+    _stretches: deque[RecordRun] = field(default_factory=deque)
     _last: Packed | None = None
     _floor: Packed = (0, 0, 0)
     """The turn that no row of a snapshot comes before: that of the record before it."""
@@ -66,15 +67,14 @@ class PartitionQueue:
             return
         data, first = batch.value or b"", batch.offset
         try:
-            index = indexed(*records_in(data), self.stretch.server_uuid)
+            index = indexed(*records_in(data), self.stretch.server_uuid, first)
         except ValueError as error:
             raise BadRecordError(f"the batch at offset {first} of {self.partition}: {error}") from error
         behind_batch = min(first + int(index.words[-1, OFFSET]) + 1, self.end) if len(index.words) else first
         if (read := self._read_by_snapshot(index)) is not None:
-            self._take_read(read, index, first, behind_batch)
+            self._take_read(read, index, behind_batch)
             return
-        words = index.words
-        offsets = words[:, OFFSET] + first
+        offsets, words = index.offsets, index.words[:, :ORDER_WORDS]
         words = words[(offsets >= self.start) & (offsets < self.end) & (words[:, VALUE] >= 0)]
         words = self._known(index, words, first)
         behind = words[:, FIRST] >= packed(turn_of(self.stretch.start))[0]
@@ -93,7 +93,7 @@ class PartitionQueue:
         if len(words):
             self._last = self._turn(words[-1])
             self._floor = max(self._floor, self._last)
-            self._hold(Stretch(self.partition, first, index.data, words))
+            self._hold(RecordRun(self.partition, first, index.data, words))
         elif not self._stretches:
             self.offset = behind_batch
         self._read_to = behind_batch
@@ -107,19 +107,20 @@ class PartitionQueue:
         (chunk, *others) = found
         return None if others or chunk is None else chunk[1]
 
-    def _chunk(self, index: RecordIndex, number: int) -> tuple[bytes, ReadHeader] | None:
-        headers = dict(index.record(number).headers)
+    def _chunk(self, index: RecordIndex, number: int) -> tuple[EventStream, ReadHeader] | None:
+        event = EventId.parse(index.event_id(number))
+        if event is None or event.server != self.stretch.server_uuid:
+            return None
         try:
-            chunk = headers[ID_HEADER].rpartition(b"/")[0]
-            read = ReadHeader.of(headers[READ_HEADER])
+            read = ReadHeader.of(dict(index.record(number).headers)[READ_HEADER])
         except (KeyError, ValueError):
             return None
-        return (chunk, read) if chunk.startswith(f"{self.stretch.server_uuid}/".encode()) else None
+        return event.stream, read
 
-    def _take_read(self, read: ReadHeader, index: RecordIndex, first: int, behind_batch: int) -> None:
+    def _take_read(self, read: ReadHeader, index: RecordIndex, behind_batch: int) -> None:
         """Hold a batch of a snapshot's rows. What lies behind the end of the stretch comes with a later one."""
-        offsets = index.words[:, OFFSET] + first
-        words = index.words[(offsets >= max(self.reads or 0, self.start)) & (offsets < self.end)]
+        offsets, words = index.offsets, index.words[:, :ORDER_WORDS]
+        words = words[(offsets >= max(self.reads or 0, self.start)) & (offsets < self.end)]
         words = words[words[:, VALUE] >= 0]
         self.is_open = read.base <= self.stretch.watermark and behind_batch < self.end
         if read.base > self.stretch.watermark:
@@ -127,14 +128,14 @@ class PartitionQueue:
         if len(words):
             self._floor = max(self._floor, packed(turn_of(read.base)))
             words[:, TURN] = self._floor
-            self._hold(Stretch(self.partition, first, index.data, words, read))
+            self._hold(RecordRun(self.partition, index.first_offset, index.data, words, read))
         elif not self._stretches:
             self.offset = behind_batch
         self._read_to = behind_batch
 
-    def handed(self, until: Packed | None) -> list[Stretch]:
+    def handed(self, until: Packed | None) -> list[RecordRun]:
         """Take out the records that are not behind ``until``, or all."""
-        given: list[Stretch] = []
+        given: list[RecordRun] = []
         while self._stretches:
             first = self._stretches[0]
             count = len(first.words) if until is None else not_behind(first.words, until)
@@ -153,7 +154,7 @@ class PartitionQueue:
             self.offset = self._stretches[0].first_offset + int(self._stretches[0].words[0, OFFSET])
         return given
 
-    def _hold(self, stretch: Stretch) -> None:
+    def _hold(self, stretch: RecordRun) -> None:
         self._stretches.append(stretch)
         self.held_bytes += stretch.size_bytes
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import orjson
 
-from changefeed.binlog.kernel import sql_rows as kernel
-from changefeed.binlog.kernel.memory import Bytes, Words
 from changefeed.formats.style import Encoding, Kind, Style
-from changefeed.replicate.literals import quoted_name
-from changefeed.table_schema import Column, TableSchema
+from changefeed.model.identifier import quoted
+from changefeed.model.table_schema import Column, TableSchema
+from changefeed.native.memory import Bytes, Words
+from changefeed.replicate import sql_rows as kernel
 
 _INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "year"})
 _TEXTS = frozenset(
@@ -131,7 +131,7 @@ class RowTextMaker:
 
 def label_of(column: Column, *, first: bool, single: bool) -> str:
     """What stands before the column's value in a key: nothing, if it is all of it; else a key is a condition."""
-    return "" if single else f"{'' if first else ' AND '}{quoted_name(column.name)} = "
+    return "" if single else f"{'' if first else ' AND '}{quoted(column.name)} = "
 
 
 def _kind(column: Column, style: Style) -> int | None:

@@ -6,33 +6,36 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from changefeed.connection import MysqlConnection
-from changefeed.coordinates import BinlogCoordinates
 from changefeed.ddl.session import Flavour, Server
-from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import FollowerError, SettingsError
-from changefeed.kafka.commit_log import NOTHING_KNOWN, CommitLogState
-from changefeed.kafka.read_record import AllReadRecord, TableReadRecord
-from changefeed.kafka.schema_log import schema_changes_topic
-from changefeed.mysql.follower_session import FollowerSession
-from changefeed.pipelines.follower_settings import SESSIONS
-from changefeed.pipelines.replayable import check_replayable
+from changefeed.formats.format import envelope_reader
+from changefeed.kafka.commit_log.log import NOTHING_KNOWN, CommitLogState
+from changefeed.kafka.commit_log.read_tables import AllReadRecord, TableReadRecord
+from changefeed.model.connection import MysqlConnection
+from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.model.topic_name import schema_changes_topic
+from changefeed.pipeline.connections import PipelineConnections
+from changefeed.pipeline.schema_history import load_history
 from changefeed.replicate.applier import Applier
 from changefeed.replicate.batch_sessions import BatchSessions
+from changefeed.replicate.commits import Commits
+from changefeed.replicate.definition_runner import DefinitionRunner
 from changefeed.replicate.fill_state import FillState
-from changefeed.replicate.filler import Filler
+from changefeed.replicate.filler import Filler, TableMaker, TableRows
 from changefeed.replicate.filling import Filling
-from changefeed.replicate.left_out import LeftOut
-from changefeed.replicate.position import FollowerPosition, PositionTable
-from changefeed.replicate.read_ahead import read_ahead
+from changefeed.replicate.follower_tables import FollowerTables
+from changefeed.replicate.missing_tables import MissingTables
+from changefeed.replicate.position_table import FollowerPosition, PositionTable
 from changefeed.replicate.sealed import first_start, nothing_new, sealed_from
 from changefeed.replicate.statements import Statements
-from changefeed.replicate.stream import Partitions, partitions_of, source_blocks
-from changefeed.replicate.table_rows import TableRows
-from changefeed.runs.schema_history import load_history
+from changefeed.replicate.stream import Partitions, partitions_of, read_ahead, source_blocks
+from changefeed.settings.limits import check_replayable
+from changefeed.settings.pipeline import Pipeline
+from changefeed.settings.pipeline_settings import SESSIONS
+from changefeed.source.mysql.follower_session import FollowerSession
 
 _MARIADB_UUID = "00000000-0000-0000-0000-"
-"""What the names of MariaDB servers begin with (`mysql.source.server_uuid`)."""
+"""What the names of MariaDB servers begin with (`source.mysql.source.server_uuid`)."""
 _LOGS_CASCADES = (9, 6)
 """The version from which MySQL's binlog has what foreign keys do."""
 
@@ -52,7 +55,7 @@ class Replicated:
 
 
 def replicate(
-    endpoints: Endpoints,
+    connections: PipelineConnections,
     follower: MysqlConnection,
     databases: Sequence[str] = (),
     start: BinlogCoordinates | None = None,
@@ -70,102 +73,113 @@ def replicate(
     SettingsError where the pipeline or the follower cannot have such a run, and as `Applier`, `SourceRecords`,
     `sealed_from` and `PositionTable` do.
     """
-    pipeline = endpoints.pipeline
+    pipeline = connections.pipeline
     check_replayable(pipeline)
-    if (follower.host, follower.port) == (endpoints.mysql.host, endpoints.mysql.port):
+    if (follower.host, follower.port) == (connections.mysql.host, connections.mysql.port):
         raise SettingsError(f"the follower is the source of pipeline {pipeline.name!r} itself, at {follower}")
-    log = endpoints.commit_log()
+    log = connections.commit_log()
     state = log.read() if log.exists() else NOTHING_KNOWN
     with FollowerSession(follower) as session:
         session.lock(f"changefeed.{pipeline.name}"[:64])
         positions = PositionTable(session, pipeline.name)
-        position = positions.load()
-        first = position is None
-        if position is None:
-            position = _first(state, pipeline.name, start, databases)
-            if start is None and pipeline.start == "snapshot":
-                position = replace(position, fill=FillState(awaits=True))
-        elif start is not None and start != position.coordinates:
-            raise SettingsError(
-                f"the follower is at {position.coordinates} already, and --from says {start}: leave it out. To begin "
-                "anew, copy the source's tables and delete the pipeline's row in changefeed.followed of the follower."
-            )
-        elif tuple(databases) != position.databases:
-            raise SettingsError(
-                f"the follower follows {_listed(position.databases)} since its first run, and this one is to follow "
-                f"{_listed(databases)}: changes of others are passed over by now. Name the same databases."
-            )
+        known = positions.load()
+        if known is not None:
+            _check_same(known, start, databases)
+        position = known or _first(state, pipeline, start, databases)
         server = _server(session, position.server_uuid)
-        if first:
+        if known is None:
             positions.begin(position)
-        partitions = partitions_of(endpoints, state)
+        partitions = partitions_of(connections, state)
         # Read behind the partitions' ends: of all rows of snapshots that are before them is known what they are for.
-        read = log.read()
-        filling = Filling(
-            session,
-            position.fill,
-            {record.table: record for record in read.of(TableReadRecord)},
-            next(iter(read.of(AllReadRecord)), None),
-            position.coordinates,
-            lambda name: not databases or name in databases,
+        filling = _filling(session, position, log.read())
+        commits = Commits(session, BatchSessions(), positions, position, filling)
+        logs_cascades = not server.is_mariadb and _version(connections, state, server) >= _LOGS_CASCADES
+        filler = _filler(connections, commits, server, logs_cascades=logs_cascades, runs_statements=runs_statements)
+        return _applied(connections, state, partitions, filler, sessions)
+
+
+def _check_same(position: FollowerPosition, start: BinlogCoordinates | None, databases: Sequence[str]) -> None:
+    """Raises SettingsError if a run is to begin elsewhere than at the follower's position, or has other databases."""
+    if start is not None and start != position.coordinates:
+        raise SettingsError(
+            f"the follower is at {position.coordinates} already, and --from says {start}: leave it out. To begin "
+            "anew, copy the source's tables and delete the pipeline's row in changefeed.followed of the follower."
         )
-        filling.drop_begun()
-        batches = BatchSessions()
-        applier = Applier(
-            session,
-            batches,
-            positions,
-            position,
-            pipeline.message_format(0).style,
-            server,
-            not server.is_mariadb and _version(endpoints, state, server) >= _LOGS_CASCADES,
-            filling,
-            Statements(batches, server, runs_statements, pipeline.tables.matches),
-            LeftOut(session, pipeline.tables.matches),
-            tuple(databases),
-            schema_changes_topic(pipeline.name, pipeline.topics.suffix),
+    if tuple(databases) != position.databases:
+        raise SettingsError(
+            f"the follower follows {_listed(position.databases)} since its first run, and this one is to follow "
+            f"{_listed(databases)}: changes of others are passed over by now. Name the same databases."
         )
-        applier.settle_definition()
-        filler = Filler(session, applier, filling, TableRows(endpoints.kafka))
-        return _applied(endpoints, state, partitions, filler, sessions)
+
+
+def _filling(session: FollowerSession, position: FollowerPosition, read: CommitLogState) -> Filling:
+    """The tables that snapshots fill, by the commit log; those that an earlier run began to create are dropped."""
+    databases = position.databases
+    filling = Filling(
+        session,
+        position.fill,
+        {record.table: record for record in read.of(TableReadRecord)},
+        next(iter(read.of(AllReadRecord)), None),
+        position.coordinates,
+        lambda name: not databases or name in databases,
+    )
+    TableMaker(filling).drop_begun()
+    return filling
+
+
+def _filler(
+    connections: PipelineConnections, commits: Commits, server: Server, *, logs_cascades: bool, runs_statements: bool
+) -> Filler:
+    """What applies records; a definition that an earlier run began is done."""
+    pipeline, databases = connections.pipeline, commits.position.databases
+    format, captures = connections.routes.format(0), pipeline.tables.matches
+    read_envelope = envelope_reader(pipeline.format.name, format)
+    tables = FollowerTables(commits, MissingTables(commits.filling), format.style, logs_cascades, captures, databases)
+    definitions = DefinitionRunner(commits, tables, server)
+    definitions.finish_begun()
+    statements = Statements(commits.batches, server, runs_statements, captures)
+    topic = schema_changes_topic(pipeline.name, pipeline.topics.suffix)
+    applier = Applier(commits, tables, definitions, read_envelope, statements, topic)
+    return Filler(applier, TableRows(connections.kafka, read_envelope))
 
 
 def _applied(
-    endpoints: Endpoints, state: CommitLogState, partitions: Partitions, filler: Filler, sessions: int
+    connections: PipelineConnections, state: CommitLogState, partitions: Partitions, filler: Filler, sessions: int
 ) -> Replicated:
-    applier, filling = filler.applier, filler.filling
-    start = applier.position.coordinates
-    stretch = sealed_from(state, start, applier.position.server_uuid)
+    commits, filling = filler.applier.commits, filler.filling
+    start = commits.position.coordinates
+    stretch = sealed_from(state, start, commits.position.server_uuid)
     reads = None
     if filling.is_under_way:
         stretch, reads = stretch or nothing_new(state, start), filling.state.reads
         if (held_at := filling.held_at) is not None and held_at < stretch.watermark:
             stretch = replace(stretch, watermark=held_at)
     if stretch is not None:
-        offsets = applier.position.offsets
+        offsets = commits.position.offsets
         if filling.is_under_way:
             sessions = 1  # what is there, and what is not, is known in the source's order only
         with ExitStack() as opened:
-            writers = [opened.enter_context(FollowerSession(applier.session.connection)) for _ in range(sessions)]
-            blocks = opened.enter_context(source_blocks(endpoints, partitions, stretch, offsets, reads))
-            opened.enter_context(applier.batches.running(writers))
+            writers = [opened.enter_context(FollowerSession(commits.session.connection)) for _ in range(sessions)]
+            blocks = opened.enter_context(source_blocks(connections, partitions, stretch, offsets, reads))
+            opened.enter_context(commits.batches.running(writers))
             with read_ahead(blocks) as parts:
                 for part in parts:
                     filler.take(part.block, stretch, part.offsets)
             filler.finish(stretch.watermark, blocks.offsets)
-    applied = applier.applied
-    end = applier.position.coordinates
+    applied = filler.applier.applied
+    end = commits.position.coordinates
     return Replicated(start, end, applied.rows, applied.definitions, applied.statements, filling.waiting)
 
 
 def _first(
-    state: CommitLogState, pipeline: str, start: BinlogCoordinates | None, databases: Sequence[str]
+    state: CommitLogState, pipeline: Pipeline, start: BinlogCoordinates | None, databases: Sequence[str]
 ) -> FollowerPosition:
-    at = start or first_start(state, pipeline)
+    at = start or first_start(state, pipeline.name)
     if not state.seals:
-        raise SettingsError(f"pipeline {pipeline!r} has published nothing yet: run it before it can be followed")
+        raise SettingsError(f"pipeline {pipeline.name!r} has published nothing yet: run it before it can be followed")
     uuid = state.seals[max(state.seals)].window.server_uuid
-    return FollowerPosition(pipeline, uuid, at, tuple(databases), {})
+    fill = FillState(awaits=start is None and pipeline.start == "snapshot")
+    return FollowerPosition(pipeline.name, uuid, at, tuple(databases), {}, fill=fill)
 
 
 def _server(session: FollowerSession, source_uuid: str) -> Server:
@@ -185,9 +199,9 @@ def _server(session: FollowerSession, source_uuid: str) -> Server:
     return Server(Flavour.MARIADB if is_mariadb else Flavour.MYSQL, (major, minor, patch), lower)
 
 
-def _version(endpoints: Endpoints, state: CommitLogState, follower: Server) -> tuple[int, int]:
+def _version(connections: PipelineConnections, state: CommitLogState, follower: Server) -> tuple[int, int]:
     """The source's, by its stored schemas; the follower's where there are none."""
-    history = load_history(endpoints, state)
+    history = load_history(connections, state)
     return (history.server if history else follower).version[:2]
 
 

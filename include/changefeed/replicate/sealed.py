@@ -6,10 +6,10 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from changefeed.coordinates import BinlogCoordinates
 from changefeed.errors import CheckpointError, SettingsError
-from changefeed.kafka.commit_log import CommitLogState
-from changefeed.manifest import Manifest
+from changefeed.kafka.commit_log.log import CommitLogState
+from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.model.manifest import Manifest
 from changefeed.replicate.source_order import Turn, turn_of
 
 _AGAIN = (

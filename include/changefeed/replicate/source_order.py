@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from changefeed.block import COMMIT_HEADER, GTID_HEADER, ID_HEADER
-from changefeed.coordinates import BinlogCoordinates, file_number
 from changefeed.errors import BadRecordError
 from changefeed.kafka.partition_reader import KafkaRecord
+from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.records.block import COMMIT_HEADER, GTID_HEADER, ID_HEADER
+from changefeed.records.event_id import EventId
 
 
 class Turn(NamedTuple):
@@ -45,17 +46,17 @@ class ChangeId:
         """None for a row that a SELECT read, which is in no binlog. Raises BadRecordError for no record of ours."""
         headers = dict(record.headers)
         try:
-            server_uuid, where, row, *rest = headers[ID_HEADER].decode().split("/")
-            origin, _, position = where.rpartition(":")
-            number = file_number(origin)
-            if not number:
+            event = EventId.parse(headers[ID_HEADER])
+            if event is None:
+                raise ValueError(headers[ID_HEADER])
+            if not event.file:
                 return None
-            own = (number, int(position))
+            own = (event.file, event.position)
             commit = headers.get(COMMIT_HEADER)
             at = BinlogCoordinates.parse(commit.decode()) if commit else None
-            file, first = (at.file, (at.number, at.position)) if at else (origin, own)
-            step = int(rest[0]) if len(rest) == 1 else 0  # of a statement's records topic and partition follow
-            return cls(server_uuid, file, Turn(*first, *own, int(row), step), headers.get(GTID_HEADER, b"").decode())
+            file, first = (at.file, (at.number, at.position)) if at else (event.origin, own)
+            turn = Turn(*first, *own, event.row, event.step)
+            return cls(event.server, file, turn, headers.get(GTID_HEADER, b"").decode())
         except (KeyError, ValueError) as error:
             raise BadRecordError(
                 f"the record at offset {record.offset} of partition {record.partition} of {record.topic!r} has no "

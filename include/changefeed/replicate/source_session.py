@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from changefeed.mysql.follower_session import FollowerSession
-from changefeed.replicate.literals import literal, quoted_name
+from changefeed.model.identifier import quoted
+from changefeed.replicate.literals import literal
+from changefeed.source.mysql.follower_session import FollowerSession
 
 _DEFAULTS: Mapping[str, Any] = {"character_set_collations": (), "foreign_key_checks": True, "lc_time_names": 0}
 """What a server leaves out of its events where it is so."""
@@ -44,7 +45,7 @@ def enter(session: FollowerSession, of_source: Mapping[str, Any], database: str)
     if sets:
         session.write("SET " + ", ".join(sets))
     if database and session.rows("SELECT 1 FROM information_schema.schemata WHERE schema_name = %s", database):
-        session.write(f"USE {quoted_name(database)}")
+        session.write(f"USE {quoted(database)}")
 
 
 def _variable(variable: Mapping[str, Any], names: Mapping[int, str]) -> str:
@@ -54,9 +55,9 @@ def _variable(variable: Mapping[str, Any], names: Mapping[int, str]) -> str:
             value = "NULL"
         case "string":
             collation = names[variable["collation"]]
-            value = f"_{collation.partition('_')[0]} x'{variable['value']}' COLLATE {quoted_name(collation)}"
+            value = f"_{collation.partition('_')[0]} x'{variable['value']}' COLLATE {quoted(collation)}"
         case "real":
             value = f"{variable['value']}{'' if 'e' in variable['value'] else 'e0'}"
         case _:
             value = variable["value"]
-    return f"@{quoted_name(variable['name'])} = {value}"
+    return f"@{quoted(variable['name'])} = {value}"

@@ -12,18 +12,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from changefeed.binlog.events.charsets import charset_of
-from changefeed.charset_codes import PASSED, is_multi_byte
 from changefeed.ddl.ddl_statement import read_statement
 from changefeed.ddl.repeatable import doubt_of_numbers, doubt_of_repeat
 from changefeed.ddl.session import Server, SessionContext
 from changefeed.errors import BadRecordError, FollowerError, SettingsError
-from changefeed.formats.envelope import Envelope
-from changefeed.mysql.follower_session import FollowerSession
-from changefeed.replicate.batch import Touched
-from changefeed.replicate.batch_sessions import BatchSessions
+from changefeed.formats.reader import Envelope
+from changefeed.model.charset_codes import PASSED, is_multi_byte
+from changefeed.model.table_schema import TableSchema
+from changefeed.replicate.batch_sessions import BatchSessions, Touched
 from changefeed.replicate.source_session import enter
 from changefeed.replicate.table_changes import TableChanges
-from changefeed.table_schema import TableSchema
+from changefeed.source.mysql.follower_session import FollowerSession
 
 _NOW = "CURRENT_TIMESTAMP"
 _STRICT = 1 << 21 | 1 << 22

@@ -1,21 +1,23 @@
-"""What a follower is to be given: the records of all topics of a pipeline, in the order of the source's commits."""
+"""The records of all topics of a pipeline in the order of the source's commits, read ahead of the follower."""
 
 from __future__ import annotations
 
+import queue
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import BrokerUnavailableError, TopicError
-from changefeed.kafka.commit_log import CommitLogState
+from changefeed.kafka.commit_log.log import CommitLogState
+from changefeed.kafka.commit_log.read_tables import TableReadRecord
 from changefeed.kafka.partition_reader import PartitionReader, partition_reader
 from changefeed.kafka.progress import TopicPartition
-from changefeed.kafka.read_record import TableReadRecord
-from changefeed.kafka.schema_log import schema_changes_topic
 from changefeed.kafka.topics import partition_counts
-from changefeed.replicate.block import Packed, SourceBlock
+from changefeed.model.topic_name import schema_changes_topic
+from changefeed.pipeline.connections import PipelineConnections
+from changefeed.replicate.block import OrderedRecords, Packed
 from changefeed.replicate.partition_queue import PartitionQueue, removed
 from changefeed.replicate.sealed import SealedStretch
 
@@ -41,14 +43,14 @@ class SourceBlocks:
         """From which offset of a partition on records were not handed out yet."""
         return {partition: queue.offset for partition, queue in self._queues.items()}
 
-    def __iter__(self) -> Iterator[SourceBlock]:
+    def __iter__(self) -> Iterator[OrderedRecords]:
         while True:
             self._read()
             lasts = [queue.last for queue in self._queues.values() if queue.is_open]
             until = min(last for last in lasts if last is not None) if lasts else None
             given = [stretch for queue in self._queues.values() for stretch in queue.handed(until)]
             if given:
-                block = SourceBlock(given, self._last)
+                block = OrderedRecords(given, self._last)
                 if len(block):
                     self._last = max(self._last or (0, 0, 0), block.turn(-1))
                     yield block
@@ -82,12 +84,12 @@ class SourceBlocks:
             queue.is_open = queue.is_open and (position or 0) < queue.end
 
 
-def topics_of(endpoints: Endpoints, state: CommitLogState) -> list[str]:
+def topics_of(connections: PipelineConnections, state: CommitLogState) -> list[str]:
     """The topics that were given anything, by the commit log, snapshots included, and that of definitions."""
     names = {record.topic for record in state.of(TableReadRecord)}
     names |= {topic for topic, _ in state.progress}
     names |= {receipt.topic for manifest in state.seals.values() for receipt in manifest.topics if receipt.accounted}
-    pipeline = endpoints.pipeline
+    pipeline = connections.pipeline
     return sorted(names | {schema_changes_topic(pipeline.name, pipeline.topics.suffix)})
 
 
@@ -99,11 +101,11 @@ class Partitions:
     ends: Mapping[TopicPartition, int]
 
 
-def partitions_of(endpoints: Endpoints, state: CommitLogState) -> Partitions:
+def partitions_of(connections: PipelineConnections, state: CommitLogState) -> Partitions:
     """The partitions of all topics that ``state`` knows of. Raises TopicError for a topic that is gone."""
-    pipeline = endpoints.pipeline
-    topics = topics_of(endpoints, state)
-    counts = partition_counts(endpoints.kafka, topics)
+    pipeline = connections.pipeline
+    topics = topics_of(connections, state)
+    counts = partition_counts(connections.kafka, topics)
     definitions = schema_changes_topic(pipeline.name, pipeline.topics.suffix)
     if gone := [topic for topic in topics if topic not in counts and topic != definitions]:
         raise TopicError(
@@ -111,17 +113,17 @@ def partitions_of(endpoints: Endpoints, state: CommitLogState) -> Partitions:
             "lost to the follower. Copy the source's tables to it anew, and give the coordinates with --from."
         )
     partitions = [(topic, partition) for topic, count in sorted(counts.items()) for partition in range(count)]
-    with partition_reader(endpoints.kafka, partitions, _wanted(endpoints)) as look:
+    with partition_reader(connections.kafka, partitions, _wanted(connections)) as look:
         return Partitions(look.first_offsets(), look.last_stable_offsets())
 
 
-def _wanted(endpoints: Endpoints) -> str:
-    return f"to bring the changes of pipeline {endpoints.pipeline.name!r} to a follower"
+def _wanted(connections: PipelineConnections) -> str:
+    return f"to bring the changes of pipeline {connections.pipeline.name!r} to a follower"
 
 
 @contextmanager
 def source_blocks(
-    endpoints: Endpoints,
+    connections: PipelineConnections,
     partitions: Partitions,
     stretch: SealedStretch,
     offsets: Mapping[TopicPartition, int],
@@ -144,5 +146,68 @@ def source_blocks(
         queues[each] = PartitionQueue(each, start, ends[each], stretch, shortened, read_from)
     start_at = {each: queue.start for each, queue in queues.items()}
     listed = sorted(first)
-    with partition_reader(endpoints.kafka, listed, _wanted(endpoints), start=start_at, whole_batches=True) as reader:
+    with partition_reader(
+        connections.kafka, listed, _wanted(connections), start=start_at, whole_batches=True
+    ) as reader:
         yield SourceBlocks(reader, queues)
+
+
+_PARTS = 2
+_TICK_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Part:
+    """A block, and from which offset of each partition on no record was handed out before it."""
+
+    block: OrderedRecords
+    offsets: Mapping[TopicPartition, int]
+
+
+@contextmanager
+def read_ahead(blocks: SourceBlocks) -> Iterator[Iterator[Part]]:
+    """The ``blocks`` in parts, read by a thread that is _PARTS ahead at most; it is gone at the block's end.
+
+    The iterator raises what reading raises.
+    """
+    parts: queue.Queue[Part | BaseException | None] = queue.Queue(_PARTS)
+    ended = threading.Event()
+
+    def put(item: Part | BaseException | None) -> None:
+        while not ended.is_set():
+            try:
+                parts.put(item, timeout=_TICK_SECONDS)
+            except queue.Full:
+                continue
+            return
+
+    def read() -> None:
+        try:
+            for part in _parts(blocks):
+                put(part)
+                if ended.is_set():
+                    return
+            put(None)
+        except BaseException as error:  # it is the reader's to raise, whatever it is
+            put(error)
+
+    def taken() -> Iterator[Part]:
+        while (item := parts.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+
+    thread = threading.Thread(target=read, name="read ahead", daemon=True)
+    thread.start()
+    try:
+        yield taken()
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _parts(blocks: SourceBlocks) -> Iterator[Part]:
+    offsets = dict(blocks.offsets)
+    for block in blocks:
+        yield Part(block, offsets)
+        offsets = dict(blocks.offsets)

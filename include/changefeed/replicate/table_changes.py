@@ -7,25 +7,21 @@ there before are deleted, and those that there are now inserted, in statements o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
-from contextlib import nullcontext
+from collections.abc import Sequence, Set
+from functools import partial
 
-from changefeed.binlog.kernel.memory import Bytes, Words
-from changefeed.errors import AccountingError, FollowerError
-from changefeed.formats.envelope import Envelope, JsonImage, RowValues
+from changefeed.formats.reader import Envelope, JsonImage
 from changefeed.formats.style import Style
-from changefeed.formats.typed_values import WRONG, Value
-from changefeed.mysql.follower_session import FollowerSession
-from changefeed.replicate.batch import Touched
-from changefeed.replicate.batch_sessions import BatchSessions
-from changefeed.replicate.keyed_rows import STATEMENT_BYTES, KeyedRows, joined
-from changefeed.replicate.keyless_rows import KeylessRows, Row
-from changefeed.replicate.literals import literal, literal_of, quoted_name, same
+from changefeed.formats.typed_values import WRONG, RowValues
+from changefeed.model.identifier import quoted
+from changefeed.model.table_schema import TableSchema
+from changefeed.native.memory import Bytes, Words
+from changefeed.replicate.batch_sessions import BatchSessions, Touched
+from changefeed.replicate.joined_rows import STATEMENT_BYTES, KeyedRows, KeylessRows, Row, joined
+from changefeed.replicate.literals import literal_of
 from changefeed.replicate.row_texts import RowTextMaker, RowTexts
-from changefeed.table_schema import TableSchema
-
-_SET_BY_SERVER = frozenset({"timestamp", "datetime"})
-"""Columns of these types may be set by the server where an UPDATE does not name them."""
+from changefeed.replicate.single_rows import SingleRows, check_written, write_sql
+from changefeed.source.mysql.follower_session import FollowerSession
 
 
 class TableChanges:
@@ -53,14 +49,12 @@ class TableChanges:
         self._lacks_rows = lacks_rows
         self._is_told_by_key = bool(table.primary_key) and not any(index.unique for index in table.indexes or ())
         """Whether rows are alike only where their primary keys are."""
+        self._single = SingleRows(table, style, in_order=in_order, lacks_rows=lacks_rows)
         self._values = RowValues(table, style)
         self._columns = [column for column in table.columns if not column.generated]
         self._literals = [(column.name, literal_of(column, style)) for column in self._columns]
-        self._names = frozenset(column.name for column in table.columns)
-        self._writable = frozenset(column.name for column in self._columns)
-        self._key = [table.columns[index] for index in table.primary_key] or self._columns
         self._enums = [number for number, column in enumerate(self._columns) if column.data_type == "enum"]
-        names = ", ".join(quoted_name(column.name) for column in self._columns)
+        names = ", ".join(quoted(column.name) for column in self._columns)
         insert = f"INSERT INTO {self.name} ({names}) VALUES "
         self._replace = f"REPLACE INTO {self.name} ({names}) VALUES ".encode()
         self._keyed = KeyedRows(table, self.name, insert) if table.primary_key else None
@@ -73,7 +67,7 @@ class TableChanges:
     @property
     def name(self) -> str:
         """As SQL."""
-        return f"{quoted_name(self.table.database)}.{quoted_name(self.table.table)}"
+        return f"{quoted(self.table.database)}.{quoted(self.table.table)}"
 
     def take(self, change: Envelope) -> None:
         """Add a change of a row, or write it at once, in the session's transaction.
@@ -83,7 +77,9 @@ class TableChanges:
         before, after = change.before, change.after
         if not self.joins(change):
             self.write()
-            self._put_alone(change)
+            size = sum(len(str(image)) for image in (before, after) if image)
+            write = partial(self._single.write, change=change)
+            self._batches.put(write, self._touched(None), size, alone=True)
             return
         try:
             old, new = (None if image is None else self._row(image) for image in (before, after))
@@ -113,15 +109,6 @@ class TableChanges:
             self._send(b"".join((self._keyed.insert, rows)), count, touched)
             touched = self._again(touched)
 
-    def _is_made(self, session: FollowerSession, image: JsonImage) -> bool:
-        """Whether the row ``image`` is there, now if not before: what its change takes along is to be taken along."""
-        where = self._conditions(self._values.of(image))
-        if session.rows(f"SELECT 1 FROM {self.name} WHERE {where} LIMIT 1"):
-            return True
-        if self._is_whole(image):
-            self._write_one(session, None, image)
-        return self._is_whole(image)
-
     def overwrite(self, texts: RowTexts) -> None:
         """Write rows as a snapshot read them, whatever was there."""
         self.write()
@@ -140,10 +127,7 @@ class TableChanges:
 
     def joins(self, change: Envelope) -> bool:
         """Whether the change is joined with others, and no statement of its own: its images have all columns."""
-        return not self.in_order and self._is_whole(change.before) and self._is_whole(change.after)
-
-    def _is_whole(self, image: JsonImage | None) -> bool:
-        return image is None or image.keys() == self._names or self._writable <= image.keys() <= self._names
+        return not self.in_order and self._single.is_whole(change.before) and self._single.is_whole(change.after)
 
     def _row(self, image: JsonImage) -> Row:
         return tuple(["NULL" if (value := image[name]) is None else literal(value) for name, literal in self._literals])
@@ -176,7 +160,9 @@ class TableChanges:
             for image, count in self._alike.gone():
                 row = self._values.of(image)
                 self._send(
-                    f"DELETE FROM {self.name} WHERE {self._conditions(row)} LIMIT {count}".encode(), count, all_rows
+                    f"DELETE FROM {self.name} WHERE {self._single.conditions(row)} LIMIT {count}".encode(),
+                    count,
+                    all_rows,
                 )
             for sql, count in self._alike.inserts():
                 self._send(sql, count, all_rows)
@@ -194,75 +180,7 @@ class TableChanges:
         loose = self._loose
 
         def write(session: FollowerSession) -> None:
-            written = self._write(session, sql, loose=loose)
-            self._expect(written, written if count is None else count, sql)
+            written = write_sql(session, sql, loose=loose)
+            check_written(self.table, written, written if count is None else count, sql)
 
         self._batches.put(write, touched, len(sql), alone=self.lasting)
-
-    def _put_alone(self, change: Envelope) -> None:
-        before, after = change.before, change.after
-
-        def write(session: FollowerSession) -> None:
-            try:
-                if self._lacks_rows and before is not None and not self._is_made(session, before):
-                    return
-                with session.foreign_keys_checked() if self.in_order and before else nullcontext():
-                    self._write_one(session, before, after)
-            except FollowerError as error:
-                raise FollowerError(f"{error}. It was to apply {change.file}:{change.position}.", error.code) from error
-
-        size = sum(len(str(image)) for image in (before, after) if image)
-        self._batches.put(write, self._touched(None), size, alone=True)
-
-    def _conditions(self, row: Mapping[str, Value]) -> str:
-        return " AND ".join(same(column, row[column.name]) for column in self._key if column.name in row)
-
-    def _write_one(
-        self, session: FollowerSession, image_before: JsonImage | None, image_after: JsonImage | None
-    ) -> None:
-        before = None if image_before is None else self._values.of(image_before)
-        after = None if image_after is None else self._values.of(image_after)
-        given = {name: literal(value) for name, value in (after or {}).items() if name in self._writable}
-        loose = any(given.get(self._columns[number].name) == "0" for number in self._enums)
-        if before is None:
-            self._check_defaults(given)
-            names = ", ".join(map(quoted_name, given))
-            self._write(session, f"INSERT INTO {self.name} ({names}) VALUES ({', '.join(given.values())})", loose=loose)
-        elif after is None:
-            sql = f"DELETE FROM {self.name} WHERE {self._conditions(before)} LIMIT 1"
-            self._expect(self._write(session, sql), 1, sql)
-        elif given:
-            where = self._conditions(before)
-            stays = [column.name for column in self._columns if column.data_type in _SET_BY_SERVER]
-            given = {name: quoted_name(name) for name in stays} | given
-            changed = ", ".join(f"{quoted_name(name)} = {value}" for name, value in given.items())
-            if not self._write(session, f"UPDATE {self.name} SET {changed} WHERE {where} LIMIT 1", loose=loose):
-                # Nothing changed, or there is no such row: a server does not count what stays as it is.
-                found = session.rows(f"SELECT 1 FROM {self.name} WHERE {where} LIMIT 1")
-                self._expect(len(found), 1, where)
-
-    def _check_defaults(self, given: Mapping[str, str]) -> None:
-        """A column that the image leaves out has its default, which the follower may not know as it was then."""
-        for column in self._columns:
-            if column.name not in given and column.default is not None and column.default.is_sql:
-                raise FollowerError(
-                    f"{self.table.database}.{self.table.table}: an inserted row does not say {column.name!r}, whose "
-                    f"default the server works out for each row ({column.default.text}): set binlog_row_image=FULL on "
-                    "the source, and copy the table to the follower anew"
-                )
-
-    @staticmethod
-    def _write(session: FollowerSession, sql: str | bytes, *, loose: bool = False) -> int:
-        session.begin()
-        if not loose:
-            return session.write(sql)
-        with session.invalid_labels_allowed():
-            return session.write(sql)
-
-    def _expect(self, written: int, wanted: int, sql: str | bytes) -> None:
-        if written != wanted:
-            raise AccountingError(
-                f"{self.table.database}.{self.table.table} of the follower lacks {wanted - written} of {wanted} rows "
-                f"that the source changed ({sql[:200]!r}): somebody else wrote to it, or it was not as the source's "
-                "table when it began to follow. Nothing of that transaction was kept. Copy the table anew."
-            )

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from changefeed.binlog.programs.result_columns import quoted
-from changefeed.coordinates import BinlogCoordinates
-from changefeed.kafka.read_record import TableReadRecord
-from changefeed.mysql.catalog import SYSTEM_DATABASES
-from changefeed.mysql.session import Session
-from changefeed.pipelines.table_pattern import names_database
-from changefeed.snapshot.progress import SnapshotRecord, TableProgress
-from changefeed.snapshot.table_key import KEY_SESSION
+from changefeed.kafka.commit_log.read_tables import TableReadRecord
+from changefeed.kafka.commit_log.snapshots import SnapshotRecord, TableProgress
+from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.model.identifier import quoted
+from changefeed.model.table_pattern import names_database
+from changefeed.source.mysql.catalog import SYSTEM_DATABASES
+from changefeed.source.mysql.session import Session
+from changefeed.source.mysql.table_key import KEY_SESSION
 
 _SESSION = f"{KEY_SESSION}, sql_quote_show_create = 1"
 

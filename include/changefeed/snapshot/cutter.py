@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from changefeed.errors import SchemaError
-from changefeed.mysql.catalog import table_schemas
-from changefeed.mysql.session import Session
+from changefeed.kafka.commit_log.snapshots import PlannedChunk, SnapshotRecord, TableProgress
+from changefeed.model.key_range import ALL_ROWS, KeyRange
+from changefeed.model.table_schema import TableSchema
 from changefeed.snapshot.planning import key_text
-from changefeed.snapshot.progress import PlannedChunk, SnapshotRecord, TableProgress
-from changefeed.snapshot.table_key import ALL_ROWS, KEY_SESSION, KeyRange, TableKey
-from changefeed.table_schema import TableSchema
+from changefeed.source.mysql.catalog import table_schemas
+from changefeed.source.mysql.session import Session
+from changefeed.source.mysql.table_key import KEY_SESSION, TableKey
 
 FEWEST_ROWS, MOST_ROWS = 100, 2_000_000
 FIRST_ROWS, FIRST_BYTES = 100_000, 16 << 20

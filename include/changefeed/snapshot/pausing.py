@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import SettingsError
-from changefeed.snapshot.progress import PauseRecord, SnapshotRecord
-from changefeed.snapshot.request import snapshot_identity
+from changefeed.kafka.commit_log.snapshots import PauseRecord, SnapshotRecord
+from changefeed.model.run_identity import snapshot_identity
+from changefeed.pipeline.connections import PipelineConnections
 
 
-def set_paused(endpoints: Endpoints, *, paused: bool) -> list[str]:
+def set_paused(connections: PipelineConnections, *, paused: bool) -> list[str]:
     """Pause or resume the snapshots that are not finished, those that were stopped among them; their identities.
 
     It is kept in the commit log: one that is stopped while it is paused is paused when it is run again. Raises
     SettingsError where there is none, BrokerUnavailableError, TopicError.
     """
-    pipeline = endpoints.pipeline.name
-    log, ours = endpoints.commit_log(), snapshot_identity(pipeline, "")
+    pipeline = connections.pipeline.name
+    log, ours = connections.commit_log(), snapshot_identity(pipeline, "")
     states = log.read_all() if log.exists() else {}
     unfinished = {
         identity: state
@@ -28,7 +28,7 @@ def set_paused(endpoints: Endpoints, *, paused: bool) -> list[str]:
             "commit log knows are finished, and one that was just started is not in it before its first chunks."
         )
     for identity, state in unfinished.items():
-        own = endpoints.commit_log(identity)
+        own = connections.commit_log(identity)
         if paused:
             own.keep(PauseRecord())
         else:

@@ -8,22 +8,22 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from changefeed.checkpoint import Checkpoint, CheckpointStore
-from changefeed.endpoints.endpoints import Endpoints
 from changefeed.errors import SettingsError, SourceError, StaleCheckpointError
-from changefeed.kafka.log_record import BegunRecord
-from changefeed.mysql.catalog import table_schemas
-from changefeed.mysql.session import Session
-from changefeed.pipelines.message_rules import message_rules
-from changefeed.pipelines.pipeline import Pipeline
-from changefeed.runs.plan import plan
-from changefeed.runs.rights import check_rights, known_tables
-from changefeed.runs.topics import table_topics
-from changefeed.runs.windows import commit_log_state
-from changefeed.snapshot.progress import SnapshotRecord, TableProgress
-from changefeed.snapshot.request import SnapshotRequest
-from changefeed.snapshot.table_key import TableKey
-from changefeed.table_schema import TableSchema
+from changefeed.kafka.commit_log.records import BegunRecord
+from changefeed.kafka.commit_log.snapshots import SnapshotRecord, TableProgress
+from changefeed.model.checkpoint import Checkpoint, CheckpointStore
+from changefeed.model.table_schema import TableSchema
+from changefeed.pipeline.connections import PipelineConnections
+from changefeed.pipeline.plan import plan
+from changefeed.pipeline.rights import check_rights, known_tables
+from changefeed.pipeline.topics import table_topics
+from changefeed.pipeline.windows import commit_log_state
+from changefeed.settings.message_rules import message_rules
+from changefeed.settings.pipeline import Pipeline
+from changefeed.settings.requests.snapshot import SnapshotRequest
+from changefeed.source.mysql.catalog import table_schemas
+from changefeed.source.mysql.session import Session
+from changefeed.source.mysql.table_key import TableKey
 
 _ROWS = """
 SELECT table_schema, table_name, COALESCE(table_rows, 0), COALESCE(avg_row_length, 0) FROM information_schema.tables
@@ -72,7 +72,12 @@ class SnapshotPlan:
 
 
 def plan_snapshot(
-    endpoints: Endpoints, store: CheckpointStore, request: SnapshotRequest, identity: str, *, only_look: bool = False
+    connections: PipelineConnections,
+    store: CheckpointStore,
+    request: SnapshotRequest,
+    identity: str,
+    *,
+    only_look: bool = False,
 ) -> SnapshotPlan:
     """Find the tables of ``request``, or how far a snapshot has come that was begun as ``identity``.
 
@@ -81,31 +86,31 @@ def plan_snapshot(
 
     Raises SettingsError for tables that the pipeline does not capture and for settings under which a snapshot cannot
     be right; SourceError for a server that logs parts of rows, and for tables that its user may not read; and as
-    `runs.plan.plan`.
+    `pipeline.plan.plan`.
     """
-    pipeline = endpoints.pipeline
+    pipeline = connections.pipeline
     check_takes_snapshots(pipeline)
     with ThreadPoolExecutor(1, "changefeed-plan") as beside:
-        logged = beside.submit(commit_log_state, endpoints, identity)
-        checkpoint = _checkpoint(endpoints, store, keep_first=not only_look)
-    with endpoints.session() as session:
+        logged = beside.submit(commit_log_state, connections, identity)
+        checkpoint = _checkpoint(connections, store, keep_first=not only_look)
+    with connections.session() as session:
         check_row_images(session)
-        check_rights(endpoints, session, known_tables(endpoints), request.tables)
+        check_rights(connections, session, known_tables(connections), request.tables)
         tables = table_topics(pipeline, session, sequences=False)
         topics = {f"{database}.{table}": topic for (database, table), topic in tables.items()}
         begun = logged.result().of(SnapshotRecord)
         stands = begun[0] if begun else _new(pipeline, session, request, topics)
         if request.where is not None:
-            _check_where(endpoints, request.where, session, stands.tables)
+            _check_where(connections, request.where, session, stands.tables)
     named = {table.name: topics[table.name] for table in stands.tables if table.name in topics}
     return SnapshotPlan(identity, request, checkpoint, stands, named)
 
 
-def _checkpoint(endpoints: Endpoints, store: CheckpointStore, *, keep_first: bool) -> Checkpoint:
+def _checkpoint(connections: PipelineConnections, store: CheckpointStore, *, keep_first: bool) -> Checkpoint:
     try:
-        return plan(endpoints, store, keep_first_checkpoint=keep_first).expected
+        return plan(connections, store, keep_first_checkpoint=keep_first).expected
     except StaleCheckpointError:  # a run began or ended in this moment
-        return plan(endpoints, store, keep_first_checkpoint=keep_first).expected
+        return plan(connections, store, keep_first_checkpoint=keep_first).expected
 
 
 def check_takes_snapshots(pipeline: Pipeline) -> None:
@@ -187,12 +192,14 @@ def _changed(begun: Mapping[str, str], rules: Mapping[str, str]) -> str:
     return ", ".join(f"`{rule}`" for rule in sorted(begun) if rules.get(rule) != begun[rule])
 
 
-def _check_where(endpoints: Endpoints, where: str, session: Session, tables: Iterable[TableProgress]) -> None:
+def _check_where(
+    connections: PipelineConnections, where: str, session: Session, tables: Iterable[TableProgress]
+) -> None:
     """Columns that are hidden may not be asked about, nor those that a table does not have."""
-    from changefeed.pipelines.sql_condition import server_condition  # sqlglot is only for those who need it
+    from changefeed.settings.sql_condition import server_condition  # sqlglot is only for those who need it
 
     for schema in table_schemas(session, ((table.database, table.table) for table in tables)).values():
-        hidden = endpoints.column_rules.of(schema)
+        hidden = connections.column_rules.of(schema)
         positions = {column.name.lower(): number for number, column in enumerate(schema.columns)}
         for name in server_condition(where).columns:
             position = positions.get(name.lower())

@@ -10,17 +10,17 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from changefeed.binlog.programs.result_columns import quoted
 from changefeed.binlog.row_reader import AsOf
 from changefeed.binlog.search.finder import Finder
-from changefeed.coordinates import BinlogCoordinates
 from changefeed.errors import SourceUnavailableError
-from changefeed.gtid import GtidSet
-from changefeed.mysql import source
-from changefeed.mysql.binlogs import ServerBinlogs
-from changefeed.mysql.session import Session
-from changefeed.snapshot.progress import PlannedChunk
-from changefeed.snapshot.table_key import KEY_SESSION
+from changefeed.kafka.commit_log.snapshots import PlannedChunk
+from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.model.gtid import GtidSet
+from changefeed.model.identifier import quoted
+from changefeed.source.mysql import source
+from changefeed.source.mysql.binlogs import ServerBinlogs
+from changefeed.source.mysql.session import Session
+from changefeed.source.mysql.table_key import KEY_SESSION
 
 _QUIET_SECONDS = 60.0
 """How long a moment without commits is waited for, for the one view of a table without a key."""

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from changefeed.errors import SettingsError
-from changefeed.private_folder import private_folder
+from changefeed.native.private_folder import private_folder
 from changefeed.spark.conf import BATCH_CONF, DRIVER_OPTIONS, SMALL_JOB_CONF
 
 if TYPE_CHECKING:

@@ -47,11 +47,12 @@ BATCH_CONF = {
 """Spark counts a batch in rows, 10,000 of them, and holds it in memory; our rows are record batches, megabytes each.
 It looks for better plans while a query runs, where ours has one. Its checksum of all bytes of all rows finds a stage
 that made other rows when it ran again; our batches are a checkpoint that is never made again, and are counted
-(`spark.expected`)."""
+(`spark.stages.expected`)."""
 
 ALWAYS = {"spark.speculation": "false"}
 """What no setting changes: a second copy of a publishing task takes over from the first, whose work is then thrown
-away. Where the session is not ours, such as a Connect server's, a copy costs that and no more: see `spark.publish`."""
+away. Where the session is not ours, such as a Connect server's, a copy costs that and no more: see
+`spark.stages.publish`."""
 
 
 def job_conf(settings: Mapping[str, str], defaults: Mapping[str, str] = JOB_CONF) -> dict[str, str]:

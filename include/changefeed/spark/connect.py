@@ -21,6 +21,7 @@ from pyspark.errors.exceptions.connect import SparkConnectException
 from pyspark.sql import SparkSession
 
 from changefeed.errors import SettingsError, SparkUnavailableError
+from changefeed.spark.target import ConnectSpark
 
 CONNECT_PORT = 15002
 """Spark Connect's own, where a URL names none."""
@@ -28,8 +29,8 @@ _PACKAGE = Path(__file__).parents[1]
 
 
 @contextmanager
-def connect_session(url: str) -> Iterator[SparkSession]:
-    """The day's session of the Connect server at ``url``; its workers need the package `changefeed`, see `warm_up`.
+def connect_session(url: str) -> Iterator[ConnectSpark]:
+    """The day's session of the Connect server at ``url``; its workers need the package `changefeed`.
 
     The session that a URL names itself (``session_id``) is taken as it is. Raises SparkUnavailableError when nobody
     answers there.
@@ -38,7 +39,7 @@ def connect_session(url: str) -> Iterator[SparkSession]:
     spark: Any = SparkSession.builder.remote(url).create() if "session_id=" in url else _shared_session(url)
     spark.release_session_on_close = False  # other runs are in it
     try:
-        yield spark
+        yield ConnectSpark(spark)
     finally:
         spark.stop()
 
@@ -93,8 +94,3 @@ def _address(url: str) -> tuple[str, int]:
         return parts.hostname or "", parts.port or CONNECT_PORT
     except ValueError:
         raise SettingsError("`spark.connect` cannot be read: wanted sc://host:port, then /;name=value…") from None
-
-
-def is_connect(spark: SparkSession) -> bool:
-    """Whether the session is a client of a Connect server, which has no SparkContext."""
-    return type(spark).__module__.startswith("pyspark.sql.connect")

@@ -5,7 +5,7 @@
     spark.dataSource.register(BinlogDataSource)
     changes = spark.read.format("mysql_binlog").options(connection="mysql_shop", tables="shop.*").load()
 
-Options: ``connection`` (a connection id, see `changefeed.connection`) or ``uri``; ``start`` and ``end`` as
+Options: ``connection`` (a connection id, see `changefeed.model.connection`) or ``uri``; ``start`` and ``end`` as
 FILE:POSITION (by default all that the server has); ``tables`` and ``exclude``, patterns with commas between;
 ``slice_bytes``. Its readers name no server_id. An update that changes the primary key is two rows, d and c.
 """
@@ -22,20 +22,22 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from changefeed.binlog.decoder import KernelDecoder
 from changefeed.binlog.search.scout import scout
 from changefeed.binlog.search.scouting import is_worth_cutting, numbered
-from changefeed.block import Block
-from changefeed.connection import MysqlConnection, from_environment
-from changefeed.coordinates import FIRST_POSITION, BinlogCoordinates
 from changefeed.errors import SettingsError
-from changefeed.file_identity import FileIdentity
 from changefeed.formats.columns import SEPARATOR, ColumnsFormat
-from changefeed.mysql import source
-from changefeed.mysql.catalog import catalog_lookup
-from changefeed.mysql.dump import DumpStream
-from changefeed.mysql.file_identities import window_files
-from changefeed.mysql.session import Session
-from changefeed.pipelines.pipeline import TableSettings
-from changefeed.reader import Route
-from changefeed.window import Slice, Window, whole_file_slices
+from changefeed.model.connection import MysqlConnection, from_environment
+from changefeed.model.coordinates import FIRST_POSITION, BinlogCoordinates
+from changefeed.model.file_identity import FileIdentity
+from changefeed.model.route import Route
+from changefeed.model.window import Slice, Window, whole_file_slices
+from changefeed.records.block import MessageBlock
+from changefeed.settings.pipeline_settings import TableSettings
+from changefeed.source.mysql import source
+from changefeed.source.mysql.binlogs import window_files
+from changefeed.source.mysql.catalog import catalog_lookup
+from changefeed.source.mysql.dump import DumpStream
+from changefeed.source.mysql.session import Session
+
+__all__ = ["BinlogDataSource"]
 
 SCHEMA = (
     "file string, position long, row long, ts timestamp, server_id long, gtid string, database string, table string, "
@@ -131,7 +133,7 @@ class BinlogDataSourceReader(DataSourceReader):
         schemas = catalog_lookup(lambda: source.session_on(self._mysql, partition.server_uuid))
         decoder = KernelDecoder(self._route, schemas, ColumnsFormat(), partition.server_uuid)
         for item in decoder.decode(self._dump(partition), partition.piece):
-            if isinstance(item, Block):
+            if isinstance(item, MessageBlock):
                 yield _batch(item)
 
     def _route(self, database: str, table: str) -> Route | None:
@@ -148,7 +150,7 @@ class BinlogDataSourceReader(DataSourceReader):
         return BinlogCoordinates.parse(text) if text else default
 
 
-def _batch(block: Block) -> pa.RecordBatch:
+def _batch(block: MessageBlock) -> pa.RecordBatch:
     database, table = orjson.loads(block.topic)
     rows = []
     for message in block.messages():

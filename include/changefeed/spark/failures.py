@@ -9,18 +9,17 @@ from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untype
 from pyspark.errors import PySparkException
 
 from changefeed.errors import SparkFailedError
-from changefeed.window import Window
 
 
 @contextmanager
-def named_failures(window: Window) -> Iterator[None]:
-    """Raise SparkFailedError where a Spark job inside the block fails: an executor is lost, or its memory is out."""
+def named_failures(work: str) -> Iterator[None]:
+    """Raise SparkFailedError, which names ``work``, where a Spark job in the block fails: an executor is lost, or its
+    memory is out."""
     try:
         yield
     except (PySparkException, Py4JError) as error:
         raise SparkFailedError(
-            f"Spark failed in window {window.number} of pipeline {window.pipeline!r} ({window.start} to "
-            f"{window.head}): {_cause(error)}. Nothing behind a message that is missing was published, and what was "
+            f"Spark failed in {work}: {_cause(error)}. Nothing after a missing message was published, and what was "
             "published is known: run again, which publishes the rest. Where executors are lost again and again, give "
             "them more memory (`spark.conf`)."
         ) from error

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from changefeed.checkpoint import CheckpointStore
-from changefeed.connection import ConnectionLookup
-from changefeed.pipelines.pipeline import Pipeline
+from changefeed.model.checkpoint import CheckpointStore
+from changefeed.model.connection import ConnectionLookup
+from changefeed.settings.pipeline import Pipeline
 from changefeed.state.table_store import TableCheckpointStore
 
 

@@ -10,9 +10,9 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, IntegrityError, OperationalError, SQLAlchemyError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed
 
-from changefeed import fault_point
-from changefeed.checkpoint import Checkpoint, check_forward, stale
 from changefeed.errors import CheckpointError, SettingsError, StateStoreUnavailableError
+from changefeed.model import fault_point
+from changefeed.model.checkpoint import Checkpoint, check_forward, stale
 
 _METADATA = MetaData()
 _CHECKPOINTS = Table(

@@ -12,8 +12,8 @@ from sqlalchemy import select
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
-from changefeed.checkpoint import Checkpoint, check_forward, stale
 from changefeed.errors import CheckpointError, StateStoreUnavailableError
+from changefeed.model.checkpoint import Checkpoint, check_forward, stale
 
 
 class Variables(Protocol):

@@ -1,21 +1,41 @@
-"""The functions that a table's changes go through, one after the other, and what became of the changes."""
+"""The functions that a table's changes go through, one after the other, and the changes that they return."""
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import islice
 from typing import Any
 
-from changefeed.errors import BadRecordError
-from changefeed.pipelines.transform_settings import TransformCall
-from changefeed.pipelines.transform_source import BATCH_FUNCTION
-from changefeed.transforms.change import Change
-from changefeed.transforms.loading import function_of
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from changefeed.errors import BadRecordError
+from changefeed.formats.template import OPS
+from changefeed.native.memory import Words
+from changefeed.transforms.arrow_changes import (
+    FIXED_COLUMNS,
+    NUMBER,
+    ArrowChanges,
+    Changes,
+    ObjectChanges,
+    joined,
+)
+from changefeed.transforms.change import Change
+from changefeed.transforms.loading import Transform
+from changefeed.transforms.plain_rows import PlainRows
+
+NEEDED = (NUMBER, "op", "before", "after")
+"""The columns that a function of batches has to return."""
 _FIXED = ("database", "table", "timestamp", "gtid", "coordinates")
+_IMAGES_OF = {"c": (False, True), "r": (False, True), "d": (True, False), "u": (True, True)}
+"""Whether a change of an op has a before image, and an after image."""
+_WITH_BEFORE = np.array([_IMAGES_OF[op][0] for op in OPS])
+_WITH_AFTER = np.array([_IMAGES_OF[op][1] for op in OPS])
+
+_log = logging.getLogger(__name__)
 
 
 class TransformFailed(Exception):
@@ -28,67 +48,17 @@ class TransformFailed(Exception):
     def error(self, change: Change) -> BadRecordError:
         """The error of a run that stops for it; ``change`` is as the source has it."""
         key = repr({name: change.row.get(name) for name in change.key})[:200]
+        at = change.coordinates
         return BadRecordError(
-            f"transform {self.name!r} failed on a change of table '{change.database}.{change.table}' with key {key} at "
-            f"{change.coordinates} (GTID {change.gtid!r}, op {change.op}): {self.reason}. Nothing of its window is "
-            "published. Correct the function and run again; or set kafka.on_bad_record: dead_letter, and such changes "
-            "go there without their rows."
+            f"transform {self.name!r} failed on change {at.file}:{at.position}/{at.row} of table "
+            f"'{change.database}.{change.table}' with key {key} (op {change.op}, GTID {change.gtid!r}): {self.reason}. "
+            "Nothing of its window is published. Correct the function and run again; or set kafka.on_bad_record: "
+            "dead_letter, and such changes go there without their rows."
         )
 
 
-Outcome = Sequence[Change] | TransformFailed
-"""What became of one change: those that were made of it, or why none could be."""
-
-
-@dataclass(frozen=True)
-class Transform:
-    """A function with its arguments, under the name that the pipeline calls it by."""
-
-    name: str
-    function: Callable[[Change], Any]
-
-    @classmethod
-    def of(cls, call: TransformCall) -> Transform:
-        """The function that ``call`` names; raises SettingsError where it cannot be imported."""
-        function = partial(function_of(call.source), **call.arguments)
-        return (BatchTransform if call.source.function == BATCH_FUNCTION else cls)(call.source.name, function)
-
-    def __call__(self, changes: Sequence[Change]) -> list[Outcome]:
-        """What the function makes of each of ``changes``."""
-        return [self._outcome(change) for change in changes]
-
-    def _outcome(self, change: Change) -> Outcome:
-        try:
-            made = self.function(change)
-            if made is None:
-                return ()
-            changes = made if isinstance(made, list | tuple) else (made,)
-            for each in changes:
-                _check(each, change)
-        except Exception as error:
-            return TransformFailed(self.name, f"{type(error).__name__}: {error}")
-        return changes
-
-
-@dataclass(frozen=True)
-class BatchTransform(Transform):
-    """A function of Arrow batches. Where it fails on a batch, it gets each change of that alone."""
-
-    def __call__(self, changes: Sequence[Change]) -> list[Outcome]:
-        from changefeed.transforms import batches  # loads pyarrow, which no other function needs
-
-        outcomes: list[Outcome] = []
-        for alike in batches.alike(changes):
-            try:
-                made: list[Outcome] = list(batches.taken_through(self.function, alike))
-                for change, results in zip(alike, made, strict=True):
-                    for each in results if not isinstance(results, TransformFailed) else ():
-                        _check(each, change)
-            except Exception as error:
-                failed = TransformFailed(self.name, f"{type(error).__name__}: {error}")
-                made = [failed] if len(alike) == 1 else [self([change])[0] for change in alike]
-            outcomes += made
-        return outcomes
+Failures = dict[int, TransformFailed]
+"""Why no messages can be made of changes, by their number."""
 
 
 class Chain:
@@ -97,30 +67,95 @@ class Chain:
     def __init__(self, transforms: Sequence[Transform], dropped: Counter[str]) -> None:
         self._transforms, self._dropped = transforms, dropped
 
-    def __call__(self, changes: Sequence[Change]) -> list[Outcome]:
-        """What all functions make of each of ``changes``."""
-        outcomes: list[Outcome] = [(change,) for change in changes]
-        for transform in self._transforms:
-            outcomes = list(self._through(transform, outcomes))
-        return outcomes
-
-    def _through(self, transform: Transform, given: Sequence[Outcome]) -> Iterator[Outcome]:
-        changes = [change for each in given if not isinstance(each, TransformFailed) for change in each]
-        results = iter(transform(changes))
-        for each in given:
-            if isinstance(each, TransformFailed):
-                yield each
-                continue
-            own = list(islice(results, len(each)))
-            if dropped := sum(not isinstance(result, TransformFailed) and not result for result in own):
-                self._dropped[transform.name] += dropped
-            failed = next((result for result in own if isinstance(result, TransformFailed)), None)
-            yield failed or [change for result in own if not isinstance(result, TransformFailed) for change in result]
-
     @property
     def last(self) -> str:
         """The name of the last function, whose results are written."""
         return self._transforms[-1].name
+
+    def of_rows(self, rows: PlainRows) -> tuple[Sequence[Changes], Failures]:
+        """What all functions make of ``rows``, and what one failed on: nothing is made of such a row."""
+        failures: Failures = {}
+        first = self._transforms[0]
+        if not first.takes_batches:
+            return self([rows.objects()], failures)
+        return self(list(rows.batches(partial(note, failures, first.name))), failures)
+
+    def of_change(self, change: Change) -> tuple[list[Change], Failures]:
+        """What all functions make of one change, whose number is 0."""
+        returned, failures = self([ObjectChanges(np.zeros(1, np.int64), [change])], {})
+        return [each for some in returned for each in some.objects().changes], failures
+
+    def __call__(self, changes: Sequence[Changes], failures: Failures) -> tuple[Sequence[Changes], Failures]:
+        """What all functions make of ``changes``, and what one failed on, which is added to ``failures``."""
+        for transform in self._transforms:
+            returned: list[Changes] = []
+            for some in changes:
+                if transform.takes_batches:
+                    for batch in some.batches(partial(note, failures, transform.name)):
+                        returned += self._call_with_batch(transform, batch, failures)
+                else:
+                    returned.append(self._call_with_each(transform, some.objects(), failures))
+            failed = set(failures)
+            changes = [some.without(failed) for some in returned] if failed else returned
+        return changes, failures
+
+    def _call_with_each(self, transform: Transform, changes: ObjectChanges, failures: Failures) -> ObjectChanges:
+        numbers: list[int] = []
+        returned: list[Change] = []
+        dropped = 0
+        for number, change in zip(changes.numbers.tolist(), changes.changes, strict=True):
+            try:
+                made = transform.function(change)
+                if made is None:
+                    dropped += 1
+                    continue
+                several = made if isinstance(made, list | tuple) else (made,)
+                for each in several:
+                    _check(each, change)
+            except Exception as error:
+                note(failures, transform.name, number, error)
+                continue
+            dropped += not several
+            returned += several
+            numbers += [number] * len(several)
+        if dropped:
+            self._dropped[transform.name] += dropped
+        return ObjectChanges(np.array(numbers, np.int64), returned)
+
+    def _call_with_batch(self, transform: Transform, changes: ArrowChanges, failures: Failures) -> list[ArrowChanges]:
+        """The results for a batch. If the function fails on it, it gets each half, until the change is found."""
+        count = len(changes.numbers)
+        if count == 0:
+            return []
+        try:
+            rows, returned = _results(transform.function(changes.batch), changes)
+        except Exception as error:
+            if count == 1:
+                note(failures, transform.name, int(changes.numbers[0]), error)
+                return []
+            before = len(failures)
+            halves = [changes.part(0, count // 2), changes.part(count // 2, count)]
+            made = [each for half in halves for each in self._call_with_batch(transform, half, failures)]
+            if len(failures) == before:
+                _log.warning(
+                    "transform %r failed on a batch of %d changes of %s.%s and on no change of it: %s. It was called "
+                    "again with fewer changes. What it returns for a change must not depend on the others in the batch",
+                    *(transform.name, count, changes.batch["database"][0], changes.batch["table"][0], error),
+                )
+            return made
+        failed_rows = {
+            int(returned.numbers[row]): TransformFailed(transform.name, reason) for row, reason in _faults(returned)
+        }
+        for number, why in failed_rows.items():
+            failures.setdefault(number, why)
+        if dropped := count - len(np.unique(rows)):
+            self._dropped[transform.name] += dropped
+        return [returned.without(set(failed_rows)) if failed_rows else returned]
+
+
+def note(failures: Failures, name: str, number: int, error: Exception) -> None:
+    """Add to ``failures`` that transform ``name`` failed with ``error`` on the change of a number."""
+    failures.setdefault(number, TransformFailed(name, f"{type(error).__name__}: {error}"))
 
 
 def _check(made: object, given: Change) -> None:
@@ -130,11 +165,10 @@ def _check(made: object, given: Change) -> None:
     changed = [name for name in _FIXED if getattr(made, name) != getattr(given, name)] if made is not given else []
     if changed:
         raise ValueError(f"it changed {', '.join(changed)}: wanted other op, before, after, key or topic only")
-    wanted = {"c": (False, True), "r": (False, True), "d": (True, False), "u": (True, True)}.get(made.op)
-    if wanted is None:
-        raise ValueError(f"op is {made.op!r}: wanted c, u, d or r")
-    if (made.before is not None, made.after is not None) != wanted:
-        raise ValueError(f"of op {made.op} wanted {'before' * wanted[0]}{' and ' * all(wanted)}{'after' * wanted[1]}")
+    if made.op not in _IMAGES_OF:
+        raise ValueError(_op_fault(made.op))
+    if (made.before is not None, made.after is not None) != _IMAGES_OF[made.op]:
+        raise ValueError(_images_fault(made.op))
     if not isinstance(made.topic, str):
         raise TypeError(f"topic is {type(made.topic).__name__}: wanted its name")
     for row in made.rows:
@@ -142,6 +176,89 @@ def _check(made: object, given: Change) -> None:
             raise TypeError(f"a row is {type(row).__name__}: wanted a dict of column values")
     missing = [name for name in made.key if name not in made.row]
     if missing:
-        raise ValueError(
-            f"the key's column {missing[0]!r} is not in the row: leave it in, or change `key` to columns that are"
-        )
+        raise ValueError(_key_fault(missing[0]))
+
+
+def _op_fault(op: object) -> str:
+    return f"op is {op!r}: wanted c, u, d or r"
+
+
+def _images_fault(op: str) -> str:
+    before, after = _IMAGES_OF[op]
+    return f"of op {op} wanted {'before' * before}{' and ' * (before and after)}{'after' * after}"
+
+
+def _key_fault(name: str) -> str:
+    return f"the key's column {name!r} is not in the row: leave it in, or change `key` to columns that are"
+
+
+def _results(made: Any, changes: ArrowChanges) -> tuple[Words, ArrowChanges]:
+    """What a function returned for ``changes``, and of which of these each row is.
+
+    Raises TypeError or ValueError for what is no batch as is expected of it.
+    """
+    if not isinstance(made, pa.RecordBatch | pa.Table):
+        raise TypeError(f"it returned {type(made).__name__}: wanted a RecordBatch or a Table")
+    if missing := [name for name in NEEDED if name not in made.schema.names]:
+        raise ValueError(f"the batch that it returned has no column {missing[0]!r}")
+    rows = _row_numbers(joined(made[NUMBER]), len(changes.numbers))
+    fixed = changes.batch.select(list(FIXED_COLUMNS))
+    if len(rows) != len(changes.numbers) or (np.diff(rows) != 1).any():
+        fixed = fixed.take(pa.array(rows))
+    columns: dict[str, Any] = dict(zip(fixed.schema.names, fixed.columns, strict=True))
+    columns |= {NUMBER: np.arange(len(rows)), "op": _strings("op", joined(made["op"]))}
+    columns |= {name: _structs(name, joined(made[name])) for name in ("before", "after")}
+    if "topic" in made.schema.names:
+        columns["topic"] = _strings("topic", joined(made["topic"]))
+    return rows, ArrowChanges(changes.numbers[rows], changes.key, pa.RecordBatch.from_pydict(columns))
+
+
+def _row_numbers(numbers: pa.Array, count: int) -> Words:
+    if pa.types.is_integer(numbers.type) and not numbers.null_count:
+        rows: Words = numbers.to_numpy(zero_copy_only=False).astype(np.int64)
+        if len(rows) == 0 or (rows[0] >= 0 and rows[-1] < count and (np.diff(rows) >= 0).all()):
+            return rows
+    if len(numbers) == 0:
+        return np.zeros(0, np.int64)
+    raise ValueError(f"column {NUMBER!r} of the batch that it returned: wanted rising numbers of given changes")
+
+
+def _strings(name: str, values: pa.Array) -> pa.Array:
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if (
+        values.null_count < len(values)
+        and not pa.types.is_string(values.type)
+        and not pa.types.is_large_string(values.type)
+    ):
+        raise TypeError(f"column {name!r} is of type {values.type}: wanted strings")
+    return values.cast(pa.string())
+
+
+def _structs(name: str, images: pa.Array) -> pa.StructArray:
+    if images.null_count == len(images) and not pa.types.is_struct(images.type):
+        return pa.nulls(len(images), pa.struct([]))
+    if not pa.types.is_struct(images.type):
+        raise TypeError(f"column {name!r} is of type {images.type}: wanted structs of column values")
+    return images
+
+
+def _faults(changes: ArrowChanges) -> Iterator[tuple[int, str]]:
+    """The rows of results that no message can be made of, and why, the last reason of a row first."""
+    batch = changes.batch
+    ops = pc.index_in(batch["op"], pa.array(OPS))  # made here: pyarrow loads pandas for it
+    known = pc.fill_null(ops, 0).to_numpy(zero_copy_only=False)
+    unknown = ops.is_null().to_numpy(zero_copy_only=False)
+    images = [batch[name] for name in ("before", "after")]
+    there = [each.is_valid().to_numpy(zero_copy_only=False) for each in images]
+    for number, each in enumerate(images):
+        names = {field.name for field in each.type}
+        if missing := [name for name in changes.key if name not in names]:
+            of_image = known == OPS.index("d") if number == 0 else known != OPS.index("d")
+            yield from ((row, f"ValueError: {_key_fault(missing[0])}") for row in np.flatnonzero(of_image).tolist())
+    no_topic = batch["topic"].is_null().to_numpy(zero_copy_only=False)
+    yield from ((row, "TypeError: topic is NoneType: wanted its name") for row in np.flatnonzero(no_topic).tolist())
+    unlike = (there[0] != _WITH_BEFORE[known]) | (there[1] != _WITH_AFTER[known])
+    yield from ((row, f"ValueError: {_images_fault(OPS[known[row]])}") for row in np.flatnonzero(unlike).tolist())
+    for row in np.flatnonzero(unknown).tolist():
+        yield row, f"ValueError: {_op_fault(batch['op'][row].as_py())}"

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
 
+__all__ = ["Change"]
+
 Op = Literal["c", "u", "d", "r"]
 Row = dict[str, Any]
 """Column values by name, as a JSON record of the pipeline has them: text, numbers, None; see `values` in the YAML for

@@ -1,4 +1,4 @@
-"""Functions out of source text: the text that was checked runs, on a worker that may not have the file."""
+"""Transforms out of source text: the text that was checked runs, on a worker that may not have the file."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import importlib.abc
 import importlib.util
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, partial
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
 from changefeed.errors import SettingsError
-from changefeed.pipelines.transform_source import TransformSource, supplied_names
+from changefeed.settings.transform_settings import TransformCall
+from changefeed.settings.transform_source import BATCH_FUNCTION, TransformSource, supplied_names
 
 _PREFIX = "changefeed_transforms_"
 
@@ -42,6 +44,22 @@ class _Sources(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 _sources = _Sources()
+
+
+@dataclass(frozen=True)
+class Transform:
+    """A function with its arguments, under the name that the pipeline calls it by."""
+
+    name: str
+    function: Callable[[Any], Any]
+    takes_batches: bool
+    """Whether it gets Arrow batches, and not one `Change` at a time."""
+
+    @classmethod
+    def of(cls, call: TransformCall) -> Transform:
+        """The function that ``call`` names; raises SettingsError if it cannot be imported."""
+        function = partial(function_of(call.source), **call.arguments)
+        return cls(call.source.name, function, call.source.function == BATCH_FUNCTION)
 
 
 def function_of(source: TransformSource) -> Callable[..., Any]:

@@ -1,51 +1,104 @@
 """Rows of an outbox table as the messages that an application wrote there.
 
 As Debezium's outbox event router makes them: a row that is inserted is a message, whose topic, key and value are the
-texts of its columns; a delete is the application's tidying up. Source:
+texts of its columns; a delete is the application's tidying up. They are made column by column. Source:
 https://debezium.io/documentation/reference/stable/transformations/outbox-event-router.html
 """
 
 from __future__ import annotations
 
-import base64
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
 import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from changefeed.binlog.programs.topics import UnfinishedTable
-from changefeed.binlog.unfinished import Routed
-from changefeed.block import Message
-from changefeed.column_types import DATA_TYPES
+from changefeed.binlog.kernel import plain_rows
+from changefeed.binlog.output import Output
+from changefeed.binlog.programs.topics import Topics, UnfinishedTable
 from changefeed.errors import SettingsError
 from changefeed.formats.columns import ColumnsFormat
-from changefeed.formats.render import RowChange
-from changefeed.message_key import chosen_columns
-from changefeed.partition import partition_of
-from changefeed.pipelines.column_rules import ColumnRules, Excluded
-from changefeed.pipelines.outbox_settings import PAYLOAD, OutboxColumns, Place
-from changefeed.table_schema import Column
-from changefeed.transforms.chain import TransformFailed
-from changefeed.transforms.change import Change
-from changefeed.transforms.plain_rows import PlainRows, row_change
-from changefeed.transforms.rendering import masked_value
-
-if TYPE_CHECKING:
-    from changefeed.transforms.outbox_columns import OutboxByColumns
+from changefeed.formats.template import OPS
+from changefeed.model.column_rules import ColumnRules, Excluded
+from changefeed.model.column_types import DATA_TYPES
+from changefeed.model.message_key import chosen_columns
+from changefeed.model.table_schema import Column
+from changefeed.native.memory import Words
+from changefeed.records.block import HAS_HEADERS, NULL_KEY, NULL_VALUE, Arrays
+from changefeed.records.key_partitions import key_partitions
+from changefeed.records.varint import written_part, written_varint
+from changefeed.settings.outbox_settings import PAYLOAD, OutboxColumns, Place
+from changefeed.transforms.chain import Failures, TransformFailed
+from changefeed.transforms.column_messages import bytes_of, from_base64
+from changefeed.transforms.masked_values import masked_text, masked_value
+from changefeed.transforms.plain_rows import PlainFormat, PlainRows, PlainTable
 
 NAME = "outbox"
-"""Under which rows are counted that are no messages, and failures told."""
-ROWS = PlainRows(ColumnsFormat())
+"""Under which rows are counted that are no messages, and failures reported."""
+ROWS = PlainFormat(ColumnsFormat())
 """What the kernel writes rows of outbox tables in, whatever the pipeline's format: texts are as the source has them."""
 _BYTES = frozenset(data_type.binary for data_type in DATA_TYPES.values() if data_type.binary)
+_BYTES_TYPE = pa.large_binary()
+_UPDATE, _DELETE = OPS.index("u"), OPS.index("d")
 
 _log = logging.getLogger(__name__)
 
 
+@dataclass
+class _Pieces:
+    """What messages are put together of: addresses and sizes in one array of bytes, a row each."""
+
+    rows: int
+    parts: list[NDArray[np.uint8]] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, data: NDArray[np.uint8]) -> int:
+        """Where ``data`` stands now."""
+        at, self.size = self.size, self.size + len(data)
+        self.parts.append(data)
+        return at
+
+    def one_of(self, literals: Mapping[int, bytes], which: Words) -> tuple[Words, Words]:
+        """The literal that ``which`` says, for each row."""
+        at = {number: self.add(np.frombuffer(text, np.uint8)) for number, text in literals.items()}
+        numbers, index = np.unique(which, return_inverse=True)
+        starts = np.array([at[number] for number in numbers.tolist()], np.int64)
+        sizes = np.array([len(literals[number]) for number in numbers.tolist()], np.int64)
+        return starts[index], sizes[index]
+
+    def texts(self, values: pa.Array) -> tuple[Words, Words]:
+        """The texts of a column: NULL and 0 where it is null."""
+        data, starts, sizes = bytes_of(values)
+        is_there = values.is_valid().to_numpy(zero_copy_only=False)
+        return np.where(is_there, starts + self.add(data), plain_rows.NULL), np.where(is_there, sizes, 0)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Inserted rows that messages are made of, the columns of each, and as what rows they were read."""
+
+    numbers: Words
+    output: Output
+    columns: Mapping[str, pa.Array]
+
+    def without(self, failed: Failures) -> _Rows:
+        """Those that are not ``failed``."""
+        if not failed:
+            return self
+        stay = np.flatnonzero(~np.isin(self.numbers, list(failed)))
+        taken = pa.array(stay)
+        columns = {name: values.take(taken) for name, values in self.columns.items()}
+        return _Rows(self.numbers[stay], self.output.selected(stay), columns)
+
+
 class OutboxTable:
-    """One outbox table. ``change`` makes of a row what messages about failures say of it.
+    """One outbox table.
 
     Raises SettingsError for columns that the table does not have, or that the pipeline leaves out.
     """
@@ -55,14 +108,12 @@ class OutboxTable:
         columns: OutboxColumns,
         unfinished: UnfinishedTable,
         rules: ColumnRules,
-        change: Callable[[RowChange], Change],
         suffix: str,
         left_out: Counter[str],
     ) -> None:
-        self.change = change
-        self.by_columns: OutboxByColumns | None = None
         self._columns, self._suffix, self._left_out = columns, suffix, left_out
         schema = unfinished.schema
+        self.rows = PlainTable(unfinished, unfinished.route.topic.removesuffix(suffix), has_event=False)
         there = {column.name.lower() for column in schema.columns}
         placements = [each for each in columns.placements if columns.stops_at_missing or each.column.lower() in there]
         self._placed = {place: [each for each in placements if each.place is place] for place in Place}
@@ -77,111 +128,176 @@ class OutboxTable:
                     f"column {name!r} of {schema.database}.{schema.table} is left out by columns.exclude, and `outbox` "
                     "makes messages of it: take it out of one of the two"
                 )
-        used = {column.name for column in self._of.values()}
-        if not columns.expands_payload and not self._placed[Place.ENVELOPE] and not used & self._masks.keys():
-            from changefeed.transforms.outbox_columns import OutboxByColumns  # loads pyarrow, which no other way needs
-            from changefeed.transforms.plain_columns import PlainTable
 
-            self.by_columns = OutboxByColumns(
-                PlainTable(unfinished, unfinished.route.topic, has_event=False),
-                columns,
-                placements,
-                {name: column.name for name, column in self._of.items()},
-                frozenset(column.name for column in self._of.values() if column.data_type in _BYTES),
-                suffix=suffix,
-                left_out=left_out,
-                name=NAME,
-            )
+    def written(
+        self, rows: PlainRows, partitions: Callable[[str], int], topics: Topics
+    ) -> tuple[list[tuple[Arrays, Words]], Failures]:
+        """The messages that inserted rows are, with the groups that they go to; and why some are none."""
+        failures: Failures = {}
+        ops = rows.ops
+        self._count_changed(rows, ops, failures)
+        made: list[tuple[Arrays, Words]] = []
+        for first, last in rows.alike():
+            chosen = first + np.flatnonzero((ops[first:last] != _UPDATE) & (ops[first:last] != _DELETE))
+            if len(chosen):
+                there = rows.columns(1, chosen)
+                columns = {
+                    column.name: there.get(column.name, pa.nulls(len(chosen), pa.string()))
+                    for column in self._of.values()
+                }
+                made += self._messages(
+                    _Rows(chosen, rows.output.selected(chosen), columns), partitions, topics, failures
+                )
+        return made, failures
 
-    def finished(
-        self, messages: Sequence[Message], partitions: Callable[[str], int]
-    ) -> Iterator[list[Routed] | TransformFailed]:
-        """For each of ``messages`` the one that its row is, or none for a delete or an update."""
-        for message in messages:
+    def _count_changed(self, rows: PlainRows, ops: Words, failures: Failures) -> None:
+        """Count the rows that are no messages; an update fails, or is logged."""
+        updates = np.flatnonzero(ops == _UPDATE).tolist()
+        if self._columns.stops_at_updates:
+            reason = "a row of an outbox was updated, and table.op.invalid.behavior is not `warn`"
+            failures.update((number, TransformFailed(NAME, reason)) for number in updates)
+        else:
+            for position in rows.facts[updates, plain_rows.POSITION].tolist():
+                _log.warning("%s:%d: a row of an outbox was updated: it makes no message", rows.file, position)
+        left_out = int((ops == _DELETE).sum()) + (0 if self._columns.stops_at_updates else len(updates))
+        if left_out:
+            self._left_out[NAME] += left_out
+
+    def _messages(
+        self, rows: _Rows, partitions: Callable[[str], int], topics: Topics, failures: Failures
+    ) -> list[tuple[Arrays, Words]]:
+        for name in (self._columns.id, self._columns.route_by):
+            nulls = np.flatnonzero(self._texts(rows, name).is_null().to_numpy(zero_copy_only=False))
+            failures |= {int(rows.numbers[row]): TransformFailed(NAME, f"its {name!r} is NULL") for row in nulls}
+        rows = rows.without(failures)
+        routes = self._texts(rows, self._columns.route_by).dictionary_encode()
+        which = routes.indices.to_numpy(zero_copy_only=False)
+        of_route = np.zeros((len(routes.dictionary), 2), np.int64)
+        for number, route in enumerate(routes.dictionary.to_pylist()):
             try:
-                yield list(self._made(message, partitions))
-            except TransformFailed as failed:
-                yield failed
+                of_route[number] = self._topic(route, partitions, topics)
+            except ValueError as error:
+                for row in np.flatnonzero(which == number).tolist():
+                    failures[int(rows.numbers[row])] = TransformFailed(NAME, str(error))
+        firsts, counts = of_route[which].T
+        placed = self._placed_partitions(rows, counts, failures)
+        stay = ~np.isin(rows.numbers, list(failures))
+        rows = rows.without(failures)
+        if not len(rows.numbers):
+            return []
+        return [self._put_together(rows, firsts[stay], counts[stay], placed[stay])]
 
-    def _made(self, message: Message, partitions: Callable[[str], int]) -> Iterator[Routed]:
-        given = row_change(message)
-        if given.op not in "cr":
-            if given.op == "u" and self._columns.stops_at_updates:
-                raise TransformFailed(
-                    NAME, "a row of an outbox was updated, and table.op.invalid.behavior is not `warn`"
-                )
-            if given.op == "u":
-                _log.warning("%s:%d: a row of an outbox was updated: it makes no message", given.file, given.position)
-            self._left_out[NAME] += 1
-            return
-        row = given.after or {}
-        columns = self._columns
-        route, event, key = (self._text(row, name) for name in (columns.route_by, columns.id, columns.key))
-        if route is None or event is None:
-            raise TransformFailed(NAME, f"its {columns.route_by if route is None else columns.id!r} is NULL")
-        headers = [("id", event)]
-        for placed in self._placed[Place.HEADER]:
-            if (text := self._text(row, placed.column)) is not None:
-                headers.append((placed.name, text))
-        try:
-            topic = columns.topic(route.decode()) + self._suffix
-            where = (topic, self._partition(row, key, message, partitions(topic)))
-        except ValueError as error:
-            raise TransformFailed(NAME, str(error)) from error
-        yield (
-            where,
-            Message(
-                message.position,
-                message.sequence,
-                key,
-                self._message_value(row),
-                message.event_id,
-                message.gtid,
-                tuple(headers),
-                message.seconds,
-            ),
-        )
+    def _topic(self, route: bytes, partitions: Callable[[str], int], topics: Topics) -> tuple[int, int]:
+        """The group of the topic's first partition, and how many it has; raises ValueError for no topic's name."""
+        topic = self._columns.topic(route.decode()) + self._suffix
+        count = partitions(topic)
+        return topics.group_of(topic, count), count
 
-    def _partition(self, row: Any, key: bytes | None, message: Message, count: int) -> int:
-        """The partition that a column names, or that of the key; ValueError where the topic has none such."""
-        for placed in self._placed[Place.PARTITION]:
-            text = self._text(row, placed.column)
+    def _placed_partitions(self, rows: _Rows, counts: Words, failures: Failures) -> Words:
+        """The partitions that a column names, -1 where it does not; ``counts`` are how many there are."""
+        placed = np.full(len(rows.numbers), -1, np.int64)
+        if not self._placed[Place.PARTITION]:
+            return placed
+        name = self._placed[Place.PARTITION][0].column
+        for row, text in enumerate(self._texts(rows, name).to_pylist()):
             if text is None:
-                break
-            if not text.isdigit() or int(text) >= count:
-                raise ValueError(
-                    f"its {placed.column!r} is {text.decode(errors='replace')!r}: wanted a partition of its topic, "
-                    f"which has {count}"
+                continue
+            if text.isdigit() and int(text) < counts[row]:
+                placed[row] = int(text)
+            else:
+                reason = (
+                    f"its {name!r} is {text.decode(errors='replace')!r}: wanted a partition of its topic, which has "
+                    f"{counts[row]}"
                 )
-            return int(text)
-        return partition_of(key, message.event_id, count)
+                failures.setdefault(int(rows.numbers[row]), TransformFailed(NAME, reason))
+        return placed
 
-    def _message_value(self, row: Any) -> bytes | None:
-        """The payload's text; as JSON, and in an envelope, where the options say so. None for a tombstone."""
-        columns, is_alone = self._columns, not self._placed[Place.ENVELOPE]
-        text = self._text(row, columns.payload)
-        if (columns.empty_is_tombstone and not text) or (text is None and is_alone):
-            return None
-        expanded = _expanded(text, keeps_nulls=columns.keeps_nulls) if text and columns.expands_payload else None
-        if is_alone:
-            return text if expanded is None else orjson.dumps(expanded)
-        payload = self._value(row, columns.payload) if expanded is None else expanded
-        placed = {each.name: self._value(row, each.column) for each in self._placed[Place.ENVELOPE]}
-        return orjson.dumps({PAYLOAD: payload, **placed})
+    def _put_together(self, rows: _Rows, firsts: Words, counts: Words, placed: Words) -> tuple[Arrays, Words]:
+        output, count = rows.output, len(rows.numbers)
+        pieces = _Pieces(count)
+        source = pieces.add(output.data)
+        ends = output.ends.reshape(-1, 4).astype(np.int64)
+        ids, gtids = (ends[:, 1] + source, ends[:, 2] - ends[:, 1]), (ends[:, 2] + source, ends[:, 3] - ends[:, 2])
+        key, value = pieces.texts(self._texts(rows, self._columns.key)), pieces.texts(self._message_values(rows))
+        names = [("id", self._columns.id), *((each.name, each.column) for each in self._placed[Place.HEADER])]
+        headers = [(name, pieces.texts(self._texts(rows, column))) for name, column in names]
+        there = [starts != plain_rows.NULL for _, (starts, _) in headers]
+        begin = gtids[1] << 8 | np.sum(there, axis=0)
+        parts = [key, value, ids]
+        parts.append(pieces.one_of({each: bytes((each >> 8, each & 255)) for each in np.unique(begin).tolist()}, begin))
+        parts.append(gtids)
+        for (name, (starts, sizes)), is_there in zip(headers, there, strict=True):
+            before = np.where(is_there, sizes, -1)
+            literals = {each: written_part(name.encode()) + written_varint(each) for each in np.unique(before).tolist()}
+            parts += [pieces.one_of({**literals, -1: b""}, before), (starts, sizes)]
+        data = np.concatenate(pieces.parts)
+        numbers = np.ascontiguousarray(counts)
+        key_partitions(data, *key, *ids, numbers)
+        groups = np.ascontiguousarray(firsts + np.where(placed >= 0, placed, numbers))
+        starts = np.ascontiguousarray(np.stack([start for start, _ in parts], axis=1)).reshape(-1)
+        sizes = np.ascontiguousarray(np.stack([size for _, size in parts], axis=1)).reshape(-1)
+        out, offsets = np.empty(int(sizes.sum()), np.uint8), np.empty(len(starts) + 1, np.uint32)
+        plain_rows.texts(data, starts, sizes, 0, out, offsets)
+        first = offsets[:-1].reshape(count, len(parts))
+        last = np.append(first[1:, 0], offsets[-1])
+        nulls = NULL_KEY * (key[0] < 0) + NULL_VALUE * (value[0] < 0) + HAS_HEADERS
+        made = Arrays(
+            output.positions.data,
+            output.sequences.data,
+            np.ascontiguousarray(np.stack([first[:, 1], first[:, 2], first[:, 3], last], axis=1)).reshape(-1).data,
+            output.seconds.data,
+            nulls.astype(np.uint8).data,
+            out.data,
+        )
+        return made, groups
 
-    def _value(self, row: Any, name: str) -> Any:
-        """The value of a column as JSON has it: bytes are in base64."""
+    def _message_values(self, rows: _Rows) -> pa.Array:
+        """The payloads' texts; as JSON, and in an envelope, where the options say so. Null for a tombstone."""
+        columns, envelope = self._columns, self._placed[Place.ENVELOPE]
+        texts = self._texts(rows, columns.payload)
+        if columns.empty_is_tombstone:
+            texts = pc.if_else(pc.equal(pc.binary_length(texts), 0), pa.scalar(None, texts.type), texts)
+        if not envelope and not columns.expands_payload:
+            return texts
+        given = texts.to_pylist()
+        expanded: Sequence[Any] = [None] * len(given)
+        if columns.expands_payload:
+            expanded = [text and _expanded(text, keeps_nulls=columns.keeps_nulls) for text in given]
+        if not envelope:
+            pairs = zip(given, expanded, strict=True)
+            return pa.array(
+                [orjson.dumps(json) if text and json is not None else text for text, json in pairs], _BYTES_TYPE
+            )
+        payloads = self._values(rows, columns.payload)
+        placed = [(each.name, self._values(rows, each.column)) for each in envelope]
+        values: list[bytes | None] = []
+        for row, (text, json) in enumerate(zip(given, expanded, strict=True)):
+            if columns.empty_is_tombstone and not text:
+                values.append(None)
+                continue
+            payload = json if text and json is not None else payloads[row]
+            values.append(orjson.dumps({PAYLOAD: payload, **{name: column[row] for name, column in placed}}))
+        return pa.array(values, _BYTES_TYPE)
+
+    def _values(self, rows: _Rows, name: str) -> list[Any]:
+        """The values of a column as JSON has them: bytes are in base64."""
         column = self._of[name]
-        return masked_value(row.get(column.name), self._masks.get(column.name), column.name)
+        mask = self._masks.get(column.name)
+        values: list[Any] = rows.columns[column.name].to_pylist()
+        return values if mask is None else [masked_value(value, mask, column.name) for value in values]
 
-    def _text(self, row: Any, name: str) -> bytes | None:
-        """The value of a column as its text, or its bytes; None for NULL."""
-        column, value = self._of[name], self._value(row, name)
-        if value is None:
-            return None
-        if column.data_type in _BYTES and column.name not in self._masks:
-            return base64.b64decode(value)
-        return value.encode() if isinstance(value, str) else orjson.dumps(value)
+    def _texts(self, rows: _Rows, name: str) -> pa.Array:
+        """The values of a column as their texts, or their bytes, in large_binary; null for NULL."""
+        column = self._of[name]
+        values = rows.columns[column.name]
+        if column.name not in self._masks:
+            if column.data_type in _BYTES:
+                return from_base64(values)
+            if pa.types.is_string(values.type) or pa.types.is_integer(values.type):
+                return pc.cast(pc.cast(values, pa.large_string()), _BYTES_TYPE)
+        return pa.array(
+            [None if value is None else masked_text(value) for value in self._values(rows, name)], _BYTES_TYPE
+        )
 
 
 def _expanded(text: bytes, *, keeps_nulls: bool) -> Any:

@@ -1,19 +1,42 @@
-"""Rows as the kernel leaves them for functions: before and after as JSON objects, and what is known of the event."""
+"""Rows as the kernel leaves them for functions: the format that it writes them in, and how they are read again.
+
+A row is its before and after image as JSON objects, and what is known of its event. It becomes an object for a function
+of rows, or part of an Arrow batch, column by column, for a function of batches.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
 
+import numpy as np
 import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from changefeed.block import Message
+from changefeed.binlog.kernel import plain_rows
+from changefeed.binlog.output import Output
+from changefeed.binlog.programs.topics import UnfinishedTable
 from changefeed.formats.format import RowFormat
 from changefeed.formats.notation import JSON, Notation
-from changefeed.formats.render import EventHeader, RowChange
 from changefeed.formats.style import Style
 from changefeed.formats.template import ONE_MESSAGE_EACH, Messages, Op, Slot, Template
-from changefeed.table_schema import TableSchema
+from changefeed.model.table_schema import TableSchema
+from changefeed.native.memory import Bytes, Ends, Words
+from changefeed.transforms.arrow_changes import (
+    NUMBER,
+    ArrowChanges,
+    Fail,
+    ObjectChanges,
+    image_of,
+    in_arrow,
+    values_array,
+)
+from changefeed.transforms.change import Change, Coordinates
 
 SEPARATOR = b"\x1e"
 """ASCII's record separator: JSON text never holds it unescaped."""
@@ -35,12 +58,12 @@ KNOWN = frozenset(
         *(Slot.COMMIT_INFO, Slot.COMMIT_INFO_OFFSET),  # left out
     }
 )
-"""The slots that a `RowChange` out of such a row fills. A statement's text has the values that functions may hide."""
+"""The slots that such a row fills. A statement's text has the values that functions may hide."""
 
 
 @dataclass(frozen=True)
-class PlainRows:
-    """The format that the kernel writes rows in whose messages are made elsewhere, in ``format``.
+class PlainFormat:
+    """The format that the kernel writes rows in whose messages are made of functions' results, in ``format``.
 
     Values are in that format's style, so those that no function touches are the same in its messages.
     """
@@ -93,28 +116,200 @@ class PlainRows:
                     yield from template
 
 
-def row_change(message: Message) -> RowChange:
-    """The row change that the kernel left in ``message``."""
-    op, file, position, row, server_id, seconds, micros, thread, *rest, before, after = (message.value or b"").split(
-        SEPARATOR
+_OPS = ("c", "u", "d", "r")  # no Arrow array: to make one loads pandas
+_CODES = np.array([ord(op) for op in _OPS])
+_NO_BEFORE, _NO_AFTER = ("c", "r"), ("d",)
+_NUMBERS = plain_rows.INTEGER | plain_rows.NUMBER
+_TEXTS = plain_rows.TEXT | plain_rows.ESCAPED
+
+
+class PlainTable:
+    """Reads the rows of one table; ``topic`` is where functions are shown that they go."""
+
+    def __init__(self, unfinished: UnfinishedTable, topic: str, has_event: bool) -> None:
+        schema = unfinished.schema
+        self.schema, self.topic, self._has_event = schema, topic, has_event
+        self.key = tuple(schema.columns[number].name for number in schema.primary_key)
+        self.columns = [column.name for column in schema.columns]
+        names = [JSON.column(column).value for column in schema.columns]
+        self._names = np.frombuffer(b"".join(names), np.uint8).copy()
+        self._name_ends: Ends = np.cumsum([len(name) for name in names]).astype(np.uint32)
+
+    def read(self, output: Output) -> PlainRows:
+        """The rows that are the messages of ``output``, all of one binlog file."""
+        count, columns = len(output.positions), len(self.columns)
+        first = next(output.messages(0, 1))
+        _, file, _ = (first.value or b"").split(SEPARATOR, 2)
+        facts = np.zeros(count * plain_rows.FACTS, np.int64)
+        cells = np.zeros(4 * columns * count, np.int64)
+        names = (self._names, self._name_ends, np.frombuffer(file, np.uint8).copy())
+        if plain_rows.scan(output.data, output.ends, int(self._has_event), *names, facts, cells):
+            raise AssertionError(f"the kernel wrote rows of {self.schema.database}.{self.schema.table} in another way")
+        by_row = facts.reshape(count, plain_rows.FACTS)
+        starts, sizes = cells.reshape(2, 2, columns, count)
+        server_uuid = first.event_id.partition(b"/")[0].decode()
+        return PlainRows(self, output, by_row, starts, sizes, file.decode(), server_uuid)
+
+
+@dataclass(frozen=True)
+class PlainRows:
+    """Rows of one table: ``facts`` are `plain_rows.FACTS` words a row, whose texts are in ``output``; ``starts`` and
+    ``sizes`` say where the values are in it, by image, column and row."""
+
+    table: PlainTable
+    output: Output
+    facts: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    file: str
+    server_uuid: str
+
+    def objects(self, numbers: Sequence[int] | None = None) -> ObjectChanges:
+        """The rows of ``numbers``, by default all, as functions of rows get them."""
+        chosen = np.arange(len(self.facts)) if numbers is None else np.array(numbers, np.int64)
+        data, table = self.output.data.tobytes(), self.table
+        ends = self.output.ends.reshape(-1, 4)
+        wanted = [plain_rows.SECONDS, plain_rows.POSITION, plain_rows.ROW, plain_rows.GTID, plain_rows.GTID_SIZE]
+        changes: list[Change] = []
+        for (begin, end), (seconds, position, row, gtid, gtid_size) in zip(
+            ends[chosen, :2].tolist(), self.facts[chosen][:, wanted].tolist(), strict=True
+        ):
+            head, before, after = data[begin:end].rsplit(SEPARATOR, 2)
+            op: Any = chr(head[0])
+            changes.append(
+                Change(
+                    op,
+                    table.schema.database,
+                    table.schema.table,
+                    None if op in _NO_BEFORE else orjson.loads(before),
+                    None if op in _NO_AFTER else orjson.loads(after),
+                    table.key,
+                    table.topic,
+                    datetime.fromtimestamp(seconds, UTC),
+                    data[gtid : gtid + gtid_size].decode() or None,
+                    Coordinates(self.file, position, row),
+                )
+            )
+        return ObjectChanges(chosen, changes)
+
+    def batches(self, fail: Fail) -> Iterator[ArrowChanges]:
+        """All rows as functions of batches get them: in runs whose images have the same columns. ``fail`` gets those
+        that have no types in Arrow."""
+        for first, last in self.alike():
+            yield from in_arrow(np.arange(first, last), self.table.key, partial(self._batch, first), fail)
+
+    @property
+    def ops(self) -> Words:
+        """The op of each row, as the kernel numbers them."""
+        found: Words = np.argmax(self.facts[:, plain_rows.OP, None] == _CODES, axis=1)
+        return found
+
+    def columns(self, image: int, rows: slice | Words) -> dict[str, pa.Array]:
+        """The values of rows that have the same columns, by name: of the before images 0, or of the after images 1."""
+        starts, sizes = self.starts[image][:, rows], self.sizes[image][:, rows]
+        there = (starts != plain_rows.ABSENT).all(axis=1)
+        return {
+            name: column_of(self.output.data, np.ascontiguousarray(starts[number]), np.ascontiguousarray(sizes[number]))
+            for number, name in enumerate(self.table.columns)
+            if there[number]
+        }
+
+    def alike(self) -> Iterator[tuple[int, int]]:
+        """Runs of rows whose images have the same columns, as a first and a last row."""
+        count = len(self.facts)
+        absent = self.starts == plain_rows.ABSENT
+        if not absent.any():
+            yield 0, count
+            return
+        ops = self.ops
+        there = (~np.isin(ops, (0, 3)), ops != 2)
+        first = 0
+        known: list[bytes | None] = [None, None]
+        for row in range(count):
+            own = [absent[image, :, row].tobytes() if there[image][row] else None for image in (0, 1)]
+            if any(None not in pair and pair[0] != pair[1] for pair in zip(known, own, strict=True)):
+                yield first, row
+                first, known = row, [None, None]
+            known = [before if before is not None else new for before, new in zip(known, own, strict=True)]
+        yield first, count
+
+    def _batch(self, begin: int, first: int, last: int) -> pa.RecordBatch:
+        """The rows behind ``begin`` from the ``first`` on, and before the ``last``, which have the same columns."""
+        first, last = begin + first, begin + last
+        count, facts, schema = last - first, self.facts[first:last], self.table.schema
+        ops = self.ops[first:last]
+        absent = np.isin(ops, (0, 3)), ops == 2
+        columns = [{} if absent[image].all() else self.columns(image, slice(first, last)) for image in (0, 1)]
+        names = next((list(each) for each in (columns[1], columns[0]) if each), [])
+        for image in (0, 1):
+            if absent[image].all():
+                columns[image] = {name: pa.nulls(count, pa.string()) for name in names}
+        return pa.RecordBatch.from_pydict(
+            {
+                NUMBER: pa.array(np.arange(count)),
+                "op": pa.array(_OPS).take(pa.array(ops)),
+                "database": pa.repeat(schema.database, count),
+                "table": pa.repeat(schema.table, count),
+                "topic": pa.repeat(self.table.topic, count),
+                "timestamp": pa.array(facts[:, plain_rows.SECONDS]).cast(pa.timestamp("s", "UTC")),
+                "gtid": _gtids(self.output.data, facts),
+                "file": pa.repeat(self.file, count),
+                "position": pa.array(facts[:, plain_rows.POSITION]),
+                "row": pa.array(facts[:, plain_rows.ROW]),
+                "before": image_of(columns[0], absent[0]),
+                "after": image_of(columns[1], absent[1]),
+            }
+        )
+
+
+class _EscapedBeyondAscii(Exception):
+    """A text has an escape that is more than ASCII."""
+
+
+def _gtids(data: Bytes, facts: NDArray[np.int64]) -> pa.Array:
+    starts, sizes = facts[:, plain_rows.GTID].copy(), facts[:, plain_rows.GTID_SIZE].copy()
+    starts[sizes == 0] = plain_rows.NULL
+    return _texts(data, starts, sizes, 0)
+
+
+def column_of(data: Bytes, starts: Words, sizes: Words) -> pa.Array:
+    """The values at ``starts`` by what they are, as `values_array` makes them of objects."""
+    kinds = plain_rows.classes(data, starts, sizes)
+    if kinds == 0:
+        return pa.nulls(len(starts), pa.string())
+    try:
+        if kinds | _TEXTS == _TEXTS:
+            return _texts(data, starts, sizes, 1)
+        if kinds == plain_rows.INTEGER:
+            return _integers(_texts(data, starts, sizes, 0))
+        if kinds | _NUMBERS == _NUMBERS:
+            return pc.cast(_texts(data, starts, sizes, 0), pa.float64())
+        if kinds == plain_rows.FLAG:
+            return pc.cast(_texts(data, starts, sizes, 0), pa.bool_())
+    except (pa.ArrowInvalid, _EscapedBeyondAscii):
+        pass  # numbers of more digits, or such escapes: these become objects
+    return values_array(
+        [
+            None if start < 0 else orjson.loads(data[start : start + size].tobytes())
+            for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)
+        ]
     )
-    header, xid = EventHeader(), None
-    if rest:
-        kind, size, end, flags, last = rest
-        header, xid = EventHeader(int(kind), int(size), int(end), int(flags)), orjson.loads(last)
-    return RowChange(
-        op.decode(),  # type: ignore[arg-type]
-        orjson.loads(before) if op in b"ud" else None,
-        orjson.loads(after) if op != b"d" else None,
-        file.decode(),
-        int(position),
-        int(row),
-        message.gtid.decode(),
-        int(server_id),
-        int(seconds),
-        xid=xid,
-        event=header,
-        thread=int(thread) if thread != b"null" else 0,
-        commit_micros=int(micros),
-        server_uuid=message.event_id.partition(b"/")[0].decode(),
+
+
+def _integers(texts: pa.Array) -> pa.Array:
+    try:
+        return pc.cast(texts, pa.int64())
+    except pa.ArrowInvalid:
+        return pc.cast(texts, pa.uint64())
+
+
+def _texts(data: Bytes, starts: Words, sizes: Words, around: int) -> pa.Array:
+    valid = starts >= 0
+    out = np.empty(int(sizes[valid].sum()), np.uint8)
+    offsets = np.empty(len(starts) + 1, np.uint32)
+    if plain_rows.texts(data, starts, sizes, around, out, offsets):
+        raise _EscapedBeyondAscii
+    there = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(
+        pa.string(), len(starts), [there, pa.py_buffer(offsets), pa.py_buffer(out)], len(starts) - int(valid.sum())
     )

@@ -1,8 +1,9 @@
 """Sequences of messages in a pipeline with functions: between row and step they say which of several changes it is."""
 
+# kernels read this file
 from __future__ import annotations
 
-from changefeed.binlog.kernel.memory import Words
+from changefeed.native.memory import Words
 
 PART_BITS = 16
 """Of a sequence, between row and step: which of the changes that a function made of one."""

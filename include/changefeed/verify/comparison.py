@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from changefeed.binlog.kernel.row_checksums import CELL_BYTES
-from changefeed.coordinates import BinlogCoordinates
 from changefeed.errors import AccountingError
 from changefeed.kafka.partition_reader import partition_reader
 from changefeed.kafka.topics import partition_counts
+from changefeed.records.event_id import moment_of
 from changefeed.verify.entries import ENTRY_BYTES
-from changefeed.verify.entry import moment_of
 from changefeed.verify.job import CHUNK_ROWS, PartitionPiece, TableChunk, VerifyJob
-from changefeed.verify.judged import MOST_DIFFERENCES, Judged
-from changefeed.verify.judgement import DIFFERENCES, Bracket, Judge, Kind, Verdict
+from changefeed.verify.key_comparison import DIFFERENCES, MOST_DIFFERENCES, Bracket, Judge, Judged, Kind, Verdict
+from changefeed.verify.positions import Published
 from changefeed.verify.report import TableAccount, VerifyReport
+from changefeed.verify.row_checksums import CELL_BYTES
 from changefeed.verify.server_rows import ChunkReport
 from changefeed.verify.topic_rows import PartitionReport
 
 ROUNDS = 3
-
-Published = Callable[[BinlogCoordinates], None]
-"""Returns when the topics have all changes before some coordinates of the source."""
 
 
 class Stages(Protocol):
@@ -74,7 +70,7 @@ def compare(
         altered |= again.altered
         left, done = again.judged, done + 1
     return VerifyReport(
-        job.endpoints.pipeline.name,
+        job.connections.pipeline.name,
         job.follower,
         str(min(report.low for report in first.chunks)) if first.chunks else job.begun,
         str(max(report.high for report in first.chunks)) if first.chunks else job.begun,
@@ -146,7 +142,7 @@ def _check_all_judged(job: VerifyJob, first: _Round) -> None:
 
 def _pieces(job: VerifyJob) -> tuple[list[PartitionPiece], frozenset[str]]:
     """The partitions of all topics up to where they end now, and the topics whose first records were removed."""
-    kafka = job.endpoints.kafka
+    kafka = job.connections.kafka
     counts = partition_counts(kafka, job.tables.topics)
     partitions = [(topic, number) for topic, count in counts.items() for number in range(count)]
     if not partitions:

@@ -1,18 +1,49 @@
-"""Many entries at once, as columns: what travels from those who read rows and records to those who judge them."""
+"""What either side says of its rows, as it is compared: small values that Spark sorts by key, and columns of many."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from enum import IntEnum
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from changefeed.binlog.kernel.memory import Words
-from changefeed.binlog.kernel.row_checksums import key_checksums
-from changefeed.verify.entry import Entry
+from changefeed.native.memory import Words
+from changefeed.verify.row_checksums import key_checksums
 from changefeed.verify.strings import Strings
+
+BEFORE_ALL = -1
+"""The moment of changes of another server than the one that is read: they were published before a failover."""
+
+
+class Side(IntEnum):
+    """Where a row was read; the server's comes first of those with a key."""
+
+    SERVER = 0
+    TOPIC = 1
+
+
+class Entry(NamedTuple):
+    """One row as a chunk of the server has it, or what one record of a topic says of a row.
+
+    ``table`` is the number of a `JudgedTable`; ``key`` tells its rows apart. ``part`` is the chunk's number, or the
+    record's partition, and ``place`` the row's number or the record's offset in it. ``moment`` orders changes along the
+    binlog (see `moment_of`); rows of the server have none. ``weight`` is 1 where the row is there and 0 where it is
+    gone; in tables without a key it is what the record adds to the number of such rows, 1 or -1. ``row`` is its
+    `row_digests.row_digest`.
+    """
+
+    table: int
+    key: bytes
+    side: int
+    part: int
+    place: int
+    moment: int
+    weight: int
+    row: bytes
+
 
 _SIZES = struct.Struct("<QQQ")
 _NUMBERS = ("tables", "sides", "parts", "places", "moments", "weights", "hashes")

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from changefeed.connection import MysqlConnection
-from changefeed.endpoints.endpoints import Endpoints
 from changefeed.formats.by_table import of_table
-from changefeed.formats.format import Format
+from changefeed.formats.format import Format, record_reader
+from changefeed.formats.reader import RecordReader, SchemaText
 from changefeed.kafka.progress import TopicPartition
-from changefeed.mysql.session import Session
-from changefeed.mysql.source import session_on
-from changefeed.reader import Route
-from changefeed.verify.changes import ChangeReader, SchemaText, change_reader
+from changefeed.model.connection import MysqlConnection
+from changefeed.model.route import Route
+from changefeed.pipeline.connections import PipelineConnections
+from changefeed.source.mysql.session import Session
+from changefeed.source.mysql.source import session_on
 from changefeed.verify.read_rows import TableView
 from changefeed.verify.tables import JudgedTable, Tables
 
@@ -54,7 +54,7 @@ class VerifyJob:
     the only (table, key) that are looked at; None for all.
     """
 
-    endpoints: Endpoints
+    connections: PipelineConnections
     tables: Tables
     server: MysqlConnection
     server_uuid: str
@@ -85,24 +85,24 @@ class VerifyJob:
 
     def route(self, database: str, table: str) -> Route | None:
         """Where rows go as records, with none of them left out for being read."""
-        route = self.endpoints.pipeline.route(database, table)
+        route = self.connections.routes.of(database, table)
         return None if route is None else replace(route.route, skipped=frozenset())
 
     def format(self) -> Format:
         """The wire format of the pipeline's records."""
-        return self.endpoints.pipeline.message_format(0)
+        return self.connections.routes.format(0)
 
     @property
     def is_exact(self) -> bool:
         """Whether rows are compared by their values: a second look, at a few. A first one goes by their text."""
         return self.keys is not None
 
-    def change_reader(self, table: JudgedTable) -> ChangeReader:
+    def record_reader(self, table: JudgedTable) -> RecordReader:
         """What reads the records of the table's topic, which has one format."""
-        registry = self.endpoints.registry
+        registry = self.connections.registry
         return written_by(self.format(), table, None if registry is None else registry.schema)
 
 
-def written_by(format: Format, table: JudgedTable, schema_text: SchemaText | None = None) -> ChangeReader:
+def written_by(format: Format, table: JudgedTable, schemas: SchemaText | None = None) -> RecordReader:
     """What reads the records of ``table`` that ``format``, a pipeline's, wrote."""
-    return change_reader(of_table(format, table.schema.database, table.schema.table), schema_text)
+    return record_reader(of_table(format, table.schema.database, table.schema.table), schemas)

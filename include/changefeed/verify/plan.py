@@ -5,19 +5,20 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from changefeed.connection import MysqlConnection
-from changefeed.endpoints.endpoints import Endpoints
 from changefeed.kafka.topics import compacted_topics
-from changefeed.mysql import source
-from changefeed.mysql.readable import unreadable as unreadable_there
-from changefeed.mysql.session import Session
-from changefeed.runs.rights import known_tables, missing_rights
-from changefeed.runs.topics import captured_routes
-from changefeed.snapshot.table_key import KEY_SESSION, KeyRange, TableKey
-from changefeed.verify.follower import standing
+from changefeed.model.connection import MysqlConnection
+from changefeed.model.key_range import KeyRange
+from changefeed.pipeline.connections import PipelineConnections
+from changefeed.pipeline.rights import known_tables, missing_rights
+from changefeed.pipeline.topics import captured_routes
+from changefeed.settings.requests.verify import VerifyRequest
+from changefeed.source.mysql import source
+from changefeed.source.mysql.preflight import unreadable as unreadable_there
+from changefeed.source.mysql.session import Session
+from changefeed.source.mysql.table_key import KEY_SESSION, TableKey
 from changefeed.verify.job import CHUNK_ROWS, TableChunk, VerifyJob
+from changefeed.verify.positions import standing
 from changefeed.verify.read_rows import views_of
-from changefeed.verify.request import VerifyRequest
 from changefeed.verify.tables import JudgedTable, tables_of
 
 
@@ -30,19 +31,21 @@ class VerifyPlan:
     chunk_count: int
 
 
-def plan_verify(endpoints: Endpoints, request: VerifyRequest, *, chunk_rows: int = CHUNK_ROWS) -> VerifyPlan:
+def plan_verify(
+    connections: PipelineConnections, request: VerifyRequest, *, chunk_rows: int = CHUNK_ROWS
+) -> VerifyPlan:
     """Which tables and chunks are compared. Reads keys of the server, and nothing else of its rows.
 
     Raises SettingsError where no table matches, and for a follower that follows another pipeline or none.
     """
-    pipeline, kafka = endpoints.pipeline, endpoints.kafka
-    server = endpoints.mysql
+    pipeline, kafka = connections.pipeline, connections.kafka
+    server = connections.mysql
     if request.follower:
-        server = MysqlConnection.from_uri(endpoints.lookup(request.follower), endpoints.patience)
-    with endpoints.session() as session, Session(server) as compared:
+        server = MysqlConnection.from_uri(connections.lookup(request.follower), connections.patience)
+    with connections.session() as session, Session(server) as compared:
         source_uuid, begun = source.server_uuid(session), source.head(session).coordinates
         routes = captured_routes(pipeline, session, sequences=False)
-        unreadable = missing_rights(endpoints, session, known_tables(endpoints), request.tables)
+        unreadable = missing_rights(connections, session, known_tables(connections), request.tables)
         if request.follower:
             stands = standing(compared, pipeline.name)
             source_uuid, begun = stands.server_uuid, stands.coordinates
@@ -50,7 +53,7 @@ def plan_verify(endpoints: Endpoints, request: VerifyRequest, *, chunk_rows: int
             unreadable |= {".".join(name): reason for name, reason in unreadable_there(compared, routes).items()}
         compacted = compacted_topics(kafka, (route.topic for route in routes.values()))
         tables = tables_of(pipeline, routes, compared, request.tables, compacted, unreadable)
-        log = endpoints.commit_log()
+        log = connections.commit_log()
         views = views_of(log.read_all() if log.exists() else {}, pipeline.name, tables.judged, begun)
         uuid = source.server_uuid(compared)
         compared.rows(KEY_SESSION)
@@ -61,13 +64,13 @@ def plan_verify(endpoints: Endpoints, request: VerifyRequest, *, chunk_rows: int
     if request.sample_percent < 100:
         chunks = random.sample(chunks, max(1, count * request.sample_percent // 100)) if chunks else []
     job = VerifyJob(
-        endpoints,
+        connections,
         tables,
         server,
         uuid,
         source_uuid,
         str(begun),
-        request.follower,
+        request.follower or "",
         sampled=len(chunks) < count,
         views=views,
     )

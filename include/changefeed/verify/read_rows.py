@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from changefeed.binlog.kernel.memory import Words
-from changefeed.coordinates import BinlogCoordinates
-from changefeed.kafka.commit_log import CommitLogState
-from changefeed.snapshot.progress import ChunkRecord, SnapshotRecord
-from changefeed.snapshot.request import snapshot_identity
-from changefeed.verify.entry import moment_of
+from changefeed.kafka.commit_log.log import CommitLogState
+from changefeed.kafka.commit_log.snapshots import ChunkRecord, SnapshotRecord
+from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.model.run_identity import snapshot_identity
+from changefeed.native.memory import Words
+from changefeed.records.event_id import moment_of
 from changefeed.verify.tables import JudgedTable
 
 NOT_READ = -1

@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from changefeed.binlog.kernel import kafka_records as kernel
-from changefeed.binlog.kernel.memory import Words
-from changefeed.coordinates import BinlogCoordinates
-from changefeed.verify.entry import BEFORE_ALL, moment_of
-from changefeed.verify.event_id import EventId
+from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.native.memory import Words
+from changefeed.records import index_kernel as kernel
+from changefeed.records.event_id import EventId, moment_of
+from changefeed.records.record_index import RecordIndex
+from changefeed.verify.entries import BEFORE_ALL
+from changefeed.verify.partition_records import Flags
 from changefeed.verify.read_rows import NOT_READ
-from changefeed.verify.record_arrays import Flags, RecordArrays
 
 Order = tuple[int, int, int]
 
@@ -31,7 +32,7 @@ class RecordMoments:
     is_doubtful: bool = False
     _last: dict[tuple[str, str], Order] = field(default_factory=dict)
 
-    def take(self, records: RecordArrays) -> tuple[Words, Flags, Words]:
+    def take(self, records: RecordIndex) -> tuple[Words, Flags, Words]:
         """The moments of the next records, whether each has an id of changefeed's, and its chunk or NOT_READ."""
         moments, known = np.empty(len(records), np.int64), np.zeros(len(records), np.bool_)
         chunks = np.full(len(records), NOT_READ, np.int64)
@@ -43,7 +44,7 @@ class RecordMoments:
         return moments, known, chunks
 
     def _take_run(
-        self, records: RecordArrays, start: int, end: int, moments: Words, known: Flags, chunks: Words
+        self, records: RecordIndex, start: int, end: int, moments: Words, known: Flags, chunks: Words
     ) -> None:
         """Records whose ids are the same up to the position, or a single one whose id has another form."""
         event = EventId.parse(records.event_id(start))

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from changefeed.verify.event_id import EventId
+from changefeed.records.event_id import EventId
 
 MOST_LATE = 10_000
 """So many records out of order of a partition are looked at each by itself."""

@@ -7,7 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
-from changefeed.verify.judgement import DIFFERENCES, Kind, Verdict
+from changefeed.kafka.commit_log.log import CommitLogState
+from changefeed.kafka.commit_log.records import VerifyRecord
+from changefeed.pipeline.connections import PipelineConnections
+from changefeed.verify.key_comparison import DIFFERENCES, Kind, Verdict
 
 Outcome = Literal["equal", "differs", "incomplete"]
 """``equal``: all rows of all tables were compared, and are. ``differs``: some are not. ``incomplete``: none was found
@@ -214,3 +217,14 @@ def first_of(verdicts: Sequence[Verdict], most: int) -> list[Verdict]:
         if counts[verdict.table] <= most:
             first.append(verdict)
     return first
+
+
+def keep_report(connections: PipelineConnections, report: VerifyReport) -> None:
+    """Write ``report`` to the commit log, in place of the last one of the same server. It holds no row's values."""
+    connections.commit_log().keep(VerifyRecord(report.follower, report.to_json()))
+
+
+def last_reports(state: CommitLogState) -> list[VerifyReport]:
+    """The last report of the source and of each follower, latest first."""
+    reports = [VerifyReport.from_json(dict(record.report)) for record in state.of(VerifyRecord)]
+    return sorted(reports, key=lambda report: -report.finished_at_ms)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import orjson
 
-from changefeed.binlog.kernel.memory import Bytes, Words
-from changefeed.binlog.kernel.row_checksums import CELL_BYTES, CHECKSUM_BYTES, row_checksums
+from changefeed.native.memory import Bytes, Words
+from changefeed.verify.row_checksums import CELL_BYTES, CHECKSUM_BYTES, row_checksums
 from changefeed.verify.strings import Strings
 
 Row = Mapping[str, Any]

@@ -7,28 +7,30 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 
-from changefeed.binlog.kernel.row_checksums import CHECKSUM_BYTES
-from changefeed.binlog.programs.result_columns import quoted, selected
+from changefeed.binlog.programs.result_columns import selected
 from changefeed.binlog.row_reader import AsOf, RowReader
-from changefeed.block import Block, Message
-from changefeed.coordinates import BinlogCoordinates
 from changefeed.errors import SchemaError, SourceError
-from changefeed.mysql.catalog import table_schema
-from changefeed.mysql.readable import unreadable
-from changefeed.mysql.result_set import ResultSet
-from changefeed.mysql.session import Session
-from changefeed.mysql.source import head
-from changefeed.origin import Chunk
-from changefeed.verify.entries import Entries
-from changefeed.verify.entry import Entry, Side
-from changefeed.verify.follower import FollowerPositions
+from changefeed.formats.by_table import each_format
+from changefeed.formats.format import Format, RowFormat
+from changefeed.formats.notation import Notation
+from changefeed.formats.style import Style
+from changefeed.formats.template import ONE_MESSAGE_EACH, Messages, Op, Slot, Template
+from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.model.identifier import quoted
+from changefeed.model.origin import Chunk
+from changefeed.model.table_schema import TableSchema
+from changefeed.records.block import Message, MessageBlock
+from changefeed.source.mysql.catalog import table_schema
+from changefeed.source.mysql.preflight import unreadable
+from changefeed.source.mysql.result_set import ResultSet
+from changefeed.verify.entries import Entries, Entry, Side
 from changefeed.verify.job import TableChunk, VerifyJob, written_by
+from changefeed.verify.positions import FollowerPositions, Positions, SourcePositions
+from changefeed.verify.row_checksums import CHECKSUM_BYTES
 from changefeed.verify.row_digests import Row, row_digest, row_digests, values_key
-from changefeed.verify.row_text import row_texts
 from changefeed.verify.strings import Strings
 
 _log = logging.getLogger(__name__)
@@ -36,22 +38,6 @@ _log = logging.getLogger(__name__)
 SETTLING_SECONDS = 2.0
 """A transaction stands in the binlog a moment before SELECTs see it: its commit waits for the disk and for replicas. So
 the rows of a chunk count as read from the position on that the binlog had so long before."""
-
-
-class Positions(Protocol):
-    """Where along the source's binlog a server stands."""
-
-    def now(self, session: Session) -> BinlogCoordinates:
-        """All changes before it are seen by a SELECT that begins now, at the latest SETTLING_SECONDS later."""
-        ...
-
-
-class SourcePositions:
-    """The source's own: the head of its binlog."""
-
-    def now(self, session: Session) -> BinlogCoordinates:
-        """The head."""
-        return head(session).coordinates
 
 
 @dataclass(frozen=True)
@@ -73,9 +59,9 @@ class ServerRows:
         self._job = job
         self._positions: Positions = SourcePositions()
         if job.follower:
-            self._positions = FollowerPositions(job.endpoints.pipeline.name)
+            self._positions = FollowerPositions(job.connections.pipeline.name)
         self._format = job.format()
-        columns = job.endpoints.column_rules
+        columns = job.connections.column_rules
         self._reader = RowReader(job.route, self._format, job.server_uuid, columns=columns)
         self._text_reader = RowReader(job.route, row_texts(self._format), job.server_uuid, columns=columns)
         self._rows, self._asked = job.session(), job.session()
@@ -162,12 +148,12 @@ class ServerRows:
             entries = Entries.of_columns(chunk.table, keys, Side.SERVER, chunk.number, places, 0, 1, rows)
             yield entries, len(entries)
 
-    def _blocks(self, reader: RowReader, chunk: TableChunk) -> Iterator[Block]:
+    def _blocks(self, reader: RowReader, chunk: TableChunk) -> Iterator[MessageBlock]:
         schema, as_of = self._job.table(chunk.table).schema, AsOf(self._now(), 1, 0)
         sql = f"SELECT {selected(schema)} FROM {quoted(schema.database)}.{quoted(schema.table)} {chunk.where}"
         with ResultSet(self._rows, sql) as rows:
             for item in reader.read(schema, rows, Chunk(schema.database, schema.table, chunk.number), as_of):
-                if isinstance(item, Block):
+                if isinstance(item, MessageBlock):
                     yield item
 
     def _now(self) -> BinlogCoordinates:
@@ -181,3 +167,42 @@ class ServerRows:
         while len(self._known) > 1 and self._known[1][0] <= until:
             self._known.popleft()
         return self._known[0][1]
+
+
+@dataclass(frozen=True)
+class RowText:
+    """Key and row as ``format`` writes them."""
+
+    format: RowFormat
+
+    @property
+    def style(self) -> Style:
+        """That of ``format``."""
+        return self.format.style
+
+    @property
+    def notation(self) -> Notation:
+        """That of ``format``."""
+        return self.format.notation
+
+    @property
+    def needs_definitions(self) -> bool:
+        """As ``format`` says."""
+        return self.format.needs_definitions
+
+    def messages(self, table: TableSchema) -> Messages:  # noqa: ARG002 - the protocol's signature
+        """One each."""
+        return ONE_MESSAGE_EACH
+
+    def key(self, table: TableSchema) -> Template | None:
+        """That of ``format``."""
+        return self.format.key(table)
+
+    def value(self, table: TableSchema, op: Op) -> Template:  # noqa: ARG002 - the protocol's signature
+        """The row."""
+        return (Slot.AFTER,)
+
+
+def row_texts(format: Format) -> RowFormat:
+    """Of a pipeline's ``format`` what is compared by its text."""
+    return each_format(format, RowText)

@@ -8,8 +8,8 @@ from itertools import accumulate
 
 import numpy as np
 
-from changefeed.binlog.kernel.gathering import gather
-from changefeed.binlog.kernel.memory import Bytes, Words
+from changefeed.native.gathering import gather
+from changefeed.native.memory import Bytes, Words
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,15 @@ from types import MappingProxyType
 
 from changefeed.errors import SettingsError, did_you_mean
 from changefeed.formats.by_table import of_table
-from changefeed.formats.format import Format
-from changefeed.formats.template import Change as ChangeKind
-from changefeed.mysql.catalog import table_schema
-from changefeed.mysql.session import Session
-from changefeed.pipelines.pipeline import Pipeline
-from changefeed.pipelines.table_pattern import matches_any
-from changefeed.pipelines.table_routes import TableRoute
-from changefeed.table_schema import TableSchema
-from changefeed.verify.changes import ChangeReader, change_reader
+from changefeed.formats.format import Format, record_reader
+from changefeed.formats.reader import RecordReader
+from changefeed.formats.template import ChangeKind
+from changefeed.model.table_pattern import matches_any
+from changefeed.model.table_schema import TableSchema
+from changefeed.settings.pipeline import Pipeline
+from changefeed.settings.routes import TableRoute, compile_routes
+from changefeed.source.mysql.catalog import table_schema
+from changefeed.source.mysql.session import Session
 
 _SHOWN = 20
 """So many tables are named."""
@@ -80,7 +80,7 @@ def tables_of(
     ``compacted`` are topics that forget earlier records of a key; ``unreadable`` says of tables, and of patterns of
     tables that are hidden, why they cannot be read. Raises SettingsError where no table matches.
     """
-    format = pipeline.message_format(0)
+    format = compile_routes(pipeline).format(0)
     topics = Counter(route.topic for route in routes.values())
     judged: list[JudgedTable] = []
     refused: dict[str, str] = {name: f"it was not compared: {reason}" for name, reason in unreadable.items()}
@@ -92,7 +92,7 @@ def tables_of(
             refused[f"{database}.{name}"] = f"{server.connection.host}:{server.connection.port} has no such table"
             continue
         try:
-            reader = change_reader(of_table(format, database, name))
+            reader = record_reader(of_table(format, database, name))
         except SettingsError as error:
             refused[f"{database}.{name}"] = str(error)
             continue
@@ -145,7 +145,7 @@ def _left_out(pipeline: Pipeline, schema: TableSchema, format: Format) -> str:
     return ""
 
 
-def _unreadable(reader: ChangeReader, *, without_key: bool, is_shared: bool, is_compacted: bool) -> str:
+def _unreadable(reader: RecordReader, *, without_key: bool, is_shared: bool, is_compacted: bool) -> str:
     """Why the records do not say which rows there are; '' where they do."""
     if without_key and not reader.says_before:
         return "it has no unique key, and its records do not say what a row was before"

@@ -7,15 +7,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from changefeed.binlog.kernel.memory import Words
-from changefeed.coordinates import BinlogCoordinates
-from changefeed.verify.changes import SCHEMA_KEY, Change, ChangeReader
-from changefeed.verify.entries import Entries
-from changefeed.verify.entry import Entry, Side
-from changefeed.verify.event_id import EventId
+from changefeed.ddl.ddl_statement import Kind as StatementKind
+from changefeed.ddl.ddl_statement import read_statement
+from changefeed.ddl.session import SessionContext
+from changefeed.formats.reader import SCHEMA_KEY, ReadChange, RecordReader
+from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.native.memory import Words
+from changefeed.records.event_id import EventId
+from changefeed.records.record_index import RecordIndex
+from changefeed.verify.entries import Entries, Entry, Side
 from changefeed.verify.job import PartitionPiece, VerifyJob
+from changefeed.verify.partition_records import Flags, records_of
 from changefeed.verify.read_rows import NOT_READ
-from changefeed.verify.record_arrays import Flags, RecordArrays, record_arrays
 from changefeed.verify.record_moments import RecordMoments
 from changefeed.verify.record_order import RecordOrder, repeated
 from changefeed.verify.record_texts import RecordTexts
@@ -63,7 +66,7 @@ class TopicRows:
         """What the records say of the rows that are looked at, then the report."""
         partition = _Partition(self._job, piece)
         moments = RecordMoments(self._stream)
-        for records in record_arrays(self._job, piece):
+        for records in records_of(self._job, piece):
             yield from partition.entries(records, *moments.take(records))
         if moments.is_doubtful and not self._job.is_exact:
             partition.note_late()
@@ -77,12 +80,12 @@ class _Partition:
         self._job, self._piece = job, piece
         self.report = PartitionReport(piece.topic, piece.partition)
         self._tables = job.tables.of_topic(piece.topic)
-        self._changes = job.change_reader(next(iter(self._tables.values())))
-        self._texts = RecordTexts(tuple(self._tables.values()), piece.partition, job.views)
+        self._changes = job.record_reader(next(iter(self._tables.values())))
+        self._texts = RecordTexts(self._changes, tuple(self._tables.values()), piece.partition, job.views)
         self._wanted = {key for table, key in job.keys or () for each in self._tables.values() if each.number == table}
         self._by_key = job.is_exact and self._changes.is_json and not any(t.without_key for t in self._tables.values())
 
-    def entries(self, records: RecordArrays, moments: Words, known: Flags, chunks: Words) -> Iterator[Entries]:
+    def entries(self, records: RecordIndex, moments: Words, known: Flags, chunks: Words) -> Iterator[Entries]:
         """What the next records say. Those whose text is enough are not read one by one."""
         self.report.records += len(records)
         if self._job.is_exact:
@@ -98,7 +101,7 @@ class _Partition:
     def _may_want(self, key: bytes | None) -> bool:
         return key is None or key in self._wanted or key.startswith(SCHEMA_KEY)
 
-    def _each(self, records: RecordArrays, number: int, moment: int, chunk: int) -> Iterator[Entry]:
+    def _each(self, records: RecordIndex, number: int, moment: int, chunk: int) -> Iterator[Entry]:
         change, offset = self._change(records, number), int(records.offsets[number])
         if change is None:
             return
@@ -131,7 +134,7 @@ class _Partition:
                 digest = b"" if change.after is None else row_digest(change.after)
                 yield Entry(table.number, key, *where, int(change.after is not None), digest)
 
-    def _counted(self, table: JudgedTable, change: Change, where: tuple[int, int, int, int]) -> Iterator[Entry]:
+    def _counted(self, table: JudgedTable, change: ReadChange, where: tuple[int, int, int, int]) -> Iterator[Entry]:
         if change.op in ("u", "d") and change.before is None:
             self.report.note("foreign", f"op {change.op} of {table.name} without the row before it", where[2])
             return
@@ -141,7 +144,7 @@ class _Partition:
                 if self._job.wants(table.number, values_key(digest)):
                     yield Entry(table.number, values_key(digest), *where, weight, digest)
 
-    def _change(self, records: RecordArrays, number: int) -> Change | None:
+    def _change(self, records: RecordIndex, number: int) -> ReadChange | None:
         """What a record says; None for one that is noted as foreign."""
         offset = int(records.offsets[number])
         if EventId.parse(records.event_id(number)) is None:
@@ -156,7 +159,7 @@ class _Partition:
     def note_late(self) -> None:
         """Look at the records' order one by one, and tell those that stand there twice from those that are late."""
         order = RecordOrder()
-        for records in record_arrays(self._job, self._piece):
+        for records in records_of(self._job, self._piece):
             for number in range(len(records)):
                 text = records.event_id(number)
                 event = EventId.parse(text)
@@ -164,14 +167,14 @@ class _Partition:
                     order.take(event, text, records.gtid(number), int(records.offsets[number]))
         if not order.late:
             return
-        every = record_arrays(self._job, self._piece)
+        every = records_of(self._job, self._piece)
         twice = repeated(order.late, (records.event_id(number) for records in every for number in range(len(records))))
         for text, offset in order.late:
             self.report.note("repeated" if text in twice else "disordered", text.decode(), offset)
         if more := order.late_count - len(order.late):
             self.report.counts["disordered"] = self.report.counts.get("disordered", 0) + more
 
-    def _is_of_rows(self, records: RecordArrays, number: int) -> bool:
+    def _is_of_rows(self, records: RecordIndex, number: int) -> bool:
         """Whether a record is one of a change, and not of a definition."""
         try:
             return bool(_change(records.value(number), self._changes, self._tables).op)
@@ -179,9 +182,19 @@ class _Partition:
             return False
 
 
-def _change(value: bytes | None, changes: ChangeReader, tables: dict[str, JudgedTable]) -> Change:
+def _change(value: bytes | None, changes: RecordReader, tables: dict[str, JudgedTable]) -> ReadChange:
     only = next(iter(tables)) if len(tables) == 1 else ""
     if value is None:
-        return Change("tombstone", only)
+        return ReadChange("tombstone", only)
     change = changes.of(value)
-    return change if change.table else Change(change.op, only, change.before, change.after)
+    if change.op == "s":
+        return _of_statement(change.sql, change.table)
+    return change if change.table else ReadChange(change.op, only, change.before, change.after)
+
+
+def _of_statement(sql: str, database: str) -> ReadChange:
+    """What a statement does to rows, by its text; nobody knows that of one whose text is hidden."""
+    read = read_statement(sql, SessionContext(database))
+    if read.kind is StatementKind.TRUNCATE:
+        return ReadChange("t", f"{read.tables[0].database}.{read.tables[0].table}")
+    return ReadChange("q" if read.changes_rows or not sql else "")

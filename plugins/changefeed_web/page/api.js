@@ -36,7 +36,7 @@ export const post = async (path, body) => (await call("POST", path, body)).value
 function told(status, value) {
   if (status === 401) return "You are not logged in any more. Reload Airflow and log in.";
   const detail = value && value.detail;
-  if (Array.isArray(detail)) return detail.map((one) => `${one.loc.slice(1).join(".")}: ${one.msg}`).join("\n");
+  if (Array.isArray(detail)) return detail.map((one) => [one.loc.slice(1).join("."), one.msg].filter(Boolean).join(": ")).join("\n");
   return detail ? String(detail) : `Airflow answered with status ${status}.`;
 }
 

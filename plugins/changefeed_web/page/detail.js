@@ -139,8 +139,8 @@ export async function detail(main, alive, name) {
         : [el("p", { class: "empty" }, until ? "No table matches the patterns." : "Not learned yet: the first window does that.")]),
       ...(unknown.length ? [el("h3", {}, "Rows whose columns are not known"),
         el("p", {}, `Choose with changefeed schema ${name} --define, or --unknown, or by unknown_definition in the pipeline.`),
-        table("Unknown", ["Table", "#Rows events", "From", "To", "What is done", "~Why"], unknown.map((one) => [
-          one.table, number(one.row_events), el("code", {}, one.start), one.end ? el("code", {}, one.end) : "", answers[one.answer], one.problem]))] : []),
+        table("Unknown", ["Table", "#Rows", "From", "To", "What is done", "~Why"], unknown.map((one) => [
+          one.table, number(one.rows), el("code", {}, one.start), one.end ? el("code", {}, one.end) : "", answers[one.answer], one.problem]))] : []),
       ...(changes.length ? [el("h3", {}, "Last definitions"), table("Definitions", ["At", "~Statement"],
         changes.map((one) => [el("code", {}, one.coordinates), one.sql ? el("code", {}, one.sql) : `${one.tables.join(", ")}: ${one.kind}`]))] : []));
   };

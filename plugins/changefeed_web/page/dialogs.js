@@ -87,8 +87,8 @@ export function backfillDialog(path, pipeline, after) {
     show: (planned) => el("div", {},
       el("p", {}, el("strong", {}, `${bytes(planned.size_bytes)} of binlog in ${planned.files.length} ${planned.files.length === 1 ? "file" : "files"}`), ", ", el("code", {}, `${planned.window.start} → ${planned.window.head}`)),
       suffix.value.trim() ? null : el("p", {}, el("span", { class: "badge warn" }, "live topics"), " Consumers of the live topics will see these changes twice."),
-      table("Tables in the range", ["Table", "#Row events", "#Bytes", "Topic"], Object.entries(planned.tables).map(([name, one]) =>
-        [name, number(one.row_events), bytes(one.size_bytes), planned.topics[name] ? el("code", {}, planned.topics[name]) : el("span", { class: "soft" }, "left out")]))),
+      table("Tables in the range", ["Table", "#Rows", "#Bytes", "Topic"], Object.entries(planned.tables).map(([name, one]) =>
+        [name, number(one.rows), bytes(one.size_bytes), planned.topics[name] ? el("code", {}, planned.topics[name]) : el("span", { class: "soft" }, "left out")]))),
     started: { text: (done) => `Backfill ${done.run_id} started` },
   });
 }

@@ -11,8 +11,8 @@ import pytest
 SCRIPT = """
 import numpy as np
 import numba
-from changefeed.binlog.kernel.memory import copy, copy_short, i64, put8, put64, u8
-from changefeed.binlog.kernel.span import part, span
+from changefeed.native.memory import copy, copy_short, i64, put8, put64, u8
+from changefeed.native.span import part, span
 
 kernel = numba.njit(_nrt=False)
 

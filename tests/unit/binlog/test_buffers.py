@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from changefeed.binlog.buffers import Buffers
+from changefeed.binlog.groups import Buffers
 
 
 def test_what_is_lent_is_nobody_else_s_until_it_is_given_back() -> None:

@@ -12,8 +12,8 @@ import pytest
 from binlog_events import FILE, Event, EventType, description, gtid, query, rows, written
 
 from changefeed.errors import SourceUnavailableError
-from changefeed.spark import cutting
-from changefeed.window import Slice
+from changefeed.ingest import slicing as cutting
+from changefeed.model.window import Slice
 
 TRANSACTIONS, SLICE_BYTES = 100, 2_000
 DATA = written(
@@ -60,7 +60,7 @@ class Dump:
 def cut(dump: Dump, monkeypatch: pytest.MonkeyPatch, *files: Slice, scout_all: bool = False) -> Any:
     monkeypatch.setattr(cutting, "kept_dump_of", lambda *_, **__: dump)
     nothing: Any = None
-    job: Any = SimpleNamespace(pipeline=SimpleNamespace(transaction_topic=None))
+    job: Any = SimpleNamespace(connections=SimpleNamespace(routes=SimpleNamespace(transaction_topic=None)))
     return cutting.cut(nothing, job, files, SLICE_BYTES, scout_all=scout_all)
 
 

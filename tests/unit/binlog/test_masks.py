@@ -15,10 +15,10 @@ from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.faults import FULL
 from changefeed.binlog.kernel.masks import put_masked
 from changefeed.binlog.programs.codecs import BoundColumn, Spec
-from changefeed.binlog.programs.masks import masked
 from changefeed.binlog.programs.program_memory import ProgramMemory
+from changefeed.binlog.programs.specs import masked
 from changefeed.formats.notation import JSON
-from changefeed.pipelines.column_rules import HmacSha256, Sha256, Treatment
+from changefeed.model.column_rules import HmacSha256, Sha256, Treatment
 
 put = numba.njit(
     lambda out, end, room, words, mask, literals, scratch: put_masked(out, 3, end, room, words, mask, literals, scratch)

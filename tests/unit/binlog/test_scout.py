@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from changefeed.binlog.events.framing import HEADER, EventType
 from changefeed.binlog.search.scout import scout, scout_in_parts
 from changefeed.errors import BinlogFormatError
-from changefeed.window import ANONYMOUS, Slice
+from changefeed.model.window import ANONYMOUS, Slice
 
 
 def modelled(events: list[Event], slice_bytes: int) -> tuple[list[Slice], list[int]]:

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from changefeed.binlog.search.table_counts import TableCounts, count_rows
-from changefeed.window import Slice
+from changefeed.binlog.search.schema_scan import TableCounts, count_rows
+from changefeed.model.window import Slice
 
 TABLE_MAP, WRITE_ROWS, UPDATE_ROWS = 19, 30, 31
 
@@ -36,7 +36,7 @@ def rows(table_id: int, size: int) -> bytes:
     return table_id.to_bytes(6, "little") + bytes(size)
 
 
-def test_row_events_are_counted_under_the_name_of_their_table() -> None:
+def test_rows_are_counted_under_the_name_of_their_table() -> None:
     chunk = written(
         (TABLE_MAP, table_map(7, b"shop", b"orders")),
         (WRITE_ROWS, rows(7, 100)),
@@ -72,7 +72,7 @@ def test_an_id_may_become_another_tables(events: list[tuple[Any, ...]], chunk_by
             bodies.append((kind, rows(table_id, size)))
             if table_id in names:
                 count = model.setdefault(names[table_id], TableCounts())
-                count.row_events += 1
+                count.rows += 1
                 count.size_bytes += 19 + 6 + size
         else:
             bodies.append((kind, bytes(8)))

@@ -6,17 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from changefeed.character_width import max_bytes
-from changefeed.column_types import DATA_TYPES, ENUM, NEWDECIMAL, STRING, Metadata
-from changefeed.coordinates import BinlogCoordinates
 from changefeed.ddl import Flavour, Schemas, Server, SessionContext, Table, TableName, UnknownTable, read_statement
 from changefeed.ddl.backwards import ReadStatement, derived_timeline
 from changefeed.ddl.charsets import charset_of
 from changefeed.ddl.seen_rows import RowsByTable, SeenRows
 from changefeed.ddl.sql_file import defined_schemas
 from changefeed.errors import SchemaError
-from changefeed.map_column import MapColumn
-from changefeed.table_schema import Column
+from changefeed.model.charset_codes import max_bytes
+from changefeed.model.column_types import DATA_TYPES, ENUM, NEWDECIMAL, STRING, MapColumn, Metadata
+from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.model.table_schema import Column
 
 MYSQL = Server()
 MARIADB = Server(Flavour.MARIADB, (11, 4, 5), 0, "utf8mb4_uca1400_ai_ci")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from changefeed.coordinates import BinlogCoordinates
 from changefeed.ddl import Schemas, SchemaTimeline, SessionContext, TableName, read_statement
 from changefeed.ddl.column_names import other_names
+from changefeed.model.coordinates import BinlogCoordinates
 
 MADE = "CREATE TABLE t (id INT, a INT)"
 

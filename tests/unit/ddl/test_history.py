@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from changefeed.coordinates import BinlogCoordinates
 from changefeed.ddl import Schemas, SchemaTimeline
 from changefeed.ddl import history as history_module
 from changefeed.ddl.history import SchemaHistory
-from changefeed.reader import Statement
+from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.model.statement import Statement
 
 
 def at(position: int) -> BinlogCoordinates:

@@ -1,19 +1,22 @@
-"""Stored schemas: what an earlier changefeed wrote is read, and what it did not know is not taken for "no"."""
+"""Stored schemas: what is written is read, and what is not known is not taken for "no"."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from changefeed.coordinates import BinlogCoordinates
+import pytest
+
 from changefeed.ddl import Schemas, SchemaTimeline, SessionContext, Table, TableName, read_statement
 from changefeed.ddl.schemas_json import column_from_json, column_to_json
-from changefeed.table_schema import NO_DEFAULT, Column, Default, Index, TableSchema, UniqueKey
+from changefeed.errors import CheckpointError
+from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.model.table_schema import NO_DEFAULT, Column, Default, Index, TableSchema, UniqueKey
 
 SHOP = SessionContext("shop")
-VERSION_1: dict[str, Any] = {
+STORED: dict[str, Any] = {
     "initial": {
-        "version": 1,
+        "version": 2,
         "server": {
             "flavour": "mysql",
             "version": [8, 4, 6],
@@ -27,10 +30,17 @@ VERSION_1: dict[str, Any] = {
                 "table": "t",
                 "collation": "utf8mb4_0900_ai_ci",
                 "columns": [
-                    {"name": "id", "type": "bigint", "unsigned": True},
-                    {"name": "e", "type": "enum", "collation": "latin1_swedish_ci", "labels": ["a", "b"]},
+                    {"name": "id", "type": "bigint", "unsigned": True, "unknown": True},
+                    {
+                        "name": "e",
+                        "type": "enum",
+                        "collation": "latin1_swedish_ci",
+                        "labels": ["a", "b"],
+                        "nullable": True,
+                    },
                 ],
                 "primary_key": ["id"],
+                "indexes": None,
             },
             {"database": "shop", "table": "u", "unknown": "its columns come from a SELECT"},
         ],
@@ -47,7 +57,7 @@ VERSION_1: dict[str, Any] = {
                     "database": "shop",
                     "table": "v",
                     "collation": "utf8mb4_0900_ai_ci",
-                    "columns": [{"name": "a", "type": "int"}],
+                    "columns": [{"name": "a", "type": "int", "nullable": True}],
                     "primary_key": [],
                 }
             ],
@@ -62,37 +72,60 @@ def altered(timeline: SchemaTimeline, position: int, sql: str) -> SchemaTimeline
     return timeline.advance(BinlogCoordinates("binlog.000001", position), read_statement(sql, SHOP))
 
 
+def column(name: str, data_type: str, **others: Any) -> Column:
+    """A column of which all is known."""
+    return Column(
+        name,
+        data_type,
+        nullable=True,
+        zerofill=False,
+        auto_increment=False,
+        generated=False,
+        default=NO_DEFAULT,
+        comment="",
+        row_end=False,
+        **others,
+    )
+
+
 def schema(timeline: SchemaTimeline, table: str = "t") -> TableSchema:
     entry = timeline.latest.tables[TableName("shop", table)]
     assert isinstance(entry, Table)
     return entry.schema
 
 
-def test_stored_version_1_is_read_and_says_that_it_does_not_know_the_properties() -> None:
-    timeline = SchemaTimeline.from_json(VERSION_1)
+def test_stored_schemas_are_read() -> None:
+    timeline = SchemaTimeline.from_json(STORED)
     assert schema(timeline) == TableSchema(
         "shop",
         "t",
         (
             Column("id", "bigint", unsigned=True),
-            Column("e", "enum", collation="latin1_swedish_ci", labels=("a", "b")),
+            column("e", "enum", collation="latin1_swedish_ci", labels=("a", "b")),
         ),
         (0,),
     )
     assert schema(timeline).unique_keys is None
-    for column in (*schema(timeline).columns, *schema(timeline, "v").columns):
-        assert (column.nullable, column.default, column.comment, column.generated) == (None, None, None, None)
+    assert schema(timeline, "v").columns == (column("a", "int"),)
+    assert json.loads(json.dumps(timeline.to_json())) == STORED
 
 
-def test_definitions_after_stored_version_1_say_what_they_say_and_leave_the_rest_unknown() -> None:
-    timeline = altered(SchemaTimeline.from_json(VERSION_1), 200, "ALTER TABLE t ADD c INT NOT NULL UNIQUE")
+def test_schemas_of_another_version_are_refused() -> None:
+    for version in (1, 3, None):
+        with pytest.raises(CheckpointError, match="another changefeed wrote them"):
+            SchemaTimeline.from_json({**STORED, "initial": {**STORED["initial"], "version": version}})
+
+
+def test_definitions_say_what_they_say_and_leave_the_rest_unknown() -> None:
+    timeline = altered(SchemaTimeline.from_json(STORED), 200, "ALTER TABLE t ADD c INT NOT NULL UNIQUE")
     timeline = altered(timeline, 300, "ALTER TABLE t ALTER e SET DEFAULT 'b'")
-    timeline = altered(timeline, 400, "ALTER TABLE t MODIFY id BIGINT")
     own, label, added = schema(timeline).columns
-    assert (own.nullable, own.default, own.comment) == (False, NO_DEFAULT, "")
-    assert (label.nullable, label.default, label.comment) == (None, Default("b"), None)
+    assert (own.nullable, own.default, own.comment) == (False, None, None), "a primary key's, else not known"
+    assert (label.nullable, label.default, label.comment) == (True, Default("b"), "")
     assert (added.nullable, added.default, added.comment) == (False, NO_DEFAULT, "")
     assert schema(timeline).indexes is None
+    own = schema(altered(timeline, 400, "ALTER TABLE t MODIFY id BIGINT")).columns[0]
+    assert (own.nullable, own.default, own.comment) == (False, NO_DEFAULT, "")
     assert SchemaTimeline.from_json(json.loads(json.dumps(timeline.to_json()))) == timeline
 
 
@@ -117,7 +150,7 @@ def test_every_property_of_columns_and_keys_comes_back_from_what_is_stored() -> 
 
 
 def test_a_column_of_which_little_is_known_comes_back_as_it_was() -> None:
-    for column in (
+    for stored in (
         Column("a", "int"),
         Column("a", "int", nullable=False),
         Column("a", "int", nullable=True, default=Default("1")),
@@ -125,14 +158,7 @@ def test_a_column_of_which_little_is_known_comes_back_as_it_was() -> None:
         Column("a", "timestamp", datetime_precision=6, nullable=False, generated=True, row_end=True),
         Column("a", "timestamp", datetime_precision=6, nullable=False, generated=True, row_end=False),
     ):
-        assert column_from_json(column_to_json(column)) == column
-
-
-def test_a_row_end_stored_before_there_were_any_is_not_known() -> None:
-    stored = {"name": "e", "type": "timestamp", "datetime_precision": 6, "generated": True}
-    assert column_from_json(stored, 2).row_end is None
-    assert column_from_json({**stored, "nullable": True}, 2).row_end is False
-    assert column_from_json({"name": "e", "type": "timestamp", "datetime_precision": 6}, 2).row_end is False
+        assert column_from_json(column_to_json(stored)) == stored
 
 
 def test_a_unique_key_stands_in_for_a_primary_key_only_if_none_of_its_columns_can_be_null() -> None:

@@ -5,11 +5,11 @@ import pickle
 
 import pytest
 
-from changefeed.coordinates import BinlogCoordinates
 from changefeed.ddl import Schemas, SchemaTimeline, Server, SessionContext, Table, TableName, read_statement
 from changefeed.ddl.session import Flavour
 from changefeed.errors import CheckpointError, SchemaError
-from changefeed.table_schema import Column, TableSchema
+from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.model.table_schema import Column, TableSchema
 
 SHOP = SessionContext("shop")
 

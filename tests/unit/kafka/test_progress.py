@@ -10,13 +10,13 @@ from finished import finished
 from hypothesis import given
 from hypothesis import strategies as st
 
-from changefeed.batches.batch import Batch
-from changefeed.block import Block, Message, pack
 from changefeed.errors import AccountingError, CheckpointError
 from changefeed.kafka.account import Account
 from changefeed.kafka.progress import Progress
 from changefeed.kafka.topics import TopicLimits
 from changefeed.kafka.transactions import Delivery
+from changefeed.records.batch import Batch
+from changefeed.records.block import Message, MessageBlock, pack
 
 LIMITS = TopicLimits(1)
 _numbers = st.integers(min_value=0, max_value=2**63)
@@ -29,7 +29,7 @@ def _view(values: list[int]) -> memoryview:
 def _batch(origin: str, *where: tuple[int, int]) -> Batch:
     """Messages at (position, sequence) each."""
     messages = [Message(position, sequence, b"k", b"0123456789", b"id", b"") for position, sequence in where]
-    (batch,) = finished([Block("shop.orders", 0, origin, 0, 0, pack(messages))])
+    (batch,) = finished([MessageBlock("shop.orders", 0, origin, 0, 0, pack(messages))])
     return batch
 
 

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from changefeed.errors import TopicError
-from changefeed.kafka.topics import commit_log_topic
-from changefeed.pipelines.pipeline import Pipeline, TableSettings
-from changefeed.pipelines.table_routes import table_routes
-from changefeed.reader import TableField
-from changefeed.topic_name import legal_name, topic_name
+from changefeed.model.route import TableField
+from changefeed.model.topic_name import commit_log_topic, legal_name, topic_name
+from changefeed.settings.pipeline import Pipeline
+from changefeed.settings.pipeline_settings import TableSettings
+from changefeed.settings.routes import compile_routes
 
 
 def topic_names(template: str, tables: list[tuple[str, str]], **topics: Any) -> dict[tuple[str, str], str]:
     plain = {"name": "p", "source": {"connection": "s"}, "kafka": {"connection": "k"}}
     pipeline = Pipeline.model_validate({**plain, "topics": {"template": template, **topics}})
-    return {name: route.topic for name, route in table_routes(pipeline.route, tables).items()}
+    return {name: route.topic for name, route in compile_routes(pipeline).of_all(tables).items()}
 
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,249}\Z")
@@ -137,7 +137,7 @@ def test_the_first_route_that_takes_a_table_counts_and_what_it_leaves_out_is_as_
     }
     plain = {"name": "p", "source": {"connection": "s"}, "kafka": {"connection": "k"}}
     pipeline = Pipeline.model_validate({**plain, "topics": settings})
-    orders, items = pipeline.route("shop", "orders_1"), pipeline.route("shop", "items")
+    orders, items = compile_routes(pipeline).of("shop", "orders_1"), compile_routes(pipeline).of("shop", "items")
     assert orders is not None
     assert items is not None
     assert (orders.topic, orders.made_as) == (
@@ -146,7 +146,8 @@ def test_the_first_route_that_takes_a_table_counts_and_what_it_leaves_out_is_as_
     )
     assert (orders.route.partition_by, orders.route.table_field) == ("table", None)
     assert (items.topic, items.route.partitions, items.route.table_field) == ("rest", 2, TableField("from"))
-    assert pipeline.model_copy(update={"tables": TableSettings(include=["crm.*"])}).route("shop", "items") is None
+    others = pipeline.model_copy(update={"tables": TableSettings(include=["crm.*"])})
+    assert compile_routes(others).of("shop", "items") is None
 
 
 def test_a_topic_that_two_routes_would_make_in_two_ways_is_refused() -> None:
@@ -160,5 +161,5 @@ def test_a_backfills_suffix_ends_the_names_of_all_routes() -> None:
     topics = {"routes": [{"match": "shop.orders_*", "topic": "orders"}, {"match": "shop.items", "partitions": 1}]}
     pipeline = Pipeline.model_validate({**plain, "topics": topics})
     replayed = pipeline.model_copy(update={"topics": pipeline.topics.with_suffix(".replay")})
-    names = [route.topic for route in table_routes(replayed.route, SHARDS).values()]
+    names = [route.topic for route in compile_routes(replayed).of_all(SHARDS).values()]
     assert names == ["orders.replay", "orders.replay", "shop.items.replay"]

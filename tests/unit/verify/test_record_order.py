@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from changefeed.verify.event_id import EventId
+from changefeed.records.event_id import EventId
 from changefeed.verify.record_order import RecordOrder, repeated
 
 SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"

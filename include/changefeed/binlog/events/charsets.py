@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from changefeed import charset_codes
 from changefeed.binlog.kernel.text import LEAD2, LEAD3, LEAD4, UNDEFINED, UNMAPPED
+from changefeed.model import charset_codes
 
 _IDS = """
 armscii8 32 64 1056 1088|ascii 11 65 1035 1089|big5 1 84 1025 1108|binary 63|cp1250 26 34 44 66 99 1050 1090

@@ -15,8 +15,8 @@ from changefeed.binlog.events.framing import (
     EventType,
     as_dumped,
 )
-from changefeed.coordinates import FIRST_POSITION
 from changefeed.errors import BinlogFormatError
+from changefeed.model.coordinates import FIRST_POSITION
 
 _CHUNK_BYTES = 1 << 20
 

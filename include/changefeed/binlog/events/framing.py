@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
-from changefeed.coordinates import FIRST_POSITION
+from changefeed.model.coordinates import FIRST_POSITION
 
 MAGIC = b"\xfebin"
 ENCRYPTED_MAGIC = b"\xfdbin"

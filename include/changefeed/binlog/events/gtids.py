@@ -12,7 +12,7 @@ import uuid
 from dataclasses import dataclass
 
 from changefeed.binlog.events.framing import DamagedEvent, EventType, Fields
-from changefeed.gtid import GtidSet, Interval, merged
+from changefeed.model.gtid import GtidSet, Interval, merged
 
 _MYSQL = re.compile(
     r"(?P<uuid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?::(?P<tag>[a-z_][a-z0-9_]{0,31}))?:(?P<number>\d+)\Z"

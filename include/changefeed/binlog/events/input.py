@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from changefeed.binlog.events.framing import HEADER
-from changefeed.binlog.kernel.memory import Bytes
+from changefeed.native.memory import Bytes
 
 _START_BYTES = 2 << 20
 

@@ -13,11 +13,10 @@ from enum import Enum
 
 from changefeed.binlog.events import charsets
 from changefeed.binlog.events.framing import DamagedEvent, Fields
-from changefeed.charset_codes import decoded
-from changefeed.reader import Statement
-from changefeed.server_text import server_text
-from changefeed.statement_inputs import inputs_text
-from changefeed.status_variables import StatusVariable, status_variables
+from changefeed.model.charset_codes import decoded
+from changefeed.model.server_text import server_text
+from changefeed.model.statement import Statement, StatusVariable, status_variables
+from changefeed.model.statement_inputs import inputs_text
 
 Header = tuple[int, int, int, int, int, int]
 """The fields of `framing.HEADER`."""

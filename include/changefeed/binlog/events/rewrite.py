@@ -11,14 +11,14 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 
-from changefeed import column_types
 from changefeed.binlog.events import partial_json
 from changefeed.binlog.events.framing import HEADER, HEADER_SIZE, DamagedEvent, EventType, Fields
 from changefeed.binlog.events.query_event import inflate
 from changefeed.binlog.events.table_map import TableMap
 from changefeed.binlog.kernel import layout
-from changefeed.binlog.kernel.memory import Words
-from changefeed.column_types import WIRE_TYPES
+from changefeed.model import column_types
+from changefeed.model.column_types import WIRE_TYPES
+from changefeed.native.memory import Words
 
 COMPRESSED_TYPES = {
     EventType.MARIADB_WRITE_ROWS_COMPRESSED_V1: EventType.WRITE_ROWS_V1,

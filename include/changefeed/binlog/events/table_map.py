@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from changefeed import column_types
 from changefeed.binlog.events.framing import DamagedEvent, Fields
-from changefeed.column_types import WIRE_TYPES, Metadata, WireType
-from changefeed.map_column import MapColumn
+from changefeed.model import column_types
+from changefeed.model.column_types import WIRE_TYPES, MapColumn, Metadata, WireType
 
 MAX_COLUMNS = 4096
 

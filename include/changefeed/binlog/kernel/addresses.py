@@ -6,10 +6,10 @@ Source: https://mariadb.com/kb/en/uuid-data-type/, https://mariadb.com/kb/en/ine
 from __future__ import annotations
 
 from changefeed.binlog.kernel import layout
-from changefeed.binlog.kernel.compiled import inline
-from changefeed.binlog.kernel.encoding import put_hex
-from changefeed.binlog.kernel.memory import Bytes, put8, put16, u8, u16
-from changefeed.binlog.kernel.numbers import put_number
+from changefeed.native.compiled import inline
+from changefeed.native.encoding import put_hex
+from changefeed.native.memory import Bytes, put8, put16, u8, u16
+from changefeed.native.numbers import put_number
 
 
 @inline

@@ -6,11 +6,15 @@ Source: https://avro.apache.org/docs/1.12.0/specification/#binary-encoding
 from __future__ import annotations
 
 from changefeed.binlog.kernel import layout
-from changefeed.binlog.kernel.compiled import inline
 from changefeed.binlog.kernel.decimals import WRONG_DIGITS, unscaled, unscaled_bytes
 from changefeed.binlog.kernel.faults import DECIMAL_DIGITS, FULL, SHORT, VECTOR_WIDTH
 from changefeed.binlog.kernel.json_binary import put_json
-from changefeed.binlog.kernel.memory import (
+from changefeed.binlog.kernel.temporal import put_temporal
+from changefeed.binlog.kernel.text import put_plain_utf8, put_table, put_utf16, put_utf32
+from changefeed.binlog.kernel.workspace import Workspace
+from changefeed.native.compiled import inline
+from changefeed.native.memory import (
+    STEP,
     Bytes,
     big_endian,
     copy,
@@ -21,11 +25,8 @@ from changefeed.binlog.kernel.memory import (
     u32,
     wrap,
 )
-from changefeed.binlog.kernel.span import part
-from changefeed.binlog.kernel.temporal import put_temporal
-from changefeed.binlog.kernel.text import put_plain_utf8, put_table, put_utf16, put_utf32
-from changefeed.binlog.kernel.varint import put_length, put_varint, size_of_varint
-from changefeed.binlog.kernel.workspace import Workspace
+from changefeed.native.span import part
+from changefeed.native.varint import put_length, put_varint, size_of_varint
 
 _WORD_DIGITS = 18
 """A number of so many digits fits a word."""
@@ -200,6 +201,11 @@ def put_binary(work: Workspace, at: int, room: int, start: int, size: int, spec:
     if kind == layout.COPY:
         copy(out, at, data, start, a)
         return at + int(a)
+    if kind == layout.WRITTEN:
+        if at + size + STEP > room:
+            return FULL
+        copy(out, at, data, start, size)
+        return at + size
     if kind == layout.SIZED_BYTES:
         return _put_bytes(out, at, room, data, start, size, a)
     if kind == layout.LONG_YEAR:

@@ -3,9 +3,9 @@
 # ruff: noqa: SIM109 - numba compiles a chain of == into jumps, and `in` into a loop
 from __future__ import annotations
 
-from changefeed.binlog.kernel.compiled import entry
 from changefeed.binlog.kernel.hop import AT, FULL, POSITION, READY, STATE_WORDS, pass_over, peek
-from changefeed.binlog.kernel.memory import Bytes, Words, i64, u8, u32
+from changefeed.native.compiled import entry
+from changefeed.native.memory import Bytes, Words, i64, u8, u32
 
 ROWS = STATE_WORDS
 """A word of the state behind those of `hop`: how many rows are written."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from changefeed.binlog.kernel import layout
-from changefeed.binlog.kernel.compiled import entry, inline
-from changefeed.binlog.kernel.memory import Bytes, Ends, Words, copy
-from changefeed.binlog.kernel.numbers import put_number
-from changefeed.binlog.kernel.span import length
 from changefeed.binlog.kernel.workspace import Workspace
+from changefeed.native.compiled import entry, inline
+from changefeed.native.memory import Bytes, Ends, Words, copy
+from changefeed.native.numbers import put_number
+from changefeed.native.span import length
 
 NO_XID = -1
 MOST_BYTES, MOST_MESSAGES = 64 << 20, 1 << 18

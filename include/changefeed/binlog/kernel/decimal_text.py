@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from changefeed.binlog.kernel.compiled import inline
 from changefeed.binlog.kernel.decimals import decimal_size
 from changefeed.binlog.kernel.faults import DECIMAL_DIGITS
-from changefeed.binlog.kernel.memory import Bytes, put8, u8
+from changefeed.native.compiled import inline
+from changefeed.native.memory import Bytes, put8, u8
 
 _SIZES = np.array([decimal_size(digits, 0) for digits in range(10)], np.int64)
 """Bytes of a group of so many digits."""

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from changefeed.binlog.kernel.compiled import inline
-from changefeed.binlog.kernel.encoding import put_base64
 from changefeed.binlog.kernel.faults import DECIMAL_DIGITS
-from changefeed.binlog.kernel.memory import Bytes, Words, put8, u8
-from changefeed.binlog.kernel.numbers import put_number, put_padded
+from changefeed.native.compiled import inline
+from changefeed.native.encoding import put_base64
+from changefeed.native.memory import Bytes, Words, put8, u8
+from changefeed.native.numbers import put_number, put_padded
 
 _BYTES = np.array([0, 1, 1, 2, 2, 3, 3, 4, 4, 4], np.int64)
 _LIMITS = np.array([10**n for n in range(10)], np.int64)

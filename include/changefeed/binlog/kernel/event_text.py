@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from changefeed.binlog.kernel import layout
-from changefeed.binlog.kernel.compiled import inline
 from changefeed.binlog.kernel.faults import FULL
-from changefeed.binlog.kernel.memory import STEP, Bytes, copy, copy_short
 from changefeed.binlog.kernel.workspace import Workspace
+from changefeed.native.compiled import inline
+from changefeed.native.memory import STEP, Bytes, copy, copy_short
 
 
 @inline

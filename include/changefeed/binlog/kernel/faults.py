@@ -3,7 +3,9 @@
 # kernels read this file
 from __future__ import annotations
 
-FULL = -1
+from changefeed.native import memory
+
+FULL = memory.FULL
 """Not a fault: the buffer has no room; grow it and run again."""
 SHORT = -2
 JSON_OFFSET = -3

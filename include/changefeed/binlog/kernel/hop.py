@@ -6,9 +6,9 @@ One call goes on until the bytes end or Python is needed: where a cut is due, an
 # ruff: noqa: SIM109 - numba compiles a chain of == into jumps, and `in` into a loop
 from __future__ import annotations
 
-from changefeed.binlog.kernel.compiled import entry, inline
-from changefeed.binlog.kernel.memory import Bytes, Words, copy, u8, u16, u32
 from changefeed.binlog.kernel.transactions import BEGIN, COMMIT, framing_query
+from changefeed.native.compiled import entry, inline
+from changefeed.native.memory import Bytes, Words, copy, u8, u16, u32
 
 AT, FILLED, POSITION, END, EVENTS, CUT_AT, OPENED, CUTTABLE, OPENING_SIZE, THREAD = range(10)
 """Words of the state: address of the next event, bytes that are there; the event's position in its file, and the

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from changefeed.binlog.kernel import layout
-from changefeed.binlog.kernel.compiled import inline
 from changefeed.binlog.kernel.faults import ROW_BYTES, SHORT
-from changefeed.binlog.kernel.memory import Bytes, Words, little_endian, u8
 from changefeed.binlog.kernel.workspace import Workspace
+from changefeed.native.compiled import inline
+from changefeed.native.memory import Bytes, Words, little_endian, u8
 
 
 @inline

@@ -14,15 +14,15 @@ Source: https://dev.mysql.com/doc/dev/mysql-server/latest/json__binary_8h.html
 # ruff: noqa: SIM109 - numba compiles a chain of == into jumps, and `in` into a loop
 from __future__ import annotations
 
-from changefeed.binlog.kernel.compiled import inline
 from changefeed.binlog.kernel.decimals import put_decimal
-from changefeed.binlog.kernel.encoding import put_base64
 from changefeed.binlog.kernel.faults import DECIMAL_DIGITS, FULL, JSON_DEEP, JSON_OFFSET, JSON_TYPE
 from changefeed.binlog.kernel.json_text import DOCUMENT_TEXT
-from changefeed.binlog.kernel.memory import Bytes, Words, copy, i64, put8, put16, put32, u8, u16, u32
-from changefeed.binlog.kernel.numbers import put_float64, put_number, put_signed, put_unsigned
 from changefeed.binlog.kernel.temporal import put_clock, put_date
 from changefeed.binlog.kernel.text import put_utf8
+from changefeed.native.compiled import inline
+from changefeed.native.encoding import put_base64
+from changefeed.native.memory import Bytes, Words, copy, i64, put8, put16, put32, u8, u16, u32
+from changefeed.native.numbers import put_float64, put_number, put_signed, put_unsigned
 
 _DEPTH = 128
 _FRAME = 6

@@ -9,9 +9,9 @@ a double: both are spelled as a double.
 # ruff: noqa: SIM109 - numba compiles a chain of == into jumps, and `in` into a loop
 from __future__ import annotations
 
-from changefeed.binlog.kernel.compiled import inline
-from changefeed.binlog.kernel.memory import Bytes, copy, put8, u8
-from changefeed.binlog.kernel.numbers import put_shortest
+from changefeed.native.compiled import inline
+from changefeed.native.memory import Bytes, copy, put8, u8
+from changefeed.native.numbers import put_shortest
 
 OPAQUE = 15
 DOCUMENT_TEXT = 245

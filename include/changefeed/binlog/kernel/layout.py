@@ -109,6 +109,8 @@ SIZED_JSON = BINARIES + 14
 SHAPE = BINARIES + 15
 SHAPE_POINT = BINARIES + 16
 SINGLES, UNSIGNED_WORD = BINARIES + 17, BINARIES + 18
+WRITTEN = BINARIES + 19
+"""A value that is written already, in text or binary: its bytes are copied."""
 
 SIZED = 1 << 24
 """Added to a kind that writes a JSON string without escapes: the same text, with its length before it."""
@@ -364,7 +366,9 @@ ORDERED, TRANSACTION_RECORDS = 46, 47
 """1: messages are numbered by transaction. Address of the header by which its records are written; -1 for none."""
 TRANSACTION_SIZE, TRANSACTION_NUMBER, TRANSACTION_EVENTS, TRANSACTION_TABLES, TABLE_ORDER = 48, 49, 50, 51, 52
 """Of the transaction at hand: size of its id, 0 for none; number, from 1; messages, tables; the table's last number."""
-STATE_WORDS = 53
+SPLIT_PART = 53
+"""Which of the changes that a function made of one row the current row is; 0 for the first, and without functions."""
+STATE_WORDS = 54
 
 # --- the commit infos, COMMIT_INFO words each
 COMMIT_INFO = 5

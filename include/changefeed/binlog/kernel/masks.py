@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from changefeed.binlog.kernel import layout
-from changefeed.binlog.kernel.compiled import inline
-from changefeed.binlog.kernel.encoding import put_hex
 from changefeed.binlog.kernel.faults import FULL
-from changefeed.binlog.kernel.memory import Bytes, Words, copy, put8, u8
 from changefeed.binlog.kernel.sha256 import BLOCK, DIGEST, PADDING, put_sha256
-from changefeed.binlog.kernel.varint import put_varint
+from changefeed.native.compiled import inline
+from changefeed.native.encoding import put_hex
+from changefeed.native.memory import Bytes, Words, copy, put8, u8
+from changefeed.native.varint import put_varint
 
 _HASHING = 2 * DIGEST + 2 + BLOCK + DIGEST + PADDING
 """Room for the digits, for the shortest that is hashed, and for its padding."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from changefeed.binlog.kernel.compiled import inline
-from changefeed.binlog.kernel.memory import Bytes, put32
+from changefeed.native.compiled import inline
+from changefeed.native.memory import Bytes, put32
 
 
 @inline

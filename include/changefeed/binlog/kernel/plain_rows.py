@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from changefeed.binlog.kernel.compiled import entry, inline
-from changefeed.binlog.kernel.memory import Bytes, Ends, Words, copy, put8, u8
-from changefeed.binlog.kernel.span import length, span
+from changefeed.native.compiled import entry, inline
+from changefeed.native.memory import Bytes, Ends, Words, copy, put8, u8
+from changefeed.native.span import length, span
 
 SEPARATOR = 0x1E
 """ASCII's record separator: JSON text never holds it unescaped."""
@@ -26,10 +26,14 @@ ID, ID_SIZE, GTID, GTID_SIZE = 13, 14, 15, 16
 """The event id up to its row, and the GTID."""
 TABLE = 17
 """Left to the caller: the address of the header of the table that its messages are written by."""
-FACTS = 18
+PART = 18
+"""Left to the caller: which of the changes that functions made of one row this is, from 0."""
+XID_COUNTED = 19
+"""Left to the caller: the size of the xid in a binary notation, behind that in quotes."""
+FACTS = 20
 
-NULL = -1
-"""In an address's stead."""
+NULL, ABSENT = -1, -2
+"""In an address's stead: the column is NULL, or the image does not have it."""
 
 # --- what values of a column are: `classes` adds up those that there are
 TEXT, ESCAPED, INTEGER, NUMBER, FLAG, NESTED = 1, 2, 4, 8, 16, 32
@@ -109,34 +113,37 @@ def _take_image(
     name = 0
     for column in range(columns):
         name_end = int(np.int64(name_ends[column]))
-        if at + name_end - name >= end:
-            return UNLIKE
-        for index in range(name_end - name):
-            if u8(data, at + index) != u8(names, name + index):
-                return UNLIKE
-        at += name_end - name
+        size = name_end - name
+        is_there = at + size < end
+        index = 0
+        while is_there and index < size:
+            is_there = u8(data, at + index) == u8(names, name + index)
+            index += 1
         name = name_end
         cell = first + column * rows
+        if not is_there:
+            cells[cell] = ABSENT
+            continue
+        at += size
         value_end = _value_end(data, at, end)
         cells[cell] = NULL if u8(data, at) == 110 else at
         cells[sizes + cell] = value_end - at
         at = value_end
-        if at >= end or u8(data, at) != (125 if column == columns - 1 else _COMMA):
-            return UNLIKE
-        at += 1
-    return 0 if at == end else UNLIKE
+        if at < end and u8(data, at) == _COMMA:
+            at += 1
+    return 0 if at == end - 1 and u8(data, at) == 125 else UNLIKE
 
 
 @entry("int64(uint8[::1], uint32[::1], int64, uint8[::1], uint32[::1], uint8[::1], int64[::1], int64[::1])")
 def scan(
     data: Bytes, ends: Ends, has_event: int, names: Bytes, name_ends: Ends, file: Bytes, facts: Words, cells: Words
 ) -> int:
-    """Take rows apart, which are the values of messages: ``ends`` has four words a message, as `changefeed.block` has.
+    """Take rows apart, which are the values of messages: ``ends`` has four words a message, as a block has.
 
     ``names`` are the columns' names as they stand before values, ``name_ends`` where each ends, ``file`` is the name
     of the binlog file that all rows are of. ``facts`` gets FACTS words a row; ``cells`` the addresses of all values,
     first those of the before images, column by column, then those of the after images, and behind them their sizes. 0,
-    or UNLIKE where a row has other columns or another file.
+    or UNLIKE for a row that is not written so: of another file, or with a column that is not named.
     """
     data, ends, names, name_ends = span(data), span(ends), span(names), span(name_ends)
     file, facts, cells = span(file), span(facts), span(cells)
@@ -187,7 +194,7 @@ def classes(data: Bytes, starts: Words, sizes: Words) -> int:
     found = 0
     for row in range(length(starts)):
         at = starts[row]
-        if at == NULL:
+        if at < 0:
             continue
         end = at + sizes[row]
         first = u8(data, at)
@@ -246,7 +253,7 @@ def texts(data: Bytes, starts: Words, sizes: Words, around: int, out: Bytes, off
     to = 0
     for row in range(length(starts)):
         offsets[row] = to
-        if starts[row] == NULL:
+        if starts[row] < 0:
             continue
         at = starts[row] + around
         end = starts[row] + sizes[row] - around

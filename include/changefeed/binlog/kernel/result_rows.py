@@ -11,13 +11,13 @@ https://mariadb.com/kb/en/resultset-row/
 # ruff: noqa: SIM109 - numba compiles a chain of == into jumps, and `in` into a loop
 from __future__ import annotations
 
-from changefeed.binlog.kernel.compiled import entry, inline
 from changefeed.binlog.kernel.decimal_text import put_decimal_image
 from changefeed.binlog.kernel.faults import RESULT_ROW, SHORT
 from changefeed.binlog.kernel.json_text import put_json_image
-from changefeed.binlog.kernel.memory import Bytes, Words, copy, little_endian, put8, u8, u16, u32
-from changefeed.binlog.kernel.span import length, span
 from changefeed.binlog.kernel.temporal import days_since_1970
+from changefeed.native.compiled import entry, inline
+from changefeed.native.memory import Bytes, Words, copy, little_endian, put8, u8, u16, u32
+from changefeed.native.span import length, span
 
 # --- words of the state
 AT, FILLED, OUT, ROWS = 0, 1, 2, 3

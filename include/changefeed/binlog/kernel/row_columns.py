@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from changefeed.binlog.kernel import layout
-from changefeed.binlog.kernel.compiled import inline
 from changefeed.binlog.kernel.faults import FULL, MISSING_COLUMN, NULL_COLUMN, NULL_VALUE
 from changefeed.binlog.kernel.images import differs
 from changefeed.binlog.kernel.masks import put_masked, put_sized_string
-from changefeed.binlog.kernel.memory import STEP, Bytes, Words, copy_short, u8
 from changefeed.binlog.kernel.null import put_null
-from changefeed.binlog.kernel.span import length
 from changefeed.binlog.kernel.values import put_value
 from changefeed.binlog.kernel.workspace import Workspace
+from changefeed.native.compiled import inline
+from changefeed.native.memory import STEP, Bytes, Words, copy_short, u8
+from changefeed.native.span import length
 
 _ROOM = 256
 

@@ -1,27 +1,108 @@
-"""How many row events of each table a binlog has, and their bytes; and where it has statements."""
+"""How many rows of each table a binlog has, and the bytes of their events; and where it has statements."""
 
-# ruff: noqa: SIM109 - numba compiles a chain of == into jumps, and `in` into a loop
 from __future__ import annotations
 
-from changefeed.binlog.kernel.compiled import entry
 from changefeed.binlog.kernel.hop import AT, LOOK, READY, is_rows, pass_over, peek
+from changefeed.binlog.kernel.images import count_bits
 from changefeed.binlog.kernel.layout import ENTRY_ID, ENTRY_TABLE, INDEX_MASK
-from changefeed.binlog.kernel.memory import Bytes, Words, little_endian, u8, u32
 from changefeed.binlog.kernel.table_index import find_entry, take_table_map
 from changefeed.binlog.kernel.transactions import BEGIN, COMMIT, framing_query
+from changefeed.native.compiled import entry, inline
+from changefeed.native.memory import Bytes, Words, little_endian, u8, u16, u32
 
-_QUERY, _TABLE_MAP, _PAYLOAD, _MARIADB_QUERY_COMPRESSED = 2, 19, 40, 165
+COUNTS = 3
+"""Words of a table's counts: its rows, the bytes of their events, and the address of its columns in ``columns``.
+
+There: the number of columns (-1: its TABLE_MAP cannot be read), how many are JSON, then for each the bytes of its
+values, or of the length before them.
+"""
+
+_QUERY, _TABLE_MAP, _PARTIAL_UPDATE, _PAYLOAD = 2, 19, 39, 40
 
 
-@entry("int64(uint8[::1], int64[::1], int64, int64[::1], int64[::1], uint8[::1], int64[::1])")
+@inline
+def _image_end(data: Bytes, at: int, end: int, present: int, columns: Words, of: int) -> int:
+    """The end of the row image at ``at``; ``end`` if it does not end before."""
+    nulls = at
+    at += (count_bits(data, present, columns[of]) + 7) >> 3
+    bit = 0
+    for column in range(columns[of]):
+        if at >= end:
+            return end
+        if (u8(data, present + (column >> 3)) >> (column & 7)) & 1 == 0:
+            continue
+        if (u8(data, nulls + (bit >> 3)) >> (bit & 7)) & 1 == 0:
+            size = columns[of + 2 + 2 * column]
+            prefix = columns[of + 3 + 2 * column]
+            if prefix > 0:
+                if prefix > end - at:
+                    return end
+                size = little_endian(data, at, prefix)
+                at += prefix
+            if size > end - at:
+                return end
+            at += size
+        bit += 1
+    return at
+
+
+@inline
+def _rows(data: Bytes, body: int, end: int, kind: int, columns: Words, of: int) -> int:
+    """How many rows an event has; of one that cannot be followed those up to there, and itself."""
+    number = columns[of]
+    here = body + 8
+    if kind >= 30:
+        if here + 2 > end:
+            return 1
+        here += u16(data, here)
+    if number < 0 or here + 3 > end:
+        return 1
+    here += 3 if u8(data, here) == 252 else 1
+    bitmap = (number + 7) >> 3
+    is_partial = kind == _PARTIAL_UPDATE
+    is_update = is_partial or kind == 24 or kind == 31
+    present = here
+    here += bitmap
+    present_after = present
+    if is_update:
+        present_after = here
+        here += bitmap
+    rows = 0
+    while here < end:  # what is read of the bitmaps is before it
+        begin = here
+        here = _image_end(data, here, end, present, columns, of)
+        if is_partial and here < end:
+            here += 1 + (((columns[of + 1] + 7) >> 3) if u8(data, here) & 1 else 0)
+        if is_update and here < end:
+            here = _image_end(data, here, end, present_after, columns, of)
+        rows += 1
+        if here == begin:
+            break
+    return rows
+
+
+@entry("int64(uint8[::1], int64, int64[::1], int64)")
+def rows_in(data: Bytes, checksum_size: int, columns: Words, of: int) -> int:
+    """How many rows the rows event ``data`` has, of the table whose columns are at ``of``."""
+    return _rows(data, 19, len(data) - checksum_size, u8(data, 4), columns, of)
+
+
+@entry("int64(uint8[::1], int64[::1], int64, int64[::1], int64[::1], uint8[::1], int64[::1], int64[::1])")
 def row_counts(
-    data: Bytes, state: Words, checksum_size: int, tables: Words, index: Words, names: Bytes, counts: Words
+    data: Bytes,
+    state: Words,
+    checksum_size: int,
+    tables: Words,
+    index: Words,
+    names: Bytes,
+    counts: Words,
+    columns: Words,
 ) -> int:
-    """Go over the events of ``data``; count the rows events of each table, and their bytes, in two words of ``counts``.
+    """Go over the events of ``data``; count the rows of each table, and the bytes of their events, in ``counts``.
 
     ``state`` is that of `hop`; ``tables`` is the state that ``index`` was made with, whose entries say where a table's
-    words are. LOOK for a TABLE_MAP that is not in it, for a statement that does not frame a transaction, and for a
-    compressed transaction.
+    counts are. LOOK for a TABLE_MAP that is not in it, for a statement that does not frame a transaction, and for
+    what is compressed.
     """
     while True:
         code = peek(data, state, checksum_size)
@@ -39,11 +120,12 @@ def row_counts(
             step = framing_query(data, body, end)
             if step != BEGIN and step != COMMIT:
                 return LOOK
-        elif kind == _MARIADB_QUERY_COMPRESSED or kind == _PAYLOAD:
+        elif kind == _PAYLOAD or 165 <= kind <= 171:  # MariaDB: a statement or rows, compressed
             return LOOK
         elif is_rows(kind) and end - body >= 6:
             entry_at = find_entry(index, tables[INDEX_MASK], little_endian(data, body, 6))
             if index[entry_at + ENTRY_ID] != 0:
-                counts[index[entry_at + ENTRY_TABLE]] += 1
-                counts[index[entry_at + ENTRY_TABLE] + 1] += size
+                count = index[entry_at + ENTRY_TABLE]
+                counts[count] += _rows(data, body, end, kind, columns, counts[count + 2])
+                counts[count + 1] += size
         pass_over(state, size)

@@ -7,10 +7,10 @@ stack; AND is then the least of two, OR the greatest.
 from __future__ import annotations
 
 from changefeed.binlog.kernel import layout
-from changefeed.binlog.kernel.compiled import inline
 from changefeed.binlog.kernel.faults import FILTER_ABSENT
-from changefeed.binlog.kernel.memory import little_endian, u8, wrap
 from changefeed.binlog.kernel.workspace import Workspace
+from changefeed.native.compiled import inline
+from changefeed.native.memory import little_endian, u8, wrap
 
 _FALSE, _UNKNOWN, _TRUE = 0, 1, 2
 _SIGN = -(1 << 63)

@@ -4,25 +4,37 @@ from __future__ import annotations
 
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.commit_info import leave_room
-from changefeed.binlog.kernel.compiled import inline
-from changefeed.binlog.kernel.crc32 import crc32
 from changefeed.binlog.kernel.event_text import put_text
 from changefeed.binlog.kernel.faults import FULL
-from changefeed.binlog.kernel.memory import STEP, Bytes, Words, copy, copy_short, put8, u8, u16, u32
-from changefeed.binlog.kernel.murmur2 import partition_of
-from changefeed.binlog.kernel.numbers import put_number
 from changefeed.binlog.kernel.row_columns import put_changed, put_literal, put_row
-from changefeed.binlog.kernel.span import length
 from changefeed.binlog.kernel.temporal import put_timestamp
 from changefeed.binlog.kernel.transaction_orders import put_event_counts, put_order
-from changefeed.binlog.kernel.varint import put_length, put_varint
 from changefeed.binlog.kernel.workspace import Workspace
+from changefeed.native.compiled import inline
+from changefeed.native.crc32 import crc32
+from changefeed.native.memory import STEP, Bytes, Words, copy, copy_short, put8, u8, u16, u32
+from changefeed.native.murmur2 import partition_of
+from changefeed.native.numbers import put_number
+from changefeed.native.span import length
+from changefeed.native.varint import put_length, put_varint
 
 _ROOM = 256
 
 
 @inline
-def _put_gtid(work: Workspace, at: int, room: int, literals: int) -> int:
+def _put_gtid(work: Workspace, at: int, room: int, a: int, b: int) -> int:
+    """Write the GTID as a JSON string; without one the literal at ``a`` of size ``b``. The new end, or FULL."""
+    size = work.state[layout.GTID_SIZE]
+    if size == 0:
+        return _put_literal_at(work, at, room, a, b)
+    put8(work.out, at, 34)
+    copy(work.out, at + 1, work.texts, layout.GTID_TEXT, size)
+    put8(work.out, at + 1 + size, 34)
+    return at + int(size) + 2
+
+
+@inline
+def _put_gtid_sized(work: Workspace, at: int, room: int, literals: int) -> int:
     """Write what OP_GTID_SIZED's literals at ``words[literals]`` say, and the GTID; the new end, or FULL."""
     size = work.state[layout.GTID_SIZE]
     if size == 0:
@@ -33,6 +45,24 @@ def _put_gtid(work: Workspace, at: int, room: int, literals: int) -> int:
     at = put_varint(work.out, at, size)
     copy(work.out, at, work.texts, layout.GTID_TEXT, size)
     return at + int(size)
+
+
+@inline
+def _put_literal_at(work: Workspace, at: int, room: int, a: int, size: int) -> int:
+    """Write the literal at ``a``; the new end, or FULL."""
+    if at + size + STEP > room:
+        return FULL
+    copy_short(work.out, at, work.literals, a, size)
+    return at + size
+
+
+@inline
+def _put_kept_text(work: Workspace, at: int, room: int, a: int, size: int) -> int:
+    """Write the text of that ``size`` at ``texts[a]``; the new end, or FULL."""
+    if at + size > room:
+        return FULL
+    copy(work.out, at, work.texts, a, size)
+    return at + size
 
 
 @inline
@@ -55,11 +85,32 @@ def _put_event(out: Bytes, at: int, data: Bytes, state: Words, code: int) -> int
 
 
 @inline
-def _commit_time(state: Words, code: int, seconds: int) -> int:
+def _number(state: Words, code: int, server_id: int, seconds: int, row: int) -> int:
+    """The number that ``code`` stands for, of an op of its own or of OP_LONG."""
+    if code == layout.OP_ROW:
+        return row
+    if code == layout.OP_SERVER_ID:
+        return server_id
+    if code == layout.OP_TS:
+        return seconds
+    if code == layout.OP_SEQUENCE:
+        return int((state[layout.FILE_NUMBER] << 40) + state[layout.POSITION] + row)
+    if code == layout.OP_POSITION:
+        return int(state[layout.POSITION])
     micros = int(state[layout.COMMIT_MICROS])
     if micros == 0:
         micros = seconds * 1000000
     return micros if code == layout.OP_MICROS else micros // 1000
+
+
+@inline
+def _put_row_number(out: Bytes, at: int, state: Words, row: int) -> int:
+    """Write the row's number of an event id, and which of several changes of that row it is, past the first."""
+    at = put_number(out, at, row)
+    if state[layout.SPLIT_PART] == 0:
+        return at
+    put8(out, at, 46)
+    return put_number(out, at + 1, state[layout.SPLIT_PART])
 
 
 @inline
@@ -73,15 +124,25 @@ def _put_step(out: Bytes, at: int, step: int) -> int:
 
 
 @inline
+def _put_event_id(work: Workspace, at: int, room: int, sequence: int) -> int:
+    """Write the id of the message; the new end, or FULL."""
+    size = work.state[layout.ID_SIZE]
+    if at + size + _ROOM > room:
+        return FULL
+    copy_short(work.out, at, work.texts, layout.ID_TEXT, size)
+    return _put_step(work.out, _put_row_number(work.out, at + int(size), work.state, sequence >> 2), sequence & 3)
+
+
+@inline
 def run_program(
     work: Workspace, at: int, program: int, key_image: int, server_id: int, seconds: int, sequence: int
 ) -> int:
     """Write what the program at ``words[program]`` says of the row whose images are in ``scratch``.
 
-    ``sequence`` is the message's: row << 2 | step.
+    ``sequence`` is the message's: row << 2 | step. The new end, or FULL or a fault.
     """
-    out, state, words, scratch = work.out, work.state, work.words, work.scratch
-    room = length(out)
+    words, scratch = work.words, work.scratch
+    room = length(work.out)
     op = program + 1
     stop = op + words[program] * layout.OP
     while op < stop:
@@ -92,135 +153,94 @@ def run_program(
         if at + _ROOM > room:
             return FULL
         if code == layout.OP_LITERAL:
-            if at + b + STEP > room:
-                return FULL
-            copy_short(out, at, work.literals, a, b)
-            at += b
+            at = _put_literal_at(work, at, room, a, b)
         elif code == layout.OP_OBJECT:
-            image = key_image if a == 2 else a * layout.IMAGE
             scratch[layout.OBJECT] = at
-            at = put_row(work, at, image, b)
-            if at < 0:
-                return at
+            at = put_row(work, at, key_image if a == 2 else a * layout.IMAGE, b)
         elif code == layout.OP_SAME:
             written = scratch[layout.SAME + 2 * a + 1]
-            if written >= 0:
-                if at + written > room:
-                    return FULL
-                copy(out, at, out, scratch[layout.SAME + 2 * a], written)
+            if written < 0:
+                scratch[layout.SAME + 2 * a] = at
+            elif at + written > room:
+                return FULL
+            else:
+                copy(work.out, at, work.out, scratch[layout.SAME + 2 * a], written)
                 at += written
                 op = program + 1 + b * layout.OP
-            else:
-                scratch[layout.SAME + 2 * a] = at
         elif code == layout.OP_SAME_END:
             scratch[layout.SAME + 2 * a + 1] = at - scratch[layout.SAME + 2 * a]
-        elif code == layout.OP_ROW:
-            at = put_number(out, at, sequence >> 2)
-        elif code == layout.OP_POSITION:
-            at = put_number(out, at, state[layout.POSITION])
-        elif code == layout.OP_FILE:
-            size = state[layout.FILE_SIZE]
-            if at + size > room:
-                return FULL
-            copy(out, at, work.texts, state[layout.FILE_AT], size)
-            at += size
-        elif code == layout.OP_GTID:
-            size = state[layout.GTID_SIZE]
-            if size == 0:
-                if at + b + STEP > room:
-                    return FULL
-                copy_short(out, at, work.literals, a, b)
-                at += b
-            else:
-                put8(out, at, 34)
-                copy(out, at + 1, work.texts, layout.GTID_TEXT, size)
-                put8(out, at + 1 + size, 34)
-                at += size + 2
-        elif code == layout.OP_SERVER_ID:
-            at = put_number(out, at, server_id)
-        elif code == layout.OP_TS:
-            at = put_number(out, at, seconds)
-        elif code == layout.OP_QUERY or code == layout.OP_QUERY_COUNTED:
-            counted = code == layout.OP_QUERY_COUNTED
-            at = put_text(work, at, room, work.query, 0, layout.QUERY_SIZE, counted, a, b)
-            if at < 0:
-                return at
-        elif code == layout.OP_XID or code == layout.OP_XID_COUNTED:
-            counted = code == layout.OP_XID_COUNTED
-            at = put_text(work, at, room, work.texts, layout.XID_TEXT, layout.XID_SIZE, counted, a, b)
-            if at < 0:
-                return at
+        elif code == layout.OP_SEPARATOR:
+            if at > scratch[layout.OBJECT]:
+                at = _put_literal_at(work, at, room, a, b)
         elif code == layout.OP_PART:
             scratch[layout.PART] = at
             at += 1
         elif code == layout.OP_PART_END:
-            at = put_length(out, scratch[layout.PART], 1, at)
-            if at < 0:
-                return at
-        elif code == layout.OP_TEXT:
-            size = state[a]
-            if at + size > room:
-                return FULL
-            copy(out, at, work.texts, b, size)
-            at += size
-        elif code == layout.OP_CHANGED:
-            at = put_changed(work, at, b, b + 6)
-            if at < 0:
-                return at
-        elif code == layout.OP_SEPARATOR:
-            if at > scratch[layout.OBJECT]:
-                copy_short(out, at, work.literals, a, b)
-                at += b
-        elif code == layout.OP_EVENT_ID:
-            size = state[layout.ID_SIZE]
-            if at + size + _ROOM > room:
-                return FULL
-            copy_short(out, at, work.texts, layout.ID_TEXT, size)
-            at = _put_step(out, put_number(out, at + size, sequence >> 2), sequence & 3)
-        elif code == layout.OP_TIME:
-            at = put_timestamp(out, at, seconds, 0, 0, 84)
-            put8(out, at, 90)
-            at += 1
-        elif code == layout.OP_SEQUENCE:
-            at = put_number(out, at, (state[layout.FILE_NUMBER] << 40) + state[layout.POSITION] + (sequence >> 2))
-        elif code == layout.OP_THREAD:
-            if state[layout.THREAD] > 0:
-                at = put_number(out, at, state[layout.THREAD])
-            else:
-                copy_short(out, at, work.literals, a, b)
-                at += b
-        elif code == layout.OP_MILLIS or code == layout.OP_MICROS:
-            at = put_number(out, at, _commit_time(state, code, seconds))
-        elif code == layout.OP_COMMIT_INFO:
-            leave_room(work, at, a)
+            at = put_length(work.out, scratch[layout.PART], 1, at)
         elif code == layout.OP_LONG:
-            value = state[layout.POSITION]
-            if a == layout.OP_ROW:
-                value = sequence >> 2
-            elif a == layout.OP_SERVER_ID:
-                value = server_id
-            elif a == layout.OP_TS:
-                value = seconds
-            elif a == layout.OP_MILLIS or a == layout.OP_MICROS:
-                value = _commit_time(state, a, seconds)
-            at = put_varint(out, at, value * b)
-        elif code == layout.OP_GTID_SIZED:
-            at = _put_gtid(work, at, room, a)
-            if at < 0:
-                return at
-        elif code == layout.OP_TRANSACTION:
-            at = put_order(work, at, a)
-            if at < 0:
-                return at
-        elif code == layout.OP_EVENT_COUNT:
-            at = put_number(out, at, state[layout.TRANSACTION_EVENTS])
-        elif code == layout.OP_EVENT_COUNTS:
-            at = put_event_counts(work, at)
-            if at < 0:
-                return at
+            at = put_varint(work.out, at, _number(work.state, a, server_id, seconds, sequence >> 2) * b)
+        elif code == layout.OP_GTID:
+            at = _put_gtid(work, at, room, a, b)
+        elif code == layout.OP_EVENT_ID:
+            at = _put_event_id(work, at, room, sequence)
+        elif _is_number(code):
+            at = put_number(work.out, at, _number(work.state, code, server_id, seconds, sequence >> 2))
         else:
-            at = _put_event(out, at, work.data, state, code)
+            at = _put_source(work, at, room, code, a, b, seconds)
+        if at < 0:
+            return at
     return at
+
+
+@inline
+def _is_number(code: int) -> bool:
+    return (
+        code == layout.OP_ROW
+        or code == layout.OP_POSITION
+        or code == layout.OP_SERVER_ID
+        or code == layout.OP_TS
+        or code == layout.OP_SEQUENCE
+        or code == layout.OP_MILLIS
+        or code == layout.OP_MICROS
+    )
+
+
+@inline
+def _put_source(work: Workspace, at: int, room: int, code: int, a: int, b: int, seconds: int) -> int:
+    """Write what ``code`` says of where the row comes from: its file, statement, transaction. The new end, or FULL."""
+    out, state = work.out, work.state
+    if code == layout.OP_FILE:
+        return _put_kept_text(work, at, room, state[layout.FILE_AT], state[layout.FILE_SIZE])
+    if code == layout.OP_TEXT:
+        return _put_kept_text(work, at, room, b, state[a])
+    if code == layout.OP_QUERY or code == layout.OP_QUERY_COUNTED:
+        counted = code == layout.OP_QUERY_COUNTED
+        return put_text(work, at, room, work.query, 0, layout.QUERY_SIZE, counted, a, b)
+    if code == layout.OP_XID or code == layout.OP_XID_COUNTED:
+        counted = code == layout.OP_XID_COUNTED
+        return put_text(work, at, room, work.texts, layout.XID_TEXT, layout.XID_SIZE, counted, a, b)
+    if code == layout.OP_CHANGED:
+        return put_changed(work, at, b, b + 6)
+    if code == layout.OP_TIME:
+        at = put_timestamp(out, at, seconds, 0, 0, 84)
+        put8(out, at, 90)
+        return at + 1
+    if code == layout.OP_THREAD:
+        if state[layout.THREAD] > 0:
+            return put_number(out, at, state[layout.THREAD])
+        return _put_literal_at(work, at, room, a, b)
+    if code == layout.OP_COMMIT_INFO:
+        leave_room(work, at, a)
+        return at
+    if code == layout.OP_GTID_SIZED:
+        return _put_gtid_sized(work, at, room, a)
+    if code == layout.OP_TRANSACTION:
+        return put_order(work, at, a)
+    if code == layout.OP_EVENT_COUNT:
+        return put_number(out, at, state[layout.TRANSACTION_EVENTS])
+    if code == layout.OP_EVENT_COUNTS:
+        return put_event_counts(work, at)
+    return _put_event(out, at, work.data, state, code)
 
 
 @inline
@@ -256,7 +276,7 @@ def put_message(
 
     Its partition is the table's, or follows from columns that were chosen for it, or from the key. A null key has no
     partition of its own: such messages are spread by the CRC-32 of their event id, the same at each retry
-    (`changefeed.partition` is the same in plain Python).
+    (`changefeed.records.partition` is the same in plain Python).
 
     ``op`` chooses the value's program (`layout.CREATE` …, or NO_VALUE for a tombstone), ``image`` is the one that the
     key is of, ``headers`` is the address of the message's headers, or -1.
@@ -290,7 +310,7 @@ def put_message(
     if at + id_size + gtid_size + 64 > room:
         return FULL
     copy_short(out, at, texts, layout.ID_TEXT, id_size)
-    at = put_number(out, at + id_size, row)
+    at = _put_row_number(out, at + id_size, state, row)
     row_end = at
     at = _put_step(out, at, step)
     id_end = at

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from changefeed.binlog.kernel import layout
-from changefeed.binlog.kernel.compiled import inline
 from changefeed.binlog.kernel.faults import COLUMN_COUNT, FULL, KEY_ABSENT, NO_TABLE_MAP, ROW_BYTES
 from changefeed.binlog.kernel.images import complete_image, count_bits, holds_key, key_changed, read_image
-from changefeed.binlog.kernel.memory import Words, little_endian, u8, u16, u32
 from changefeed.binlog.kernel.row_columns import is_unchanged
 from changefeed.binlog.kernel.row_filter import op_on_current_rows, passes
 from changefeed.binlog.kernel.rows import begin_messages, put_message
 from changefeed.binlog.kernel.table_index import find_entry
 from changefeed.binlog.kernel.transaction_orders import count_event, uncount_events
 from changefeed.binlog.kernel.workspace import Workspace
+from changefeed.native.compiled import inline
+from changefeed.native.memory import Bytes, Words, little_endian, u8, u16, u32
 
 _DUMMY_TABLE = 0xFFFFFF
 
@@ -25,6 +27,19 @@ def end_statement(state: Words, flags: int) -> None:
         state[layout.QUERY_SIZE] = state[layout.QUERY_COUNTED] = 0
 
 
+class _Images(NamedTuple):
+    """Which columns the images of an event's rows hold, by its bitmaps, and how many."""
+
+    rows: int
+    """Where the rows begin; a fault where there are none."""
+    columns: int
+    present: int
+    values: int
+    present_after: int
+    values_after: int
+    """Of the second image of an update; of the only one otherwise."""
+
+
 @inline
 def put_rows(work: Workspace, at: int, body: int, end: int, kind: int) -> int:
     """A WRITE (0), UPDATE (1) or DELETE (2) rows event of version 1 or 2: 0, a code or a fault.
@@ -33,150 +48,230 @@ def put_rows(work: Workspace, at: int, body: int, end: int, kind: int) -> int:
     and that data; number of columns (packed), a bitmap of those that the images hold (two bitmaps in an update,
     one for each image), then the rows: an image, or two.
     """
-    data, state, words, scratch = work.data, work.state, work.words, work.scratch
-    version2 = kind >= 30
-    operation = (kind - 30) if version2 else (kind - 23)
-    header = 10 if version2 else 8
-    if end - body < header + 1:
-        return ROW_BYTES
+    data, state, words = work.data, work.state, work.words
+    operation = (kind - 30) if kind >= 30 else (kind - 23)
+    here = _after_header(data, body, end, kind >= 30)
+    if here < 0:
+        return here
     table_id = little_endian(data, body, 6)
     flags = u16(data, body + 6)
-    here = body + 8
-    if version2:
-        extra = u16(data, here)
-        if extra < 2 or extra > end - here:
-            return ROW_BYTES
-        here += extra
     if table_id == _DUMMY_TABLE and flags & 1:
         state[layout.GENERATION] += 1  # ends a statement whose rows were all left out by a filter of the server
         return 0
-    index = work.tables
-    slot = find_entry(index, state[layout.INDEX_MASK], table_id)
-    if work.tables[slot + layout.ENTRY_ID] == 0 or index[slot + layout.ENTRY_GENERATION] != state[layout.GENERATION]:
-        state[layout.NO_TABLE] = table_id
-        return NO_TABLE_MAP
-    table = index[slot + layout.ENTRY_TABLE]
+    table = _mapped_table(work, table_id)
+    if table < 0:
+        return table
     if words[table + layout.TABLE_CAPTURED] == layout.PASSED_OVER:
         end_statement(state, flags)
         return 0
     if words[table + layout.TABLE_REWRITE] == 1 and state[layout.INNER] < 2:
         return layout.REWRITE
-    if here >= end:
+    images = _read_images(data, here, end, operation, words[table + layout.TABLE_COLUMNS])
+    if images.rows < 0:
+        return images.rows
+    code = _put_all_rows(work, at, body, end, operation, table, images)
+    if code == 0:
+        state[layout.ROW_AT] = 0
+        end_statement(state, flags)
+    return code
+
+
+@inline
+def _after_header(data: Bytes, body: int, end: int, version2: bool) -> int:
+    """Where the number of columns is, behind table id, flags and, in version 2, the extra data; or ROW_BYTES."""
+    here = body + 8
+    if end - body < (11 if version2 else 9):
         return ROW_BYTES
+    if version2:
+        extra = u16(data, here)
+        if extra < 2 or extra > end - here:
+            return ROW_BYTES
+        here += extra
+    return ROW_BYTES if here >= end else here
+
+
+@inline
+def _mapped_table(work: Workspace, table_id: int) -> int:
+    """The address of the table that the statement's TABLE_MAP gave this id; or NO_TABLE_MAP."""
+    index, state = work.tables, work.state
+    slot = find_entry(index, state[layout.INDEX_MASK], table_id)
+    if index[slot + layout.ENTRY_ID] == 0 or index[slot + layout.ENTRY_GENERATION] != state[layout.GENERATION]:
+        state[layout.NO_TABLE] = table_id
+        return NO_TABLE_MAP
+    return int(index[slot + layout.ENTRY_TABLE])
+
+
+@inline
+def _read_images(data: Bytes, here: int, end: int, operation: int, expected: int) -> _Images:
+    """What the bitmaps say, which begin with the number of columns; ``expected`` is that of the table's TABLE_MAP."""
     columns = u8(data, here)
     here += 1
     if columns == 252:
         if here + 2 > end:
-            return ROW_BYTES
+            return _Images(ROW_BYTES, 0, 0, 0, 0, 0)
         columns = u16(data, here)
         here += 2
-    if columns != words[table + layout.TABLE_COLUMNS]:
-        return COLUMN_COUNT
+    if columns != expected:
+        return _Images(COLUMN_COUNT, 0, 0, 0, 0, 0)
     bitmap = (columns + 7) >> 3
-    present = here
-    here += bitmap
-    present_after = present
+    present = present_after = here
     if operation == 1:
-        present_after = here
-        here += bitmap
+        present_after = here + bitmap
+    here = present_after + bitmap
     if here > end:
-        return ROW_BYTES
-    values = count_bits(data, present, columns)
-    values_after = values if operation != 1 else count_bits(data, present_after, columns)
-    captured = words[table + layout.TABLE_CAPTURED] == layout.CAPTURED
-    seconds = u32(data, at)
-    server_id = u32(data, at + 5)
+        return _Images(ROW_BYTES, 0, 0, 0, 0, 0)
+    values = values_after = count_bits(data, present, columns)
+    if operation == 1:
+        values_after = count_bits(data, present_after, columns)
+    return _Images(here, columns, present, values, present_after, values_after)
+
+
+@inline
+def _put_all_rows(work: Workspace, at: int, body: int, end: int, operation: int, table: int, images: _Images) -> int:
+    """The rows from the first, or from where the kernel ran out of room in this event: 0, a code or a fault."""
+    state, words = work.state, work.words
+    here = images.rows
     id_size = begin_messages(work)
     if state[layout.ROW_AT] > 0:
         here = body + state[layout.ROW_AT]
     elif state[layout.INNER] == 0:
         state[layout.ROW] = 0
-    op = operation
-    if operation == 0 and state[layout.READS] == 1:
-        op = layout.READ
-    specs = words[table + layout.TABLE_SPECS]
-    key_columns = words[table + layout.TABLE_KEY_COLUMNS]
-    counter = words[table + layout.TABLE_COUNTER]
-    skipped = (words[table + layout.TABLE_SKIPPED] >> op) & 1 == 1
-    condition = words[table + layout.TABLE_FILTER]
-    current = words[table + layout.TABLE_CURRENT]
-    watched = words[table + layout.TABLE_UNCHANGED]
-    chosen = words[table + layout.TABLE_KEY_CHOSEN] == 1
-    if chosen and not skipped and values != columns and not holds_key(data, present, columns, words, key_columns):
+    op = layout.READ if operation == 0 and state[layout.READS] == 1 else operation
+    captured = words[table + layout.TABLE_CAPTURED] == layout.CAPTURED
+    if _lacks_key(work, table, op, images):
         return KEY_ABSENT
     if words[table + layout.TABLE_CONSTANTS] == 1:
-        for image in range(0, 2 * layout.IMAGE, layout.IMAGE):
-            scratch[image + columns] = 0
-            scratch[image + layout.MAX_COLUMNS + columns] = 0
+        _clear_constants(work, images.columns)
     while here < end:
-        row_begin = here
-        first_image = 0 if operation != 0 else layout.IMAGE
-        here = read_image(work, here, end, present, values == columns, columns, values, specs, first_image)
+        begin = here
+        here = _read_row(work, here, end, operation, table, images)
         if here < 0:
             return here
-        changed = False
-        if operation == 1:
-            here = read_image(
-                work, here, end, present_after, values_after == columns, columns, values_after, specs, layout.IMAGE
-            )
-            if here < 0:
-                return here
-            if captured:
-                changed = key_changed(work, key_columns)
-                if values_after != columns:
-                    complete_image(columns, scratch)
-        if here == row_begin:
+        if here == begin:
             return ROW_BYTES  # an image without any column would never end
-        row = state[layout.ROW]
-        kept = 0 if skipped else 1
-        row_op = op
-        if current >= 0:
-            row_op = op_on_current_rows(work, current, op)
-            if row_op < 0:
-                return row_op
-            if row_op == layout.NO_VALUE:
-                row_op = op
-                kept = 0
-            else:
-                kept = 1 - ((words[table + layout.TABLE_SKIPPED] >> row_op) & 1)
-                changed = changed and row_op == layout.UPDATE
-        if captured and condition >= 0 and kept == 1:
-            kept = passes(work, condition, row_op)
-            if kept < 0:
-                return kept
-        if kept == 1 and not changed and row_op == layout.UPDATE and watched >= 0:
-            fault = is_unchanged(work, watched)
+        changed = operation == 1 and captured and _complete_update(work, table, images)
+        if captured:
+            fault = _put_row(work, at, table, op, changed, id_size)
             if fault < 0:
-                state[layout.ROW_AT] = row_begin - body
+                state[layout.ROW_AT] = begin - body
                 return layout.ROOM if fault == FULL else fault
-            kept = 1 - fault
-        if captured and kept == 1:
-            out_before = state[layout.OUT]
-            messages_before, infos_before = state[layout.MESSAGES], state[layout.COMMIT_INFOS]
-            events_before = state[layout.TRANSACTION_EVENTS]
-            made = words[table + layout.TABLE_MESSAGES] + layout.MADE * (layout.KEY_CHANGE if changed else row_op)
-            message = made + 1
-            for _ in range(words[made]):
-                step, message_op, key_image = words[message], words[message + 1], words[message + 2]
-                headers = words[message + 3]
-                if state[layout.TRANSACTION_SIZE] > 0 and message_op != layout.NO_VALUE:
-                    count_event(work, table)
-                fault = put_message(work, table, step, message_op, key_image, headers, id_size, server_id, seconds, row)
-                if fault < 0:
-                    state[layout.OUT] = out_before
-                    state[layout.MESSAGES] = messages_before
-                    state[layout.COMMIT_INFOS] = infos_before
-                    if state[layout.TRANSACTION_SIZE] > 0:
-                        uncount_events(work, table, events_before)
-                    state[layout.ROW_AT] = row_begin - body
-                    return layout.ROOM if fault == FULL else fault
-                message += 4
-            work.counts[layout.COUNTS * counter + row_op] += 1
-        elif captured:
-            work.counts[layout.COUNTS * counter + layout.OPS + row_op] += 1
         else:
             state[layout.SKIPPED_ROWS] += 1
-        state[layout.ROW] = row + 1
-    state[layout.ROW_AT] = 0
-    end_statement(state, flags)
+        state[layout.ROW] += 1
+    return 0
+
+
+@inline
+def _lacks_key(work: Workspace, table: int, op: int, images: _Images) -> bool:
+    """Whether columns that were chosen as the key are not in the images, of rows that are published."""
+    words = work.words
+    return (
+        words[table + layout.TABLE_KEY_CHOSEN] == 1
+        and (words[table + layout.TABLE_SKIPPED] >> op) & 1 == 0
+        and images.values != images.columns
+        and not holds_key(work.data, images.present, images.columns, words, words[table + layout.TABLE_KEY_COLUMNS])
+    )
+
+
+@inline
+def _clear_constants(work: Workspace, columns: int) -> None:
+    """Behind the columns of both images is one that is in none of them: what is written there is a constant."""
+    for image in range(0, 2 * layout.IMAGE, layout.IMAGE):
+        work.scratch[image + columns] = 0
+        work.scratch[image + layout.MAX_COLUMNS + columns] = 0
+
+
+@inline
+def _read_row(work: Workspace, here: int, end: int, operation: int, table: int, images: _Images) -> int:
+    """Read the image or the two of a row into ``scratch``; where the next row begins, or a fault."""
+    specs, columns = work.words[table + layout.TABLE_SPECS], images.columns
+    first = 0 if operation != 0 else layout.IMAGE
+    whole = images.values == columns
+    here = read_image(work, here, end, images.present, whole, columns, images.values, specs, first)
+    if here < 0 or operation != 1:
+        return here
+    whole = images.values_after == columns
+    return read_image(work, here, end, images.present_after, whole, columns, images.values_after, specs, layout.IMAGE)
+
+
+@inline
+def _complete_update(work: Workspace, table: int, images: _Images) -> bool:
+    """Give the second image what only the first has; whether the row's key changed."""
+    changed = key_changed(work, work.words[table + layout.TABLE_KEY_COLUMNS])
+    if images.values_after != images.columns:
+        complete_image(images.columns, work.scratch)
+    return changed
+
+
+@inline
+def _put_row(work: Workspace, at: int, table: int, op: int, changed: bool, id_size: int) -> int:
+    """The messages of the row in ``scratch``, and its count; 0, or FULL or a fault with nothing written or counted."""
+    counts = work.counts
+    counter = layout.COUNTS * work.words[table + layout.TABLE_COUNTER]
+    row_op = op
+    current = work.words[table + layout.TABLE_CURRENT]
+    if current >= 0:
+        row_op = op_on_current_rows(work, current, op)
+        if row_op < 0:
+            return row_op
+        if row_op == layout.NO_VALUE:
+            counts[counter + layout.OPS + op] += 1
+            return 0
+    changed = changed and row_op == layout.UPDATE
+    kept = _is_kept(work, table, row_op, changed)
+    if kept < 0:
+        return kept
+    if kept == 0:
+        counts[counter + layout.OPS + row_op] += 1
+        return 0
+    fault = _put_messages(work, at, table, layout.KEY_CHANGE if changed else row_op, id_size)
+    if fault < 0:
+        return fault
+    counts[counter + row_op] += 1
+    return 0
+
+
+@inline
+def _is_kept(work: Workspace, table: int, op: int, changed: bool) -> int:
+    """1 for a row that is published, 0 for one that the pipeline's settings leave out; or a fault."""
+    words = work.words
+    if (words[table + layout.TABLE_SKIPPED] >> op) & 1:
+        return 0
+    condition = words[table + layout.TABLE_FILTER]
+    if condition >= 0:
+        kept = passes(work, condition, op)
+        if kept != 1:
+            return kept
+    watched = words[table + layout.TABLE_UNCHANGED]
+    if watched >= 0 and op == layout.UPDATE and not changed:
+        unchanged = is_unchanged(work, watched)
+        return unchanged if unchanged < 0 else 1 - unchanged
+    return 1
+
+
+@inline
+def _put_messages(work: Workspace, at: int, table: int, made: int, id_size: int) -> int:
+    """The messages that ``made`` says are made of such a row; 0, or FULL or a fault with none of them written."""
+    state, words = work.state, work.words
+    seconds = u32(work.data, at)
+    server_id = u32(work.data, at + 5)
+    out_before = state[layout.OUT]
+    messages_before, infos_before = state[layout.MESSAGES], state[layout.COMMIT_INFOS]
+    events_before = state[layout.TRANSACTION_EVENTS]
+    count = words[table + layout.TABLE_MESSAGES] + layout.MADE * made
+    message = count + 1
+    for _ in range(words[count]):
+        step, op, key_image, headers = words[message], words[message + 1], words[message + 2], words[message + 3]
+        if state[layout.TRANSACTION_SIZE] > 0 and op != layout.NO_VALUE:
+            count_event(work, table)
+        row = state[layout.ROW]
+        fault = put_message(work, table, step, op, key_image, headers, id_size, server_id, seconds, row)
+        if fault < 0:
+            state[layout.OUT] = out_before
+            state[layout.MESSAGES] = messages_before
+            state[layout.COMMIT_INFOS] = infos_before
+            if state[layout.TRANSACTION_SIZE] > 0:
+                uncount_events(work, table, events_before)
+            return fault
+        message += 4
     return 0

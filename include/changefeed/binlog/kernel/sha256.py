@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from changefeed.binlog.kernel import layout
-from changefeed.binlog.kernel.compiled import inline
-from changefeed.binlog.kernel.memory import Bytes, Words, big_endian, put8
+from changefeed.native.compiled import inline
+from changefeed.native.memory import Bytes, Words, big_endian, put8
 
 PADDING = 72
 """Bytes behind the message that are written over, at most."""

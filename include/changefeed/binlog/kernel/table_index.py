@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from changefeed.binlog.kernel import layout
-from changefeed.binlog.kernel.compiled import inline, python_of
 from changefeed.binlog.kernel.faults import ROW_BYTES
-from changefeed.binlog.kernel.memory import Bytes, Words, i64, little_endian, u8
+from changefeed.native.compiled import inline, python_of
+from changefeed.native.memory import Bytes, Words, i64, little_endian, u8
 
 
 @inline

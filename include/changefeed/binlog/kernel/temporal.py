@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from changefeed.binlog.kernel import layout
-from changefeed.binlog.kernel.compiled import inline
 from changefeed.binlog.kernel.faults import NULL_VALUE, TEMPORAL_FORM, TEMPORAL_RANGE
-from changefeed.binlog.kernel.memory import Bytes, big_endian, copy, i64, little_endian, put8, u32
-from changefeed.binlog.kernel.numbers import put_number, put_padded, put_signed, put_two
-from changefeed.binlog.kernel.varint import put_varint
+from changefeed.native.compiled import inline
+from changefeed.native.memory import Bytes, big_endian, copy, i64, little_endian, put8, u32
+from changefeed.native.numbers import put_number, put_padded, put_signed, put_two
+from changefeed.native.varint import put_varint
 
 _FIRST_DAY, _LAST_MICRO = -106751, 2**63 // 1000
 """The first whole day, and the last microsecond since 1970 whose nanoseconds have 64 bits."""

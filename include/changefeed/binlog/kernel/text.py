@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from changefeed.binlog.kernel.compiled import inline
 from changefeed.binlog.kernel.faults import FULL
-from changefeed.binlog.kernel.memory import Bytes, Words, copy, i64, put8, put16, put32, put64, u8
+from changefeed.native.compiled import inline
+from changefeed.native.memory import Bytes, Words, copy, i64, put8, put16, put32, put64, u8
 
 _ROOM = 24
 """Bytes that one character takes at most, with some to spare."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from changefeed.binlog.kernel import layout
-from changefeed.binlog.kernel.compiled import inline
 from changefeed.binlog.kernel.faults import FULL
-from changefeed.binlog.kernel.memory import copy, put8
-from changefeed.binlog.kernel.numbers import put_number
 from changefeed.binlog.kernel.row_columns import put_literal
-from changefeed.binlog.kernel.span import length
 from changefeed.binlog.kernel.workspace import Workspace
+from changefeed.native.compiled import inline
+from changefeed.native.memory import copy, put8
+from changefeed.native.numbers import put_number
+from changefeed.native.span import length
 
 _ROOM = 256
 ORDER = 3

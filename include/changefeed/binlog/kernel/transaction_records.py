@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from changefeed.binlog.kernel import layout
-from changefeed.binlog.kernel.compiled import inline
 from changefeed.binlog.kernel.faults import FULL
-from changefeed.binlog.kernel.memory import copy, put8, u32
-from changefeed.binlog.kernel.numbers import put_number
 from changefeed.binlog.kernel.rows import begin_messages, put_message
 from changefeed.binlog.kernel.workspace import Workspace
+from changefeed.native.compiled import inline
+from changefeed.native.memory import copy, put8, u32
+from changefeed.native.numbers import put_number
 
 _STEP = 3
 """`block.Step.TRANSACTION`."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from changefeed.binlog.kernel import layout
-from changefeed.binlog.kernel.compiled import inline
 from changefeed.binlog.kernel.faults import EVENT_SIZE
-from changefeed.binlog.kernel.memory import Bytes, Words, i64, little_endian, put8, u8, u16, u32
-from changefeed.binlog.kernel.numbers import put_number
+from changefeed.native.compiled import inline
+from changefeed.native.memory import Bytes, Words, i64, little_endian, put8, u8, u16, u32
+from changefeed.native.numbers import put_number
 
 GTID, ANONYMOUS_GTID, MARIADB_GTID = 33, 34, 162
 PREPARED_XA = 0x40

@@ -6,12 +6,16 @@ from __future__ import annotations
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.addresses import put_address
 from changefeed.binlog.kernel.binary import put_binary
-from changefeed.binlog.kernel.compiled import inline
 from changefeed.binlog.kernel.decimals import put_decimal, put_decimal_bytes
-from changefeed.binlog.kernel.encoding import put_base64, put_base64_url, put_hex
 from changefeed.binlog.kernel.faults import FULL, LABEL, SHORT, VECTOR_WIDTH
 from changefeed.binlog.kernel.json_binary import put_json
-from changefeed.binlog.kernel.memory import (
+from changefeed.binlog.kernel.null import put_null
+from changefeed.binlog.kernel.temporal import put_temporal
+from changefeed.binlog.kernel.text import is_utf8, put_table, put_utf8, put_utf16, put_utf32
+from changefeed.binlog.kernel.workspace import Workspace
+from changefeed.native.compiled import inline
+from changefeed.native.encoding import put_base64, put_base64_url, put_hex
+from changefeed.native.memory import (
     Bytes,
     Words,
     big_endian,
@@ -26,13 +30,9 @@ from changefeed.binlog.kernel.memory import (
     u32,
     wrap,
 )
-from changefeed.binlog.kernel.null import put_null
-from changefeed.binlog.kernel.numbers import put_float32, put_float64, put_number, put_unsigned
-from changefeed.binlog.kernel.span import part
-from changefeed.binlog.kernel.temporal import put_temporal
-from changefeed.binlog.kernel.text import is_utf8, put_table, put_utf8, put_utf16, put_utf32
-from changefeed.binlog.kernel.varint import put_length
-from changefeed.binlog.kernel.workspace import Workspace
+from changefeed.native.numbers import put_float32, put_float64, put_number, put_unsigned
+from changefeed.native.span import part
+from changefeed.native.varint import put_length
 
 _POINT_BYTES = 21
 """Of a point's well-known binary: byte order, type, and two doubles."""

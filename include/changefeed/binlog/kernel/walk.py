@@ -12,10 +12,7 @@ from numba.core import types
 
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.commit_info import NO_XID, settle
-from changefeed.binlog.kernel.compiled import entry, inline
-from changefeed.binlog.kernel.crc32 import crc32
 from changefeed.binlog.kernel.faults import CHECKSUM, EVENT_SIZE, PAST_END
-from changefeed.binlog.kernel.memory import Words, i64, u8, u32
 from changefeed.binlog.kernel.rows_event import put_rows
 from changefeed.binlog.kernel.table_index import take_table_map
 from changefeed.binlog.kernel.transaction_records import begin_transaction, finish_transaction
@@ -29,6 +26,9 @@ from changefeed.binlog.kernel.transactions import (
     take_gtid,
 )
 from changefeed.binlog.kernel.workspace import ARRAYS, Workspace, spans
+from changefeed.native.compiled import entry, inline
+from changefeed.native.crc32 import crc32
+from changefeed.native.memory import Words, i64, u8, u32
 
 _QUERY, _XID, _TABLE_MAP, _GTID = 2, 16, 19, 33
 

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, get_type_hints
 
 from numba.core import types as numba_types
 
-from changefeed.binlog.kernel.compiled import JIT_OFF
-from changefeed.binlog.kernel.memory import Bytes, Ends, Words
+from changefeed.native.compiled import JIT_OFF
+from changefeed.native.memory import Bytes, Ends, Words
 
 
 class Workspace(NamedTuple):
@@ -46,7 +46,7 @@ class Workspace(NamedTuple):
     runs: Words
     """GTIDs that were seen: `layout.RUN` words each."""
     out: Bytes
-    """Finished messages, each as key, value, event id and GTID, the last with further headers (`changefeed.block`)."""
+    """Finished messages, each as key, value, event id and GTID, the last with further headers (`records.block`)."""
     positions: Words
     """For each message the position of its event."""
     sequences: Words
@@ -84,7 +84,7 @@ else:
     from numba.core.typing import templates as numba_templates
     from numba.extending import intrinsic
 
-    from changefeed.binlog.kernel.span import SpanType, parts
+    from changefeed.native.span import SpanType, parts
 
     cgutils: Any = numba_cgutils
     datamodel: Any = numba_datamodel

@@ -8,8 +8,8 @@ from changefeed.binlog.kernel import layout
 from changefeed.binlog.programs.codecs import BoundColumn, Spec
 from changefeed.binlog.programs.program_memory import ProgramMemory
 from changefeed.errors import SettingsError
-from changefeed.formats import connect_schema
-from changefeed.formats.connect_schema import ConnectSchema, Type
+from changefeed.formats import connect_types
+from changefeed.formats.connect_types import ConnectSchema, Type
 
 _MICROS_DIGITS = 6
 """Digits of a fraction that make a number count microseconds."""
@@ -21,11 +21,12 @@ _TEXTS = {
     layout.JSON: layout.SIZED_JSON,
 }
 _AS_THEY_ARE = {
+    layout.WRITTEN: layout.WRITTEN,
     layout.YEAR: layout.LONG_YEAR,
     layout.DECIMAL_BYTES: layout.UNSCALED,
     layout.UNSIGNED_BYTES: layout.UNSIGNED_WORD,
 }
-_SHAPES = {connect_schema.GEOMETRY: layout.SHAPE, connect_schema.POINT: layout.SHAPE_POINT}
+_SHAPES = {connect_types.GEOMETRY: layout.SHAPE, connect_types.POINT: layout.SHAPE_POINT}
 
 
 def binary_spec(plain: Spec, column: BoundColumn, type: ConnectSchema, memory: ProgramMemory) -> Spec:
@@ -49,7 +50,7 @@ def binary_spec(plain: Spec, column: BoundColumn, type: ConnectSchema, memory: P
         case Type.INT16 | Type.INT32 | Type.INT64:
             return _number(plain, type)
         case Type.BYTES:
-            return replace(plain, kind=layout.SIZED_BITS if type.name == connect_schema.BITS else layout.SIZED_BYTES)
+            return replace(plain, kind=layout.SIZED_BITS if type.name == connect_types.BITS else layout.SIZED_BYTES)
         case Type.STRING:
             return _text(plain, column, memory)
     raise SettingsError(
@@ -59,7 +60,7 @@ def binary_spec(plain: Spec, column: BoundColumn, type: ConnectSchema, memory: P
 
 def _number(plain: Spec, type: ConnectSchema) -> Spec:
     if plain.kind & layout.GROUP == layout.TEMPORALS:
-        micros = type.name == connect_schema.MICRO_TIME
+        micros = type.name == connect_types.MICRO_TIME
         return replace(plain, kind=layout.LONG_TIME, a=_MICROS_DIGITS if micros else plain.a, c=plain.kind)
     return replace(plain, kind=layout.LONG, a=plain.fixed, b=int(plain.kind == layout.SIGNED))
 

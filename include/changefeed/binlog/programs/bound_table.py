@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from changefeed import charset_codes
 from changefeed.binlog.events import charsets
 from changefeed.binlog.events.table_map import TableMap
 from changefeed.binlog.programs import codecs
 from changefeed.binlog.programs.mapped_column import mapped_column
-from changefeed.column_types import VARCHAR, data_types_of
 from changefeed.errors import SchemaError
-from changefeed.map_column import MapColumn
-from changefeed.reader import Route
-from changefeed.row_shape import fit, with_hidden, with_row_end
-from changefeed.table_schema import Column, TableSchema
+from changefeed.model import charset_codes
+from changefeed.model.column_types import VARCHAR, MapColumn, data_types_of
+from changefeed.model.route import Route
+from changefeed.model.row_shape import fit, with_hidden, with_row_end
+from changefeed.model.table_schema import Column, TableSchema
 
 
 @dataclass(frozen=True)
@@ -59,17 +58,8 @@ def bind(table_map: TableMap, schema: TableSchema | None, *, is_mariadb: bool = 
     return BoundTable(bound_schema.keys_of_current_rows, tuple(columns))
 
 
-def routed(table: BoundTable, route: Route, *, by_server: bool, is_mariadb: bool = False) -> BoundTable:
-    """``table`` as formats see it on its way: see `Route.seen`, which this raises as, and SchemaError where it is not
-    known whether some of its rows are history."""
-    columns = table.schema.columns
-    if is_mariadb and not route.with_history and any(c.generated and c.row_end is None for c in columns):
-        name = f"{table.schema.database}.{table.schema.table}"
-        raise SchemaError(
-            f"whether {name} is system-versioned decides which of its rows are history, and an earlier changefeed did "
-            "not store it. Learn the table again from the server with `changefeed schema PIPELINE --relearn "
-            f"{name}`, or set `row_versions: all`."
-        )
+def routed(table: BoundTable, route: Route, *, by_server: bool) -> BoundTable:
+    """``table`` as formats see it on its way: see `Route.seen`, which this raises as."""
     seen = route.seen(table.schema, by_server=by_server)
     if len(seen.columns) == len(table.columns):
         return BoundTable(seen, table.columns)

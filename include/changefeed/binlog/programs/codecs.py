@@ -1,7 +1,7 @@
 """Column codecs: for each column type its wire layout, and how a value becomes text.
 
 Each codec is one small function that turns a `BoundColumn` into a `Spec`; a type is added to
-`changefeed.column_types` and here. A kind of text that the kernel does not write yet is a constant in its group in
+`model.column_types` and here. A kind of text that the kernel does not write yet is a constant in its group in
 `kernel.layout`, and a branch of that group's function in `kernel.values`.
 
 Sources: https://dev.mysql.com/doc/refman/9.7/en/storage-requirements.html,
@@ -14,12 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from changefeed import charset_codes, column_types
 from changefeed.binlog.events.framing import DamagedEvent
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.decimals import decimal_size
 from changefeed.binlog.programs.program_memory import ProgramMemory
-from changefeed.formats.style import Encoding, Kind, Style
+from changefeed.formats.style import DEFAULT_STYLE, Encoding, Kind, Style
+from changefeed.model import charset_codes, column_types
+from changefeed.model.column_types import MapColumn
 
 
 @dataclass(frozen=True)
@@ -284,7 +285,17 @@ def _vector(column: BoundColumn, _style: Style, _memory: ProgramMemory) -> Spec:
     return Spec(layout.VECTOR, prefix=_prefix(column))
 
 
+WRITTEN = -1
+"""The type of a column whose values are written already, as a transform's results may be."""
+
+
+def _written(_column: BoundColumn, _style: Style, _memory: ProgramMemory) -> Spec:
+    """The bytes that a message has."""
+    return Spec(layout.WRITTEN, prefix=4)
+
+
 CODECS: dict[int, Codec] = {
+    WRITTEN: _written,
     column_types.TINY.number: _integer(1),
     column_types.SHORT.number: _integer(2),
     column_types.INT24.number: _integer(3),
@@ -326,3 +337,13 @@ def spec_of(column: BoundColumn, style: Style, memory: ProgramMemory) -> Spec:
     if codec is None:
         raise DamagedEvent(f"column {column.name!r} is of type {column.type}, which servers do not write rows of")
     return codec(column, style, memory)
+
+
+def size_of(column: MapColumn, memory: ProgramMemory) -> tuple[int, int]:
+    """How many bytes a value of the column takes in a row image, and, where it varies, the length before it instead.
+
+    Raises DamagedEvent for a type without a codec.
+    """
+    bound = BoundColumn("", column.type, column.meta, False, "binary", None, "")
+    spec = spec_of(bound, DEFAULT_STYLE, memory)
+    return spec.fixed, spec.prefix

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.programs.programs import Programs
-from changefeed.column_types import WIRE_TYPES
-from changefeed.pipelines.column_rules import Constant, Excluded, FirstCharacters, HmacSha256, Sha256, Treatment
+from changefeed.model.column_rules import Constant, Excluded, FirstCharacters, HmacSha256, Sha256, Treatment
+from changefeed.model.column_types import WIRE_TYPES
 
 _KINDS = {  # the constants of `layout` that are kinds: a group, and a number within it
     value: name.lower()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from changefeed import charset_codes
 from changefeed.binlog.programs.codecs import BoundColumn
-from changefeed.character_width import max_bytes
-from changefeed.column_types import BIT, DATA_TYPES, NEWDECIMAL, Measure, Metadata, data_type_name
-from changefeed.map_column import MapColumn
-from changefeed.table_schema import Column
+from changefeed.model import charset_codes
+from changefeed.model.charset_codes import max_bytes
+from changefeed.model.column_types import BIT, DATA_TYPES, NEWDECIMAL, MapColumn, Measure, Metadata, data_type_name
+from changefeed.model.table_schema import Column
 
 
 def mapped_column(mapped: MapColumn, bound: BoundColumn, known: Column | None) -> Column:

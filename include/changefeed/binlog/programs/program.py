@@ -9,16 +9,26 @@ from changefeed.binlog.programs.bound_table import BoundTable
 from changefeed.binlog.programs.program_memory import ProgramMemory
 from changefeed.binlog.programs.row_filters import current_words, filter_words
 from changefeed.binlog.programs.specs import Specs
-from changefeed.block import MAX_HEADERS
 from changefeed.formats.format import RowFormat, TransactionRecords
 from changefeed.formats.notation import Binary, Notation, json_string, slot_text
 from changefeed.formats.style import Style
-from changefeed.formats.template import ABSENT_IMAGE, NO_SNAPSHOT, OPS, Change, Messages, Op, RowHeader, Slot, Template
-from changefeed.partition import partition_of
-from changefeed.pipelines.column_rules import ColumnRules, Constant
-from changefeed.reader import Route
-from changefeed.table_schema import TableSchema
-from changefeed.varint import written_part
+from changefeed.formats.template import (
+    ABSENT_IMAGE,
+    NO_SNAPSHOT,
+    OPS,
+    ChangeKind,
+    Messages,
+    Op,
+    RowHeader,
+    Slot,
+    Template,
+)
+from changefeed.model.column_rules import ColumnRules, Constant
+from changefeed.model.route import Route
+from changefeed.model.table_schema import TableSchema
+from changefeed.records.block import MAX_HEADERS
+from changefeed.records.partition import partition_of
+from changefeed.records.varint import written_part
 
 _SLOT_OPS = {
     Slot.FILE: layout.OP_FILE,
@@ -61,9 +71,9 @@ _NUMBERS = {
 _COUNTED = {Slot.QUERY: layout.OP_QUERY_COUNTED, Slot.XID: layout.OP_XID_COUNTED}
 """The texts that a binary notation writes behind their length."""
 _MAY_BE_ABSENT = frozenset({Slot.GTID, Slot.QUERY, Slot.XID, Slot.THREAD})
-_CHANGES = (Change.CREATE, Change.UPDATE, Change.DELETE, Change.READ, Change.KEY_CHANGE)
+_CHANGES = (ChangeKind.CREATE, ChangeKind.UPDATE, ChangeKind.DELETE, ChangeKind.READ, ChangeKind.KEY_CHANGE)
 """In the kernel's numbering: `layout.CREATE` and those that follow it."""
-_WITH_BOTH_IMAGES = frozenset({Change.UPDATE, Change.KEY_CHANGE})
+_WITH_BOTH_IMAGES = frozenset({ChangeKind.UPDATE, ChangeKind.KEY_CHANGE})
 _OF_ROW = frozenset(
     {layout.OP_OBJECT, layout.OP_CHANGED, layout.OP_SEPARATOR, layout.OP_ROW, layout.OP_EVENT_ID, layout.OP_SEQUENCE}
     | {layout.OP_COMMIT_INFO, layout.OP_TRANSACTION}

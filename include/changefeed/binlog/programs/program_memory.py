@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from changefeed.binlog.events import charsets
-from changefeed.binlog.kernel.memory import STEP, Bytes, Words
 from changefeed.formats.notation import json_string
+from changefeed.native.memory import STEP, Bytes, Words
 
 
 class ProgramMemory:

@@ -16,9 +16,9 @@ from changefeed.binlog.programs.topics import Topics, UnfinishedTable
 from changefeed.errors import SchemaError
 from changefeed.formats.by_table import all_formats, of_table
 from changefeed.formats.format import RowFormat, transactions_of
-from changefeed.pipelines.column_rules import ALL_SHOWN, ColumnRules
-from changefeed.reader import Route, Router, SchemaLookup
-from changefeed.table_schema import TableSchema
+from changefeed.model.column_rules import ALL_SHOWN, ColumnRules
+from changefeed.model.route import Route, Router, SchemaLookup
+from changefeed.model.table_schema import TableSchema
 
 _ALL_OPS = frozenset("crud")
 
@@ -26,8 +26,8 @@ _ALL_OPS = frozenset("crud")
 class Programs:
     """Programs by table map, kept from slice to slice; those of table maps without names only until `forget`.
 
-    ``row_format`` is a `Finisher`'s; ``transactions`` is where the format's records of transactions go, None for a
-    decoder that makes none.
+    ``row_format`` is a `RowTransformer`'s; ``transactions`` is where the format's records of transactions go, None for
+    a decoder that makes none.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class Programs:
             if route.lacking_in(table.schema):
                 self._asked_schemas = True  # what the names are is said by where the table map stands
                 table = replace(table, schema=self.with_other_names(table.schema))
-            table = routed(table, route, by_server=table_map.has_names, is_mariadb=is_mariadb)
+            table = routed(table, route, by_server=table_map.has_names)
         builder, group = self._builder(of_table(self._format, database, name)), 0
         unfinished = self._row_format(database, name) if route is not None else None
         if route is not None and unfinished is not None:

@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from changefeed import column_types
 from changefeed.binlog.events.table_map import TableMap
 from changefeed.binlog.kernel import result_rows
-from changefeed.column_types import DATA_TYPES, WireType
 from changefeed.errors import SchemaError
-from changefeed.map_column import MapColumn
-from changefeed.table_schema import Column, TableSchema
+from changefeed.model import column_types
+from changefeed.model.column_types import DATA_TYPES, MapColumn, WireType
+from changefeed.model.identifier import quoted
+from changefeed.model.table_schema import Column, TableSchema
 
 
 @dataclass(frozen=True)
@@ -140,11 +140,6 @@ def _reading(column: Column, result: ResultColumn | None) -> tuple[WireType, _Re
 def selected(schema: TableSchema) -> str:
     """The expressions of a SELECT whose rows `turned_columns` understands; SchemaError for a type that nobody knows."""
     return ", ".join(_known(schema, column, None)[1].selected.format(quoted(column.name)) for column in schema.columns)
-
-
-def quoted(name: str) -> str:
-    """An identifier as SQL has it."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def turned_columns(schema: TableSchema, results: Sequence[ResultColumn]) -> tuple[TableMap, list[int]]:

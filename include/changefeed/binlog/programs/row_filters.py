@@ -8,16 +8,16 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TypeVar
 
-from changefeed import charset_codes, column_types
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.programs.bound_table import BoundTable
 from changefeed.binlog.programs.codecs import BoundColumn
 from changefeed.binlog.programs.program_memory import ProgramMemory
 from changefeed.binlog.programs.temporal_constants import BYTES, date_word
-from changefeed.column_types import WIRE_TYPES
 from changefeed.errors import SettingsError, did_you_mean
-from changefeed.message_key import chosen_columns
-from changefeed.row_predicate import (
+from changefeed.model import charset_codes, column_types
+from changefeed.model.column_types import WIRE_TYPES
+from changefeed.model.message_key import chosen_columns
+from changefeed.model.row_predicate import (
     Both,
     ColumnOf,
     Comparison,

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
 
-from changefeed import column_types
-from changefeed.column_types import WireType
+from changefeed.model import column_types
+from changefeed.model.column_types import WireType
 
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)")
 _DATETIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?)?")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from changefeed.reader import Route
-from changefeed.table_schema import TableSchema
+from changefeed.model.route import Route
+from changefeed.model.table_schema import TableSchema
 
 
 @dataclass(frozen=True)
@@ -19,8 +19,8 @@ class UnfinishedTable:
 class Topics:
     """Numbers groups: all partitions of a topic in a row.
 
-    ``unfinished`` has the tables whose rows a `Finisher` makes messages of, each by the name that its group has in a
-    topic's stead.
+    ``unfinished`` has the tables whose rows a `RowTransformer` makes messages of, each by the name that its group has
+    in a topic's stead.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """Commit boundaries of a binlog file: where a checkpoint may stand, with the time and the GTID that follow it.
 
-One by one, for whoever needs the first ones only, as each plan does: no kernel is loaded for that. `stretches` is for
+One by one, for whoever needs the first ones only, as each plan does: no kernel is loaded for that. `file_ranges` is for
 those who read on.
 """
 

@@ -17,9 +17,9 @@ from changefeed.binlog.events.framing import (
 )
 from changefeed.binlog.events.input import Input
 from changefeed.binlog.kernel import hop
-from changefeed.binlog.kernel.memory import Words
 from changefeed.errors import BinlogFormatError
-from changefeed.window import Slice
+from changefeed.model.window import Slice
+from changefeed.native.memory import Words
 
 
 class EventWalk:

@@ -1,4 +1,10 @@
-"""Finding a commit boundary in a binlog: by coordinates, GTID set, time or size."""
+"""Finding a commit boundary in a binlog: by coordinates, GTID set, time or size.
+
+A position of MariaDB names the last transaction of each replication domain, DOMAIN-SERVER-NUMBER. Numbers alone prove
+nothing: a follower that never got 0-1-11 and became the source goes on with 0-2-9, 0-2-10 and so on, past 11. So each
+transaction is looked for as it is, its server included, as a MariaDB source does for a replica that connects with a
+position (https://mariadb.com/kb/en/gtid/#gtid_strict_mode).
+"""
 
 from __future__ import annotations
 
@@ -10,14 +16,68 @@ import numpy as np
 
 from changefeed.binlog.events.gtids import GtidRuns
 from changefeed.binlog.search.boundaries import boundaries
-from changefeed.binlog.search.domain_positions import DomainPositions
-from changefeed.coordinates import FIRST_POSITION, BinlogCoordinates
 from changefeed.errors import BinlogGoneError, SettingsError
-from changefeed.gtid import GtidSet
-from changefeed.window import BinlogFile
+from changefeed.model.coordinates import FIRST_POSITION, BinlogCoordinates
+from changefeed.model.gtid import GtidSet
+from changefeed.model.window import BinlogFile
+
+
+class DomainPositions:
+    """Takes a binlog's GTIDs in its order, and knows which of ``wanted`` stand in it.
+
+    ``begin`` is the position at which reading begins.
+    """
+
+    def __init__(self, wanted: Iterable[str], begin: GtidSet) -> None:
+        self._wanted: dict[int, set[tuple[int, int]]] = {}
+        for gtid in wanted:
+            domain, server, number = map(int, gtid.split("-"))
+            self._wanted.setdefault(domain, set()).add((server, number))
+        self._last: dict[int, int] = {}
+        self._disorder = ""
+        for gtid in begin.mariadb_gtids:
+            self.see(*map(int, gtid.split("-")))
+
+    def see(self, domain: int, server: int, number: int) -> None:
+        """The next transaction's GTID."""
+        if domain not in self._wanted:
+            return
+        if number <= self._last.get(domain, 0):
+            self._disorder = self._disorder or f"{domain}-{server}-{number}"
+        self._last[domain] = number
+        self._wanted[domain].discard((server, number))
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of them were seen."""
+        return not any(self._wanted.values())
+
+    def fault(self, *, at_end: bool = False) -> str:
+        """What shows that the binlog is not one behind ``wanted``, as the end of a sentence, or ''.
+
+        A transaction is not in its place when its domain has come past its number; ``at_end`` of the binlog is known
+        whether it is there at all. Where numbers of a domain do not rise, two servers wrote to it: then a transaction
+        does not tell what stands before it.
+        """
+        lost = sorted(
+            f"{domain}-{server}-{number}"
+            for domain, wanted in self._wanted.items()
+            for server, number in wanted
+            if at_end or number <= self._last.get(domain, 0)
+        )
+        if lost:
+            return f"lacks transactions {', '.join(lost)}"
+        if self._disorder:
+            return (
+                f"has transaction {self._disorder} behind a higher number of its domain, or the same: the server "
+                "logged a transaction of its own while it was a replica, with gtid_strict_mode=OFF (ANALYZE TABLE is "
+                "enough), so GTIDs do not tell what stands before a position"
+            )
+        return ""
+
 
 if TYPE_CHECKING:
-    from changefeed.binlog.search.stretches import Stretch
+    from changefeed.binlog.search.file_ranges import FileRange
 
 
 @dataclass(frozen=True)
@@ -90,14 +150,14 @@ class Finder:
             raise SettingsError(f"{coordinates} is past the end of its file: {file.name} ends at {size}")
         before, after = FIRST_POSITION, size
         begin = self.begin_of(file.name)
-        reached: tuple[Stretch, int] | None = None
-        for stretch in self._walk_from(begin, size):
-            index = int(np.searchsorted(stretch.positions, coordinates.position))
-            reached = stretch, index
+        reached: tuple[FileRange, int] | None = None
+        for file_range in self._walk_from(begin, size):
+            index = int(np.searchsorted(file_range.positions, coordinates.position))
+            reached = file_range, index
             if index:
-                before = int(stretch.positions[index - 1])
-            if index < len(stretch.positions):
-                after = int(stretch.positions[index])
+                before = int(file_range.positions[index - 1])
+            if index < len(file_range.positions):
+                after = int(file_range.positions[index])
                 break
         if after != coordinates.position:
             raise SettingsError(
@@ -128,13 +188,13 @@ class Finder:
         begin = self.begin_of(chosen.name)
         positions = DomainPositions(wanted.mariadb_gtids, GtidSet.parse(begin.gtids))
         resume: ResumePoint | None = None
-        for stretch in self._walk(begin):
+        for file_range in self._walk(begin):
             resume_at = 0
             if resume is None:
-                lacking = np.flatnonzero(stretch.gtids.present & ~stretch.gtids.contained_in(wanted))
-                resume_at = int(lacking[0]) if len(lacking) else len(stretch.positions)
-                resume = _point(stretch, resume_at) if len(lacking) else None
-            for index, *gtid in stretch.gtids.mariadb():
+                lacking = np.flatnonzero(file_range.gtids.present & ~file_range.gtids.contained_in(wanted))
+                resume_at = int(lacking[0]) if len(lacking) else len(file_range.positions)
+                resume = _point(file_range, resume_at) if len(lacking) else None
+            for index, *gtid in file_range.gtids.mariadb():
                 if positions.complete and (index >= resume_at or positions.fault()):
                     break
                 positions.see(*gtid)
@@ -152,8 +212,8 @@ class Finder:
     def lacks(self, gtids: Iterable[str], start: ResumePoint) -> str:
         """How the binlog from ``start`` on shows that it lacks some of MariaDB's ``gtids``, '' where it has them."""
         positions = DomainPositions(gtids, GtidSet.parse(start.gtids))
-        for stretch in self._walk(start):
-            for _, *gtid in stretch.gtids.mariadb():
+        for file_range in self._walk(start):
+            for _, *gtid in file_range.gtids.mariadb():
                 if positions.complete:
                     return positions.fault(at_end=True)
                 positions.see(*gtid)
@@ -165,20 +225,20 @@ class Finder:
         last: ResumePoint | None = None
         seen = GtidRuns()
         ended = False  # the transaction before this boundary is the last wanted one so far
-        for stretch in self._walk(self.earliest()):
+        for file_range in self._walk(self.earliest()):
             if ended:
-                last, ended = _point(stretch, 0), False
-            wanted_here = stretch.gtids.contained_in(wanted)
+                last, ended = _point(file_range, 0), False
+            wanted_here = file_range.gtids.contained_in(wanted)
             where = np.flatnonzero(wanted_here)
             if not len(where):
                 continue
-            first = first or _point(stretch, int(where[0]))
-            for run in stretch.gtids.runs(wanted_here):
+            first = first or _point(file_range, int(where[0]))
+            for run in file_range.gtids.runs(wanted_here):
                 seen.add(*run)
             behind = int(where[-1]) + 1
-            ended = behind == len(stretch.positions)
+            ended = behind == len(file_range.positions)
             if not ended:
-                last = _point(stretch, behind)
+                last = _point(file_range, behind)
         missing = wanted.subtract(GtidSet.parse(seen.text()))
         if first is None or missing:
             files = self.binlogs.files()
@@ -206,10 +266,10 @@ class Finder:
             if self._begun(file.name) <= ts_seconds:
                 chosen = file
                 break
-        for stretch in self._walk(self.begin_of(chosen.name)):
-            late = np.flatnonzero(stretch.opens & (stretch.seconds >= ts_seconds))
+        for file_range in self._walk(self.begin_of(chosen.name)):
+            late = np.flatnonzero(file_range.opens & (file_range.seconds >= ts_seconds))
             if len(late):
-                return _point(stretch, int(late[0]))
+                return _point(file_range, int(late[0]))
         return self.latest()
 
     def within(self, start: ResumePoint, head: ResumePoint, size_bytes: int) -> ResumePoint:
@@ -242,15 +302,15 @@ class Finder:
     ) -> ResumePoint | None:
         """As `within` in one file, in front of which are ``gone`` bytes; where there is none and no ``best``, the first
         boundary behind."""
-        reached: tuple[Stretch, int] | None = None
-        for stretch in self._walk_from(begin, end):
-            behind = stretch.positions - begin.coordinates.position + gone
+        reached: tuple[FileRange, int] | None = None
+        for file_range in self._walk_from(begin, end):
+            behind = file_range.positions - begin.coordinates.position + gone
             over = int(np.searchsorted(behind, size_bytes, side="right"))
             if over and behind[over - 1] > 0:
-                reached = stretch, over - 1
+                reached = file_range, over - 1
             if over < len(behind):
                 if reached is None and best is None:
-                    reached = stretch, over
+                    reached = file_range, over
                 break
         return _point(*reached) if reached else None
 
@@ -279,17 +339,17 @@ class Finder:
 
     # --- walking
 
-    def _walk(self, start: ResumePoint) -> Iterator[Stretch]:
+    def _walk(self, start: ResumePoint) -> Iterator[FileRange]:
         yield from self._walk_from(start, self._size(self._file(start.coordinates.file)))
         for file in self.binlogs.files():
             if file.number > start.coordinates.number:
                 yield from self._walk_from(self.begin_of(file.name), self._size(file))
 
-    def _walk_from(self, begin: ResumePoint, end: int) -> Iterator[Stretch]:
-        from changefeed.binlog.search.stretches import stretches  # its kernel is loaded where it is needed
+    def _walk_from(self, begin: ResumePoint, end: int) -> Iterator[FileRange]:
+        from changefeed.binlog.search.file_ranges import file_ranges  # its kernel is loaded where it is needed
 
         at = begin.coordinates
-        return stretches(self.binlogs.chunks(at.file, at.position, end), at.file, at.position, end, begin.gtids)
+        return file_ranges(self.binlogs.chunks(at.file, at.position, end), at.file, at.position, end, begin.gtids)
 
     def _begun(self, file: str) -> int:
         size = self._size(self._file(file))
@@ -318,9 +378,9 @@ class Finder:
         return files[number]
 
 
-def _point(stretch: Stretch, index: int) -> ResumePoint:
-    coordinates = BinlogCoordinates(stretch.file, int(stretch.positions[index]))
-    return ResumePoint(coordinates, stretch.gtids_before(index))
+def _point(file_range: FileRange, index: int) -> ResumePoint:
+    coordinates = BinlogCoordinates(file_range.file, int(file_range.positions[index]))
+    return ResumePoint(coordinates, file_range.gtids_before(index))
 
 
 def bytes_between(files: Sequence[BinlogFile], start: BinlogCoordinates, end: BinlogCoordinates) -> int:

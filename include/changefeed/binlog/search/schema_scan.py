@@ -1,6 +1,7 @@
-"""What a part of a binlog says about schemas without decoding a row: its statements, and how rows of each table come.
+"""What a part of a binlog says about schemas: its statements, and how rows of each table come.
 
-The kernel goes from header to header at the speed of the dump; Python sees statements and table maps that are new.
+The kernel goes over the rows at the speed of the dump and decodes none; Python sees statements, and table maps that are
+new.
 """
 
 from __future__ import annotations
@@ -10,20 +11,22 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from changefeed.binlog.events import payload
-from changefeed.binlog.events.framing import HEADER, HEADER_SIZE, ROWS, EventType, Fields
+from changefeed.binlog.events import payload, rewrite
+from changefeed.binlog.events.framing import HEADER, HEADER_SIZE, ROWS, DamagedEvent, EventType, Fields
 from changefeed.binlog.events.query_event import Header, Query
 from changefeed.binlog.events.table_map import TableMap
 from changefeed.binlog.kernel import hop, layout
-from changefeed.binlog.kernel.memory import Bytes, Words
-from changefeed.binlog.kernel.row_counts import row_counts
+from changefeed.binlog.kernel.row_counts import COUNTS, row_counts, rows_in
 from changefeed.binlog.kernel.table_index import TableIndex
+from changefeed.binlog.programs.codecs import size_of
+from changefeed.binlog.programs.program_memory import ProgramMemory
 from changefeed.binlog.search.event_walk import EventWalk
-from changefeed.coordinates import BinlogCoordinates
-from changefeed.reader import Statement
-from changefeed.window import Slice
+from changefeed.model import column_types
+from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.model.statement import Statement
+from changefeed.model.window import Slice
+from changefeed.native.memory import Bytes, Words
 
-_WORDS = 2
 _TABLE_ID = 6
 _CHANGE_ROWS = ("INSERT ", "UPDATE ", "DELETE ", "REPLACE")
 """What a session in statement format logs most, and what no schema follows from: not to be held in memory."""
@@ -31,17 +34,17 @@ _CHANGE_ROWS = ("INSERT ", "UPDATE ", "DELETE ", "REPLACE")
 
 @dataclass(frozen=True)
 class TableRows:
-    """The rows events of a table between two statements that come with the same TABLE_MAP.
+    """The rows of a table between two statements that come with the same TABLE_MAP.
 
-    ``body`` is the TABLE_MAP behind its table id, ``first`` where the first such TABLE_MAP is. ``size_bytes`` are those
-    of the rows events.
+    ``body`` is the TABLE_MAP behind its table id, ``first`` where the first such TABLE_MAP is. ``rows`` is how many
+    rows there are, ``size_bytes`` are those of their events.
     """
 
     database: str
     table: str
     body: bytes
     first: BinlogCoordinates
-    row_events: int
+    rows: int
     size_bytes: int
 
     def table_map(self, *, is_mariadb: bool) -> TableMap:
@@ -83,9 +86,11 @@ class _Scan:
         self._bodies_end = 0
         self._addresses: dict[bytes, int] = {}
         self._slots: dict[bytes, int] = {}
-        """By the bytes of a TABLE_MAP the place of its two counts; all since the last statement."""
+        """By the bytes of a TABLE_MAP the place of its counts; all since the last statement."""
         self._uncounted: dict[bytes, TableRows] = {}
-        self._counts: Words = np.zeros(_WORDS * 64, np.int64)
+        self._counts: Words = np.zeros(COUNTS * 64, np.int64)
+        self._columns = ProgramMemory()
+        self._placed: dict[bytes, int] = {}
 
     def go_on(self) -> int:
         walk = self.walk
@@ -99,6 +104,7 @@ class _Scan:
                     self._index.words,
                     self._bodies,
                     self._counts,
+                    self._columns.words,
                 )
             )
             if code != hop.LOOK:
@@ -122,17 +128,34 @@ class _Scan:
                 if query.step is None and not query.sql[:7].upper().startswith(_CHANGE_ROWS):
                     self.statements.append(query.statement(header, self._file, self.walk.position, ""))
                     self.end_of_rows()
+            case kind if kind in rewrite.COMPRESSED_TYPES:
+                if (known := self._index.table(rewrite.table_id_of(body))) is not None:
+                    self._count(known, self._compressed_rows(known, event, body), len(event))
 
     def _inside(self, parts: Iterable[bytes]) -> None:
-        """Count the rows events of a compressed transaction; their events have no checksums."""
+        """Count the rows of a compressed transaction; their events have no checksums."""
         slots: dict[int, int] = {}
         for event in _events(b"".join(parts)):
             kind, body = event[4], event[HEADER_SIZE:]
             if kind == EventType.TABLE_MAP:
                 slots[Fields(body).number(_TABLE_ID)] = self._slot(body[_TABLE_ID:])
             elif kind in ROWS and (slot := slots.get(Fields(body).number(_TABLE_ID))) is not None:
-                self._counts[slot] += 1
-                self._counts[slot + 1] += len(event)
+                self._count(slot, self._rows_in(slot, event), len(event))
+
+    def _count(self, slot: int, rows: int, size_bytes: int) -> None:
+        self._counts[slot] += rows
+        self._counts[slot + 1] += size_bytes
+
+    def _rows_in(self, slot: int, event: bytes) -> int:
+        """How many rows a rows event without a checksum has."""
+        data = np.frombuffer(bytearray(event), np.uint8)
+        return rows_in(data, 0, self._columns.words, self._counts[slot + 2])
+
+    def _compressed_rows(self, slot: int, event: bytes, body: bytes) -> int:
+        try:
+            return self._rows_in(slot, rewrite.inflated(event, body, event[4]))
+        except DamagedEvent:  # whoever decodes its rows says what is wrong
+            return 1
 
     def _slot(self, body: bytes) -> int:
         """Where the words of a TABLE_MAP's rows are."""
@@ -140,10 +163,24 @@ class _Scan:
             _, database, table = TableMap.names(Fields(bytes(_TABLE_ID) + body))
             first = BinlogCoordinates(self._file, self.walk.position)
             self._uncounted[body] = TableRows(database, table, body, first, 0, 0)
-        at = self._slots.setdefault(body, _WORDS * len(self._slots))
+        at = self._slots.setdefault(body, COUNTS * len(self._slots))
         if at == len(self._counts):
             self._counts = np.append(self._counts, np.zeros_like(self._counts))
+        self._counts[at + 2] = self._columns_of(body)
         return at
+
+    def _columns_of(self, body: bytes) -> int:
+        """Where the kernel finds how long the values of a TABLE_MAP's columns are."""
+        if body not in self._placed:
+            try:
+                columns = TableMap.parse(bytes(_TABLE_ID) + body).columns
+                json = sum(column.wire is column_types.JSON for column in columns)
+                sizes = (size for column in columns for size in size_of(column, self._columns))
+                words = [len(columns), json, *sizes]
+            except DamagedEvent:  # whoever decodes its rows says what is wrong
+                words = [-1]
+            self._placed[body] = self._columns.place_words(words)
+        return self._placed[body]
 
     def _address(self, body: bytes) -> int:
         """Where the kernel finds the bytes of a TABLE_MAP behind its table id, which are kept once."""
@@ -158,10 +195,10 @@ class _Scan:
     def end_of_rows(self) -> None:
         """Note the rows since the last statement: what comes next counts anew, be its table maps the same."""
         for body, at in self._slots.items():
-            row_events, size_bytes = self._counts[at : at + _WORDS].tolist()
-            if row_events:
-                self.rows.append(replace(self._uncounted[body], row_events=row_events, size_bytes=size_bytes))
-        self._counts[: _WORDS * len(self._slots)] = 0
+            rows, size_bytes, _ = self._counts[at : at + COUNTS].tolist()
+            if rows:
+                self.rows.append(replace(self._uncounted[body], rows=rows, size_bytes=size_bytes))
+        self._counts[: COUNTS * len(self._slots)] = 0
         self._slots.clear()
         self._uncounted.clear()
         self._index.clear()
@@ -175,3 +212,22 @@ def _events(data: bytes) -> Iterator[bytes]:
             return  # whoever decodes it says what is wrong
         yield data[at : at + size]
         at += size
+
+
+@dataclass
+class TableCounts:
+    """Rows, and the bytes of their events."""
+
+    rows: int = 0
+    size_bytes: int = 0
+
+
+def count_rows(chunks: Iterable[bytes], counts: dict[str, TableCounts], piece: Slice) -> None:
+    """Add the rows of ``chunks``, those of ``piece``, to ``counts``, by "database.table".
+
+    Raises BinlogFormatError, with coordinates, for bytes that cannot be followed.
+    """
+    for rows in scan_schemas(chunks, piece).rows:
+        count = counts.setdefault(f"{rows.database}.{rows.table}", TableCounts())
+        count.rows += rows.rows
+        count.size_bytes += rows.size_bytes

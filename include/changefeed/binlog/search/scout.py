@@ -22,13 +22,13 @@ from changefeed.binlog.events.framing import (
 from changefeed.binlog.events.gtids import commit_micros, gtid_of
 from changefeed.binlog.events.query_event import Header, Query, TransactionStep
 from changefeed.binlog.kernel import hop
-from changefeed.binlog.kernel.memory import Bytes
 from changefeed.binlog.search.event_walk import EventWalk
 from changefeed.binlog.search.scouting import Scouting, is_worth_cutting
-from changefeed.coordinates import LAST_DUMP_POSITION
 from changefeed.errors import BinlogFormatError
-from changefeed.reader import Statement
-from changefeed.window import ANONYMOUS, Slice
+from changefeed.model.coordinates import LAST_DUMP_POSITION
+from changefeed.model.statement import Statement
+from changefeed.model.window import ANONYMOUS, Slice
+from changefeed.native.memory import Bytes
 
 
 def scout(

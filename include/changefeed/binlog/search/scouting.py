@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from changefeed.reader import Statement
-from changefeed.window import Slice
+from changefeed.model.statement import Statement
+from changefeed.model.window import Slice
 
 _PAYS_FROM = 1.5
 """How many slices large a piece must be for cutting it to pay."""

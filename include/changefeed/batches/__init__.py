@@ -1,1 +1,0 @@
-"""Finished Kafka record batches: what decoding hands to publishing, through Spark."""

@@ -1,0 +1,121 @@
+"""Command that publishes a part of the binlog again: backfill."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from changefeed.cli.app import AsJson, PipelineName, app, connections_of, out, table
+from changefeed.cli.request_options import takes
+from changefeed.errors import SettingsError
+from changefeed.model.run_identity import backfill_identity
+from changefeed.model.seek import is_time
+from changefeed.settings.file import load_pipeline
+from changefeed.settings.requests.backfill import BackfillForm, BackfillRequest, backfill_pipeline
+
+if TYPE_CHECKING:
+    from changefeed.operations.backfill import BackfillPlan
+
+
+_ENDS = ("from_coordinates", "to_coordinates", "from_time", "to_time")
+
+
+@app.command()
+@takes(
+    BackfillForm,
+    omit=_ENDS,
+    from_file=typer.Option(metavar="FILE"),
+    to_file=typer.Option(metavar="FILE"),
+    gtids=typer.Option(metavar="SET"),
+    tables=typer.Option(metavar="PATTERN"),
+    archive=typer.Option(metavar="FOLDER"),
+)
+def backfill(
+    name: PipelineName,
+    *,
+    start: Annotated[
+        str | None,
+        typer.Option("--from", metavar="WHERE", help="FILE:POSITION, or a time (2026-01-31T12:00:00Z)."),
+    ] = None,
+    end: Annotated[
+        str | None, typer.Option("--to", metavar="WHERE", help="The same, not included. Default, of times: now.")
+    ] = None,
+    asked: dict[str, Any],
+    run_id: Annotated[
+        str | None, typer.Option(help="Names this backfill: with the same one again, nothing is published twice.")
+    ] = None,
+    only_plan: Annotated[bool, typer.Option("--plan", help="Only show files, bytes and tables.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Publish a part of the binlog again, with the pipeline's own Spark, beside its live windows.
+
+    The range is given in one form: --from-file and --to-file, --from and --to, or --gtids. The checkpoint is neither
+    looked at nor moved. One that failed goes on where it stopped when it is given its --run-id again.
+    """
+    from changefeed.operations.backfill import finish_backfill, plan_backfill, sealed_backfill
+    from changefeed.source.archive.archive import Archive
+
+    request = BackfillRequest.of({"pipeline": name, **asked, **_ends(start, end)})
+    pipeline = load_pipeline(name)
+    run_id = checked_run_id(run_id) if run_id else f"command_{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
+    identity = backfill_identity(name, f"{run_id}_{request.fingerprint}")
+    connections = connections_of(pipeline)
+    planned = plan_backfill(connections, request, identity, archive_of=Archive)
+    if only_plan and as_json:
+        out.print_json(json.dumps(planned.to_json()))
+    elif not as_json:
+        _show(name, planned)
+    if only_plan:
+        return
+    manifest = sealed_backfill(connections, planned.window, identity)
+    if manifest is None:
+        from changefeed.ingest.window_run import ingest
+        from changefeed.spark.session import session
+
+        if not as_json:
+            out.print(f"{name}: run id {run_id}; with --run-id {run_id} a retry publishes nothing twice")
+        narrowed = backfill_pipeline(pipeline, request)
+        with session(narrowed, "changefeed.ingest.run") as spark:
+            ingest(
+                spark,
+                connections_of(narrowed),
+                planned.window,
+                identity=identity,
+                archive=Archive(request.archive) if request.archive else None,
+            )
+    manifest = finish_backfill(connections, planned.window, identity)
+    if as_json:
+        out.print_json(json.dumps({"run_id": run_id, **manifest.to_json()}))
+    else:
+        out.print(f"{name}: published {manifest.row_count:,} rows in {manifest.message_count:,} messages")
+
+
+def _ends(start: str | None, end: str | None) -> dict[str, Any]:
+    """The fields of a request that --from and --to are: times or coordinates, told apart by their form."""
+    return {
+        f"{which}_{'time' if is_time(text) else 'coordinates'}": text
+        for which, text in (("from", start), ("to", end))
+        if text
+    }
+
+
+def checked_run_id(run_id: str) -> str:
+    """``run_id``; raises SettingsError for one that cannot be part of an identity."""
+    if not re.fullmatch(r"[a-zA-Z0-9_-]{1,100}", run_id):
+        raise SettingsError(f"run id {run_id!r} cannot be used: wanted up to 100 letters, digits, _ and -")
+    return run_id
+
+
+def _show(name: str, planned: BackfillPlan) -> None:
+    window = planned.window
+    files = "1 file" if len(planned.files) == 1 else f"{len(planned.files)} files"
+    out.print(f"{name}: {window.start} to {window.head}, {planned.size_bytes:,} bytes in {files} of {planned.source}")
+    shown = table("table", "rows", "bytes", "topic")
+    for full_name, counts in planned.tables.items():
+        topic = planned.topics.get(full_name, "(left out)")
+        shown.add_row(full_name, f"{counts.rows:,}", f"{counts.size_bytes:,}", topic)
+    out.print(shown)

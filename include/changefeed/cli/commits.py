@@ -1,0 +1,95 @@
+"""Commands about what a pipeline's commit log keeps: windows, recover, rename, prune."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from changefeed.cli.app import AsJson, PipelineName, app, connections_of, out, store_of, table
+from changefeed.settings.file import load_pipeline
+
+
+@app.command()
+def windows(
+    name: PipelineName,
+    limit: Annotated[int, typer.Option("-n", help="How many, the latest first.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Show the last sealed windows: their manifests, as the commit log keeps them."""
+    from changefeed.pipeline.windows import windows as windows_of
+
+    manifests = windows_of(connections_of(load_pipeline(name)), limit)
+    if as_json:
+        out.print_json(json.dumps([manifest.to_json() for manifest in manifests]))
+        return
+    shown = table("window", "start", "head", "rows", "messages", "dead letters", "bytes", "seconds")
+    for manifest in manifests:
+        window = manifest.window
+        shown.add_row(
+            f"{window.number}{' (failover)' if window.failover else ''}",
+            str(window.start),
+            str(window.head),
+            f"{manifest.row_count:,}",
+            f"{manifest.message_count:,}",
+            f"{manifest.dead_letters:,}",
+            f"{manifest.size_bytes:,}",
+            f"{sum(manifest.seconds.values()):.1f}",
+        )
+    out.print(shown)
+
+
+@app.command()
+def recover(name: PipelineName) -> None:
+    """Rebuild a lost or outdated checkpoint from the commit log's latest sealed window."""
+    from changefeed.operations.recover import recover as recover_checkpoint
+
+    pipeline = load_pipeline(name)
+    done = recover_checkpoint(connections_of(pipeline), store_of(pipeline))
+    before = f"window {done.before.window} at {done.before.coordinates}" if done.before else "none"
+    out.print(
+        f"{name}: the checkpoint was {before}, and is now of window {done.now.window} at {done.now.coordinates}, by "
+        f"{done.origin}"
+    )
+
+
+@app.command()
+def rename(
+    old: Annotated[str, typer.Argument(metavar="OLD", help="The name that the pipeline had.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The name that it has in its YAML now.")],
+) -> None:
+    """Move a pipeline's checkpoint, commit log and schema history to the new name that its YAML has.
+
+    Refused while a run is alive. One that was killed is ended by running it again. Topics of rows stay as they are.
+    """
+    from changefeed.operations.rename import rename as move
+
+    pipeline = load_pipeline(new)
+    done = move(connections_of(pipeline), old, store_of(pipeline))
+    at = done.checkpoint
+    out.print(
+        f"{new}: has the checkpoint of {old} now, window {at.window} at {at.coordinates}, and {done.records} records "
+        "of its commit log"
+    )
+
+
+@app.command()
+def prune(
+    name: PipelineName,
+    topic: Annotated[
+        list[str] | None, typer.Option(help="Only topics that were removed from Kafka, by pattern; may be given again.")
+    ] = None,
+) -> None:
+    """Forget what the commit log knows of tables that are gone. Their topics stay.
+
+    With --topic: of topics that somebody removed, where that is what stops the runs.
+    """
+    from changefeed.operations.prune import forget_removed
+    from changefeed.operations.prune import prune as prune_log
+
+    pipeline = load_pipeline(name)
+    connections = connections_of(pipeline)
+    done = forget_removed(connections, topic) if topic else prune_log(connections, store_of(pipeline))
+    topics = ", ".join(done.topics) or "no topic"
+    out.print(f"{name}: forgot {topics}; {done.records} records of the commit log")

@@ -1,0 +1,48 @@
+"""Entry point of the `changefeed` command."""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+import sys
+
+from changefeed.cli import backfill, check, commits, files, replicate, runs, seek, snapshot, status, transforms, verify
+from changefeed.cli import schema as schemas
+from changefeed.cli.app import EXIT_ERROR, app
+from changefeed.errors import ChangefeedError
+
+COMMANDS = (check, runs, status, seek, backfill, snapshot, replicate, verify, commits, schemas, files, transforms)
+"""The modules whose import adds commands to `app`, in the order in which help shows them."""
+
+
+def main() -> None:
+    """Run the command; an error of ours is a message on stderr and exit code 1, never a traceback.
+
+    With --json it is on stdout too, as {"error": message}, where a program waits for JSON.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    for noisy in ("airflow", "py4j", "pyspark"):
+        logging.getLogger(noisy).setLevel(logging.ERROR)
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what matters of it stands in the error that we raise
+    modules = [module.__name__ for module in COMMANDS]
+    app.registered_commands.sort(key=lambda command: modules.index(getattr(command.callback, "__module__", "")))
+    try:
+        app()
+    except ChangefeedError as error:
+        message = f"{type(error).__name__}: {error}"
+        print(message, file=sys.stderr)
+        if "--json" in sys.argv:
+            print(json.dumps({"error": message}))
+        sys.exit(EXIT_ERROR)
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read our output has enough
+        sys.exit(EXIT_ERROR)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    finally:
+        gc.freeze()  # Python's end would look at all modules once more, for half a second
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""Commands about a pipeline's runs: plan, run, tail."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from typing import Annotated, Any
+
+import typer
+
+from changefeed.cli.app import (
+    EXIT_NOTHING_NEW,
+    AsJson,
+    PipelineName,
+    app,
+    connections_of,
+    out,
+    store_of,
+)
+from changefeed.cli.request_options import takes
+from changefeed.errors import SettingsError
+from changefeed.settings.file import load_pipeline
+from changefeed.settings.requests.run import RunBounds
+
+
+@app.command()
+def plan(name: PipelineName, as_json: AsJson = False) -> None:
+    """Show the window that a run would publish now. Stores nothing. Exits 3 when nothing is new."""
+    from changefeed.pipeline.plan import plan as plan_window
+    from changefeed.pipeline.unknown_tables import check_tables_known, unknown_ranges
+
+    pipeline = load_pipeline(name)
+    planned = plan_window(connections_of(pipeline), store_of(pipeline), keep_first_checkpoint=False)
+    window = planned.window
+    if as_json:
+        unfinished = [each.to_json() for each in planned.unfinished]
+        unknown = unknown_ranges(pipeline, planned.history, planned.start) if planned.history else []
+        shown: dict[str, object] = {
+            "window": window.to_json(),
+            "unfinished": unfinished,
+            "lag_bytes": planned.lag_bytes,
+        }
+        shown["unknown_tables"] = [each.to_json() for each in unknown]
+        out.print_json(json.dumps(shown))
+    elif planned.is_empty:
+        out.print(f"{name}: nothing new, checkpoint and head are both at {window.head}")
+    else:
+        for each in planned.unfinished:
+            out.print(f"{name}: window {each.number}, {each.start} to {each.head}, was left unfinished and comes first")
+        if not window.is_empty:
+            size = f"{planned.window_bytes:,} bytes"
+            out.print(f"{name}: window {window.number} is {window.start} to {window.head}, {size}")
+        check_tables_known(pipeline, planned.history, planned.start)
+    if planned.is_empty:
+        raise typer.Exit(EXIT_NOTHING_NEW)
+
+
+@app.command()
+@takes(RunBounds, until=typer.Option(metavar="FILE:POSITION"))
+def run(name: PipelineName, asked: dict[str, Any]) -> None:
+    """Publish what is new with the pipeline's own Spark, and commit it. Exits 3 when nothing is new.
+
+    A backlog larger than the pipeline's `window_bytes` is taken in several windows, each committed by itself.
+    """
+    from changefeed.ingest.cut import cut
+    from changefeed.pipeline.plan import plan as plan_window
+
+    bounds = RunBounds.of(asked)
+    pipeline = load_pipeline(name)
+    connections, store = connections_of(pipeline), store_of(pipeline)
+    planned = plan_window(connections, store)
+    if planned.is_empty:
+        out.print(f"{name}: nothing new, checkpoint and head are both at {planned.window.head}")
+        raise typer.Exit(EXIT_NOTHING_NEW)
+    frozen = cut(connections, planned, bounds)
+    from changefeed.ingest.run import run_windows
+    from changefeed.spark.session import session
+
+    at = planned.window.start
+    with session(pipeline, "changefeed.ingest.run") as spark:
+        for manifest in run_windows(spark, connections, frozen, store, bounds.max_seconds):
+            at = manifest.window.head
+            out.print(
+                f"{name}: committed window {manifest.window.number} at {at}: {manifest.row_count:,} rows in "
+                f"{manifest.message_count:,} messages, {manifest.size_bytes:,} bytes of binlog"
+            )
+            for transform, rows in manifest.transformed_away.items():
+                out.print(f"{name}: {rows:,} rows dropped by transform {transform}")
+    if at != planned.window.head:
+        out.print(f"{name}: the rest, up to {planned.window.head}, is for the next run")
+
+
+@app.command()
+def tail(
+    name: PipelineName,
+    table: Annotated[list[str] | None, typer.Option(help="Only this DATABASE.TABLE; may be given again.")] = None,
+    beginning: Annotated[bool, typer.Option("--from-beginning", help="From each topic's first record.")] = False,
+    limit: Annotated[int | None, typer.Option("-n", help="Stop after so many records.")] = None,
+    follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Wait for more at the end.")] = True,
+) -> None:
+    """Print the committed records of a pipeline's topics: a JSON line each with topic, partition, offset and record.
+
+    Avro is decoded by the schemas of the pipeline's registry.
+    """
+    from changefeed.cli.tail import lines
+    from changefeed.pipeline.topics import table_topics
+
+    pipeline = load_pipeline(name)
+    connections = connections_of(pipeline)
+    with connections.session() as session:
+        topics = table_topics(pipeline, session)
+    named = {f"{database}.{table_name}": topic for (database, table_name), topic in topics.items()}
+    missing = sorted(set(table or ()) - set(named))
+    if missing:
+        raise SettingsError(f"pipeline {name!r} captures no table {missing[0]!r}; it has {', '.join(named) or 'none'}")
+    chosen = list(dict.fromkeys(topic for full, topic in named.items() if not table or full in table))
+    schemas = connections.registry.schema if connections.registry else None
+    for line in islice(lines(connections.kafka, chosen, schemas, from_beginning=beginning, follow=follow), limit):
+        print(line, flush=True)

@@ -1,0 +1,129 @@
+"""Command about schemas: what a pipeline knows of its tables, and learning them again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from changefeed.cli.app import AsJson, PipelineName, app, connections_of, out, store_of
+from changefeed.errors import SettingsError
+from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.settings.file import load_pipeline
+
+if TYPE_CHECKING:  # they load sqlglot
+    from changefeed.ddl.history import SchemaHistory
+    from changefeed.pipeline.connections import PipelineConnections
+
+
+class Answer(StrEnum):
+    """What is done about rows of tables that are not known."""
+
+    PLACEHOLDER = "placeholder"
+    BEGIN = "begin"
+
+
+@app.command()
+def schema(
+    name: PipelineName,
+    as_json: AsJson = False,
+    relearn: Annotated[list[str] | None, typer.Option(help="Learn this DATABASE.TABLE from the server again.")] = None,
+    define: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="File of CREATE TABLE statements, for rows whose columns are not known.",
+        ),
+    ] = None,
+    at: Annotated[
+        str | None, typer.Option(metavar="FILE:POSITION", help="With --define: the rows that it is for.")
+    ] = None,
+    unknown: Annotated[
+        Answer | None, typer.Option(help="What to do with all rows whose columns are unknown, instead of stopping.")
+    ] = None,
+) -> None:
+    """Show the tables of a pipeline as its schema history has them at the head of the source's binlog."""
+    from changefeed.ddl import Table
+    from changefeed.kafka.topics import commit_log_settings, ensure_topics
+    from changefeed.pipeline import schema_history
+    from changefeed.pipeline.unknown_tables import unknown_ranges
+
+    if sum(option is not None for option in (relearn or None, define, unknown)) > 1 or (at and not define):
+        raise SettingsError("give one of --relearn, --define (with --at or without) and --unknown")
+    pipeline = load_pipeline(name)
+    connections = connections_of(pipeline)
+    if relearn or define or unknown:
+        log = {connections.commit_log().topic: commit_log_settings(pipeline.topics.replication_factor)}
+        ensure_topics(connections.kafka, log, create=pipeline.topics.create)
+        with connections.lease(brief=True):
+            history = _changed(connections, relearn or [], define, at, unknown)
+    else:
+        copied = schema_history.copied_history(pipeline, store_of(pipeline))
+        stored = schema_history.load_history(connections) or copied or schema_history.kept_history(connections)
+        with connections.session() as session:
+            history = schema_history.current(session, stored)
+    ranges = unknown_ranges(pipeline, history, history.until)
+    tables = schema_history.captured(pipeline, history)
+    if not as_json:
+        for left in ranges:
+            out.print(f"{name}: {'not known' if left.answer == 'stop' else left.answer}: {left}")
+    if define or unknown:
+        return
+    if as_json:
+        print(
+            json.dumps(
+                [
+                    asdict(entry.schema)
+                    if isinstance(entry, Table)
+                    else {"database": table.database, "table": table.table, "problem": entry.problem}
+                    for table, entry in tables
+                ]
+            )
+        )
+        return
+    for table, entry in tables:
+        if not isinstance(entry, Table):
+            out.print(f"{table}: not known: {entry.problem}")
+            continue
+        key = ", ".join(entry.schema.columns[index].name for index in entry.schema.primary_key) or "none"
+        out.print(f"{table} (primary key: {key})")
+        for column in entry.schema.columns:
+            extra = " unsigned" * column.unsigned + (f" {column.collation}" if column.collation else "")
+            out.print(f"  {column.name} {column.data_type}{extra} {list(column.labels) or ''}".rstrip())
+
+
+def _changed(
+    connections: PipelineConnections, relearn: list[str], define: Path | None, at: str | None, unknown: Answer | None
+) -> SchemaHistory:
+    """The schema history with what one of the options changed, stored; under the pipeline's lease."""
+    from changefeed.pipeline import open_windows, schema_history
+    from changefeed.pipeline.defined_tables import define as define_tables
+    from changefeed.pipeline.unknown_tables import with_answer
+    from changefeed.pipeline.windows import commit_log_state
+
+    pipeline = connections.pipeline
+    open_windows.check_none_in_part(pipeline.name, commit_log_state(connections))
+    if relearn:
+        schema_history.restore_history(connections, store_of(pipeline))
+        with connections.session() as session:
+            history = schema_history.relearn(connections, session, relearn)
+        out.print(f"{pipeline.name}: {', '.join(relearn)} learned from the server, for rows from {history.until} on")
+        return history
+    history = schema_history.kept_history(connections)
+    if unknown:
+        return schema_history.store_history(connections, with_answer(pipeline, history, unknown.value))
+    assert define is not None
+    try:
+        sql = define.read_text("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{define} is no text in UTF-8: {error}") from error
+    history, defined = define_tables(pipeline, history, sql, BinlogCoordinates.parse(at) if at else None)
+    history = schema_history.store_history(connections, history)
+    for each in defined:
+        out.print(f"{pipeline.name}: {each.table} is defined for rows from {each.start} to {each.end or 'the end'}")
+    return history

@@ -1,0 +1,110 @@
+"""Command that moves a checkpoint: seek."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from changefeed.cli.app import EXIT_ERROR, AsJson, PipelineName, app, connections_of, out, store_of
+from changefeed.cli.request_options import description, takes
+from changefeed.errors import SettingsError
+from changefeed.model.checkpoint import CheckpointStore
+from changefeed.settings.file import load_pipeline
+from changefeed.settings.requests.seek import SeekRequest
+
+if TYPE_CHECKING:  # as in `app`
+    from changefeed.operations.seek import SeekPlan
+    from changefeed.pipeline.connections import PipelineConnections
+
+
+@app.command()
+@takes(
+    SeekRequest, omit=("finish",), to=typer.Argument(metavar="TARGET"), expected=typer.Option(metavar="FILE:POSITION")
+)
+def seek(
+    name: PipelineName,
+    asked: dict[str, Any],
+    only_plan: Annotated[bool, typer.Option("--plan", help="Only show what would be skipped or repeated.")] = False,
+    finish: Annotated[
+        bool | None,
+        typer.Option(
+            "--finish/--give-up",
+            help=f"{description(SeekRequest, 'finish')} Asked at a terminal; given up with --yes.",
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before the checkpoint moves.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Move a pipeline's checkpoint, forwards or back, and keep a record of who did it and why.
+
+    Shows what is skipped or repeated, and asks. What an earlier run left unfinished can be finished first. Refused
+    while a run of the pipeline is alive, and without a reason (--why). Exits 1 when it is refused, or not confirmed.
+    """
+    from changefeed.operations.seek import check_reason, plan_seek
+    from changefeed.operations.seek import seek as move
+
+    request = SeekRequest.of(asked)
+    pipeline = load_pipeline(name)
+    connections, store = connections_of(pipeline), store_of(pipeline)
+    if not only_plan:
+        check_reason(request.why)
+    planned = plan_seek(connections, request.to, store, expected=request.expected)
+    _show(planned, as_json=as_json, only_plan=only_plan)
+    if only_plan:
+        return
+    if planned.unfinished and finish is None and not yes:
+        numbers = ", ".join(str(window.number) for window in planned.unfinished)
+        finish = _confirmed(f"Finish what is unfinished (window {numbers}) first, as it was frozen?")
+    if planned.unfinished and finish:
+        _finish(connections, store, begun=not all(window.sealed for window in planned.unfinished))
+        planned = plan_seek(connections, str(planned.to), store)
+        _show(planned, as_json=as_json, only_plan=False)
+    if not yes and not _confirmed(f"Move the checkpoint of {name} to {planned.to}?"):
+        out.print("nothing was changed")
+        raise typer.Exit(EXIT_ERROR)
+    record = move(connections, planned, store, who=getpass.getuser(), why=request.why)
+    if as_json:
+        out.print_json(json.dumps(record.to_json()))
+    else:
+        undo = f"; seek to {planned.undo} to undo it" if planned.undo else ""
+        out.print(f"{name}: the checkpoint is at {record.to} now{undo}")
+
+
+def _show(planned: SeekPlan, *, as_json: bool, only_plan: bool) -> None:
+    if only_plan and as_json:
+        out.print_json(json.dumps(planned.to_json()))
+    elif not as_json:
+        before = planned.before.coordinates if planned.before else "no checkpoint"
+        out.print(f"{planned.pipeline}: from {before} to {planned.to}: {planned.effect}")
+
+
+def _finish(connections: PipelineConnections, store: CheckpointStore, *, begun: bool) -> None:
+    """Commit what earlier runs left unfinished, and publish it first, with the pipeline's own Spark, where it was only
+    ``begun``."""
+    from changefeed.ingest.commit import commit_windows
+    from changefeed.ingest.run import run_windows
+    from changefeed.operations.seek import unfinished_run
+    from changefeed.spark.session import session
+
+    run = unfinished_run(connections, store)
+    if run is None:
+        return
+    if begun:
+        with session(connections.pipeline, "changefeed.ingest.run") as spark:
+            manifests = list(run_windows(spark, connections, run, store))
+    else:
+        manifests = commit_windows(connections, run, store)
+    for manifest in manifests:
+        window = manifest.window
+        print(f"{window.pipeline}: committed window {window.number} at {window.head}", file=sys.stderr)
+
+
+def _confirmed(question: str) -> bool:
+    """Ask at the terminal; raises SettingsError where there is none."""
+    if not sys.stdin.isatty():
+        raise SettingsError("a seek asks before it moves the checkpoint, and there is no terminal here: give --yes")
+    return typer.confirm(question, err=True)

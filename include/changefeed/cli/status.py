@@ -1,0 +1,88 @@
+"""Commands about where pipelines stand: status, lag."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import typer
+
+from changefeed.cli.app import (
+    EXIT_ERROR,
+    AnyPipeline,
+    AsJson,
+    PipelineName,
+    app,
+    chosen,
+    connections_of,
+    out,
+    store_of,
+    table,
+)
+from changefeed.errors import ChangefeedError
+from changefeed.settings.file import load_pipeline
+from changefeed.settings.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from changefeed.operations.status import Status
+
+
+@app.command()
+def status(name: AnyPipeline = None, as_json: AsJson = False) -> None:
+    """Show checkpoint, head and lag of pipelines. Exits 1 when one is in error."""
+    from changefeed.operations.status import Status
+
+    pipelines, errors = chosen(name)
+    statuses = [_status(pipeline) for pipeline in pipelines]
+    statuses += [Status.in_error(path.stem, error) for path, error in errors.items()]
+    if as_json:
+        out.print_json(json.dumps([status.to_json() for status in statuses]))
+    else:
+        shown = table("pipeline", "window", "checkpoint", "head", "state")
+        for status in statuses:
+            shown.add_row(
+                status.pipeline, str(status.window), status.checkpoint or "", status.head or "", status.summary
+            )
+        out.print(shown)
+        for status in statuses:
+            if status.error:
+                out.print(f"{status.pipeline}: {status.error}")
+    if any(status.error for status in statuses):
+        raise typer.Exit(EXIT_ERROR)
+
+
+@app.command()
+def lag(name: PipelineName, as_json: AsJson = False) -> None:
+    """Show how far a pipeline is behind, in bytes and seconds, and how long the server keeps what is not published.
+
+    Exits 1 when the pipeline is in error.
+    """
+    from changefeed.operations.lag import position
+
+    pipeline = load_pipeline(name)
+    stands = position(connections_of(pipeline), store_of(pipeline))
+    values = stands.to_json()
+    if as_json:
+        shown = ("pipeline", "state", "lag_bytes", "lag_seconds", "retention_headroom_seconds", "retention_unlimited")
+        out.print_json(json.dumps({key: values[key] for key in (*shown, "error")}))
+    elif stands.status.error:
+        out.print(f"{name}: {stands.status.error}")
+    else:
+        out.print(f"{name}: {stands.status.summary}")
+        for key in ("lag_bytes", "lag_seconds", "retention_headroom_seconds"):
+            figure = "not known" if values[key] is None else f"{values[key]:,.0f}"
+            if key == "retention_headroom_seconds" and stands.retention.unlimited:
+                figure = "unlimited: the server purges nothing by itself"
+            out.print(f"{key:27}{figure}")
+    if stands.status.error:
+        raise typer.Exit(EXIT_ERROR)
+
+
+def _status(pipeline: Pipeline) -> Status:
+    from changefeed.operations.status import Status, status
+
+    try:
+        store = store_of(pipeline)
+    except ChangefeedError as error:
+        return Status.in_error(pipeline.name, error)
+    return status(connections_of(pipeline), store)

@@ -1,0 +1,84 @@
+"""commit: a window's seal is in the commit log, so the checkpoint may move."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from changefeed.errors import AccountingError
+from changefeed.kafka.commit_log.log import CommitLogState
+from changefeed.model import fault_point
+from changefeed.model.checkpoint import Checkpoint, CheckpointStore
+from changefeed.model.manifest import Manifest
+from changefeed.model.window import Window
+from changefeed.pipeline.connections import PipelineConnections
+from changefeed.pipeline.planned_run import PlannedRun
+from changefeed.pipeline.schema_history import copy_history
+
+
+def commit(
+    connections: PipelineConnections,
+    window: Window,
+    expected: Checkpoint,
+    store: CheckpointStore,
+    state: CommitLogState | None = None,
+) -> Manifest:
+    """Move the checkpoint from ``expected`` to the window's head; the manifest that proves it may, with its seconds.
+
+    ``state`` is what the commit log says since the window was sealed, where that is known already.
+
+    Raises AccountingError when the window is not sealed in the commit log, StaleCheckpointError when the checkpoint
+    is not ``expected``. A second commit of the same window changes nothing.
+    """
+    began = time.monotonic()
+    manifest = _sealed(connections, window, state or connections.commit_log().read())
+    if _is_at(store.load(connections.pipeline.name), window):
+        return manifest
+    store.advance(expected, Checkpoint.after(window, int(time.time() * 1000), manifest.gtids))
+    fault_point.reached("after_checkpoint")
+    copy_history(connections, store, manifest)
+    return replace(manifest, seconds={**manifest.seconds, "commit": round(time.monotonic() - began, 3)})
+
+
+def commit_windows(connections: PipelineConnections, run: PlannedRun, store: CheckpointStore) -> list[Manifest]:
+    """Move the checkpoint over the sealed windows of ``run``, in order; return the manifests of all of them.
+
+    Those that are behind the checkpoint already are among them: an earlier attempt committed them, or a later run that
+    found them unfinished. Raises AccountingError when not even the first is sealed, StaleCheckpointError when the
+    checkpoint is somewhere else.
+    """
+    expected = run.expected
+    stored = store.load(connections.pipeline.name)
+    state = connections.commit_log().read()
+    manifests: list[Manifest] = []
+    for window in run.windows:
+        try:
+            manifest = _sealed(connections, window, state)
+        except AccountingError:
+            if not manifests:
+                raise
+            break
+        if stored is None or stored.window < window.number:
+            manifest = commit(connections, window, expected, store, state)
+            expected = store.load(connections.pipeline.name) or expected
+        elif _is_at(stored, window):
+            expected = stored
+        manifests.append(manifest)
+    return manifests
+
+
+def _is_at(checkpoint: Checkpoint | None, window: Window) -> bool:
+    """Whether ``checkpoint`` is the one that commits ``window``."""
+    return checkpoint is not None and (checkpoint.window, checkpoint.coordinates) == (window.number, window.head)
+
+
+def _sealed(connections: PipelineConnections, window: Window, state: CommitLogState) -> Manifest:
+    """The window's manifest out of the commit log; raises AccountingError where that has none, or another's."""
+    manifest = state.seals.get(window.number)
+    if manifest is None or manifest.window != window:
+        raise AccountingError(
+            f"window {window.number} of pipeline {connections.pipeline.name!r} ({window.start} to {window.head}) is "
+            "not "
+            "sealed in the commit log: not all of it is known to be in Kafka. The checkpoint stays; run again."
+        )
+    return manifest

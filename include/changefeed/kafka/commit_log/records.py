@@ -1,0 +1,365 @@
+"""What the commit log holds: one class for each kind of record.
+
+A record's key is a JSON array: the identity (the pipeline's name, or a backfill's own), the kind, and what tells the
+records of that kind apart. The value is JSON, compressed where it is long, or null (a tombstone) for what is forgotten.
+The log is compacted by the key's bytes, so a kind never changes how its keys are spelled.
+
+A new kind is one more subclass of `LogRecord`: the log reads, writes and forgets it without being changed.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar, Self
+
+import orjson
+
+from changefeed.errors import CheckpointError
+from changefeed.kafka.partition_reader import KafkaRecord
+from changefeed.kafka.progress import Progress, TopicPartition
+from changefeed.model.manifest import Manifest
+from changefeed.model.seek import SeekRecord
+from changefeed.model.window import Mark, Window
+
+PLAIN_BYTES = 32 << 10
+"""A longer value is compressed: a seal of 5,000 tables is 7 MB of JSON, which every reader of the log would read."""
+
+KINDS: dict[str, type[LogRecord]] = {}
+"""The class of each kind, by the name that stands in keys."""
+
+
+class LogRecord:
+    """Base of all kinds; a subclass is a frozen dataclass, declared with ``kind="its name in keys"``."""
+
+    kind: ClassVar[str]
+
+    def __init_subclass__(cls, *, kind: str) -> None:
+        if kind in KINDS:
+            raise TypeError(f"two classes are of kind {kind!r}: {KINDS[kind].__name__} and {cls.__name__}")
+        cls.kind = kind
+        KINDS[kind] = cls
+
+    @property
+    def parts(self) -> tuple[str | int, ...]:
+        """What tells the records of this kind apart, as it stands in their keys behind the kind."""
+        raise NotImplementedError
+
+    def to_json(self) -> Any:
+        """The value, of types that JSON has."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_json(cls, parts: Sequence[Any], value: Any, /) -> Self:
+        """The record of a key's ``parts`` and its value. Raises ValueError, TypeError, KeyError or IndexError."""
+        raise NotImplementedError
+
+    @classmethod
+    def key_of(cls, identity: str, *parts: str | int) -> bytes:
+        """The key of a record of this kind, also of one that is to be forgotten."""
+        return json.dumps([identity, cls.kind, *parts], separators=(",", ":")).encode()
+
+    def key(self, identity: str) -> bytes:
+        """This record's key in the log of ``identity``."""
+        return self.key_of(identity, *self.parts)
+
+    def value(self) -> bytes:
+        """This record's value: JSON, in zlib's frame where it is longer than PLAIN_BYTES."""
+        return stored_value(self.to_json())
+
+
+@dataclass(frozen=True)
+class ProgressRecord(LogRecord, kind="progress"):
+    """What a topic-partition was given; written in the transaction of the messages that it speaks of."""
+
+    topic: str
+    partition: int
+    progress: Progress
+
+    @property
+    def parts(self) -> tuple[str | int, ...]:
+        return self.topic, self.partition
+
+    def to_json(self) -> Any:
+        return self.progress.to_json()
+
+    @classmethod
+    def from_json(cls, parts: Sequence[Any], value: Any, /) -> Self:
+        return cls(str(parts[0]), int(parts[1]), Progress.from_json(value))
+
+
+@dataclass(frozen=True)
+class SealRecord(LogRecord, kind="seal"):
+    """The manifest of a window that was published whole."""
+
+    manifest: Manifest
+
+    @property
+    def parts(self) -> tuple[str | int, ...]:
+        return (self.manifest.window.number,)
+
+    def to_json(self) -> Any:
+        return self.manifest.to_json()
+
+    @classmethod
+    def from_json(cls, _parts: Sequence[Any], value: Any, /) -> Self:
+        return cls(Manifest.from_json(value))
+
+
+@dataclass(frozen=True)
+class SoughtRecord(LogRecord, kind="seek"):
+    """A seek, which takes a window's number. It is never forgotten."""
+
+    seek: SeekRecord
+
+    @property
+    def parts(self) -> tuple[str | int, ...]:
+        return (self.seek.number,)
+
+    def to_json(self) -> Any:
+        return self.seek.to_json()
+
+    @classmethod
+    def from_json(cls, _parts: Sequence[Any], value: Any, /) -> Self:
+        return cls(SeekRecord.from_json(value))
+
+
+@dataclass(frozen=True)
+class BegunRecord(LogRecord, kind="begun"):
+    """A window of which publishing began and that is not sealed yet.
+
+    ``rules`` are digests of the settings that it was begun with. ``marks`` are how far each topic-partition had been
+    given before a failover. ``schema_ids`` are the ids by subject that its schema registry had given by then.
+    """
+
+    window: Window
+    rules: Mapping[str, str] = field(default_factory=dict)
+    marks: tuple[Mark, ...] = ()
+    schema_ids: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def parts(self) -> tuple[str | int, ...]:
+        return (self.window.number,)
+
+    def to_json(self) -> Any:
+        values = {**self.window.to_json(), "rules": dict(self.rules), "marks": [asdict(mark) for mark in self.marks]}
+        return values | ({"schema_ids": dict(self.schema_ids)} if self.schema_ids else {})
+
+    @classmethod
+    def from_json(cls, _parts: Sequence[Any], value: Any, /) -> Self:
+        marks = tuple(Mark(**mark) for mark in value["marks"])
+        return cls(Window.from_json(value), value["rules"], marks, value.get("schema_ids", {}))
+
+
+@dataclass(frozen=True)
+class AttemptRecord(LogRecord, kind="attempt"):
+    """The one attempt that may publish; see `fencing`."""
+
+    attempt: str
+
+    @property
+    def parts(self) -> tuple[str | int, ...]:
+        return ()
+
+    def to_json(self) -> Any:
+        return self.attempt
+
+    @classmethod
+    def from_json(cls, _parts: Sequence[Any], value: Any, /) -> Self:
+        return cls(str(value))
+
+
+@dataclass(frozen=True)
+class RenamedRecord(LogRecord, kind="renamed"):
+    """That the pipeline has another name: ``to``. Nothing is published under the old one any more.
+
+    It is written before anything of the pipeline moves, so a rename that was killed is known by it, too.
+    """
+
+    to: str
+
+    @property
+    def parts(self) -> tuple[str | int, ...]:
+        return ()
+
+    def to_json(self) -> Any:
+        return self.to
+
+    @classmethod
+    def from_json(cls, _parts: Sequence[Any], value: Any, /) -> Self:
+        return cls(str(value))
+
+
+@dataclass(frozen=True)
+class ClaimRecord(LogRecord, kind="lease"):
+    """That a run is alive; see `lease`. ``first`` is the offset of its first claim, None in that one itself.
+
+    ``who`` names the run's process and machine, for people. A ``brief`` run is soon done: others wait for it.
+    """
+
+    attempt: str
+    first: int | None
+    who: str
+    brief: bool = False
+
+    @property
+    def parts(self) -> tuple[str | int, ...]:
+        return (self.attempt,)
+
+    def to_json(self) -> Any:
+        return {"first": self.first, "who": self.who} | ({"brief": True} if self.brief else {})
+
+    @classmethod
+    def from_json(cls, parts: Sequence[Any], value: Any, /) -> Self:
+        first = None if value["first"] is None else int(value["first"])
+        return cls(str(parts[0]), first, str(value["who"]), bool(value.get("brief", False)))
+
+    @classmethod
+    def key_of(cls, identity: str, *parts: str | int) -> bytes:
+        return json.dumps([identity, cls.kind, *parts]).encode()  # with spaces, as its stored keys have
+
+
+@dataclass(frozen=True)
+class VerifyRecord(LogRecord, kind="verify"):
+    """The last comparison of the topics with the source, or with the follower of that connection id."""
+
+    follower: str
+    report: Mapping[str, Any]
+
+    @property
+    def parts(self) -> tuple[str | int, ...]:
+        return (self.follower,)
+
+    def to_json(self) -> Any:
+        return dict(self.report)
+
+    @classmethod
+    def from_json(cls, parts: Sequence[Any], value: Any, /) -> Self:
+        return cls(str(parts[0]), dict(value))
+
+
+@dataclass(frozen=True)
+class ReliedRecord(LogRecord, kind="relied"):
+    """Up to where a snapshot relies on the pipeline's windows: it left out rows whose keys change before ``until``, as
+    the windows publish them.
+
+    So no window that begins before ``until``, coordinates of server ``source``, is published by other ``rules``
+    (`settings.message_rules`) or without one of ``tables``, and none on another server that lacks the transactions
+    ``gtids``. ``snapshot`` is the snapshot's identity.
+    """
+
+    snapshot: str
+    source: str
+    until: str
+    rules: Mapping[str, str]
+    tables: tuple[str, ...]
+    gtids: str
+
+    @property
+    def parts(self) -> tuple[str | int, ...]:
+        return (self.snapshot,)
+
+    def to_json(self) -> Any:
+        return {
+            "source": self.source,
+            "until": self.until,
+            "rules": dict(self.rules),
+            "tables": list(self.tables),
+            "gtids": self.gtids,
+        }
+
+    @classmethod
+    def from_json(cls, parts: Sequence[Any], value: Any, /) -> Self:
+        return cls(
+            str(parts[0]), value["source"], value["until"], value["rules"], tuple(value["tables"]), value["gtids"]
+        )
+
+
+@dataclass(frozen=True)
+class LogEntry:
+    """A record of the log's topic with its key read: whose record, of which kind, which of that kind, and its value."""
+
+    identity: str
+    kind: str
+    parts: tuple[Any, ...]
+    record: KafkaRecord
+
+    @classmethod
+    def of(cls, record: KafkaRecord) -> LogEntry:
+        """Raises CheckpointError for a key that changefeed does not write."""
+        try:
+            identity, kind, *parts = orjson.loads(record.key or b"")
+        except (ValueError, TypeError) as error:
+            raise _not_ours(record, error) from error
+        return cls(str(identity), str(kind), tuple(parts), record)
+
+    @property
+    def number(self) -> int:
+        """What the key ends in, where it is the number of a window; raises CheckpointError for another key."""
+        try:
+            return int(self.parts[0])
+        except (ValueError, TypeError, IndexError) as error:
+            raise _not_ours(self.record, error) from error
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """What the key ends in, where it is a topic and a partition; raises CheckpointError for another key."""
+        try:
+            return str(self.parts[0]), int(self.parts[1])
+        except (ValueError, TypeError, IndexError) as error:
+            raise _not_ours(self.record, error) from error
+
+    @property
+    def is_tombstone(self) -> bool:
+        """Whether it says that an earlier record with its key is forgotten."""
+        return self.record.value is None
+
+    def plain(self) -> Any:
+        """The value as JSON has it, whatever its kind; None for a tombstone. Raises ValueError, zlib.error."""
+        return None if self.record.value is None else orjson.loads(_plain(self.record.value))
+
+    def read(self) -> LogRecord | None:
+        """The record as its kind; None for a tombstone, and for a kind that this version does not know.
+
+        Raises CheckpointError for a value that is not of that kind.
+        """
+        kind = KINDS.get(self.kind)
+        if kind is None or self.record.value is None:
+            return None
+        try:
+            return kind.from_json(self.parts, self.plain())
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError, zlib.error) as error:
+            raise _not_ours(self.record, error) from error
+
+
+def latest_entries(records: Iterable[KafkaRecord]) -> list[LogEntry]:
+    """The last of ``records`` with each key, without what is forgotten, in the order of the log.
+
+    Raises CheckpointError for a record that changefeed did not write.
+    """
+    latest: dict[bytes | None, KafkaRecord] = {}
+    for record in records:
+        latest.pop(record.key, None)
+        latest[record.key] = record
+    entries = map(LogEntry.of, latest.values())
+    return [entry for entry in entries if not entry.is_tombstone]
+
+
+def _not_ours(record: KafkaRecord, error: Exception) -> CheckpointError:
+    return CheckpointError(
+        f"record {record.key!r} of commit log {record.topic!r}, at offset {record.offset}, cannot be read ({error!r}): "
+        "only changefeed may write to that topic. Its progress is unknown, so nothing is published."
+    )
+
+
+def stored_value(value: Any) -> bytes:
+    """A value, of types that JSON has, as the log keeps it."""
+    text = orjson.dumps(value)
+    return text if len(text) <= PLAIN_BYTES else zlib.compress(text)
+
+
+def _plain(value: bytes) -> bytes:
+    """The JSON of a value. A frame of zlib's begins with an x, and no JSON does."""
+    return zlib.decompress(value) if value.startswith(b"x") else value

@@ -1,0 +1,94 @@
+"""Where in a binlog: the byte position of an event boundary in a numbered file."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import total_ordering
+
+from changefeed.errors import SettingsError
+
+FILE_PATTERN = r"^.+\.[0-9]{6,20}$"
+COORDINATES_PATTERN = r"^.+\.[0-9]{6,20}:[0-9]{1,20}$"
+"""What a file's name and FILE:POSITION look like, for forms that check before anything is read."""
+
+_FILE = re.compile(FILE_PATTERN.removesuffix("$") + r"\Z")
+_POSITION = re.compile("[0-9]{1,20}")
+
+FIRST_POSITION = 4
+"""Position of a file's first event: the magic number takes four bytes."""
+LAST_DUMP_POSITION = 0xFFFFFFFF
+"""The last position from which a server can be asked to send a file; what begins behind it is read from the first one.
+
+Files get larger than that by a transaction that is."""
+
+
+@total_ordering
+@dataclass(frozen=True)
+class BinlogCoordinates:
+    """A byte position in a binlog file, ordered by the file's number and then by position.
+
+    Names are never compared as strings: ``bin.1000000`` comes after ``bin.999999``. Coordinates of
+    different base names have no order; comparing them raises ``ValueError``, because it means that the
+    source was reset or renamed.
+    """
+
+    file: str
+    position: int
+
+    def __post_init__(self) -> None:
+        if not _FILE.match(self.file):
+            raise SettingsError(f"binlog file {self.file!r} has no number at its end, as in 'binlog.000012'")
+        if self.position < 0:
+            raise SettingsError(f"binlog position {self.position} is negative")
+
+    @classmethod
+    def parse(cls, text: str) -> BinlogCoordinates:
+        """Read ``file:position``; raises SettingsError for anything else."""
+        file, _, position = text.rpartition(":")
+        try:
+            return cls(file, int(position) if _POSITION.fullmatch(position) else -1)
+        except SettingsError:
+            raise SettingsError(
+                f"{text!r} is not binlog coordinates: wanted FILE:POSITION, as in 'binlog.000012:4077'"
+            ) from None
+
+    @property
+    def base(self) -> str:
+        """The file's name without its number: what `log_bin_basename` ends in."""
+        return self.file.rpartition(".")[0]
+
+    @property
+    def number(self) -> int:
+        """The file's number, by which files are ordered."""
+        return int(self.file.rpartition(".")[2])
+
+    def has_reached(self, other: BinlogCoordinates) -> bool:
+        """Whether a reader that stands here has read everything before ``other``."""
+        return self >= other
+
+    def __lt__(self, other: object) -> bool:
+        if not isinstance(other, BinlogCoordinates):
+            return NotImplemented
+        if self.base != other.base:
+            raise ValueError(f"binlogs {self.file!r} and {other.file!r} have no order: their base names differ")
+        return (self.number, self.position) < (other.number, other.position)
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.position}"
+
+
+def file_number(file: str) -> int:
+    """The number at the end of a file's name; 0 for a name without one, as a copied file may have."""
+    number = file.rpartition(".")[2]
+    return int(number) if number.isdecimal() else 0
+
+
+def sequence_number(file: str, position: int, row: int) -> int:
+    """A number for the row numbered ``row`` of the event at ``position``, that rises along the binlog.
+
+    It rises by 2^40 from file to file, and by its bytes from event to event. A row takes at least a byte, so no two
+    rows have the same; but of a compressed transaction, whose rows share its position, they may have that of a row
+    behind it.
+    """
+    return (file_number(file) << 40) + position + row

@@ -1,0 +1,195 @@
+"""A statement of the binlog, and the session that ran it: what whoever runs it again has to set before.
+
+Each value of a session is what `SET` takes. Names are MySQL's variables; what an event does not say is not there.
+
+Sources: https://dev.mysql.com/doc/dev/mysql-server/latest/classmysql_1_1binlog_1_1event_1_1Query__event.html
+("Status variables", "flags2"); MariaDB's `log_event.h` for 128 and above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+_THREAD_SPECIFIC_FLAG = 4
+"""Of the header of a QUERY event."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A QUERY event that is not BEGIN, COMMIT or a savepoint: DDL, or a change in statement format.
+
+    ``variables`` are the event's status variables in hexadecimal: sql_mode, charsets and the like of its session.
+    ``size_bytes`` and ``flags`` are the event header's.
+    """
+
+    file: str
+    position: int
+    ts_seconds: int
+    gtid: str
+    database: str
+    sql: str
+    variables: str = ""
+    server_id: int = 0
+    size_bytes: int = 0
+    flags: int = 0
+    error_code: int = 0
+    """What it failed with on the source, of which a part was done all the same; 0 where it did not."""
+    commit_micros: int = 0
+    """When it was committed, in microseconds since 1970; 0 where nothing says it."""
+    inputs: str = ""
+    """What it took from its session besides its text, for `statement_inputs`."""
+    doubt: str = ""
+    """Why it may have done something else, or elsewhere, than its text says; '' where it is known not to, or where
+    nobody looked."""
+
+    @property
+    def is_thread_specific(self) -> bool:
+        """Whether it uses what its session alone has, such as a temporary table."""
+        return bool(self.flags & _THREAD_SPECIFIC_FLAG)
+
+    @property
+    def micros(self) -> int:
+        """When it was committed; the event's second where nothing says it."""
+        return self.commit_micros or self.ts_seconds * 1_000_000
+
+
+class StatusVariable(IntEnum):
+    """Codes of the variables that somebody here reads; their values are little-endian."""
+
+    FLAGS2 = 0
+    """u32: session options, `OPTION_...` of the server's sources."""
+    SQL_MODE = 1
+    """u64"""
+    AUTO_INCREMENT = 3
+    """auto_increment_increment, auto_increment_offset: each u16"""
+    CHARSET = 4
+    """character_set_client, collation_connection, collation_server: each u16, the id of a collation."""
+    TIME_ZONE = 5
+    """Its name, where the statement depends on it."""
+    LC_TIME_NAMES = 7
+    """u16"""
+    CHARSET_DATABASE = 8
+    """collation_database: u16, the id of a collation"""
+    MICROSECONDS = 13
+    """u24: the fraction of the event's time."""
+    EXPLICIT_DEFAULTS_FOR_TIMESTAMP = 16
+    """u8, MySQL 8.0+"""
+    DEFAULT_COLLATION_FOR_UTF8MB4 = 18
+    """u16, the id of a collation"""
+    SQL_REQUIRE_PRIMARY_KEY = 19
+    """u8"""
+    DEFAULT_TABLE_ENCRYPTION = 20
+    """u8"""
+    MARIADB_MICROSECONDS = 128
+    """u24: the fraction of the event's time."""
+    CHARACTER_SET_COLLATIONS = 131
+    """MariaDB 11.2+: pairs of u16, the ids of a charset and of its default collation."""
+
+
+_CODES_BY_SIZE = {
+    1: (16, 19, 20, 130),
+    2: (7, 8, 18),
+    3: (13, 128),
+    4: (0, 3, 10),
+    6: (4,),
+    8: (1, 9, 14, 15, 17, 129),
+}
+_SIZES = {code: size for size, codes in _CODES_BY_SIZE.items() for code in codes}
+_TOO_MANY_DATABASES = 254
+"""The count that stands there instead of names."""
+
+
+def status_variables(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield (code, value) in the order of the event, up to a code that is not known: its size is not known either.
+
+    Counts and lengths before a value are left out of it. Raises ValueError for a variable that the end cuts off.
+    """
+    at = 0
+    while at < len(data):
+        code = data[at]
+        start = at + 1
+        match code:
+            case _ if code in _SIZES:
+                at = start + _SIZES[code]
+            case 5 | 6:  # time zone, catalog: a length, and the name
+                start, at = start + 1, start + 1 + _byte(data, start)
+            case 131:
+                start, at = start + 1, start + 1 + 4 * _byte(data, start)
+            case 2:  # the catalog as servers before 5.0.4 wrote it: a length, the name, and 0
+                at = start + 2 + _byte(data, start)
+            case 11:  # invoker: lengths and names of user and host
+                at = start + 1 + _byte(data, start)
+                at += 1 + _byte(data, at)
+            case 12:  # databases that the statement touches: a count, and names that end in 0
+                count, at = _byte(data, start), start + 1
+                for _ in range(count if count < _TOO_MANY_DATABASES else 0):
+                    at = data.index(0, at) + 1
+            case _:
+                return
+        if at > len(data):
+            raise ValueError(f"status variable {code} ends at {at} of {len(data)} bytes")
+        yield code, data[start:at]
+
+
+def _byte(data: bytes, at: int) -> int:
+    if at >= len(data):
+        raise ValueError(f"the status variables end before byte {at}")
+    return data[at]
+
+
+SessionValue = int | str | bool | list[list[int]]
+
+_AUTO_IS_NULL = 1 << 14
+_NO_FOREIGN_KEY_CHECKS = 1 << 26
+_RELAXED_UNIQUE_CHECKS = 1 << 27
+_NUMBERS = {
+    StatusVariable.SQL_MODE: "sql_mode",
+    StatusVariable.LC_TIME_NAMES: "lc_time_names",
+    StatusVariable.CHARSET_DATABASE: "collation_database",
+    StatusVariable.DEFAULT_COLLATION_FOR_UTF8MB4: "default_collation_for_utf8mb4",
+}
+_FLAGS = {
+    StatusVariable.EXPLICIT_DEFAULTS_FOR_TIMESTAMP: "explicit_defaults_for_timestamp",
+    StatusVariable.SQL_REQUIRE_PRIMARY_KEY: "sql_require_primary_key",
+    StatusVariable.DEFAULT_TABLE_ENCRYPTION: "default_table_encryption",
+}
+
+
+def session_of(ts_seconds: int, variables: str) -> dict[str, SessionValue]:
+    """The session that a QUERY event's status ``variables``, in hexadecimal, describe; ``ts_seconds`` is its time.
+
+    `sql_mode` and collations are numbers, as the server numbers them; `timestamp` is the time as text, with a fraction
+    where the event has one. Raises ValueError for variables that are cut short.
+    """
+    values = dict(status_variables(bytes.fromhex(variables)))
+    session: dict[str, SessionValue] = {"timestamp": _timestamp(ts_seconds, values)}
+    session |= {name: _number(values[code]) for code, name in _NUMBERS.items() if code in values}
+    if (charsets := values.get(StatusVariable.CHARSET)) is not None:
+        names = ("character_set_client", "collation_connection", "collation_server")
+        session |= {name: _number(charsets[at : at + 2]) for name, at in zip(names, (0, 2, 4), strict=True)}
+    if (flags := values.get(StatusVariable.FLAGS2)) is not None:
+        session["foreign_key_checks"] = not _number(flags) & _NO_FOREIGN_KEY_CHECKS
+        session["unique_checks"] = not _number(flags) & _RELAXED_UNIQUE_CHECKS
+        if _number(flags) & _AUTO_IS_NULL:
+            session["sql_auto_is_null"] = True
+    if (zone := values.get(StatusVariable.TIME_ZONE)) is not None:
+        session["time_zone"] = zone.decode("utf-8", "replace")
+    if (steps := values.get(StatusVariable.AUTO_INCREMENT)) is not None:
+        session["auto_increment_increment"], session["auto_increment_offset"] = _number(steps[:2]), _number(steps[2:])
+    session |= {name: bool(_number(values[code])) for code, name in _FLAGS.items() if code in values}
+    if (pairs := values.get(StatusVariable.CHARACTER_SET_COLLATIONS)) is not None:
+        session["character_set_collations"] = [
+            [_number(pairs[at : at + 2]), _number(pairs[at + 2 : at + 4])] for at in range(0, len(pairs), 4)
+        ]
+    return session
+
+
+def _timestamp(ts_seconds: int, values: Mapping[int, bytes]) -> str:
+    micros = values.get(StatusVariable.MICROSECONDS) or values.get(StatusVariable.MARIADB_MICROSECONDS)
+    return f"{ts_seconds}.{_number(micros):06d}" if micros else str(ts_seconds)
+
+
+def _number(value: bytes) -> int:
+    return int.from_bytes(value, "little")

@@ -1,5 +1,0 @@
-"""The reference reader: rows decoded by mysql-replication, one Python object a cell. Slow, and easy to follow."""
-
-from changefeed.mysql.reference.reader import ReferenceReader
-
-__all__ = ["ReferenceReader"]

@@ -1,0 +1,203 @@
+"""backfill: from a request to a frozen window and what lies in it, and what is left of it in the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from changefeed.binlog.search.finder import Binlogs, Finder, ResumePoint, bytes_between
+from changefeed.binlog.search.schema_scan import TableCounts, count_rows
+from changefeed.errors import AccountingError, BinlogGoneError, SettingsError
+from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.model.gtid import GtidSet
+from changefeed.model.manifest import Manifest
+from changefeed.model.run_identity import backfill_identity
+from changefeed.model.seek import seconds_of
+from changefeed.model.window import BinlogFile, Slice, Window, slices_between
+from changefeed.pipeline.connections import PipelineConnections
+from changefeed.pipeline.topics import table_topics
+from changefeed.pipeline.windows import commit_log_state
+from changefeed.settings.requests.backfill import BackfillRequest, backfill_pipeline
+from changefeed.source.archive.archive import Archive, ArchiveLookup
+from changefeed.source.archive.binlogs import ArchivedBinlogs
+from changefeed.source.mysql import source
+from changefeed.source.mysql.binlogs import ServerBinlogs, file_identity
+from changefeed.source.mysql.preflight import preflight
+from changefeed.source.mysql.session import Session
+
+KEPT_BACKFILLS = 100
+"""So many backfills of a pipeline, the latest ones, may be tried again without publishing anything twice."""
+
+
+@dataclass(frozen=True)
+class BackfillPlan:
+    """What a backfill will publish: its window, its files, and the topics of the tables that are there now."""
+
+    window: Window
+    files: tuple[BinlogFile, ...]
+    size_bytes: int
+    topics: dict[str, str]
+    archive: str | None
+    tables: dict[str, TableCounts]
+    """What lies in the range by "database.table", of all tables, captured or not; without compressed transactions."""
+
+    @property
+    def source(self) -> str:
+        """Where the files are read, for people."""
+        return "archived files" if self.archive else "the server"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, as a task and the REST API hand them on."""
+        return {
+            "window": self.window.to_json(),
+            "files": [{"name": file.name, "size_bytes": file.size_bytes} for file in self.files],
+            "size_bytes": self.size_bytes,
+            "topics": self.topics,
+            "archive": self.archive,
+            "tables": {
+                name: {"rows": counts.rows, "size_bytes": counts.size_bytes} for name, counts in self.tables.items()
+            },
+        }
+
+
+def plan_backfill(
+    connections: PipelineConnections,
+    request: BackfillRequest,
+    identity: str | None = None,
+    *,
+    archive_of: ArchiveLookup,
+) -> BackfillPlan:
+    """Find the range in the server's files or the archived ones. Nothing is published, no checkpoint is looked at.
+
+    ``archive_of`` says which archives may be read: before any is, and before the source is asked for anything.
+
+    With an ``identity`` that has begun already, the window is the one that was frozen then: planned again, an open
+    range ends where it ended the first time, and nothing is published twice.
+
+    Raises BinlogGoneError for a range that is not there, naming the files that are, and SettingsError for one that
+    is empty, for ends that are no commit boundaries, and for tables that the pipeline does not capture.
+    """
+    archive = archive_of(request.archive) if request.archive else None
+    pipeline = connections.pipeline
+    narrowed = backfill_pipeline(pipeline, request)
+    with connections.session() as session:
+        preflight(session, statements=pipeline.statements)
+        uuid = source.server_uuid(session)
+        topics = table_topics(narrowed, session)
+        if request.tables and not topics:
+            raise SettingsError(
+                f"no table that pipeline {pipeline.name!r} captures matches {', '.join(request.tables)}: it captures "
+                f"{', '.join(f'{database}.{table}' for database, table in table_topics(pipeline, session)) or 'none'}"
+            )
+        with _binlogs(archive, session) as binlogs:
+            frozen = _begun_window(connections, identity, uuid) if identity else None
+            start, head = _ends(frozen) if frozen else _range(Finder(binlogs), request)
+            size_bytes = bytes_between(list(binlogs.files()), start.coordinates, head.coordinates)
+            if size_bytes <= 0:
+                raise SettingsError(f"the range is empty: it goes from {start} to {head}")
+            slices = _slices(binlogs, start, head)
+            read = {each.file for each in slices}
+            files = tuple(file for file in binlogs.files() if file.name in read)
+            tables = _counted(binlogs, slices)
+    window = frozen or Window(
+        pipeline=pipeline.name,
+        number=1,
+        server_uuid=uuid,
+        start=start.coordinates,
+        head=head.coordinates,
+        start_gtids=start.gtids,
+        head_gtids=head.gtids,
+        frozen_at_ms=int(time.time() * 1000),
+        newest=None if request.archive else file_identity(connections.mysql, uuid, head.coordinates.file),
+    )
+    named = {f"{database}.{table}": topic for (database, table), topic in topics.items()}
+    return BackfillPlan(window, files, size_bytes, named, request.archive, tables)
+
+
+def sealed_backfill(connections: PipelineConnections, window: Window, identity: str) -> Manifest | None:
+    """The manifest of a backfill that is complete; None while it is not."""
+    manifest = commit_log_state(connections, identity).seals.get(window.number)
+    return manifest if manifest is not None and manifest.window == window else None
+
+
+def finish_backfill(connections: PipelineConnections, window: Window, identity: str) -> Manifest:
+    """The manifest of a backfill that is complete; what nobody needs of it any more is forgotten.
+
+    Its progress goes, a record for each topic-partition that it wrote: every run of a pipeline reads the whole log.
+    Its seal stays, so that a retry of any of its tasks finds it done and publishes nothing twice, until
+    KEPT_BACKFILLS others were at work after it; then all of its records go. The same holds for backfills that were
+    begun and never finished.
+
+    Raises AccountingError where the commit log has no seal of ``window``.
+    """
+    manifest = sealed_backfill(connections, window, identity)
+    if manifest is None:
+        raise AccountingError(
+            f"backfill {identity!r} ({window.start} to {window.head}) is not sealed in the commit log: not all of it "
+            "is known to be in Kafka. Publish it again: its task `ingest`, or `changefeed backfill` with its --run-id."
+        )
+    log = connections.commit_log(identity)
+    state = log.read()
+    log.forget({topic for topic, _ in state.progress}, state)
+    ours = backfill_identity(connections.pipeline.name, "")
+    backfills = [name for name in log.identities() if name.startswith(ours)]
+    for old in backfills[:-KEPT_BACKFILLS]:
+        connections.commit_log(old).forget_everything()
+    return manifest
+
+
+def _begun_window(connections: PipelineConnections, identity: str, uuid: str) -> Window | None:
+    """The window that an earlier attempt of ``identity`` began to publish, or has published; None for the first."""
+    state = commit_log_state(connections, identity)
+    begun = [*state.begun.values(), *(manifest.window for manifest in state.seals.values())]
+    if not begun:
+        return None
+    window = begun[-1]
+    if window.server_uuid != uuid:
+        raise BinlogGoneError(
+            f"backfill {identity!r} was begun on server {window.server_uuid}, found server {uuid}: the same "
+            "coordinates mean other changes there. Start a new backfill."
+        )
+    return window
+
+
+def _ends(window: Window) -> tuple[ResumePoint, ResumePoint]:
+    return ResumePoint(window.start, window.start_gtids), ResumePoint(window.head, window.head_gtids)
+
+
+@contextmanager
+def _binlogs(archive: Archive | None, session: Session) -> Iterator[Binlogs]:
+    if archive is not None:
+        yield ArchivedBinlogs(archive)
+    else:
+        yield ServerBinlogs(session)
+
+
+def _range(finder: Finder, request: BackfillRequest) -> tuple[ResumePoint, ResumePoint]:
+    if request.from_file:
+        return finder.begin_of(request.from_file), finder.end_of(request.to_file or request.from_file)
+    if request.from_coordinates and request.to_coordinates:
+        start = finder.at(BinlogCoordinates.parse(request.from_coordinates))
+        return start, finder.at(BinlogCoordinates.parse(request.to_coordinates))
+    if request.gtids:
+        return finder.around_gtids(GtidSet.parse(request.gtids))
+    assert request.from_time is not None
+    start = finder.at_time(seconds_of(request.from_time))
+    return start, finder.at_time(seconds_of(request.to_time)) if request.to_time else finder.latest()
+
+
+def _slices(binlogs: Binlogs, start: ResumePoint, head: ResumePoint) -> list[Slice]:
+    def gone(number: int, have: str) -> str:
+        return f"binlog number {number} of the range {start} to {head} is not there; there are {have}"
+
+    return list(slices_between(start.coordinates, head.coordinates, binlogs.files(), gone))
+
+
+def _counted(binlogs: Binlogs, slices: Iterable[Slice]) -> dict[str, TableCounts]:
+    counts: dict[str, TableCounts] = {}
+    for each in slices:
+        count_rows(binlogs.chunks(each.file, each.start, each.end), counts, each)
+    return dict(sorted(counts.items()))

@@ -1,0 +1,64 @@
+"""The ids of the captured tables' schemas as a window begins, looked up before its tasks need them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from changefeed.ddl.history import SchemaHistory
+from changefeed.ddl.table import Table
+from changefeed.errors import RegistryError
+from changefeed.kafka.schema_registry.subjects import KnownIds, Lookups
+from changefeed.model.table_schema import TableSchema
+from changefeed.model.window import Window
+from changefeed.pipeline.connections import PipelineConnections
+
+_AT_ONCE = 8
+
+
+def registered_ids(connections: PipelineConnections, history: SchemaHistory | None, window: Window) -> KnownIds:
+    """The ids that are registered of the schemas that the captured tables have at the start of ``window``.
+
+    Nothing is registered here: a table whose schema is not fit stops the run when it has rows, and not before. Nothing
+    for a pipeline without a registry, and where the tables are not known. Raises as `Registry`.
+    """
+    subjects = connections.schema_ids({})
+    if subjects is None or history is None:
+        return {}
+    pipeline, lookups = connections.pipeline, Lookups(subjects)
+    routes = connections.routes
+    format = routes.format(window.frozen_at_ms, lookups)
+
+    def look_up(table: TableSchema) -> None:
+        keyed = routes.key_rule(table.database, table.table).keyed(table)
+        shown = connections.column_rules.shown(keyed)
+        format.key(shown)
+        format.value(shown, "c")
+
+    entries = history.at(window.start).tables.values()
+    tables = [entry.schema for entry in entries if isinstance(entry, Table)]
+    captured = [table for table in tables if pipeline.tables.matches(table.database, table.table)]
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        for _ in threads.map(look_up, captured):
+            pass
+    return lookups.known
+
+
+def ids_by_subject(known: KnownIds) -> dict[str, int]:
+    """``known`` as a window's record keeps them: a subject has one schema as a window begins."""
+    return {subject: number for (subject, _), number in known.items()}
+
+
+def check_same_ids(window: Window, begun: Mapping[str, int], now: Mapping[str, int]) -> None:
+    """Raises RegistryError where ``window``, of which a part is in Kafka, was ``begun`` with other ids of the same
+    schemas than those that the registry gives ``now``."""
+    for subject, number in sorted(begun.items()):
+        if now.get(subject) != number:
+            found = f"is {now[subject]} now" if subject in now else "is not known there now"
+            raise RegistryError(
+                f"window {window.number} of pipeline {window.pipeline!r} was published in part, by a schema of subject "
+                f"{subject!r} with the id {number} in the schema registry, which {found}: it is another, or "
+                "it lost its ids; consumers could not read what is in Kafka already. Nothing more is published. "
+                "Put the registry back (its connection, or its topic of schemas), and run again; or seek the pipeline "
+                f"to {window.start}, which publishes the window's messages again by the schemas of this registry."
+            )

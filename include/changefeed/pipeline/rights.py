@@ -1,0 +1,107 @@
+"""Tables that a pipeline captures and its user may not read, or does not even see."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+
+from changefeed.ddl.history import SchemaHistory
+from changefeed.errors import SourceError
+from changefeed.model.table_pattern import is_regex, matches_any, names_database
+from changefeed.pipeline.connections import PipelineConnections
+from changefeed.settings.pipeline_settings import TableSettings
+from changefeed.source.mysql.catalog import SYSTEM_DATABASES, table_names
+from changefeed.source.mysql.preflight import NOWHERE, may_select, unreadable
+from changefeed.source.mysql.session import Session
+
+_WILD_PART = re.compile(r"\*|\?|\[[^]]*\]")
+
+
+def known_tables(connections: PipelineConnections) -> list[tuple[str, str]]:
+    """(database, table) of the captured tables in the stored schema history, whoever may see them now."""
+    values = connections.schema_log().load()
+    if values is None:
+        return []
+    latest = SchemaHistory.from_json(values).timeline.latest.tables
+    return [(name.database, name.table) for name in latest if connections.pipeline.tables.matches(*name)]
+
+
+def missing_rights(
+    connections: PipelineConnections,
+    session: Session,
+    known: Iterable[tuple[str, str]] = (),
+    wanted: Collection[str] = (),
+) -> dict[str, str]:
+    """By "database.table" what the user may not read of a captured table, and what to do: of those that the server
+    shows, of those in ``known``, and of those that `tables.include` names.
+
+    A server does not say which tables it hides. So a pattern that takes tables beyond those that were granted is in it,
+    too. ``wanted`` are patterns to which the answer is narrowed; all tables without any.
+    """
+    tables = connections.pipeline.tables
+    exact = [_parts(pattern) for pattern in tables.include if not _is_wild(pattern)]
+    names = {
+        (database, table)
+        for database, table in (*table_names(session), *known, *exact)
+        if tables.matches(database, table) and (not wanted or matches_any(tuple(wanted), database, table))
+    }
+    found = {".".join(name): reason for name, reason in unreadable(session, sorted(names)).items()}
+    user = session.connection.user
+    databases = [
+        str(row[0])
+        for row in session.rows("SELECT schema_name FROM information_schema.schemata")
+        if row[0] not in SYSTEM_DATABASES
+    ]
+    for pattern in filter(_is_wild, wanted or tables.include):
+        hiding = [
+            database
+            for database, table in _beyond(tables, pattern, databases)
+            if not may_select(session, database, table)
+        ]
+        if hiding:
+            where = f"`{hiding[0]}`.*" if hiding[0] in databases or not _is_wild(_parts(pattern)[0]) else "*.*"
+            found[pattern] = (
+                f"user {user!r} may not SELECT from all tables that {pattern!r} takes, and those that it may not are "
+                f"hidden from it: GRANT SELECT ON {where} TO {user!r}, or name the tables one by one in its place"
+            )
+    return found
+
+
+def _beyond(tables: TableSettings, pattern: str, databases: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """For each database that the pattern takes tables of, and for one that nobody sees where it may take any, a table
+    that is not there: only who may read all of them may read that."""
+    database, table = ("*", "*") if is_regex(pattern) else _parts(pattern)
+    of_databases = [each for each in databases if names_database(pattern, each)]
+    if not is_regex(pattern):
+        of_databases.append(_unseen(database))
+    for each in dict.fromkeys(of_databases):
+        name = each, _unseen(table)
+        if any(names_database(taken, each) for taken in tables.include) and not matches_any(
+            tuple(tables.exclude), *name
+        ):
+            yield name
+
+
+def _unseen(part: str) -> str:
+    """A name that the part of a pattern takes, and nothing has; the part itself where it is a name."""
+    return _WILD_PART.sub(NOWHERE, part) if _is_wild(part) else part
+
+
+def check_rights(
+    connections: PipelineConnections,
+    session: Session,
+    known: Iterable[tuple[str, str]] = (),
+    wanted: Collection[str] = (),
+) -> None:
+    """Raises SourceError with all that is missing, one line each."""
+    if missing := missing_rights(connections, session, known, wanted):
+        raise SourceError("\n".join(f"{session.connection}: {reason}" for reason in missing.values()))
+
+
+def _is_wild(pattern: str) -> bool:
+    return is_regex(pattern) or any(sign in pattern for sign in "*?[")
+
+
+def _parts(pattern: str) -> tuple[str, str]:
+    database, _, table = pattern.partition(".")
+    return database, table

@@ -1,0 +1,1 @@
+"""Messages -> message blocks -> finished Kafka record batches, and back. No client of Kafka."""

@@ -1,0 +1,79 @@
+"""Definitions (DDL) in their place among the changes: each is run once, between two commits of the follower."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from changefeed.ddl.session import Server
+from changefeed.errors import SettingsError
+from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.replicate.commits import Commits
+from changefeed.replicate.definitions import Definition, state_of
+from changefeed.replicate.follower_tables import FollowerTables
+from changefeed.replicate.position_table import BegunDefinition
+
+
+@dataclass
+class DefinitionRunner:
+    """Runs definitions of a source on ``server`` and moves the position of ``commits`` over them; see `definitions`."""
+
+    commits: Commits
+    tables: FollowerTables
+    server: Server
+
+    def is_run(self, value: bytes, at: BinlogCoordinates) -> bool:
+        """Run the definition of a record, which is at ``at``, when all changes before it are written and committed.
+
+        False if it is of no database that is followed, or about tables that a snapshot creates later. Raises
+        SettingsError for one that cannot be run, FollowerError for what the follower refuses.
+        """
+        definition = Definition.of(value, self.server)
+        if not self._is_followed(definition) or self.tables.missing.skips_definition(definition, at):
+            return False
+        if definition.read.changes_rows:  # the record of its rows comes behind it, when it has run
+            raise SettingsError(
+                f"{at} is a change in statement format, {definition.sql[:200]!r}: the "
+                "binlog does not hold the rows that it made. Set binlog_format=ROW on the source, copy its tables to "
+                "the follower anew, and give the coordinates of the copy with --from."
+            )
+        session = self.commits.session
+        self.tables.write()
+        self.commits.commit(at, definition=BegunDefinition(value.decode(), state_of(session, definition)))
+        self.commits.batches.settle()
+        self._run(definition, at)
+        return True
+
+    def finish_begun(self) -> None:
+        """Find out whether the definition that an earlier run began did run; run it if it did not."""
+        begun = self.commits.position.definition
+        if begun is None:
+            return
+        definition = Definition.of(begun.record.encode(), self.server)
+        at = self.commits.position.coordinates
+        is_to_run = definition.removes or state_of(self.commits.session, definition) == begun.before
+        self._run(definition, at, again=True) if is_to_run else self._note(definition, at)
+
+    def _run(self, definition: Definition, at: BinlogCoordinates, *, again: bool = False) -> None:
+        definition.run(self.commits.session, again=again)
+        self._note(definition, at)
+
+    def _note(self, definition: Definition, at: BinlogCoordinates) -> None:
+        self.tables.missing.note_definition(definition, at)
+        self.commits.move(BinlogCoordinates(at.file, at.position + 1))
+        self.tables.forget()
+
+    def _is_followed(self, definition: Definition) -> bool:
+        touched, tables = definition.databases, self.tables
+        if not touched:
+            raise SettingsError(
+                f"which tables {definition.sql[:500]!r} touches cannot be read, so it is not known how often it would "
+                "run on the follower. Run it there by hand, copy the tables, and give the coordinates with --from."
+            )
+        if not any(map(tables.follows, touched)):
+            return False
+        if not all(map(tables.follows, touched)):
+            raise SettingsError(
+                f"{definition.sql[:200]!r} touches databases {', '.join(sorted(touched))}, of which the follower "
+                f"follows only {', '.join(tables.databases)}: it cannot be run there. Follow all of them."
+            )
+        return True

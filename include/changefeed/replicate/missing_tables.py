@@ -1,0 +1,148 @@
+"""Tables that a follower does not have yet, because a snapshot creates them later: what is skipped until then."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from changefeed.ddl.changes import (
+    AlterDatabase,
+    AlterTable,
+    CreateTable,
+    CreateTableLike,
+    DropDatabase,
+    DropTables,
+    ExchangePartition,
+    PartitionToTable,
+    RenameTables,
+    RenameTo,
+    TableToPartition,
+)
+from changefeed.ddl.names import TableName
+from changefeed.errors import SettingsError
+from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.model.table_schema import TableSchema
+from changefeed.replicate.definitions import Definition
+from changefeed.replicate.fill_state import Stage
+from changefeed.replicate.filling import Filling
+
+_DATABASE = "SELECT 1 FROM information_schema.schemata WHERE schema_name = %s"
+
+
+@dataclass
+class MissingTables:
+    """The tables that the follower does not have, and that ``filling`` is to create or to fill."""
+
+    filling: Filling
+
+    def is_awaited(self, database: str, table: str) -> bool:
+        """Whether a table that the follower lacks comes with a snapshot later."""
+        name, filling = f"{database}.{table}", self.filling
+        state = filling.state
+        return filling.is_due(name) or name in state.lacking or (state.awaits and name not in filling.records)
+
+    def skips(self, database: str, table: str) -> bool:
+        """Whether changes of the table are skipped: it is not there, and comes with a snapshot."""
+        if not self.is_awaited(database, table) or self.filling.is_there(database, table):
+            return False
+        self._note_missing(database, table)
+        return True
+
+    def _note_missing(self, database: str, table: str) -> None:
+        state = self.filling.state
+        self.filling.keep(replace(state, lacking=state.lacking | {f"{database}.{table}"}))
+
+    def lacks_rows(self, table: TableSchema) -> bool:
+        """Whether rows of a table that is there may be missing. Raises SettingsError where it lost its primary key
+        meanwhile: which rows it has cannot be told any more."""
+        name = f"{table.database}.{table.table}"
+        fill = self.filling.state.unfilled.get(name)
+        if fill is not None and fill.stage is Stage.FILLING and not table.primary_key:
+            raise SettingsError(
+                f"{name} of the follower lacks rows that come with a snapshot, and has no primary key any more: they "
+                "cannot be told from those that are there. Drop it on the follower, and take a snapshot of it."
+            )
+        return fill is not None
+
+    def skips_definition(self, definition: Definition, at: BinlogCoordinates) -> bool:
+        """Whether a definition, which is at ``at``, is about tables that the follower lacks, and that come with a
+        snapshot as they are then.
+
+        Raises SettingsError for one that is about such tables and others, or that would take rows from a table that
+        lacks some to another.
+        """
+        state = self.filling.state
+        skips = bool(self.filling.has_due or state.lacking or state.awaits) and self._skips(definition)
+        if skips:
+            self.note_definition(definition, at)
+        elif moved := [name for name in map(".".join, _moves_rows(definition)) if name in state.unfilled]:
+            raise SettingsError(
+                f"{definition.sql[:500]!r} takes rows from one table to another, and {moved[0]} lacks rows that "
+                "come with a snapshot. Drop both tables on the follower, and take a snapshot of both."
+            )
+        return skips
+
+    def _skips(self, definition: Definition) -> bool:
+        change = definition.read.change
+        if isinstance(change, AlterDatabase | DropDatabase):
+            return not self.filling.session.rows(_DATABASE, change.name)
+        if isinstance(change, CreateTable | CreateTableLike):
+            maybe_there = self.filling.state.awaits or change.if_not_exists
+            if isinstance(change, CreateTableLike) and self.skips(*change.like):
+                maybe_there = True
+                self._note_missing(*change.name)
+            return maybe_there and self.skips(*change.name)
+        needed = _needed(definition)
+        skipped = [name for name in needed if self.skips(*name)]
+        if skipped and len(skipped) < len(needed):
+            raise SettingsError(
+                f"{definition.sql[:500]!r} is about {'.'.join(skipped[0])}, which comes with a snapshot, "
+                "and about tables that it has. Drop those on the follower, and take a snapshot of all of them."
+            )
+        return bool(skipped)
+
+    def note_definition(self, definition: Definition, at: BinlogCoordinates) -> None:
+        """Note that a definition, which is at ``at``, ran or was skipped: tables may have another name
+        since, or be gone."""
+        change, state = definition.read.change, self.filling.state
+        pairs: list[tuple[TableName, TableName]] = []
+        if isinstance(change, RenameTables):
+            pairs = list(change.names)
+        elif isinstance(change, AlterTable):
+            pairs = [(change.name, action.name) for action in change.actions if isinstance(action, RenameTo)]
+        for old, new in pairs:
+            state = state.renamed(".".join(old), ".".join(new), at)
+            if not self.filling.follows(new.database):
+                state = state.without(".".join(new))
+        if isinstance(change, DropTables):
+            for name in change.names:
+                state = state.without(".".join(name))
+        elif isinstance(change, DropDatabase):
+            for table in (*state.tables, *state.lacking):
+                if table.startswith(f"{change.name}."):
+                    state = state.without(table)
+        self.filling.keep(state)
+
+
+def _moves_rows(definition: Definition) -> Sequence[TableName]:
+    """The tables between which a definition moves rows: partitions are exchanged, or become tables."""
+    change = definition.read.change
+    if not isinstance(change, AlterTable):
+        return ()
+    moves = (PartitionToTable, TableToPartition, ExchangePartition)
+    others = [action.name for action in change.actions if isinstance(action, moves)]
+    return [change.name, *others] if others else ()
+
+
+def _needed(definition: Definition) -> Sequence[TableName]:
+    """The tables that have to be there for a definition to run."""
+    change = definition.read.change
+    if isinstance(change, RenameTables):
+        needed: list[TableName] = []
+        made: set[TableName] = set()
+        for old, new in change.names:
+            if old not in made:
+                needed.append(old)
+            made = made - {old} | {new}
+        return needed
+    return [change.name] if isinstance(change, AlterTable) else definition.read.tables

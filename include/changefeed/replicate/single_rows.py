@@ -1,0 +1,114 @@
+"""A change of a row as a statement of its own: where order counts, or the row image is partial."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+
+from changefeed.errors import AccountingError, FollowerError
+from changefeed.formats.reader import Envelope, JsonImage
+from changefeed.formats.style import Style
+from changefeed.formats.typed_values import RowValues, Value
+from changefeed.model.identifier import quoted
+from changefeed.model.table_schema import TableSchema
+from changefeed.replicate.literals import literal, same
+from changefeed.source.mysql.follower_session import FollowerSession
+
+_SET_BY_SERVER = frozenset({"timestamp", "datetime"})
+"""Columns of these types may be set by the server where an UPDATE does not name them."""
+
+
+class SingleRows:
+    """Writes changes of ``table`` one by one. ``in_order`` and ``lacks_rows`` are as `TableChanges` has them."""
+
+    def __init__(self, table: TableSchema, style: Style, *, in_order: bool, lacks_rows: bool) -> None:
+        self._table, self._in_order, self._lacks_rows = table, in_order, lacks_rows
+        self._name = f"{quoted(table.database)}.{quoted(table.table)}"
+        self._values = RowValues(table, style)
+        self._columns = [column for column in table.columns if not column.generated]
+        self._names = frozenset(column.name for column in table.columns)
+        self._writable = frozenset(column.name for column in self._columns)
+        self._key = [table.columns[index] for index in table.primary_key] or self._columns
+        self._enums = [number for number, column in enumerate(self._columns) if column.data_type == "enum"]
+
+    def is_whole(self, image: JsonImage | None) -> bool:
+        """Whether an image has all columns; where there is none, it does."""
+        return image is None or image.keys() == self._names or self._writable <= image.keys() <= self._names
+
+    def conditions(self, row: Mapping[str, Value]) -> str:
+        """The condition that a row is this one."""
+        return " AND ".join(same(column, row[column.name]) for column in self._key if column.name in row)
+
+    def write(self, session: FollowerSession, change: Envelope) -> None:
+        """Write a change in the session's transaction. Raises AccountingError if the follower does not have the row."""
+        before, after = change.before, change.after
+        try:
+            if self._lacks_rows and before is not None and not self._is_made(session, before):
+                return
+            with session.foreign_keys_checked() if self._in_order and before else nullcontext():
+                self._write_one(session, before, after)
+        except FollowerError as error:
+            raise FollowerError(f"{error}. It was to apply {change.file}:{change.position}.", error.code) from error
+
+    def _is_made(self, session: FollowerSession, image: JsonImage) -> bool:
+        """Whether the row ``image`` is there, now if not before: what its change takes along is to be taken along."""
+        where = self.conditions(self._values.of(image))
+        if session.rows(f"SELECT 1 FROM {self._name} WHERE {where} LIMIT 1"):
+            return True
+        if self.is_whole(image):
+            self._write_one(session, None, image)
+        return self.is_whole(image)
+
+    def _write_one(
+        self, session: FollowerSession, image_before: JsonImage | None, image_after: JsonImage | None
+    ) -> None:
+        before = None if image_before is None else self._values.of(image_before)
+        after = None if image_after is None else self._values.of(image_after)
+        given = {name: literal(value) for name, value in (after or {}).items() if name in self._writable}
+        loose = any(given.get(self._columns[number].name) == "0" for number in self._enums)
+        if before is None:
+            self._check_defaults(given)
+            names = ", ".join(map(quoted, given))
+            write_sql(session, f"INSERT INTO {self._name} ({names}) VALUES ({', '.join(given.values())})", loose=loose)
+        elif after is None:
+            sql = f"DELETE FROM {self._name} WHERE {self.conditions(before)} LIMIT 1"
+            check_written(self._table, write_sql(session, sql), 1, sql)
+        elif given:
+            where = self.conditions(before)
+            stays = [column.name for column in self._columns if column.data_type in _SET_BY_SERVER]
+            given = {name: quoted(name) for name in stays} | given
+            changed = ", ".join(f"{quoted(name)} = {value}" for name, value in given.items())
+            if not write_sql(session, f"UPDATE {self._name} SET {changed} WHERE {where} LIMIT 1", loose=loose):
+                # Nothing changed, or there is no such row: a server does not count what stays as it is.
+                found = session.rows(f"SELECT 1 FROM {self._name} WHERE {where} LIMIT 1")
+                check_written(self._table, len(found), 1, where)
+
+    def _check_defaults(self, given: Mapping[str, str]) -> None:
+        """A column that the image leaves out has its default, which the follower may not know as it was then."""
+        for column in self._columns:
+            if column.name not in given and column.default is not None and column.default.is_sql:
+                raise FollowerError(
+                    f"{self._table.database}.{self._table.table}: an inserted row does not say {column.name!r}, whose "
+                    f"default the server works out for each row ({column.default.text}): set binlog_row_image=FULL on "
+                    "the source, and copy the table to the follower anew"
+                )
+
+
+def write_sql(session: FollowerSession, sql: str | bytes, *, loose: bool = False) -> int:
+    """Run ``sql`` in the session's transaction; how many rows it wrote. ``loose`` if it has an invalid value of an
+    ENUM, which a strict session does not take."""
+    session.begin()
+    if not loose:
+        return session.write(sql)
+    with session.invalid_labels_allowed():
+        return session.write(sql)
+
+
+def check_written(table: TableSchema, written: int, wanted: int, sql: str | bytes) -> None:
+    """Raises AccountingError if ``sql`` wrote fewer rows of ``table`` than the source changed."""
+    if written != wanted:
+        raise AccountingError(
+            f"{table.database}.{table.table} of the follower lacks {wanted - written} of {wanted} rows "
+            f"that the source changed ({sql[:200]!r}): somebody else wrote to it, or it was not as the source's "
+            "table when it began to follow. Nothing of that transaction was kept. Copy the table anew."
+        )

@@ -1,0 +1,39 @@
+"""A comparison: which tables, how many of their rows and whose, and for how long to wait."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from changefeed.settings.requests.request import Request, Tables
+
+WAIT_SECONDS = 900
+"""Three runs of a pipeline with the default schedule."""
+
+
+class VerifyRequest(Request):
+    """A comparison of a pipeline's topics with the rows of its source, or of a follower."""
+
+    ACTION: ClassVar[str] = "verify"
+
+    tables: Tables = Field(default=[])
+    sample_percent: int = Field(
+        default=100,
+        ge=1,
+        le=100,
+        title="Sample",
+        description="Percent of the chunks that are read, at random. A sample never proves that all is equal.",
+    )
+    follower: Annotated[str, Field(max_length=250)] | None = Field(
+        default=None,
+        title="Rows of",
+        description="Connection id of a follower, whose rows are compared. Default: the source's rows are.",
+    )
+    wait_seconds: int = Field(
+        default=WAIT_SECONDS,
+        ge=0,
+        le=86_400,
+        title="Wait for runs",
+        description="Seconds to wait until the pipeline's own runs have published what was read.",
+    )

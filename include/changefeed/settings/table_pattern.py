@@ -1,0 +1,50 @@
+"""Settings by pattern of tables: which columns are the messages' key, and which rows are published."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from changefeed.model.table_pattern import check_regex, is_regex
+
+
+def _checked_pattern(pattern: str) -> str:
+    if is_regex(pattern):
+        check_regex(pattern)
+    elif "." not in pattern:
+        raise ValueError(
+            f"{pattern!r} names no database: wanted DATABASE.TABLE, as in shop.* or *.orders, or a regular expression "
+            r"between slashes, as in '/shop\.orders_\d+/'"
+        )
+    return pattern
+
+
+TablePattern = Annotated[str, AfterValidator(_checked_pattern)]
+"""A pattern in a pipeline's YAML; one that can match no table is refused when it is read."""
+
+
+def _once_each(columns: list[str]) -> list[str]:
+    for number, name in enumerate(columns):
+        if name.lower() in (other.lower() for other in columns[:number]):
+            raise ValueError(f"column {name!r} stands there twice")
+    return columns
+
+
+KeyColumns = Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1), AfterValidator(_once_each)]
+"""Names of columns, in the order in which the key has them; case does not count."""
+KeySettings = dict[TablePattern, KeyColumns]
+"""Of two patterns that take a table the first counts."""
+
+
+def _checked_condition(sql: str) -> str:
+    from changefeed.settings.sql_condition import predicate_of  # sqlglot is only for those who need it
+
+    predicate_of(sql)
+    return sql
+
+
+RowSettings = dict[
+    TablePattern, Annotated[str, Field(min_length=1, max_length=10_000), AfterValidator(_checked_condition)]
+]
+"""Conditions in SQL; of two patterns that take a table the first counts."""

@@ -1,0 +1,126 @@
+"""The binlog files of a server: which files they are, beyond their names, and searching in them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+
+from changefeed.binlog.events.framing import HEADER
+from changefeed.binlog.search.finder import ResumePoint
+from changefeed.errors import BinlogGoneError
+from changefeed.model.connection import MysqlConnection
+from changefeed.model.coordinates import FIRST_POSITION
+from changefeed.model.file_identity import FileIdentity
+from changefeed.model.gtid import GtidSet
+from changefeed.model.window import BinlogFile, Window
+from changefeed.source.mysql import source
+from changefeed.source.mysql.dump import DumpStream
+from changefeed.source.mysql.session import Session
+from changefeed.source.mysql.source import session_on
+
+_AT_ONCE = 8
+"""Connections: one alone waits for the network most of the time."""
+
+
+def file_identity(connection: MysqlConnection, server_uuid: str, file: str) -> FileIdentity:
+    """The identity of ``file`` on the server ``server_uuid``, over a connection of its own that is proved to be there.
+
+    Raises what `session_on` and `DumpStream` raise.
+    """
+    dump = DumpStream(session_on(connection, server_uuid), file=file, start=FIRST_POSITION, end=1 << 62)
+    seconds, _, server_id, _, _, _ = HEADER.unpack_from(dump.first_event())
+    return FileIdentity(file, seconds, server_id)
+
+
+def window_files(connection: MysqlConnection, window: Window, files: Iterable[str]) -> dict[str, FileIdentity]:
+    """The identities of ``files``, those of ``window``, by name: what each reader of one of them has to find.
+
+    Raises BinlogGoneError where the server's binlog is not the one that the window was frozen in.
+    """
+    newest = window.newest
+    names = sorted({*files, newest.name} if newest else set(files))
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        read = threads.map(lambda name: file_identity(connection, window.server_uuid, name), names)
+        identities = dict(zip(names, read, strict=True))
+    if newest is not None:
+        newest.check(identities[newest.name])
+    return identities
+
+
+_GTID_EVENTS = {"Previous_gtids", "Gtid_list"}
+
+
+class ServerBinlogs:
+    """`Binlogs` of the server behind ``session``; files and end are read once, so that all answers fit together.
+
+    For looking something up: its dumps end no other reader's. Raises BinlogGoneError where the server has no files, and
+    what `Session` and `DumpStream` raise.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._previous: dict[str, str] = {}
+
+    def files(self) -> Sequence[BinlogFile]:
+        """The files up to the head that the server had when it was first asked, oldest first."""
+        return self._files
+
+    def end(self) -> ResumePoint:
+        """That head."""
+        return self._end
+
+    def chunks(self, file: str, start: int, end: int) -> Iterator[bytes]:
+        """The file's FORMAT_DESCRIPTION, then its bytes in ``[start, end)``, over a connection of its own."""
+        own = source.session_on(self._session.connection, self._uuid)  # the stream closes it at its end
+        yield from DumpStream(own, file=file, start=start, end=end)
+
+    def previous_gtids(self, file: str) -> str:
+        """The GTIDs of everything before ``file``, and of what the server executed and never logged (`unlogged`)."""
+        return str(GtidSet.parse(self.logged_before(file)).union(self.unlogged))
+
+    @cached_property
+    def unlogged(self) -> GtidSet:
+        """The GTIDs of transactions that the server executed and that never stood in any of its binlogs.
+
+        Those of the backup that a server was made from, or of a replica with log_replica_updates=OFF: MySQL has them
+        in gtid_purged, and never in PREVIOUS_GTIDS.
+        https://dev.mysql.com/doc/refman/9.7/en/replication-options-gtids.html#sysvar_gtid_purged
+        """
+        if self._session.is_mariadb:
+            return GtidSet()
+        purged = GtidSet.parse(re.sub(r"\s", "", self._session.variable("gtid_purged") or ""))
+        return purged.subtract(GtidSet.parse(self.logged_before(self._files[0].name))) if purged else purged
+
+    def logged_before(self, file: str) -> str:
+        """The GTIDs in the server's binlogs before ``file``: its PREVIOUS_GTIDS or GTID_LIST event."""
+        if file not in self._previous:
+            self._previous[file] = self._read_previous(file)
+        return self._previous[file]
+
+    def _read_previous(self, file: str) -> str:
+        if self._session.is_mariadb:
+            return str(self._session.row("SELECT BINLOG_GTID_POS(%s, %s)", file, FIRST_POSITION)[0] or "")
+        for row in self._session.rows("SHOW BINLOG EVENTS IN %s LIMIT 3", file):
+            if row[2] in _GTID_EVENTS:
+                return re.sub(r"\s", "", str(row[5]))
+        return ""
+
+    @cached_property
+    def _uuid(self) -> str:
+        return source.server_uuid(self._session)
+
+    @cached_property
+    def _end(self) -> ResumePoint:
+        head = source.head(self._session)
+        return ResumePoint(head.coordinates, head.gtids)
+
+    @cached_property
+    def _files(self) -> list[BinlogFile]:
+        end = self._end  # read first: a file that is begun later must not be in the list
+        _ = self._uuid  # over this session, which threads that ask for the files' chunks do not share
+        files = [file for file in source.binlog_files(self._session) if file.number <= end.coordinates.number]
+        if not files:
+            raise BinlogGoneError(f"{self._session.connection}: the server has no binlog files")
+        return files

@@ -1,0 +1,96 @@
+"""Tables and columns as `information_schema` has them now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import groupby
+
+from changefeed.model.table_schema import Column, TableSchema
+from changefeed.source.mysql.column_rows import FIELD_COUNT, INDEX_FIELDS, column_fields, column_of, keys_of
+from changefeed.source.mysql.session import Row, Session
+
+SYSTEM_DATABASES = ("mysql", "sys", "information_schema", "performance_schema")
+
+_COLUMNS = """
+SELECT {fields} FROM information_schema.columns
+WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position
+"""
+_INDEXES = f"""
+SELECT {INDEX_FIELDS} FROM information_schema.statistics
+WHERE table_schema = %s AND table_name = %s ORDER BY index_name, seq_in_index
+"""
+_COLUMNS_OF_MANY = """
+SELECT {fields}, table_name FROM information_schema.columns
+WHERE table_schema = %s AND table_name IN %s ORDER BY table_name, ordinal_position
+"""
+_INDEXES_OF_MANY = f"""
+SELECT table_name, {INDEX_FIELDS} FROM information_schema.statistics
+WHERE table_schema = %s AND table_name IN %s ORDER BY table_name, index_name, seq_in_index
+"""
+_AT_ONCE = 100
+"""Tables in a query."""
+_TABLES = """
+SELECT table_schema, table_name, table_type FROM information_schema.tables
+WHERE table_type IN ('BASE TABLE', 'SYSTEM VERSIONED', 'SEQUENCE')
+AND table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')
+ORDER BY 1, 2
+"""
+
+
+def table_names(session: Session, *, sequences: bool = True) -> list[tuple[str, str]]:
+    """(database, table) of all base tables but the server's own; with MariaDB's ``sequences``, whose changes are logged
+    as rows of a table."""
+    return [(str(row[0]), str(row[1])) for row in session.rows(_TABLES) if sequences or row[2] != "SEQUENCE"]
+
+
+def table_schemas(session: Session, names: Iterable[tuple[str, str]]) -> dict[tuple[str, str], TableSchema]:
+    """`table_schema` of each (database, table) of ``names``, without those that are not there.
+
+    MySQL is asked for many at once; MariaDB opens all tables of a database for that, and is asked for each.
+    """
+    wanted = sorted(set(names))
+    if session.is_mariadb:
+        found = {name: table_schema(session, *name) for name in wanted}
+        return {name: schema for name, schema in found.items() if schema is not None}
+    fields = column_fields(session)
+    schemas: dict[tuple[str, str], TableSchema] = {}
+    for database, of_database in groupby(wanted, key=lambda name: name[0]):
+        tables = [table for _, table in of_database]
+        for at in range(0, len(tables), _AT_ONCE):
+            asked = tables[at : at + _AT_ONCE]
+            columns: dict[str, list[Column]] = {}
+            for row in session.rows(_COLUMNS_OF_MANY.format(fields=fields), database, asked):
+                columns.setdefault(str(row[FIELD_COUNT]), []).append(column_of(row, is_mariadb=False))
+            indexes: dict[str, list[Row]] = {}
+            for table, *index in session.rows(_INDEXES_OF_MANY, database, asked):
+                indexes.setdefault(str(table), []).append(tuple(index))
+            for table, its in columns.items():
+                keys = keys_of(indexes.get(table, ()), its)
+                schemas[database, table] = TableSchema(database, table, tuple(its), *keys).keys_of_current_rows
+    return {name: schemas[name] for name in wanted if name in schemas}
+
+
+def table_schema(session: Session, database: str, table: str) -> TableSchema | None:
+    """A table's columns and keys as they are now, or None where there is no such table."""
+    is_mariadb = session.is_mariadb
+    rows = session.rows(_COLUMNS.format(fields=column_fields(session)), database, table)
+    if not rows:
+        return None
+    columns = tuple(column_of(row, is_mariadb=is_mariadb) for row in rows)
+    keys = keys_of(session.rows(_INDEXES, database, table), columns)
+    return TableSchema(database, table, columns, *keys).keys_of_current_rows
+
+
+def catalog_lookup(session_factory: Callable[[], Session]) -> Callable[[str, str], TableSchema | None]:
+    """A `SchemaLookup` that asks the server once for each table, over a connection opened when first needed."""
+    known: dict[tuple[str, str], TableSchema | None] = {}
+    opened: list[Session] = []
+
+    def lookup(database: str, table: str) -> TableSchema | None:
+        if (database, table) not in known:
+            if not opened:
+                opened.append(session_factory())
+            known[database, table] = table_schema(opened[0], database, table)
+        return known[database, table]
+
+    return lookup

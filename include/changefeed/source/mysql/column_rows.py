@@ -1,0 +1,149 @@
+"""Rows of `information_schema.columns` and `.statistics` as columns and indexes.
+
+Sources: https://dev.mysql.com/doc/refman/9.7/en/information-schema-columns-table.html,
+https://mariadb.com/kb/en/information-schema-columns-table/
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from changefeed.ddl.column_default import expression_default
+from changefeed.errors import SourceError
+from changefeed.model.column_types import DATA_TYPES, Measure
+from changefeed.model.table_schema import NO_DEFAULT, Column, Default, Index, current_time, ordered_indexes
+from changefeed.source.mysql.session import Row, Session
+
+_FIELDS = "column_name, data_type, column_type, collation_name, is_nullable, column_default, extra, column_comment"
+_TYPE = re.compile(r"(?P<name>[a-z0-9_]+)(?:\((?P<first>\d+)(?:,(?P<second>\d+))?\))?")
+
+
+def column_fields(session: Session) -> str:
+    """The fields of `information_schema.columns` that `column_of` reads, for a SELECT on that server."""
+    if session.is_mariadb:
+        return f"{_FIELDS}, NULL, generation_expression"
+    return f"{_FIELDS}, {'srs_id' if session.version_number >= (8, 0) else 'NULL'}, NULL"
+
+
+FIELD_COUNT = 10
+"""Of `column_fields`."""
+
+INDEX_FIELDS = "index_name, column_name, non_unique"
+"""The fields of `information_schema.statistics` that `keys_of` reads, in the order of index_name, seq_in_index."""
+
+
+def column_of(row: Row, *, is_mariadb: bool) -> Column:
+    """The column of a row of `column_fields`; raises SourceError for a row that has no name or no type."""
+    name, data_type, column_type, collation, nullable, default, extra, comment = (
+        None if value is None else str(value) for value in row[:8]
+    )
+    if name is None or data_type is None or column_type is None:
+        raise SourceError(f"information_schema.columns has no name or type in {row!r}")
+    data_type, spelled, extra = data_type.lower(), column_type.lower(), (extra or "").upper()
+    generated = "VIRTUAL GENERATED" in extra or "STORED GENERATED" in extra
+    zerofill = " zerofill" in spelled
+    listed = _mariadb_default(default, data_type) if is_mariadb else _mysql_default(default, data_type, extra)
+    return Column(
+        name,
+        data_type,
+        " unsigned" in spelled,
+        collation,
+        _labels(column_type) if data_type in DATA_TYPES and DATA_TYPES[data_type].has_labels else (),
+        int(row[8]) if row[8] is not None else None,
+        **_measures(data_type, spelled, zerofill),
+        nullable=nullable == "YES",
+        zerofill=zerofill,
+        auto_increment="AUTO_INCREMENT" in extra,
+        generated=generated,
+        default=NO_DEFAULT if generated else listed,
+        comment=comment or "",
+        row_end=is_mariadb and row[9] == "ROW END",
+        hidden=False,
+    )
+
+
+def keys_of(rows: Iterable[Sequence[Any]], columns: Sequence[Column]) -> tuple[tuple[int, ...], tuple[Index, ...]]:
+    """The primary key's positions and the other indexes, from a table's rows of INDEX_FIELDS."""
+    positions = {column.name: position for position, column in enumerate(columns)}
+    parts: dict[str, list[int | None]] = {}
+    unique: dict[str, bool] = {}
+    for name, column, non_unique in rows:
+        parts.setdefault(str(name), []).append(None if column is None else positions.get(str(column)))
+        unique[str(name)] = not int(non_unique)
+    primary = tuple(position for position in parts.pop("PRIMARY", []) if position is not None)
+    return primary, ordered_indexes([Index(name, tuple(parts[name]), unique[name]) for name in parts])
+
+
+# --- what is written in column_type
+
+
+def _measures(data_type: str, spelled: str, zerofill: bool) -> dict[str, int | None]:
+    """Length, precision, scale and datetime_precision out of `decimal(10,2)`, `varchar(20)`, `datetime(3)`."""
+    match = _TYPE.match(spelled)
+    first = int(match["first"]) if match and match["first"] else None
+    second = int(match["second"]) if match and match["second"] else None
+    known = DATA_TYPES.get(data_type)
+    match known.measure if known is not None else Measure.NONE:
+        case Measure.PRECISION | Measure.OPTIONAL_PRECISION:
+            return {"precision": first, "scale": second}
+        case Measure.FRACTION:
+            return {"datetime_precision": first or 0}
+        case Measure.LENGTH:
+            return {"length": first}
+        case Measure.WIDTH if zerofill or spelled == "tinyint(1)":
+            # MariaDB, and MySQL before 8.0.19, list a width of every integer; it says nothing.
+            return {"length": first}
+    return {}
+
+
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "Z": "\x1a"}
+
+
+def _labels(column_type: str) -> tuple[str, ...]:
+    """Labels of ``enum('a','it''s')``: a quote is doubled, and what a string literal escapes is escaped."""
+    literals = re.findall(r"'((?:[^'\\]|''|\\.)*)'", column_type, re.DOTALL)
+    return tuple(_unquoted(literal) for literal in literals)
+
+
+def _unquoted(literal: str) -> str:
+    """The value of a string literal, given without the quotes around it."""
+    return re.sub(
+        r"''|\\(.)", lambda match: _ESCAPES.get(match[1], match[1]) if match[1] else "'", literal, flags=re.DOTALL
+    )
+
+
+# --- what is written in column_default
+
+_CURRENT = re.compile(r"current_timestamp(?:\((\d?)\))?", re.IGNORECASE)
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?", re.IGNORECASE)
+_STRING = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
+_BITS = re.compile(r"b'[01]+'")
+_BYTES = re.compile(r"X'([0-9A-F]*)'", re.IGNORECASE)
+
+
+def _mysql_default(text: str | None, data_type: str, extra: str) -> Default:
+    if text is None:
+        return NO_DEFAULT
+    if data_type in ("datetime", "timestamp") and (current := _CURRENT.fullmatch(text)):
+        return current_time(int(current[1] or 0))
+    return expression_default(text) if "DEFAULT_GENERATED" in extra else Default(text)
+
+
+def _mariadb_default(text: str | None, data_type: str) -> Default:
+    """MariaDB lists SQL: strings in quotes, and the word NULL for a default that is NULL."""
+    if text is None or text == "NULL":
+        return NO_DEFAULT
+    if current := _CURRENT.fullmatch(text):
+        return current_time(int(current[1] or 0))
+    if digits := _BYTES.fullmatch(text):
+        return Default("0x" + digits[1].upper())
+    string = _STRING.fullmatch(text)
+    if string is None and not (_NUMBER.fullmatch(text) or _BITS.fullmatch(text)):
+        return expression_default(text)
+    value = _unquoted(string[1]) if string is not None else text
+    return Default("0x" + value.encode().hex().upper() if value and data_type in _OF_BYTES else value)
+
+
+_OF_BYTES = frozenset(data_type.binary for data_type in DATA_TYPES.values() if data_type.binary)

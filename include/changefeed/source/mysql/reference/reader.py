@@ -1,0 +1,283 @@
+"""A `SliceReader` on mysql-replication."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from changefeed.binlog.events.framing import HEADER_SIZE, NO_CHANGE, OPENING, EventType, stands_in_file
+from changefeed.binlog.events.gtids import commit_micros
+from changefeed.binlog.events.query_event import Query, TransactionStep, savepoint_of, transaction_step
+from changefeed.binlog.unsettled import Unsettled
+from changefeed.errors import BinlogFormatError
+from changefeed.formats import render
+from changefeed.formats.format import RowFormat
+from changefeed.formats.style import Encoding, Kind
+from changefeed.formats.template import Op
+from changefeed.model.gtid import GtidSet
+from changefeed.model.route import Route, Router, SchemaLookup
+from changefeed.model.slice_report import SliceReport
+from changefeed.model.statement import Statement
+from changefeed.model.table_schema import TableSchema
+from changefeed.model.transaction_event import Happening, TransactionEvent
+from changefeed.model.window import ANONYMOUS, Slice
+from changefeed.records.block import Message, MessageBlock, pack, sequence_of
+from changefeed.records.partition import partition_of
+from changefeed.source.mysql.reference import events
+from changefeed.source.mysql.reference.tables import schema_of
+from changefeed.source.mysql.reference.values import MisreadValue, check_style, json_value
+
+BLOCK_BYTES = 1_000_000
+_HAPPENINGS = {
+    TransactionStep.SAVEPOINT: Happening.SAVEPOINT,
+    TransactionStep.ROLLBACK_TO: Happening.ROLLBACK_TO,
+    TransactionStep.ROLLBACK: Happening.ROLLBACK,
+}
+
+
+@dataclass
+class _Table:
+    """What is known of a table id: its columns in mysql-replication's form, ours, and where its rows go."""
+
+    library: Any
+    schema: TableSchema
+    route: Route | None
+
+
+@dataclass
+class _Accounts:
+    """The report while it grows."""
+
+    position: int
+    events: int = 0
+    transactions: int = 0
+    skipped_rows: int = 0
+    rows: dict[str, Counter[str]] = field(default_factory=dict)
+    gtids: list[str] = field(default_factory=list)
+    statements: list[Statement] = field(default_factory=list)
+    unsettled: Unsettled = field(default_factory=Unsettled)
+    open_since: int | None = None
+    first_ts_seconds: int = 0
+    last_ts_seconds: int = 0
+
+
+class ReferenceReader:
+    """Decodes slices with mysql-replication; the contract is `changefeed.binlog.slice_reader.SliceReader`.
+
+    Where the library is known to be wrong it refuses (TRANSACTION_PAYLOAD, tagged GTIDs and other types it does not
+    know) or is wrong (negative fractional TIME): it is for comparing, not for production.
+    """
+
+    def __init__(
+        self,
+        stream: Iterable[bytes],
+        *,
+        is_mariadb: bool,
+        version: tuple[int, int],
+        server_uuid: str,
+        router: Router,
+        schemas: SchemaLookup,
+        format: RowFormat,
+    ) -> None:
+        check_style(format.style)
+        self._stream = stream
+        self._library = events.LibraryDecoder(is_mariadb, version)
+        self._server_uuid, self._is_mariadb = server_uuid, is_mariadb
+        self._router, self._schemas, self._format = router, schemas, format
+        self._tables: dict[int, _Table] = {}
+        self._gtid, self._commit_micros, self._thread = "", 0, 0
+        self._query: str | None = None
+
+    def read(self, piece: Slice) -> Iterator[MessageBlock | SliceReport]:
+        """As the contract says. Raises BinlogFormatError, with coordinates, for what the library cannot decode."""
+        self._gtid, self._query = piece.gtid.replace(ANONYMOUS, ""), None
+        self._commit_micros, self._thread = piece.commit_micros, piece.thread
+        accounts = _Accounts(piece.start, open_since=piece.start if piece.gtid else None)
+        blocks = _Blocks(piece)
+        for raw in events.raw_events(self._stream):
+            if raw.type == EventType.FORMAT_DESCRIPTION:
+                self._library.format_description(raw)
+                self._tables.clear()
+            if not stands_in_file(raw.type, raw.next_position, raw.flags, accounts.position):
+                continue
+            for route, message in self._messages(raw, piece, accounts):
+                yield from blocks.add(route, message)
+            accounts.position += raw.size_bytes
+            accounts.events += 1
+            if accounts.position >= piece.end:
+                break
+        yield from blocks.rest()
+        yield SliceReport(
+            slice=piece.number,
+            size_bytes=accounts.position - piece.start,
+            events=accounts.events,
+            rows={table: dict(ops) for table, ops in accounts.rows.items()},
+            skipped_rows=accounts.skipped_rows,
+            transactions=accounts.transactions,
+            gtids=str(GtidSet.parse(",".join(accounts.gtids))),
+            first_ts_seconds=accounts.first_ts_seconds,
+            last_ts_seconds=accounts.last_ts_seconds,
+            statements=tuple(accounts.statements),
+            transaction_events=accounts.unsettled.report(accounts.open_since),
+            open_since=accounts.open_since,
+        )
+
+    def _messages(self, raw: events.RawEvent, piece: Slice, accounts: _Accounts) -> Iterator[tuple[Route, Message]]:
+        accounts.first_ts_seconds = accounts.first_ts_seconds or raw.ts_seconds
+        accounts.last_ts_seconds = max(accounts.last_ts_seconds, raw.ts_seconds)
+        if raw.type in NO_CHANGE or raw.type == EventType.FORMAT_DESCRIPTION:
+            return
+        if raw.type in OPENING and accounts.open_since is None:
+            accounts.open_since = accounts.position
+        if raw.type in OPENING:
+            self._commit_micros, self._thread = commit_micros(raw.type, raw.data[HEADER_SIZE:]), 0
+        if raw.type == EventType.ANONYMOUS_GTID:
+            self._gtid = ""
+            return
+        where = f"{piece.file}:{accounts.position}"
+        if raw.type not in events.DECODED:
+            raise BinlogFormatError(
+                f"event of type {raw.type} at {where} is not known to reader 'reference': it may carry changes, so "
+                "it is not passed over. Use the pipeline's default reader."
+            )
+        event = self._library.decode(raw, where)
+        match type(event).__name__:
+            case "GtidEvent" | "MariadbGtidEvent":
+                self._gtid = event.gtid
+            case "XidEvent":
+                self._end_transaction(accounts)
+            case "QueryEvent":
+                self._take_query(event, raw, piece, accounts)
+            case "RowsQueryLogEvent":
+                self._query = event.query
+            case "MariadbAnnotateRowsEvent":
+                self._query = event.sql_statement.decode("utf-8", "replace")
+            case "TableMapEvent":
+                route = self._router(event.schema, event.table)
+                schema = (
+                    schema_of(event, self._schemas, is_mariadb=self._is_mariadb)
+                    if route
+                    else TableSchema(event.schema, event.table, ())
+                )
+                self._tables[event.table_id] = _Table(event, schema, route)
+            case "WriteRowsEvent" | "UpdateRowsEvent" | "DeleteRowsEvent":
+                yield from self._take_rows(event, raw, piece, accounts)
+
+    def _take_query(self, event: Any, raw: events.RawEvent, piece: Slice, accounts: _Accounts) -> None:
+        step = transaction_step(event.query)
+        if step is TransactionStep.BEGIN:
+            self._thread = event.slave_proxy_id
+        if step is None:
+            query = Query(event.schema.decode("utf-8", "replace"), event.query)
+            header = (raw.ts_seconds, raw.type, raw.server_id, raw.size_bytes, raw.next_position, raw.flags)
+            accounts.statements.append(query.statement(header, piece.file, accounts.position, self._gtid))
+            self._end_transaction(accounts)
+        elif accounts.open_since is None:
+            accounts.open_since = accounts.position  # BEGIN of a server that writes no GTID event before it
+        elif step in _HAPPENINGS:
+            name = "" if step is TransactionStep.ROLLBACK else savepoint_of(event.query)
+            end = accounts.position + raw.size_bytes
+            accounts.unsettled.add(
+                TransactionEvent(_HAPPENINGS[step], accounts.open_since, accounts.position, end, name)
+            )
+        if step in (TransactionStep.COMMIT, TransactionStep.ROLLBACK):
+            self._end_transaction(accounts)
+
+    def _end_transaction(self, accounts: _Accounts) -> None:
+        accounts.transactions += 1
+        accounts.open_since = None
+        if self._gtid:
+            accounts.gtids.append(self._gtid)
+        self._query = None
+        self._commit_micros, self._thread = 0, 0
+
+    def _take_rows(
+        self, event: Any, raw: events.RawEvent, piece: Slice, accounts: _Accounts
+    ) -> Iterator[tuple[Route, Message]]:
+        table = self._tables.get(event.table_id)
+        if table is None:
+            raise BinlogFormatError(f"rows at {piece.file}:{accounts.position} are of a table without a TABLE_MAP")
+        if table.route is None:
+            accounts.skipped_rows += len(event.rows)
+            return
+        op: Op = {"WriteRowsEvent": "c", "UpdateRowsEvent": "u", "DeleteRowsEvent": "d"}[type(event).__name__]  # type: ignore[assignment]
+        counted = accounts.rows.setdefault(f"{table.schema.database}.{table.schema.table}", Counter())
+        header = render.EventHeader(raw.type, raw.size_bytes, accounts.position + raw.size_bytes, raw.flags)
+        for number, row in enumerate(event.rows):
+            counted[op] += 1
+            try:
+                before, after = _images(op, row, table.library, self._format.style[Kind.BIT])
+            except MisreadValue as error:
+                raise BinlogFormatError(
+                    f"row {number} at {piece.file}:{accounts.position}, of `{table.schema.database}`."
+                    f"`{table.schema.table}`, cannot be read by reader 'reference': {error}. Use the default "
+                    "reader."
+                ) from error
+            change = render.RowChange(
+                op, before, after, piece.file, accounts.position, number, self._gtid, raw.server_id, raw.ts_seconds,
+                self._query, event=header, server_uuid=self._server_uuid, thread=self._thread,
+                commit_micros=self._commit_micros,
+            )  # fmt: skip
+            for message in self._row_messages(change, table.schema):
+                yield table.route, message
+
+    def _row_messages(self, change: render.RowChange, schema: TableSchema) -> Iterator[Message]:
+        row_id = f"{self._server_uuid}/{change.file}:{change.position}/{change.row}"
+        for message in render.messages(self._format, schema, change):
+            yield Message(
+                change.position,
+                sequence_of(change.row, message.step),
+                message.key,
+                message.value,
+                (row_id + (f"/{message.step:d}" if message.step else "")).encode(),
+                change.gtid.encode(),
+                message.headers,
+                change.ts_seconds,
+            )
+
+
+def _images(
+    op: Op, row: dict[str, Any], library: Any, bits: Encoding
+) -> tuple[dict[str, object] | None, dict[str, object] | None]:
+    """The images before and after a change, of the library's ``row``. Raises MisreadValue."""
+    if op == "u":
+        before = _image(row["before_values"], row["before_none_sources"], library, bits)
+        return before, _image(row["after_values"], row["after_none_sources"], library, bits)
+    image = _image(row["values"], row["none_sources"], library, bits)
+    return (None, image) if op == "c" else (image, None)
+
+
+def _image(values: dict[str, Any], none_sources: dict[str, str], library: Any, bits: Encoding) -> dict[str, object]:
+    return {
+        column.name: json_value(values[column.name], none_sources.get(column.name), column, bits)
+        for column in library.columns
+    }
+
+
+class _Blocks:
+    """Messages of a slice, gathered by topic-partition until a block is full."""
+
+    def __init__(self, piece: Slice) -> None:
+        self._piece = piece
+        self._held: dict[tuple[str, int], list[Message]] = {}
+        self._sizes: Counter[tuple[str, int]] = Counter()
+        self._count = 0
+
+    def add(self, route: Route, message: Message) -> Iterator[MessageBlock]:
+        topic_partition = (route.topic, partition_of(message.key, message.event_id, route.partitions))
+        self._held.setdefault(topic_partition, []).append(message)
+        self._sizes[topic_partition] += len(message.value or b"") + len(message.key or b"") + 150
+        if self._sizes[topic_partition] >= BLOCK_BYTES:
+            yield self._block(topic_partition)
+
+    def rest(self) -> Iterator[MessageBlock]:
+        for topic_partition in list(self._held):
+            yield self._block(topic_partition)
+
+    def _block(self, topic_partition: tuple[str, int]) -> MessageBlock:
+        messages = self._held.pop(topic_partition)
+        del self._sizes[topic_partition]
+        self._count += 1
+        return MessageBlock(*topic_partition, self._piece.file, self._piece.number, self._count, pack(messages))

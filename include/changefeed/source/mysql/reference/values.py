@@ -1,0 +1,152 @@
+"""mysql-replication's Python values -> what JSON says of them, in a plain `Style`."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import decimal
+import json
+import struct
+from typing import Any
+
+from pymysqlreplication.constants import NONE_SOURCE
+
+from changefeed.errors import SchemaError
+from changefeed.formats.style import Encoding, Style
+from changefeed.model import column_types
+from changefeed.model.charset_codes import misread_by_python
+
+_MICROSECONDS = datetime.timedelta(microseconds=1)
+_EPOCH = datetime.datetime(1970, 1, 1)
+_YEAR_ZERO = 1900
+"""What the library makes of YEAR 0; a YEAR begins at 1901."""
+
+
+class MisreadValue(Exception):
+    """A value that mysql-replication is known to read wrongly; the reader adds its coordinates."""
+
+
+def json_value(value: Any, none_source: str | None, column: Any, bits: Encoding) -> object:
+    """``value`` of mysql-replication's ``column`` as a value that JSON knows; that of a BIT column as ``bits`` says.
+
+    ``none_source`` is the library's word for why it gives None. Raises MisreadValue for what it reads wrongly, rather
+    than to pass it on.
+    """
+    if value is None:
+        return _nothing(none_source, column)
+    if column.type == column_types.JSON.number:
+        return json.dumps(_plain(value, column), ensure_ascii=False, separators=(",", ":"))
+    match value:
+        case bool() | int() if column.type == column_types.YEAR.number:
+            return 0 if value == _YEAR_ZERO else value
+        case bool() | int():
+            return value
+        case float() if column.type == column_types.FLOAT.number:
+            return _shortest_float(value)
+        case float():
+            return value
+        case decimal.Decimal():
+            return f"{value:f}"
+        case datetime.datetime():
+            return _moment(value, column)
+        case datetime.date():
+            return value.isoformat()
+        case datetime.timedelta():
+            return _time(value, column)
+        case set():
+            return ",".join(label for label in column.set_values if label in value)
+        case str() if column.type == column_types.BIT.number:
+            return _bits(value, column) if bits is Encoding.CONNECT else int(value, 2)
+        case str() if column.character_set_name != "binary":
+            return _text(value, column)
+        case "":  # Python decodes empty bytes with any codec, also with one that it does not have
+            return json_value(b"", none_source, column, bits)
+        case bytes() if column.type == column_types.GEOMETRY.number:
+            (srid,) = struct.unpack_from("<I", value)
+            return {"srid": srid, "wkb": base64.b64encode(value[4:]).decode()}
+        case bytes() if column.type == column_types.STRING.number:
+            return base64.b64encode(value.ljust(column.max_length, b"\0")).decode()  # the binlog leaves zeros out
+        case bytes():
+            return base64.b64encode(value).decode()
+    raise MisreadValue(f"mysql-replication gave a {type(value).__name__} for column {column.name!r}")
+
+
+def _nothing(source: str | None, column: Any) -> str | None:
+    match source:
+        case None | NONE_SOURCE.NULL:
+            return None
+        case NONE_SOURCE.EMPTY_SET:
+            return ""
+        case NONE_SOURCE.COLS_BITMAP:
+            raise MisreadValue(f"the row does not have column {column.name!r}: wanted binlog_row_image=FULL")
+    raise MisreadValue(f"column {column.name!r} has a date that Python does not know, such as 0000-00-00 ({source})")
+
+
+def check_style(style: Style) -> None:
+    """Raises SchemaError for a style that only the default reader writes."""
+    if not style.is_plain:
+        raise SchemaError(f"reader 'reference' writes plain values only, and {style} was wanted")
+
+
+def _bits(value: str, column: Any) -> object:
+    """As Debezium has them: a boolean, or bytes, the lowest first."""
+    if column.bits == 1:
+        return value == "1"
+    return base64.b64encode(int(value, 2).to_bytes(column.bytes, "little")).decode()
+
+
+def _text(value: str, column: Any) -> str:
+    charset = (column.character_set_name or "").replace("_", "")  # the library says koi8_u
+    if not misread_by_python(charset).isdisjoint(value):
+        raise MisreadValue(
+            f"column {column.name!r} has a character that {charset} has otherwise in Python than in MySQL"
+        )
+    return value
+
+
+def _shortest_float(value: float) -> float:
+    """The shortest double that reads back as this single-precision value."""
+    for digits in range(6, 10):
+        short = float(f"{value:.{digits}g}")
+        if struct.pack("<f", short) == struct.pack("<f", value):
+            return short
+    return value
+
+
+def _moment(value: datetime.datetime, column: Any) -> str:
+    is_timestamp = column.type in (column_types.TIMESTAMP.number, column_types.TIMESTAMP2.number)
+    text = f"{value:%Y-%m-%dT%H:%M:%S}".rjust(19, "0")
+    if is_timestamp and value == _EPOCH:
+        text = "0000-00-00T00:00:00"  # a TIMESTAMP begins a second later, and its zero is kept as 0
+    return text + _fraction(value.microsecond, getattr(column, "fsp", 0)) + ("Z" if is_timestamp else "")
+
+
+def _time(value: datetime.timedelta, column: Any) -> str:
+    microseconds = abs(value) // _MICROSECONDS
+    seconds, fraction = divmod(microseconds, 1_000_000)
+    if fraction and value < datetime.timedelta(0):
+        raise MisreadValue(f"column {column.name!r} has a negative time with a fraction")
+    minutes, second = divmod(seconds, 60)
+    hour, minute = divmod(minutes, 60)
+    sign = "-" if value < datetime.timedelta(0) else ""
+    return f"{sign}{hour:02}:{minute:02}:{second:02}{_fraction(fraction, getattr(column, 'fsp', 0))}"
+
+
+def _fraction(microseconds: int, digits: int) -> str:
+    return f".{microseconds:06}"[: digits + 1] if digits else ""
+
+
+def _plain(value: Any, column: Any) -> Any:
+    """A JSON document's ``value`` with texts for mysql-replication's bytes. Raises MisreadValue for opaque values."""
+    match value:
+        case dict():
+            return {_plain(key, column): _plain(inner, column) for key, inner in value.items()}
+        case list():
+            return [_plain(inner, column) for inner in value]
+        case bytes():
+            return value.decode()
+        case str():  # of bytes; all texts are bytes
+            raise MisreadValue(f"column {column.name!r} has bytes in its JSON")
+        case None | bool() | int() | float():
+            return value
+    raise MisreadValue(f"column {column.name!r} has a {type(value).__name__} in its JSON, whose text is MySQL's own")

@@ -1,0 +1,127 @@
+"""All schemas of a server as `information_schema` has them now."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from changefeed.ddl.names import TableName
+from changefeed.ddl.schemas import Schemas
+from changefeed.ddl.session import Flavour, Server
+from changefeed.ddl.table import Table, is_generated_key
+from changefeed.ddl.table_elements import Period
+from changefeed.errors import SourceError, SourceUnavailableError
+from changefeed.model.identifier import quoted
+from changefeed.model.table_schema import TableSchema
+from changefeed.source.mysql.catalog import SYSTEM_DATABASES
+from changefeed.source.mysql.column_rows import FIELD_COUNT, INDEX_FIELDS, column_fields, column_of, keys_of
+from changefeed.source.mysql.session import Row, Session
+
+_NOT_SYSTEM = "NOT IN ('" + "', '".join(SYSTEM_DATABASES) + "')"
+_TABLES = f"""
+SELECT table_schema, table_name, table_collation FROM information_schema.tables
+WHERE table_type IN ('BASE TABLE', 'SYSTEM VERSIONED', 'SEQUENCE') AND table_schema {_NOT_SYSTEM}
+"""
+_COLUMNS = f"""
+SELECT {{fields}}, table_schema, table_name FROM information_schema.columns
+WHERE table_schema {_NOT_SYSTEM} ORDER BY table_schema, table_name, ordinal_position
+"""
+_INDEXES = f"""
+SELECT table_schema, table_name, {INDEX_FIELDS} FROM information_schema.statistics
+WHERE table_schema {_NOT_SYSTEM} ORDER BY table_schema, table_name, index_name, seq_in_index
+"""
+_VIEWS = f"""
+SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'VIEW' AND table_schema {_NOT_SYSTEM}
+"""
+_PERIODS = f"""
+SELECT table_schema, table_name, period, start_column_name, end_column_name FROM information_schema.periods
+WHERE table_schema {_NOT_SYSTEM} ORDER BY table_schema, table_name, period
+"""
+_EXTRA = 6
+"""Where `column_fields` have `extra`, which says that a column is invisible."""
+
+
+def server_of(session: Session) -> Server:
+    """What a statement's meaning depends on besides its session."""
+    numbers = [int(part) for part in session.version.split("-")[0].split(".")[:3]]
+    return Server(
+        Flavour.MARIADB if session.is_mariadb else Flavour.MYSQL,
+        (numbers[0], numbers[1], numbers[2] if len(numbers) > 2 else 0),
+        int(session.variable("lower_case_table_names") or 0),
+        str(session.variable("collation_server")),
+    )
+
+
+def collation_names(session: Session) -> dict[int, str]:
+    """Collations by id, as QUERY events name them."""
+    table = "id, collation_name FROM information_schema.collations"
+    if session.is_mariadb:
+        table = "id, full_collation_name FROM information_schema.collation_character_set_applicability"
+    return {int(row[0]): str(row[1]) for row in session.rows(f"SELECT {table}") if row[0] is not None}
+
+
+LOCK_SECONDS = 60
+"""How long a table may be locked by DDL before it is given up."""
+
+
+def current_schemas(session: Session) -> Schemas:
+    """All databases and tables but the server's own; four queries, however many there are."""
+    server = server_of(session)
+    rows = session.rows(
+        f"SELECT schema_name, default_collation_name FROM information_schema.schemata WHERE schema_name {_NOT_SYSTEM}"
+    )
+    databases = {server.table_name(str(name)): str(collation) for name, collation in rows}
+    fields = column_fields(session)
+    columns: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in session.rows(_COLUMNS.format(fields=fields)):
+        columns[str(row[FIELD_COUNT]), str(row[FIELD_COUNT + 1])].append(row)
+    indexes: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in session.rows(_INDEXES):
+        indexes[str(row[0]), str(row[1])].append(row[2:])
+    periods = _periods(session)
+    tables = {}
+    for database, table, collation in session.rows(_TABLES):
+        name = (str(database), str(table))
+        shown = tuple(column_of(row, is_mariadb=session.is_mariadb) for row in columns[name])
+        schema = TableSchema(*name, shown, *keys_of(indexes[name], shown)).keys_of_current_rows
+        hidden = bool(shown) and "INVISIBLE" in str(columns[name][0][_EXTRA]).upper()
+        generated = hidden and is_generated_key(schema, server)
+        table_periods = tuple(periods[name])
+        tables[TableName(*map(server.table_name, name))] = Table(schema, str(collation or ""), generated, table_periods)
+    views = frozenset(TableName(*map(server.table_name, map(str, name))) for name in session.rows(_VIEWS))
+    return Schemas(server, databases, tables, views)
+
+
+def wait_for_logged_ddl(session: Session) -> None:
+    """Return when DDL that was in the binlog before the call is in `information_schema`, too.
+
+    MySQL logs a statement before it commits it: for milliseconds, and for as long as semi-synchronous replication
+    waits, the head of the binlog is after an ALTER that `information_schema` does not show yet. Its tables are locked
+    until it is committed, and SHOW CREATE TABLE waits for that. MariaDB changes its tables before it logs.
+
+    Raises SourceUnavailableError where a table stays locked for LOCK_SECONDS. A table that is being created is not
+    waited for: its rows stop the run where nothing knows it.
+    """
+    if session.is_mariadb:
+        return
+    session.rows(f"SET SESSION lock_wait_timeout = {LOCK_SECONDS}")
+    for database, table, _ in session.rows(_TABLES):
+        name = f"{quoted(str(database))}.{quoted(str(table))}"
+        try:
+            session.rows(f"SHOW CREATE TABLE {name}")
+        except SourceUnavailableError as error:
+            raise SourceUnavailableError(
+                f"{session.connection}: table {name} was locked for {LOCK_SECONDS} seconds by a statement that changes "
+                f"it ({error}). What its columns are is not settled. Run again when that statement has ended."
+            ) from error
+        except SourceError:
+            continue  # it is gone, or not this user's to see: `check_rights` says which of those are missing
+
+
+def _periods(session: Session) -> Mapping[tuple[str, str], list[Period]]:
+    """The periods of tables; MariaDB lists them from 11.4 on."""
+    periods: dict[tuple[str, str], list[Period]] = defaultdict(list)
+    if session.is_mariadb and session.rows("SHOW TABLES FROM information_schema LIKE 'PERIODS'"):
+        for database, table, *period in session.rows(_PERIODS):
+            periods[str(database), str(table)].append(Period(*map(str, period)))
+    return periods

@@ -1,0 +1,156 @@
+"""What changes rows without an event in the binlog: foreign keys, triggers, functions, views. Columns that no DDL has.
+
+A change in statement format is logged as the text of its outermost statement, so what a function or trigger that it
+calls does to other tables is not in the binlog at all.
+
+Sources: https://dev.mysql.com/doc/refman/9.7/en/innodb-and-mysql-replication.html,
+https://dev.mysql.com/doc/refman/9.7/en/stored-programs-logging.html,
+https://dev.mysql.com/doc/refman/9.7/en/information-schema-referential-constraints-table.html,
+https://mariadb.com/kb/en/replication-and-foreign-keys/
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import cached_property
+
+from changefeed.ddl.names import TableName
+from changefeed.model.identifier import quoted
+from changefeed.source.mysql.catalog import SYSTEM_DATABASES
+from changefeed.source.mysql.session import Session
+
+_FOREIGN_KEYS = """
+SELECT DISTINCT k.table_schema, k.table_name, k.constraint_name, r.delete_rule, r.update_rule
+FROM information_schema.key_column_usage k
+LEFT JOIN information_schema.referential_constraints r
+ON r.constraint_schema = k.constraint_schema AND r.constraint_name = k.constraint_name AND r.table_name = k.table_name
+WHERE k.referenced_table_name IS NOT NULL ORDER BY 1, 2, 3
+"""
+_LONG_UNIQUE_KEYS = """
+SELECT DISTINCT s.table_schema, s.table_name FROM information_schema.statistics s
+JOIN information_schema.tables t ON t.table_schema = s.table_schema AND t.table_name = s.table_name
+WHERE s.non_unique = 0 AND s.index_type = 'HASH' AND t.engine <> 'MEMORY' ORDER BY 1, 2
+"""
+_VIRTUAL_COLUMNS = """
+SELECT table_schema, table_name, column_name FROM information_schema.columns
+WHERE extra LIKE '%VIRTUAL GENERATED%' ORDER BY table_schema, table_name, ordinal_position
+"""
+_HARMLESS = {"NO ACTION", "RESTRICT"}
+_CASCADING_CLAUSE = re.compile(r"ON (?:DELETE|UPDATE) (?:CASCADE|SET NULL|SET DEFAULT)")
+
+
+def logs_cascades(session: Session) -> bool:
+    """Whether the rows that a foreign key changes are in the binlog: from MySQL 9.6 on, where the server carries such
+    keys out itself and does not leave them to InnoDB."""
+    return session.variable("innodb_native_foreign_keys") == "OFF"
+
+
+def cascading_keys(session: Session, captured: Callable[[str, str], bool]) -> Iterator[tuple[TableName, str]]:
+    """The ``captured`` tables whose rows a foreign key changes or deletes, and that key's name."""
+    for database, table, key, *rules in session.rows(_FOREIGN_KEYS):
+        if not captured(str(database), str(table)):
+            continue
+        name = TableName(str(database), str(table))
+        if None in rules:  # MariaDB shows them to no user that has only SELECT
+            is_cascading = _is_shown_to_cascade(session, name, str(key))
+        else:
+            is_cascading = not _HARMLESS.issuperset(rules)
+        if is_cascading:
+            yield name, str(key)
+
+
+def _is_shown_to_cascade(session: Session, table: TableName, key: str) -> bool:
+    definition = str(session.row(f"SHOW CREATE TABLE {quoted(table.database)}.{quoted(table.table)}")[1])
+    # InnoDB writes the key's name as it is. What the key does stands at the end, behind all names.
+    lines = [line for line in definition.splitlines() if line.lstrip().startswith(f"CONSTRAINT `{key}` FOREIGN KEY")]
+    return any(_CASCADING_CLAUSE.search(line.rpartition(")")[2]) for line in lines)
+
+
+def virtual_columns(session: Session, captured: Callable[[str, str], bool]) -> Iterator[tuple[TableName, str]]:
+    """The virtual columns of ``captured`` tables that row images may have with an older value: MySQL's."""
+    for database, table, column in session.rows(_VIRTUAL_COLUMNS) if not session.is_mariadb else ():
+        if captured(str(database), str(table)):
+            yield TableName(str(database), str(table)), str(column)
+
+
+def hashed_tables(session: Session, captured: Callable[[str, str], bool]) -> Iterator[TableName]:
+    """The ``captured`` tables whose rows MariaDB writes with `DB_ROW_HASH_1` …: those of a UNIQUE key that is too long
+    to be a plain one."""
+    for database, table in session.rows(_LONG_UNIQUE_KEYS) if session.is_mariadb else ():
+        if captured(str(database), str(table)):
+            yield TableName(str(database), str(table))
+
+
+_FUNCTIONS = f"""
+SELECT LOWER(routine_name) FROM information_schema.routines
+WHERE routine_type = 'FUNCTION' AND routine_schema NOT IN ('{"', '".join(SYSTEM_DATABASES)}')
+"""
+_VIEW = "SELECT 1 FROM information_schema.views WHERE table_schema = %s AND table_name = %s"
+_TRIGGERS = """
+SELECT trigger_name FROM information_schema.triggers WHERE event_object_schema = %s AND event_object_table = %s
+"""
+_CASCADES = """
+SELECT DISTINCT k.table_schema, k.table_name FROM information_schema.key_column_usage k
+LEFT JOIN information_schema.referential_constraints r
+ON r.constraint_schema = k.constraint_schema AND r.constraint_name = k.constraint_name AND r.table_name = k.table_name
+WHERE k.referenced_table_schema = %s AND k.referenced_table_name = %s
+AND (r.delete_rule IS NULL OR r.delete_rule NOT IN ('NO ACTION', 'RESTRICT')
+     OR r.update_rule NOT IN ('NO ACTION', 'RESTRICT'))
+"""  # MariaDB shows no rule to a user that has only SELECT
+_CALL = re.compile(r"([\w$\u0080-\U0010ffff]+)[`\"]?(?:\s|/\*.*?\*/)*\(", re.DOTALL)
+
+
+class Reach:
+    """How far a statement may reach, by what the server has now, asked when it is needed and kept.
+
+    A function is visible to a user with SELECT on all databases, a trigger only to one with TRIGGER on its table: what
+    the user may not see is not known here. Raises as `Session` does.
+    """
+
+    def __init__(self, session: Callable[[], Session]) -> None:
+        self._open = session
+        self._cascades: dict[TableName, tuple[TableName, ...]] = {}
+        self._doubts: dict[TableName, str] = {}
+
+    def written(self, tables: tuple[TableName, ...]) -> tuple[TableName, ...]:
+        """``tables`` and those whose foreign keys cascade from them."""
+        written = list(dict.fromkeys(tables))
+        for table in written:  # grows while it is gone through
+            written += [child for child in self._children(table) if child not in written]
+        return tuple(written)
+
+    def doubt(self, sql: str, tables: tuple[TableName, ...]) -> str:
+        """Why the statement ``sql``, which names ``tables`` as those that it writes, may write others too, or ''."""
+        if not tables:
+            return "its text does not say which tables it writes"
+        called = {name.lower() for name in _CALL.findall(sql)} & self._functions if self._functions else set()
+        if called:
+            return f"it calls the function {min(called)!r}, which may write any table"
+        return next(filter(None, map(self._doubt_of, self.written(tables))), "")
+
+    @cached_property
+    def _session(self) -> Session:
+        return self._open()
+
+    @cached_property
+    def _functions(self) -> frozenset[str]:
+        return frozenset(str(name) for (name,) in self._session.rows(_FUNCTIONS))
+
+    def _children(self, table: TableName) -> tuple[TableName, ...]:
+        if table not in self._cascades:
+            rows = [] if table.database in SYSTEM_DATABASES else self._session.rows(_CASCADES, *table)
+            self._cascades[table] = tuple(TableName(str(database), str(name)) for database, name in rows)
+        return self._cascades[table]
+
+    def _doubt_of(self, table: TableName) -> str:
+        if table not in self._doubts:
+            self._doubts[table] = "" if table.database in SYSTEM_DATABASES else self._looked_up(table)
+        return self._doubts[table]
+
+    def _looked_up(self, table: TableName) -> str:
+        if self._session.rows(_VIEW, *table):
+            return f"{table} is a view, which may write any table"
+        if triggers := self._session.rows(_TRIGGERS, *table):
+            return f"{table} has the trigger {str(triggers[0][0])!r}, which may write any table"
+        return ""

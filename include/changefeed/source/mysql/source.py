@@ -1,0 +1,159 @@
+"""What the source says of its binlog: identity, files, head, and where a first window may start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from changefeed.errors import BinlogGoneError, ChangefeedError, SourceError, SourceUnavailableError
+from changefeed.model.connection import MysqlConnection
+from changefeed.model.coordinates import FIRST_POSITION, LAST_DUMP_POSITION, BinlogCoordinates
+from changefeed.model.window import BinlogFile
+from changefeed.source.mysql.session import Session
+
+_ENCRYPTION_HEADER_BYTES = 512
+
+
+@dataclass(frozen=True)
+class Head:
+    """The end of the binlog, and the GTIDs executed up to it, read in one statement."""
+
+    coordinates: BinlogCoordinates
+    gtids: str
+
+
+def server_uuid(session: Session) -> str:
+    """What names this server and no other: its `server_uuid`, or on MariaDB, which has no UUID, its server_id."""
+    if not session.is_mariadb:
+        return str(session.row("SELECT @@server_uuid")[0])
+    return f"00000000-0000-0000-0000-{int(session.variable('server_id') or 0):012x}"
+
+
+def session_on(connection: MysqlConnection, wanted: str) -> Session:
+    """A session that is proved to be on the server with UUID ``wanted``, for all that is asked or read over it.
+
+    Behind a virtual address, a proxy or DNS each connection may lead elsewhere. Raises SourceUnavailableError for
+    another server, and as `Session` does.
+    """
+    session = Session(connection)
+    try:
+        found = server_uuid(session)
+        if found != wanted:
+            raise SourceUnavailableError(
+                f"server {wanted} was wanted at {connection.host}:{connection.port}, found server {found}: the "
+                "address, proxy or DNS name leads to another server by now. Nothing was read from it. Run again: when "
+                f"{wanted} is back there, the run goes on; on another server the position is looked up anew."
+            )
+    except ChangefeedError:
+        session.raw.close()
+        raise
+    return session
+
+
+def head(session: Session) -> Head:
+    """The head of the binlog. Always a commit boundary: the server moves it after a whole group of commits."""
+    logged = session.row("SELECT @@gtid_binlog_pos")[0] if session.is_mariadb else ""
+    shown = session.named_row(_status_statement(session))
+    if not shown:
+        raise SourceError(f"{session.connection}: the server shows no binlog status: its binary log is off (log_bin)")
+    coordinates = BinlogCoordinates(str(shown["File"]), int(shown["Position"]))
+    if session.is_mariadb:
+        if coordinates.position <= LAST_DUMP_POSITION:  # what BINLOG_GTID_POS has four bytes for, too
+            (logged,) = session.row("SELECT BINLOG_GTID_POS(%s, %s)", coordinates.file, coordinates.position)
+        return Head(coordinates, str(logged or ""))
+    return Head(coordinates, str(shown["Executed_Gtid_Set"]).replace("\n", ""))
+
+
+def names_come_along(session: Session) -> bool:
+    """Whether rows that MySQL logs now name their columns (binlog_row_metadata=FULL); MariaDB's are not relied on."""
+    return session.variable("binlog_row_metadata") == "FULL" and not session.is_mariadb
+
+
+def binlog_files(session: Session) -> list[BinlogFile]:
+    """SHOW BINARY LOGS, oldest first.
+
+    With binlog_encryption=ON MySQL counts a header that no position counts and no dump sends.
+    https://dev.mysql.com/doc/refman/9.7/en/replication-binlog-encryption.html
+    """
+    files = []
+    for name, size, *encrypted in session.rows("SHOW BINARY LOGS"):
+        header = _ENCRYPTION_HEADER_BYTES if encrypted == ["Yes"] else 0
+        files.append(BinlogFile(str(name), int(size) - header))
+    return files
+
+
+def start_coordinates(session: Session, start: str, head: Head) -> BinlogCoordinates:
+    """Where a pipeline without a checkpoint begins: ``start`` is earliest, latest, snapshot, or FILE:POSITION.
+
+    Raises BinlogGoneError for coordinates that the server does not have.
+    """
+    if start in ("latest", "snapshot"):
+        return head.coordinates
+    files = binlog_files(session)
+    if start == "earliest":
+        return BinlogCoordinates(files[0].name, FIRST_POSITION)
+    coordinates = BinlogCoordinates.parse(start)
+    check_present(coordinates, files, "to start")
+    return coordinates
+
+
+def check_present(coordinates: BinlogCoordinates, files: list[BinlogFile], purpose: str) -> None:
+    """Raises BinlogGoneError when ``coordinates`` are not inside one of ``files``."""
+    sizes = {file.name: file.size_bytes for file in files}
+    size = sizes.get(coordinates.file)
+    if size is None:
+        present = f"{files[0].name} to {files[-1].name}" if files else "no files"
+        raise BinlogGoneError(
+            f"binlog {coordinates.file!r}, needed {purpose} from {coordinates}, is not on the server, which has "
+            f"{present}. Changes between may be lost to this pipeline: publish archived files with a backfill, if "
+            "there are any, then seek to earliest; and raise binlog_expire_logs_seconds. Without archived files take "
+            "a snapshot behind the seek, and `changefeed verify --gone FILE` names the rows that were deleted between."
+        )
+    if coordinates.position > size:
+        raise BinlogGoneError(
+            f"binlog {coordinates.file!r}, needed {purpose} from {coordinates}, ends at {size}: the server was reset "
+            "or restored to an older point. What it wrote since has other coordinates: seek to where the pipeline "
+            "should resume."
+        )
+
+
+def _status_statement(session: Session) -> str:
+    if session.is_mariadb or session.version_number < (8, 2):
+        return "SHOW MASTER STATUS"
+    return "SHOW BINARY LOG STATUS"
+
+
+_RDS_HOURS = "SELECT value FROM mysql.rds_configuration WHERE name = 'binlog retention hours'"
+_RDS_TABLE = "SELECT 1 FROM information_schema.tables WHERE table_schema = 'mysql' AND table_name = 'rds_configuration'"
+_RDS_FOLDER = "/rdsdbbin/"
+"""Where Amazon's servers are installed, Aurora among them."""
+
+
+@dataclass(frozen=True)
+class BinlogExpiry:
+    """``seconds`` is None where the server purges nothing by itself, and where it is not known (``is_known``).
+
+    ``by_hours`` says that Amazon RDS or Aurora purges, by its `binlog retention hours`.
+    """
+
+    seconds: float | None
+    is_known: bool = True
+    by_hours: bool = False
+
+
+def binlog_expiry(session: Session) -> BinlogExpiry:
+    """What the server's settings say. Amazon RDS and Aurora purge files by a setting of their own, whatever the
+    server's variables say: without it as soon as nothing of Amazon's needs them.
+
+    https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/mysql-stored-proc-configuring.html
+    """
+    if session.rows(_RDS_TABLE):
+        hours = [row[0] for row in session.rows(_RDS_HOURS)]
+        if hours and hours[0] is not None:
+            return BinlogExpiry(3600 * float(hours[0]), by_hours=True)
+        return BinlogExpiry(None, is_known=False, by_hours=True)
+    if (session.variable("basedir") or "").startswith(_RDS_FOLDER):  # without the right to read its setting
+        return BinlogExpiry(None, is_known=False, by_hours=True)
+    if session.variable("binlog_expire_logs_auto_purge") == "OFF":
+        return BinlogExpiry(None)
+    seconds = float(session.variable("binlog_expire_logs_seconds") or 0)
+    return BinlogExpiry(seconds or 86_400 * float(session.variable("expire_logs_days") or 0) or None)

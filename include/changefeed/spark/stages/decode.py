@@ -1,0 +1,57 @@
+"""The decode stage: slices -> finished batches, on any worker."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from changefeed.errors import ChangefeedError
+from changefeed.kafka.window_topics import WindowTopics
+from changefeed.model import fault_point
+from changefeed.model.window import Slice
+from changefeed.records.block import MessageBlock
+from changefeed.settings.pipeline import Pipeline
+from changefeed.spark.stages.decode_task import DecodeTask
+from changefeed.spark.stages.expected import Decoded
+from changefeed.spark.stages.messages import DecodedSlice, Failure, StoredBatch
+from changefeed.spark.stages.payload_files import payload_file
+
+if TYPE_CHECKING:
+    from changefeed.records.encoder import BatchEncoder
+
+
+def encoder_of(pipeline: Pipeline, topics: WindowTopics) -> BatchEncoder:
+    """What makes batches for ``topics``, as ``pipeline`` says."""
+    from changefeed.records.encoder import BatchEncoder  # only workers encode, and only they load the kernels
+
+    return BatchEncoder(pipeline.kafka.publishing, lambda topic: topics.of(topic).for_batches())
+
+
+def decode_slices(
+    task: DecodeTask, slices: Iterable[Slice], count: Callable[[int], None]
+) -> Iterator[StoredBatch | DecodedSlice | Failure]:
+    """The decode stage: of each slice its batches and then its report, or a failure.
+
+    ``count`` gets the number of messages of each batch.
+    """
+    from changefeed.spark.stages.readers import reader_of  # as above
+
+    gc.freeze()  # all that was imported: Spark's worker has the collector look at it after each task
+    reader = reader_of(task)
+    encoder = encoder_of(task.pipeline, task.topics)
+    with payload_file(task.folder) as file:
+        for piece in slices:
+            decoded, number = Decoded(), 0
+            try:
+                for item in reader.read(piece):
+                    fault_point.reached("in_decode")
+                    if isinstance(item, MessageBlock):
+                        for batch in encoder.batches(item, number=number):
+                            count(batch.messages)
+                            yield StoredBatch.of(batch, decoded.add_batch(batch), file)
+                            number = batch.number + 1
+                    else:
+                        yield DecodedSlice(item, decoded.counts())
+            except ChangefeedError as error:
+                yield Failure.of(error)

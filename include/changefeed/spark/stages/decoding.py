@@ -1,0 +1,94 @@
+"""The decode stage of a window of many slices: Spark jobs that run while the window is still cut."""
+
+from __future__ import annotations
+
+import heapq
+import uuid
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
+from types import TracebackType
+from typing import Self
+
+from changefeed.model.window import Slice
+from changefeed.spark.progress import MessageCount
+from changefeed.spark.stages.batch_store import BatchStore
+from changefeed.spark.stages.decode import decode_slices
+from changefeed.spark.stages.decode_task import DecodeTask
+from changefeed.spark.stages.messages import DecodedSlice, Failure, StoredBatch, TaskMessage
+from changefeed.spark.target import SparkTarget, Tasks
+
+_JOBS_AT_ONCE = 32
+"""Spark starts the tasks of the earliest first."""
+
+
+class Decoding:
+    """Decodes slices into a store as they are added, in a Spark job for each addition; a context manager.
+
+    At the end of the block no job of it runs any more, however it ends, and the store is empty.
+    """
+
+    def __init__(self, spark: SparkTarget, messages: MessageCount, store: BatchStore) -> None:
+        self._spark, self._messages, self._store = spark, messages, store
+        self._tag = f"changefeed-decode-{uuid.uuid4().hex}"
+        self._threads: ThreadPoolExecutor | None = None
+        self._jobs: list[Future[list[TaskMessage]]] = []
+        self._unread: list[Future[list[TaskMessage]]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        for job in self._jobs:
+            job.cancel()
+        while wait(self._jobs, timeout=0.5).not_done:
+            self._spark.end_jobs(self._tag)  # again and again: one may just have begun
+        if self._threads is not None:
+            self._threads.shutdown()
+        self._store.clear()
+
+    def add(self, task: DecodeTask, slices: Sequence[Slice], shown: Tasks) -> None:
+        """Begin to decode ``slices``, the next ones of ``task``."""
+        if self._threads is None:
+            # In two jobs at once tasks of the same number would name the same server_id.
+            self._threads = ThreadPoolExecutor(1 if task.server_ids.ids else _JOBS_AT_ONCE, "changefeed-decode")
+        self._jobs.append(self._threads.submit(self._decode, task, slices, shown))
+        self._unread.append(self._jobs[-1])
+
+    def _decode(self, task: DecodeTask, slices: Sequence[Slice], shown: Tasks) -> list[TaskMessage]:
+        count = self._messages.add
+
+        def stage(of_task: Sequence[Slice]) -> Iterator[StoredBatch | DecodedSlice | Failure]:
+            return decode_slices(task, of_task, count)
+
+        self._spark.tag_jobs(self._tag)
+        shown.expect(len(slices))
+        return self._store.decode(shared_out(slices, task.server_ids.tasks(len(slices))), stage)
+
+    def ended(self) -> Iterator[TaskMessage]:
+        """What the jobs say that ended since the last call; raises what Spark raises."""
+        ended = [job for job in self._unread if job.done()]
+        self._unread = [job for job in self._unread if job not in ended]
+        for job in ended:
+            yield from job.result()
+
+    def results(self) -> Iterator[TaskMessage]:
+        """As `ended`, of all other jobs, as each ends."""
+        for job in as_completed(self._unread):
+            yield from job.result()
+
+
+def shared_out(slices: Sequence[Slice], most: int) -> list[list[Slice]]:
+    """The slices of each of at most ``most`` tasks: the largest first, each to the task that has least to read, so that
+    no core waits for a straggler."""
+    ordered = sorted(slices, key=lambda piece: -piece.size_bytes)
+    if most >= len(ordered):
+        return [[piece] for piece in ordered]
+    tasks: list[list[Slice]] = [[] for _ in range(most)]
+    loads = [(0, number) for number in range(most)]
+    for piece in ordered:
+        size_bytes, number = heapq.heappop(loads)
+        tasks[number].append(piece)
+        heapq.heappush(loads, (size_bytes + piece.size_bytes, number))
+    return tasks

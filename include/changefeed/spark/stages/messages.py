@@ -1,0 +1,226 @@
+"""What Spark's tasks send to the driver and to one another: finished batches, what a slice held, receipts, failures.
+
+In an RDD of Spark these objects travel pickled. Through Spark's shuffle, and from a Connect server, they are rows of
+Arrow tables: the payload of a batch as it is, all else as JSON, as a driver unpickles nothing that a server sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import orjson
+import pyarrow as pa
+
+from changefeed.errors import ChangefeedError
+from changefeed.kafka.progress import TopicPartition
+from changefeed.model.manifest import TopicPartitionReceipt
+from changefeed.model.slice_report import SliceReport
+from changefeed.model.statement import Statement
+from changefeed.model.transaction_event import TransactionEvent
+from changefeed.records.batch import Batch
+from changefeed.spark.stages.payload_files import FilePart, PayloadFile
+
+_KINDS: dict[str, type[TaskMessage]] = {}
+
+
+class TaskMessage:
+    """Base of what a task returns to the driver; a subclass is a frozen dataclass of values that JSON has."""
+
+    def __init_subclass__(cls) -> None:
+        _KINDS[cls.__name__] = cls
+
+    @classmethod
+    def from_json(cls, values: Any, /) -> Self:
+        """The message that orjson made ``values`` of."""
+        return cls(**values)
+
+
+@dataclass(frozen=True)
+class Failure(TaskMessage):
+    """An error of ours: exceptions cross from a Spark worker as text, and their class would be lost."""
+
+    name: str
+    message: str
+
+    @classmethod
+    def of(cls, error: ChangefeedError) -> Self:
+        """The message of ``error``."""
+        return cls(type(error).__name__, str(error))
+
+    @property
+    def error(self) -> ChangefeedError:
+        """The error, of the class that it had, where this version knows it."""
+        known = {each.__name__: each for each in _tree(ChangefeedError)}
+        return known.get(self.name, ChangefeedError)(self.message)
+
+
+@dataclass(frozen=True)
+class PartitionCount:
+    """Messages that slice number ``slice`` was decoded into for a topic-partition, and the bytes of their batches."""
+
+    slice: int
+    topic: str
+    partition: int
+    messages: int
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class DecodedSlice(TaskMessage):
+    """The report of a slice that was decoded to its end, and all that it was decoded into."""
+
+    report: SliceReport
+    counts: tuple[PartitionCount, ...]
+
+    @classmethod
+    def from_json(cls, values: Any, /) -> Self:
+        report = values["report"]
+        report["statements"] = tuple(Statement(**item) for item in report["statements"])
+        report |= {name: tuple(report[name]) for name in ("prepared", "ended")}
+        report["transaction_events"] = tuple(map(TransactionEvent.from_json, report["transaction_events"]))
+        return cls(SliceReport(**report), counts_from_json(values["counts"]))
+
+
+def counts_from_json(values: Iterable[Any]) -> tuple[PartitionCount, ...]:
+    """The counts of a slice or chunk, of what JSON made of them."""
+    return tuple(PartitionCount(**count) for count in values)
+
+
+@dataclass(frozen=True)
+class Published(TaskMessage):
+    """What a task did for one topic-partition of its window."""
+
+    receipt: TopicPartitionReceipt
+
+    @classmethod
+    def from_json(cls, values: Any, /) -> Self:
+        return cls(TopicPartitionReceipt(**values["receipt"]))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBatch:
+    """A finished batch between decoding and publishing: where it belongs, and its payload, or where in a file that is.
+
+    ``before`` is how many messages of its slice and topic-partition come before it.
+    """
+
+    topic: str
+    partition: int
+    origin: str
+    slice: int
+    number: int
+    before: int
+    payload: bytes | FilePart
+
+    @classmethod
+    def of(cls, batch: Batch, before: int, file: PayloadFile | None = None) -> StoredBatch:
+        """``batch``, its payload written to ``file`` where there is one."""
+        payload = batch.payload()
+        where = (batch.topic, batch.partition, batch.origin, batch.slice, batch.number)
+        return cls(*where, before, payload if file is None else file.write(payload))
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Where it is published to."""
+        return self.topic, self.partition
+
+    @property
+    def order(self) -> tuple[str, int, int, int]:
+        """A window's batches are published in the order of topic, partition, slice and number."""
+        return self.topic, self.partition, self.slice, self.number
+
+    def read(self) -> bytes:
+        """The payload. Raises OSError where its file is gone, or ends early."""
+        return self.payload.read() if isinstance(self.payload, FilePart) else self.payload
+
+    def batch(self) -> Batch:
+        """The batch. Raises as `read`."""
+        return Batch.of(self.topic, self.partition, self.origin, self.slice, self.number, self.read())
+
+
+MESSAGE_SCHEMA = "kind string, text string"
+"""One row a message: the name of its class, and its fields as JSON."""
+
+STORED_SCHEMA = (
+    "kind string, topic string, partition int, origin string, slice long, number long, before long, payload binary, "
+    "text string"
+)
+"""One row a batch, of kind IS_BATCH and without a text, or a message, with its kind and text alone."""
+
+IS_BATCH = StoredBatch.__name__
+BATCH_COLUMNS = tuple(StoredBatch.__dataclass_fields__)
+"""Those of a batch in a table of STORED_SCHEMA."""
+
+_MESSAGES = pa.schema([("kind", pa.string()), ("text", pa.string())])
+_STORED = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("origin", pa.string()),
+        ("slice", pa.int64()),
+        ("number", pa.int64()),
+        ("before", pa.int64()),
+        ("payload", pa.binary()),
+        ("text", pa.string()),
+    ]
+)
+_TOGETHER_ROWS = 16
+_TOGETHER_BYTES = 2 << 20
+
+
+def message_batches(messages: Iterable[TaskMessage]) -> Iterator[pa.RecordBatch]:
+    """An Arrow batch of MESSAGE_SCHEMA for each of ``messages``."""
+    for message in messages:
+        kind, text = _kind_and_text(message)
+        yield pa.RecordBatch.from_arrays([pa.array([kind]), pa.array([text])], schema=_MESSAGES)
+
+
+def messages_of(rows: Iterable[Any]) -> list[TaskMessage]:
+    """The messages of rows that Spark collected, each with a kind and a text."""
+    return [_KINDS[row.kind].from_json(orjson.loads(row.text)) for row in rows]
+
+
+def stored_batches(items: Iterable[StoredBatch | TaskMessage]) -> Iterator[pa.RecordBatch]:
+    """Arrow batches of STORED_SCHEMA with a few ``items`` each: one of its own costs Spark as much as a megabyte."""
+    together: list[StoredBatch | TaskMessage] = []
+    size_bytes = 0
+    for item in items:
+        together.append(item)
+        size_bytes += len(item.payload) if isinstance(item, StoredBatch) and isinstance(item.payload, bytes) else 0
+        if len(together) == _TOGETHER_ROWS or size_bytes >= _TOGETHER_BYTES:
+            yield _stored_batch(together)
+            together, size_bytes = [], 0
+    if together:
+        yield _stored_batch(together)
+
+
+def batches_of(batches: Iterable[pa.RecordBatch]) -> Iterator[StoredBatch]:
+    """The stored batches of Arrow batches that have BATCH_COLUMNS."""
+    for rows in batches:
+        for row in rows.select(list(BATCH_COLUMNS)).to_pylist():
+            yield StoredBatch(**row)
+
+
+def _stored_batch(items: Sequence[StoredBatch | TaskMessage]) -> pa.RecordBatch:
+    columns = zip(zip(*map(_stored_row, items), strict=True), _STORED, strict=True)
+    return pa.RecordBatch.from_arrays([pa.array(values, type=of.type) for values, of in columns], schema=_STORED)
+
+
+def _stored_row(item: StoredBatch | TaskMessage) -> tuple[Any, ...]:
+    if isinstance(item, StoredBatch):
+        return IS_BATCH, *(getattr(item, name) for name in BATCH_COLUMNS), None
+    kind, text = _kind_and_text(item)
+    return kind, *(None for _ in BATCH_COLUMNS), text
+
+
+def _kind_and_text(message: TaskMessage) -> tuple[str, str]:
+    return type(message).__name__, orjson.dumps(message).decode()
+
+
+def _tree(cls: type[ChangefeedError]) -> Iterator[type[ChangefeedError]]:
+    yield cls
+    for child in cls.__subclasses__():
+        yield from _tree(child)

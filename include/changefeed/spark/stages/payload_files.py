@@ -1,0 +1,75 @@
+"""Payloads of finished batches in files, where all tasks share the driver's machine: Spark moves where they are.
+
+Through Spark a payload costs its JVM as much CPU as decoding costs a worker: it is copied from Arrow into rows, kept,
+shuffled, sorted and copied back.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """Where a payload is."""
+
+    path: str
+    start: int
+    size_bytes: int
+
+    def read(self) -> bytes:
+        """What is there. Raises OSError where the file is gone, or ends early."""
+        with Path(self.path).open("rb", buffering=0) as file:
+            file.seek(self.start)
+            payload = file.read(self.size_bytes)
+        if len(payload) != self.size_bytes:
+            raise OSError(
+                f"expected {self.size_bytes} bytes of a decoded batch at {self.start} of {self.path!r}, "
+                f"found {len(payload)}"
+            )
+        return payload
+
+
+class PayloadFile:
+    """A new file in ``folder`` that one task writes; a context manager, after which the file stays."""
+
+    def __init__(self, folder: str) -> None:
+        self._file = tempfile.NamedTemporaryFile("wb", buffering=0, prefix="batches-", dir=folder, delete=False)  # noqa: SIM115 - closed in __exit__
+        self._end = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def write(self, payload: bytes) -> FilePart:
+        """Write ``payload``; return where it is. Raises OSError where there is no room for it."""
+        view = memoryview(payload)
+        while len(view):
+            view = view[self._file.write(view) :]
+        start, self._end = self._end, self._end + len(payload)
+        return FilePart(self._file.name, start, len(payload))
+
+
+def payload_file(folder: str | None) -> AbstractContextManager[PayloadFile | None]:
+    """A `PayloadFile`; None where there is no folder, and payloads go through Spark."""
+    return nullcontext() if folder is None else PayloadFile(folder)
+
+
+@contextmanager
+def own_folder() -> Iterator[str]:
+    """A folder for the payloads of one task, removed at the end of the block.
+
+    It is in the folder of Spark's executor, where there is one, which Spark removes even if the task is killed.
+    """
+    folders = os.environ.get("SPARK_LOCAL_DIRS") or os.environ.get("LOCAL_DIRS") or ""
+    where = folders.partition(",")[0] or None
+    with tempfile.TemporaryDirectory(prefix="changefeed-", dir=where, ignore_cleanup_errors=True) as folder:
+        yield folder

@@ -1,0 +1,151 @@
+"""What a Spark task needs to publish batches, and how it does: values that travel in the task's closure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from changefeed.kafka.account import Receipt
+from changefeed.kafka.progress import TopicPartition
+from changefeed.kafka.publisher import Publisher
+from changefeed.kafka.window_topics import WindowTopics
+from changefeed.model import fault_point
+from changefeed.model.manifest import TopicPartitionReceipt
+from changefeed.model.slice_report import SliceReport
+from changefeed.model.topic_name import commit_log_topic
+from changefeed.model.window import Mark, Slice, Window
+from changefeed.pipeline.connections import PipelineConnections
+from changefeed.pipeline.open_windows import check_given
+from changefeed.records.block_filter import BlockFilter
+from changefeed.records.filter_chain import FilterChain
+from changefeed.settings.pipeline import Pipeline
+from changefeed.spark.stages.decode import encoder_of
+from changefeed.spark.stages.expected import CompletenessCheck, Decoded, SliceCounts
+from changefeed.spark.stages.messages import Published, StoredBatch, TaskMessage
+from changefeed.spark.stages.published_filter import PublishedFilter
+from changefeed.spark.stages.settlement import Settlement, settle
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishTask:
+    """Publishes batches to the topics of a pipeline.
+
+    ``identity`` is whose transactional ids it has, the pipeline's or a backfill's own; ``attempt`` is the fencing token
+    of this attempt to publish under it. ``topics`` are those that exist.
+    """
+
+    connections: PipelineConnections
+    topics: WindowTopics
+    identity: str
+    attempt: str
+    copies: bool = False
+    """Whether Spark may start a second copy of a task that takes long (spark.speculation)."""
+
+    def publish(self, number: int, stored: Iterable[StoredBatch]) -> Sequence[TaskMessage]:
+        """Publish what the Spark task of that ``number`` gets of the store; what is in Kafka by then.
+
+        Raises as `Publisher`, and SparkFailedError, with nothing published after it, where a batch is missing.
+        """
+        raise NotImplementedError
+
+    def publisher(self, number: int, window: int = 0, source: str = "", units_of: str | None = None) -> Publisher:
+        """The publisher of the Spark task of that ``number``; see there for the others."""
+        return Publisher(
+            self.connections.kafka,
+            self.identity,
+            number,
+            window,
+            commit_log_topic(self.pipeline.name),
+            self.topics.known,
+            self.pipeline.kafka.publishing,
+            source=source,
+            attempt=self.attempt,
+            dead_letter=self.pipeline.dead_letter_topic,
+            on_stage=fault_point.reached,
+            units_of=units_of,
+        )
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The pipeline, or what of it a backfill runs as."""
+        return self.connections.pipeline
+
+    @property
+    def is_latest(self) -> bool:
+        """Whether no newer attempt has begun, so that it can only be a copy of a task that took over from it."""
+        return self.connections.commit_log(self.identity).read().attempt == self.attempt
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowPublishTask(PublishTask):
+    """Publishes the batches of ``window``, of which earlier attempts have published ``given`` messages of each
+    topic-partition."""
+
+    window: Window
+    given: Mapping[TopicPartition, int] = field(default_factory=dict)
+    marks: tuple[Mark, ...] = ()
+    """After a failover: how far the old server gave each topic-partition."""
+    settlement: Settlement = field(default_factory=Settlement)
+    """What is not published of the slices, known when all of them are decoded."""
+    packed: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """The number of the Spark task that gets a topic-partition."""
+    expected: SliceCounts = field(default_factory=dict)
+    """What the slices were decoded into: nothing is published after a message that is missing."""
+
+    def settled(
+        self,
+        slices: Sequence[Slice],
+        reports: Sequence[SliceReport],
+        decoded: Decoded,
+        packed: Mapping[TopicPartition, int],
+    ) -> WindowPublishTask:
+        """The task with what was ``decoded`` of all ``slices``, and what their ``reports`` say of their transactions.
+
+        Raises AccountingError where an earlier attempt published more than was decoded; and as `settle`.
+        """
+        check_given(self.window, self.given, decoded.messages)
+        self.topics.learn({topic for topic, _ in decoded.messages})
+        return replace(self, settlement=settle(slices, reports), packed=packed, expected=decoded.by_slice)
+
+    def publish(self, number: int, stored: Iterable[StoredBatch]) -> list[Published]:
+        """See `PublishTask`. What is ``stored`` comes in the order of topic-partition, slice and number."""
+        expected = {key: counts for key, counts in self.expected.items() if self.packed[key] == number}
+        chain = FilterChain(self.filters, encoder_of(self.pipeline, self.topics))
+        with self.publisher(number, self.window.number, self.window.server_uuid) as publisher:
+            receipts = publisher.publish(chain.rest(CompletenessCheck(expected).passed(stored)))
+        return list(_receipts(receipts, chain))
+
+    @property
+    def filters(self) -> list[BlockFilter]:
+        """What leaves messages out of the window's batches, in the order in which they are asked.
+
+        Failover's is the last: it counts messages as the publisher does, which sees what the others leave.
+        """
+        filters = self.settlement.filters
+        if self.window.failover is not None:
+            filters.append(PublishedFilter(self.window.failover, self.marks))
+        return filters
+
+
+def _receipts(receipts: Iterable[Receipt], chain: FilterChain) -> Iterator[Published]:
+    dropped = dict(chain.dropped)
+    for receipt in receipts:
+        yield Published(_of_window(receipt, dropped.pop((receipt.topic, receipt.partition), {})))
+    for (topic, partition), counts in dropped.items():
+        yield Published(TopicPartitionReceipt(topic, partition, 0, 0, 0, 0, None, None, dict(counts)))
+
+
+def _of_window(receipt: Receipt, dropped: Mapping[str, int]) -> TopicPartitionReceipt:
+    """A receipt for the driver; offsets are those of the whole window, over all attempts at it."""
+    whole = receipt.window if receipt.window and receipt.window.window else None
+    return TopicPartitionReceipt(
+        topic=receipt.topic,
+        partition=receipt.partition,
+        messages=receipt.messages,
+        already_there=receipt.already_there,
+        value_bytes=receipt.value_bytes,
+        dead_letters=receipt.dead_letters,
+        first_offset=whole.first_offset if whole else receipt.first_offset,
+        last_offset=whole.last_offset if whole else receipt.last_offset,
+        dropped=dict(dropped),
+    )

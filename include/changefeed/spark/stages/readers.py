@@ -1,0 +1,143 @@
+"""The two readers of a slice, put together: the dump stream of its own connection, and what decodes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from changefeed.binlog.decoder import KernelDecoder
+from changefeed.binlog.prepared_rows import PreparedRows
+from changefeed.binlog.slice_reader import SliceReader
+from changefeed.ddl.history import read_logged
+from changefeed.ddl.schemas import Schemas
+from changefeed.kafka.topics import TopicSettings
+from changefeed.model.route import Route
+from changefeed.model.slice_report import SliceReport
+from changefeed.model.topic_name import check_chosen_name
+from changefeed.model.window import Slice
+from changefeed.records.block import MessageBlock
+from changefeed.source.mysql.catalog import catalog_lookup
+from changefeed.source.mysql.reference import ReferenceReader
+from changefeed.source.mysql.server_schemas import server_of
+from changefeed.spark.stages.decode_task import DecodeTask, SourceTask
+from changefeed.spark.stages.dump import dump_of
+from changefeed.spark.stages.earlier_slices import EarlierSlices
+from changefeed.spark.stages.statement_changes import StatementChanges
+from changefeed.spark.stages.statement_follower import StatementFollower
+from changefeed.transforms.finisher import TransformFinisher
+
+
+class KernelReader:
+    """A `SliceReader` on row programs and the kernel; programs made for one slice serve the next, also in the task
+    after it.
+
+    Records of statements stand between the rows before and after them.
+    """
+
+    def __init__(self, task: DecodeTask) -> None:
+        self._task, self._finisher = task, finisher_of(task)
+        self._changes = StatementChanges(task)
+        self._own: KernelDecoder | None = None
+
+    def read(self, piece: Slice) -> Iterator[MessageBlock | SliceReport]:
+        """The slice's blocks, then its report."""
+        decoder = self._own or _kept.pop(self._task.attempt, None) or self._new_decoder()
+        follower = StatementFollower(self._task, piece, self._changes)
+        decoder.programs.schema_lookup = follower.lookup
+        decoder.programs.with_other_names = follower.with_other_names
+        decoder.on_statement = follower.take
+        decoder.prepared_rows = PreparedRows(EarlierSlices(self._task, piece, follower.lookup, self._finisher))
+        number = 0
+        for item in decoder.decode(dump_of(self._task, piece), piece):
+            for block in (*follower.taken(), *([item] if isinstance(item, MessageBlock) else [])):
+                yield replace(block, number=number)
+                number += 1
+            if isinstance(item, SliceReport):
+                yield item if self._finisher is None else replace(item, transformed_away=self._finisher.taken_counts())
+        if self._task.attempt and self._finisher is None and decoder.programs.are_lasting:
+            _kept.clear()
+            _kept[self._task.attempt] = decoder
+        else:
+            self._own = decoder
+
+    def _new_decoder(self) -> KernelDecoder:
+        task = self._task
+        return KernelDecoder(
+            task.route,
+            lambda _database, _table: None,
+            task.format(),
+            task.server_uuid,
+            columns=task.column_rules,
+            block_bytes=task.pipeline.kafka.publishing.batch_bytes,
+            finisher=self._finisher,
+            transactions=_transactions_of(task),
+        )
+
+
+_kept: dict[str, KernelDecoder] = {}
+"""The decoder of the attempt that this process worked for last, while no slice is read with it. To make the programs of
+its tables anew for each task took a worker as long as to write what it decoded."""
+
+
+def _transactions_of(task: DecodeTask) -> Route | None:
+    """Where the records of transactions go."""
+    topic = task.connections.routes.transaction_topic
+    return None if topic is None else Route(topic, task.topics.of(topic).partitions)
+
+
+def finisher_of(task: SourceTask) -> TransformFinisher | None:
+    """What makes messages of the rows that the pipeline's functions are for; None for a pipeline without any."""
+    if not task.pipeline.transforms and task.pipeline.outbox is None:
+        return None
+
+    topics = task.pipeline.topics
+    settings = TopicSettings(topics.partitions, topics.replication_factor, topics.configs)
+
+    def partitions(topic: str) -> int:
+        if topic not in task.topics.known:
+            check_chosen_name(topic)
+        return task.topics.made(topic, settings).partitions
+
+    return TransformFinisher(
+        task.connections.transform_calls,
+        task.format(),
+        task.column_rules,
+        partitions,
+        suffix=topics.suffix,
+        dead_letters=task.pipeline.dead_letter_topic,
+        outbox=task.pipeline.outbox,
+    )
+
+
+class LibraryReader:
+    """A `SliceReader` on mysql-replication."""
+
+    def __init__(self, task: DecodeTask) -> None:
+        self._task = task
+        self._schemas = catalog_lookup(task.session)
+
+    def read(self, piece: Slice) -> Iterator[MessageBlock | SliceReport]:
+        """The slice's blocks, then its report; raises SourceError for a change in statement format."""
+        with self._task.session() as session:
+            version, server = session.version_number, server_of(session)
+        reader = ReferenceReader(
+            dump_of(self._task, piece),
+            is_mariadb=server.is_mariadb,
+            version=version,
+            server_uuid=self._task.server_uuid,
+            router=self._task.route,
+            schemas=self._schemas,
+            format=self._task.format(),
+        )
+        changes = StatementChanges(self._task)
+        for item in reader.read(piece):
+            for statement in item.statements if isinstance(item, SliceReport) else ():
+                read = read_logged(statement, server, {})
+                if read.changes_rows and changes.touched(statement, read, Schemas())[1]:
+                    raise changes.refusal(statement, "`reader: reference` makes no records of statements")
+            yield item
+
+
+def reader_of(task: DecodeTask) -> SliceReader:
+    """The reader that the pipeline names."""
+    return KernelReader(task) if task.pipeline.reader == "kernel" else LibraryReader(task)

@@ -1,0 +1,102 @@
+"""Changes in statement format: which captured tables one touches, and whether it stops the run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from changefeed.ddl.ddl_statement import DdlStatement
+from changefeed.ddl.names import TableName
+from changefeed.ddl.schemas import Entry, Schemas
+from changefeed.ddl.table import Table
+from changefeed.errors import SourceError
+from changefeed.model.statement import Statement
+from changefeed.source.mysql.catalog import SYSTEM_DATABASES
+from changefeed.source.mysql.side_effects import Reach
+from changefeed.spark.stages.decode_task import DecodeTask
+
+
+class StatementChanges:
+    """What a window's changes in statement format do to the captured tables, under the pipeline's `statements`."""
+
+    def __init__(self, task: DecodeTask) -> None:
+        self._task = task
+        self._reach = Reach(task.session)
+
+    def touched(self, statement: Statement, read: DdlStatement, known: Schemas) -> tuple[Statement, list[TableName]]:
+        """The captured tables that get a record of ``statement``, which changes rows; it says there what is doubted.
+
+        Where it cannot be known which it writes, they are all tables: those ``known`` at its coordinates, so that a
+        retry makes the same records after DROP TABLE, and those that the server has. Raises SourceError where the
+        pipeline's `statements` is `fail`, unless it is known to write none of them.
+        """
+        how = self._task.pipeline.statements
+        if how == "skip":
+            return statement, []
+        temporary = self._writes_temporary_tables(statement, read, known)
+        named = [] if temporary else self._captured(read.tables)
+        if how == "fail" and named:
+            raise self.refusal(
+                statement, f"it writes {named[0]}, which the pipeline captures", known.tables.get(named[0])
+            )
+        doubt = self._reach.doubt(statement.sql, read.tables)
+        captured = [] if temporary else self._captured(self._reach.written(read.tables))
+        if how == "fail" and (doubt or captured):
+            raise self.refusal(
+                statement, doubt or f"a foreign key takes its changes on to {captured[0]}, which is captured"
+            )
+        if not doubt:
+            return statement, captured
+        everything = dict.fromkeys((*captured, *self._captured(known.tables), *self._task.tables))
+        return replace(statement, doubt=doubt), list(everything)
+
+    def _writes_temporary_tables(self, statement: Statement, read: DdlStatement, known: Schemas) -> bool:
+        """Whether all tables that ``statement`` writes are temporary ones, which no row event is ever written for.
+
+        MariaDB logs what MIXED sessions do to them. The event says that a temporary table is used, which may be one
+        that is only read; the written ones are temporary if there is no other table or view of that name.
+        """
+        history = self._task.history
+        all_known = history is not None and history.tables_known and self._task.statements_scouted
+        if not (all_known and statement.is_thread_specific and read.tables):
+            return False
+        return not any(name in known.tables or name in known.views for name in read.tables)
+
+    def refusal(self, statement: Statement, why: str, table: Entry | None = None) -> SourceError:
+        """The error of ``statement``, which stops the run because of ``why``; ``table`` is the one that it writes."""
+        by_transaction = isinstance(table, Table) and table.schema.versioned_by_transaction
+        cause = (
+            "MariaDB logs changes of a table that is versioned by transactions (ROW START and ROW END are BIGINT) as "
+            "statements, whatever binlog_format is: make these columns TIMESTAMP(6), or put the table into "
+            "`tables.exclude`"
+            if by_transaction
+            else "A session ran with binlog_format=STATEMENT or MIXED: SET GLOBAL binlog_format = 'ROW', and look for "
+            "programs that set it"
+        )
+        hidden = self._task.pipeline.hides_columns  # its text has the values that they hide
+        text = "with a text that is not shown, as the pipeline hides columns" if hidden else repr(statement.sql[:120])
+        return SourceError(
+            f"a change in statement format at {statement.file}:{statement.position} (GTID {statement.gtid!r}, database "
+            f"{statement.database!r}): {text}. The binlog does not hold its rows, and {why}; so the window is not "
+            f"sealed. {cause}. To go on: `statements: publish` in the pipeline publishes such statements as "
+            "records of their own; `statements: skip` leaves them out (for one run, if this one did no harm); "
+            "`tables.exclude` leaves out a table that only a tool writes, such as percona.checksums."
+        )
+
+    def _captured(self, names: Iterable[TableName]) -> list[TableName]:
+        """Those that the pipeline captures, as its patterns know them: where schemas are not known, it is not known
+        either whether the server tells `Shop` from `shop`."""
+        tables, databases = self._task.pipeline.tables, self._databases
+        captured = []
+        for name in names:
+            if name.database in SYSTEM_DATABASES and name.database not in databases:
+                continue  # the server's own: `mysql.rds_heartbeat2`
+            for spelling in (name, TableName(name.database.lower(), name.table.lower())):
+                if tables.matches(*spelling):
+                    captured.append(spelling)
+                    break
+        return captured
+
+    @property
+    def _databases(self) -> set[str]:
+        return {pattern.partition(".")[0] for pattern in self._task.pipeline.tables.include}

@@ -1,0 +1,307 @@
+"""The REST API's contract: what it answers, and what it refuses."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from airflow_site import PIPELINE, Site
+
+API = "/changefeed/api"
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def rest(airflow_site: Site) -> Iterator[Site]:
+    airflow_site.mysql.execute("CREATE DATABASE rest", "CREATE TABLE rest.t (id INT PRIMARY KEY)")
+    airflow_site.add_pipeline("rest", "rest")
+    yield airflow_site
+    (airflow_site.pipelines / "rest.yaml").unlink(missing_ok=True)
+    airflow_site.mysql.execute("DROP DATABASE rest")
+
+
+def yaml_of(name: str, more: str = "") -> str:
+    return PIPELINE.format(name=name, database="rest", server_ids="65100-65131", more=more)
+
+
+WRITES = [
+    ("POST", "/pipelines", {"yaml": yaml_of("other")}),
+    ("PUT", "/pipelines/rest", {"yaml": yaml_of("rest")}),
+    ("DELETE", "/pipelines/rest", None),
+    ("POST", "/pipelines/rest/pause", None),
+    ("POST", "/pipelines/rest/resume", None),
+    ("POST", "/pipelines/rest/run", {}),
+    ("POST", "/pipelines/rest/seek", {"to": "latest", "why": "no"}),
+    ("POST", "/pipelines/rest/backfill", {"from_file": "binlog.000001"}),
+    ("POST", "/pipelines/rest/snapshot", {}),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body"), WRITES, ids=lambda value: str(value)[:24])
+def test_a_write_is_refused_without_a_token_and_without_the_permission(
+    rest: Site, method: str, path: str, body: object
+) -> None:
+    before = {one.name: one.read_text() for one in rest.pipelines.glob("*.yaml")}
+    with rest.client(None) as nobody, rest.client("vera") as viewer:
+        assert nobody.request(method, API + path, json=body).status_code == 401
+        forged = nobody.request(method, API + path, json=body, headers={"Authorization": "Bearer x.y.z"})
+        assert forged.status_code in (401, 403)
+        refused = viewer.request(method, API + path, json=body)
+        assert refused.status_code == 403
+        assert "permission" in refused.json()["detail"]
+    assert {one.name: one.read_text() for one in rest.pipelines.glob("*.yaml")} == before
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/pipelines",
+        "/pipelines/rest",
+        *(f"/pipelines/rest/{what}" for what in ("windows", "schema", "tables", "seeks")),
+    ],
+)
+def test_reading_needs_a_token_and_no_more(rest: Site, path: str) -> None:
+    with rest.client(None) as nobody, rest.client("vera") as viewer:
+        assert nobody.get(API + path).status_code == 401
+        assert viewer.get(API + path).status_code == 200
+
+
+def test_a_pipeline_tells_its_state_and_lag(rest: Site) -> None:
+    with rest.client() as client:
+        found = client.get(f"{API}/pipelines/rest").json()
+        assert found["position"]["state"] in ("new", "current", "behind")
+        assert found["topics"] == {"rest.t": "rest.t"}
+        assert found["dag"]["dag_id"] == "changefeed_ingest__rest"
+        assert "rest" in [one["name"] for one in client.get(f"{API}/pipelines").json()["pipelines"]]
+        assert client.get(f"{API}/pipelines/nosuch").status_code == 404
+
+
+@pytest.mark.extended
+def test_a_pipeline_is_created_changed_and_deleted_and_its_dag_follows(rest: Site) -> None:
+    with rest.client("ulf") as client:
+        made = client.post(f"{API}/pipelines", json={"yaml": yaml_of("made")})
+        assert made.status_code == 201, made.text
+        rest.wait_for_dag("changefeed_ingest__made")
+        assert client.post(f"{API}/pipelines", json={"yaml": yaml_of("made")}).status_code == 409
+        tag = client.get(f"{API}/pipelines/made").headers["ETag"]
+        assert tag == made.headers["ETag"]
+        text = yaml_of("made", more="owner: ulf\n")
+        assert client.put(f"{API}/pipelines/made", json={"yaml": text}).status_code == 428
+        changed = client.put(f"{API}/pipelines/made", json={"yaml": text}, headers={"If-Match": tag})
+        assert changed.status_code == 200
+        stale = client.delete(f"{API}/pipelines/made", headers={"If-Match": tag})
+        assert stale.status_code == 412
+        assert (rest.pipelines / "made.yaml").read_text() == text
+        gone = client.delete(f"{API}/pipelines/made", headers={"If-Match": changed.headers["ETag"]})
+        assert gone.status_code == 204
+        assert not (rest.pipelines / "made.yaml").exists()
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (yaml_of("wrong", "retires: 3\n"), "unknown key 'retires' (did you mean 'retries'?)"),
+        (yaml_of("Wrong Name"), "'name' is 'Wrong Name'"),
+        ("name: [", "is not YAML"),
+        ("!!python/object/apply:os.system ['true']", "is not YAML"),
+        (yaml_of("code", "spark: {conf: {spark.driver.extraJavaOptions: -agentpath:x}}\n"), "can name code to run"),
+        (yaml_of("code", "alerts: {notify: [{notifier: os.system}]}\n"), "not among `notifiers`"),
+    ],
+)
+def test_a_wrong_pipeline_is_refused_with_its_mistake_and_nothing_is_written(rest: Site, text: str, words: str) -> None:
+    before = sorted(path.name for path in rest.pipelines.glob("*"))
+    with rest.client() as client:
+        answer = client.post(f"{API}/pipelines", json={"yaml": text})
+    assert answer.status_code == 422
+    assert words in answer.json()["detail"]
+    assert sorted(path.name for path in rest.pipelines.glob("*") if path.name != ".lock") == [
+        name for name in before if name != ".lock"
+    ]
+
+
+@pytest.mark.extended
+def test_a_salt_is_shown_to_nobody_and_where_it_stands_to_who_may_change_the_pipeline(rest: Site) -> None:
+    masked = "columns: {mask: {rest.t.text: {sha256: {environment: PL4NTED}}}}\n"
+    (rest.pipelines / "salted.yaml").write_text(yaml_of("salted", masked))
+    (rest.pipelines / "wrong.yaml").write_text(
+        yaml_of("wrong", masked.replace("{environment: PL4NTED}", "pl4nted-salt"))
+    )
+    try:
+        with rest.client("vera") as viewer, rest.client() as editor:
+            assert "PL4NTED" in editor.get(f"{API}/pipelines/salted").json()["yaml"]
+            seen = viewer.get(f"{API}/pipelines/salted").text
+            listed = viewer.get(f"{API}/pipelines").text
+            refused = editor.get(f"{API}/pipelines/wrong")
+        assert "sha256: '***'" in seen
+        assert "wrong.yaml, line" in listed
+        assert "PL4NTED" not in seen
+        assert (refused.status_code, "{connection: ITS_ID}" in refused.text) == (422, True)
+        assert "pl4nted-salt" not in listed + refused.text
+    finally:
+        for name in ("salted", "wrong"):
+            (rest.pipelines / f"{name}.yaml").unlink()
+
+
+@pytest.mark.extended
+def test_of_two_changes_made_at_once_one_wins_and_one_is_told(rest: Site) -> None:
+    with rest.client() as client:
+        seen = client.get(f"{API}/pipelines/rest")
+        tag = seen.headers["ETag"]
+
+        def change(number: int) -> int:
+            text = f"{seen.json()['yaml']}owner: owner{number}\n"
+            answer = client.put(f"{API}/pipelines/rest", json={"yaml": text}, headers={"If-Match": tag})
+            return answer.status_code
+
+        with ThreadPoolExecutor(6) as threads:
+            statuses = sorted(threads.map(change, range(6)))
+        assert statuses == [200, 412, 412, 412, 412, 412]
+    rest.write_pipeline("rest", "rest")
+
+
+@pytest.mark.extended
+def test_pause_and_resume_are_airflows_own(rest: Site) -> None:
+    with rest.client("ulf") as client:
+        dag = "/api/v2/dags/changefeed_ingest__rest"
+        assert client.post(f"{API}/pipelines/rest/pause").json()["paused"] is True
+        assert client.get(dag).json()["is_paused"] is True
+        assert client.post(f"{API}/pipelines/rest/resume").json()["paused"] is False
+        assert client.get(dag).json()["is_paused"] is False
+
+
+@pytest.mark.extended
+def test_every_write_is_in_airflows_audit_log(rest: Site) -> None:
+    with rest.client("ulf") as client:
+        client.post(f"{API}/pipelines/rest/resume")
+    with rest.client() as client:
+        events = client.get("/api/v2/eventLogs", params={"event": "changefeed_resume"}).json()["event_logs"]
+    assert ("ulf", "changefeed_ingest__rest") in [(one["owner"], one["dag_id"]) for one in events]
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize(
+    ("path", "body", "status", "words"),
+    [
+        ("run", {"max_bytes": 0}, 422, "greater than 0"),
+        ("run", {"max_byte": 1}, 422, "Extra inputs"),
+        ("seek/plan", {"to": "yesterday"}, 422, "wanted earliest"),
+        ("seek/plan", {"to": "binlog.000999:4"}, 410, "is not there"),
+        ("seek", {"to": "latest"}, 422, "needs a reason"),
+        ("seek", {"to": "latest", "why": "x", "expected": "binlog.000999:4"}, 409, "look again"),
+        ("backfill", {}, 422, "wanted one range"),
+        ("backfill", {"from_file": "binlog.000001", "gtids": "x"}, 422, "wanted one range"),
+        ("backfill", {"from_file": "binlog.000001", "suffix": "no dot"}, 422, "suffix"),
+        ("backfill/plan", {"from_file": "binlog.000001", "tables": ["other.t"]}, 422, "no table"),
+        ("backfill/plan", {"from_time": "1999-01-01T00:00:00Z"}, 410, "begins at"),
+        ("snapshot", {"where": "SLEEP(9)"}, 422, "cannot be worked out"),
+        ("snapshot", {"rows_per_second": 0}, 422, "greater than 0"),
+        ("snapshot/plan", {"tables": ["other.*"]}, 422, "no table"),
+        ("snapshot/plan", {"where": "nothing = 1"}, 422, "has no column"),
+        ("snapshot/pause", {}, 422, "no snapshot under way"),
+        ("snapshot/resume", {}, 422, "no snapshot under way"),
+    ],
+)
+def test_a_wrong_request_is_told_what_is_wrong(
+    rest: Site, path: str, body: dict[str, object], status: int, words: str
+) -> None:
+    with rest.client() as client:
+        answer = client.post(f"{API}/pipelines/rest/{path}", json=body)
+    assert (answer.status_code, words in answer.text) == (status, True), answer.text
+
+
+@pytest.mark.extended
+def test_a_source_that_is_down_is_a_state_and_not_a_failure(rest: Site) -> None:
+    text = yaml_of("down").replace("mysql_shop", "mysql_nowhere")
+    (rest.pipelines / "down.yaml").write_text(text)
+    with rest.client() as client:
+        found = client.get(f"{API}/pipelines/down")
+        assert found.status_code == 200
+        assert found.json()["position"]["state"] == "error"
+        assert "mysql_nowhere" in found.json()["position"]["error"]
+        tag = found.headers["ETag"]
+        assert client.delete(f"{API}/pipelines/down", headers={"If-Match": tag}).status_code == 204
+
+
+@pytest.mark.extended
+def test_a_started_run_is_answered_with_where_to_see_it(rest: Site) -> None:
+    first = rest.mysql.execute("SHOW BINARY LOGS")[0][0]
+    with rest.client("ulf") as client:
+        backfill = client.post(f"{API}/pipelines/rest/backfill", json={"from_file": first, "tables": ["rest.t"]})
+        assert backfill.status_code == 202, backfill.text
+        assert backfill.json()["href"] == f"/dags/changefeed_backfill__rest/runs/{backfill.json()['run_id']}"
+        seek = client.post(f"{API}/pipelines/rest/seek", json={"to": "latest", "why": "a test"})
+        assert seek.status_code == 202, seek.text
+        assert seek.json()["plan"]["to"]
+        client.post(f"{API}/pipelines/rest/pause")
+        run = client.post(f"{API}/pipelines/rest/run", json={"max_bytes": 1000})
+        assert run.status_code == 202, run.text
+        assert run.json()["held"] is True
+        rested = client.get(f"{API}/pipelines/rest").json()
+        assert (rested["dag"]["held"], rested["standing"]["text"]) == ([run.json()["run_id"]], "paused, a run is held")
+        shown = client.get(f"{API}/pipelines/rest/backfills").json()["backfills"]
+        assert backfill.json()["run_id"] in [one["run_id"] for one in shown]
+
+
+@pytest.mark.extended
+def test_schemas_are_told_with_the_definitions_that_made_them(rest: Site) -> None:
+    with rest.client("ulf") as client:
+        client.post(f"{API}/pipelines/rest/resume")
+    rest.run("changefeed_ingest__rest")
+    rest.mysql.execute("INSERT INTO rest.t VALUES (1)")
+    rest.run("changefeed_ingest__rest")  # learns the tables
+    rest.mysql.execute("ALTER TABLE rest.t ADD COLUMN note VARCHAR(20)")
+    run_id = rest.trigger("changefeed_ingest__rest")
+    assert rest.ended("changefeed_ingest__rest", run_id)[""] == "success"
+    with rest.client("vera") as client:
+        window = client.get(f"{API}/pipelines/rest/windows").json()["windows"][0]
+        assert window["run"]["href"] == f"/dags/changefeed_ingest__rest/runs/{run_id}"
+        found = client.get(f"{API}/pipelines/rest/schema").json()
+    (table,) = [one for one in found["tables"] if one["table"] == "t"]
+    assert table["primary_key"] == ["id"]
+    columns = rest.mysql.execute(
+        "SELECT column_name FROM information_schema.columns WHERE table_schema = 'rest' ORDER BY ordinal_position"
+    )
+    assert [column["name"] for column in table["columns"]] == [name for (name,) in columns]
+    assert found["changes"][0]["sql"] == "ALTER TABLE rest.t ADD COLUMN note VARCHAR(20)"
+
+
+@pytest.mark.extended
+def test_what_becomes_of_each_table_is_told(rest: Site) -> None:
+    rest.mysql.execute("CREATE TABLE IF NOT EXISTS rest.keyless (a INT)")
+    with rest.client("vera") as client:
+        found: dict[str, Any] = {}
+        while "rest.keyless" not in found:  # an answer is kept for some seconds
+            found = {one["table"]: one for one in client.get(f"{API}/pipelines/rest/tables").json()["tables"]}
+            time.sleep(0.5)
+    rest.mysql.execute("DROP TABLE rest.keyless")
+    assert found.keys() == {"rest.t", "rest.keyless"}
+    assert (found["rest.t"]["topic"], found["rest.t"]["key"]) == ("rest.t", ["id"])
+    assert (found["rest.keyless"]["key"], found["rest.keyless"]["partition_by"]) == ([], "key")
+    sample = found["rest.t"]["sample"]
+    assert (sample["about"], sample["key"]) == ("of a made-up row", '{"id":1}')
+    assert found["rest.keyless"]["sample"]["key"] is None
+
+
+@pytest.mark.extended
+def test_prometheus_reads_lag_and_headroom(rest: Site) -> None:
+    with rest.client("vera") as client:
+        text = client.get("/changefeed/metrics").text
+    assert "# TYPE changefeed_up gauge" in text
+    assert 'changefeed_up{pipeline="rest"} 1' in text
+    assert 'changefeed_last_run_retries{pipeline="rest"} 0' in text
+
+
+def test_the_api_describes_itself(rest: Site) -> None:
+    with rest.client() as client:
+        paths = client.get("/changefeed/openapi.json").json()["paths"]
+        docs = client.get("/changefeed/docs")
+        assert docs.status_code == 200
+        assert "default-src 'self'" in docs.headers["Content-Security-Policy"]
+        assert "//" not in docs.text, "it needs nothing from elsewhere"
+    for path in ("/api/pipelines", "/api/pipelines/{name}/seek", "/api/pipelines/{name}/backfill", "/metrics"):
+        assert path in paths

@@ -1,0 +1,248 @@
+"""The DAG itself, run against real servers: MySQL -> Spark -> Kafka, and the checkpoint in an Airflow Variable."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow_database import migrated
+from integration.rebuilt import event_ids, rebuilt, records_of, selected, topics_of
+
+from changefeed.model.topic_name import commit_log_topic
+from devstack.kafka import KafkaBroker
+from devstack.mysql import MysqlServer
+from devstack.spark_connect import SparkConnectServer
+
+TABLES = ("orders", "items", "stock")
+IN_FULL = {"plan": "success", "ingest": "success", "commit": "success"}
+SKIPPED = {"plan": "success", "ingest": "skipped", "commit": "skipped"}
+
+pytestmark = pytest.mark.timeout(1200)
+
+
+@dataclass
+class Feed:
+    """A pipeline whose DAG runs in a process of its own."""
+
+    name: str
+    database: str
+    mysql: MysqlServer
+    kafka: KafkaBroker
+    env: dict[str, str]
+    log: Path
+    yaml: Path
+    _process: subprocess.Popen[str] | None = None
+    _results: Any = None
+
+    def start(self) -> None:
+        reading, writing = os.pipe()
+        script = Path(__file__).parent.with_name("dag_process.py")
+        with self.log.open("w") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, str(script), f"changefeed_ingest__{self.name}", str(writing)],
+                env=self.env,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                pass_fds=[writing],
+                text=True,
+            )
+        os.close(writing)
+        self._results = os.fdopen(reading)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            self._process.wait(60)
+            self._results.close()
+
+    def do(self, what: str) -> dict[str, str]:
+        """`run` the DAG, or a task `again`: the states of its tasks."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        print(what, file=self._process.stdin, flush=True)
+        line = self._results.readline()
+        assert line, f"the DAG's process ended:\n{self.log.read_text()[-4000:]}"
+        found: dict[str, str] = json.loads(line)
+        if "failed" in found.values():
+            pytest.fail(f"{what}: {found}\n{self.log.read_text()[-8000:]}")
+        return found
+
+    def use(self, spark: str) -> None:
+        """Give the pipeline another `spark` section."""
+        self.yaml.write_text(self.yaml.read_text().partition("spark: ")[0] + f"spark: {spark}\n")
+
+    def topic(self, table: str) -> str:
+        return f"{self.database}.{table}"
+
+    def records(self, table: str) -> list[Any]:
+        return records_of(self.kafka.bootstrap, self.topic(table))
+
+    def all_ids(self) -> list[str]:
+        return [event for table in TABLES for event in event_ids(self.records(table))]
+
+    def checkpoint(self) -> dict[str, Any]:
+        with sqlite3.connect(f"file:{self.env['AIRFLOW_HOME']}/airflow.db?mode=ro", uri=True) as database:
+            key = f"changefeed_checkpoint__{self.name}"
+            (value, encrypted) = database.execute(
+                "SELECT val, is_encrypted FROM variable WHERE key = ?", [key]
+            ).fetchone()
+        assert not encrypted
+        found: dict[str, Any] = json.loads(value)
+        return found
+
+    def frozen(self) -> dict[str, Any]:
+        """The window that the last run's `plan` froze, out of the commit log's seal."""
+        seals = {
+            json.loads(record.key)[2]: json.loads(record.value)
+            for record in records_of(self.kafka.bootstrap, commit_log_topic(self.name))
+            if json.loads(record.key)[1] == "seal"
+        }
+        window: dict[str, Any] = seals[max(seals)]["window"]
+        return window
+
+    def head(self) -> str:
+        ((file, position, *_),) = self.mysql.execute("SHOW BINARY LOG STATUS")
+        return f"{file}:{position}"
+
+
+@pytest.fixture
+def spark(request: pytest.FixtureRequest) -> str:
+    """The `spark` section of the pipeline's YAML."""
+    return str(getattr(request, "param", "{conf: {spark.driver.bindAddress: 127.0.0.1, spark.driver.host: 127.0.0.1}}"))
+
+
+@pytest.fixture
+def feed(
+    mysql_server: MysqlServer,
+    kafka_broker: KafkaBroker,
+    tmp_path: Path,
+    unique_name: str,
+    database: str,
+    server_id: int,
+    spark: str,
+) -> Iterator[Feed]:
+    pipelines = tmp_path / "pipelines"
+    pipelines.mkdir()
+    (pipelines / "feed.yaml").write_text(f"""
+name: {unique_name}
+source: {{connection: mysql_{unique_name}, server_ids: {server_id}-{server_id + 9}}}
+kafka: {{connection: kafka_{unique_name}}}
+tables: {{include: ['{database}.*'], exclude: ['*.secret_*']}}
+topics: {{partitions: 2}}
+start: latest
+schedule: null
+retries: 0
+format: {{name: debezium, decimal.handling.mode: string}}
+spark: {spark}
+""")
+    settings = {
+        "CHANGEFEED_PIPELINES": str(pipelines),
+        f"AIRFLOW_CONN_MYSQL_{unique_name.upper()}": mysql_server.url,
+        f"AIRFLOW_CONN_KAFKA_{unique_name.upper()}": f"kafka://{kafka_broker.bootstrap}",
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
+    }
+    env = migrated(tmp_path / "airflow", settings)
+    found = Feed(unique_name, database, mysql_server, kafka_broker, env, tmp_path / "dag.log", pipelines / "feed.yaml")
+    found.start()
+    yield found
+    found.stop()
+
+
+def test_what_the_dag_publishes_rebuilds_the_source(feed: Feed, spark_connect: SparkConnectServer) -> None:
+    server, database = feed.mysql, feed.database
+
+    assert feed.do("run") == SKIPPED, "a pipeline that starts at the latest has nothing to publish yet"
+    first = feed.checkpoint()
+    assert (first["window"], first["coordinates"]) == (0, feed.head())
+
+    # The first window: inserts, updates, deletes and changes of key, and a rotation in the middle.
+    server.execute(
+        "CREATE TABLE orders (id INT PRIMARY KEY, customer VARCHAR(40), total DECIMAL(10,2))",
+        "CREATE TABLE items (order_id INT, line SMALLINT, sku CHAR(8), PRIMARY KEY (order_id, line))",
+        "CREATE TABLE stock (sku CHAR(8) PRIMARY KEY, pieces INT, note TEXT)",
+        "CREATE TABLE secret_cards (id INT PRIMARY KEY, number VARCHAR(20))",
+        "INSERT INTO orders VALUES (1, 'Zoë', 10.50), (2, 'Iñaki', 20.00), (3, '', 0), (4, NULL, NULL)",
+        "INSERT INTO items VALUES (1, 1, 'a'), (1, 2, 'b'), (2, 1, 'a')",
+        "INSERT INTO stock VALUES ('a', 10, 'first'), ('b', 20, NULL), ('c', 30, '😀')",
+        "INSERT INTO secret_cards VALUES (1, '4111111111111111')",
+        "UPDATE orders SET total = total + 1 WHERE id < 3",
+        "FLUSH BINARY LOGS",
+        "UPDATE stock SET sku = 'z' WHERE sku = 'c'",
+        "BEGIN",
+        "DELETE FROM orders WHERE id = 3",
+        "UPDATE items SET order_id = 4 WHERE order_id = 2",
+        "UPDATE stock SET pieces = pieces - 1",
+        "COMMIT",
+        "BEGIN",
+        "INSERT INTO orders VALUES (99, 'rolled back', 1)",
+        "ROLLBACK",
+        database=database,
+    )
+    assert feed.do("run") == IN_FULL
+    second = feed.checkpoint()
+    assert (second["window"], second["coordinates"]) == (1, feed.head())
+    window = feed.frozen()
+    assert (window["start"], window["head"]) == (first["coordinates"], second["coordinates"])
+    assert window["start"].partition(":")[0] != window["head"].partition(":")[0], "the window spans a rotation"
+    for table in TABLES:
+        assert rebuilt(feed.records(table)) == selected(server, database, table), table
+
+    assert topics_of(feed.kafka.bootstrap, f"{database}.") == {feed.topic(table) for table in TABLES}
+
+    # A retry of ingest with the same window.
+    before = feed.all_ids()
+    assert feed.do("again ingest") == IN_FULL
+    assert feed.all_ids() == before
+    assert feed.checkpoint() == second
+
+    # The second window. spark-submit was seen to publish and to repeat: from here on Spark is up already.
+    feed.use(f"{{connect: '{spark_connect.url}'}}")
+    server.execute(
+        "INSERT INTO orders VALUES (3, 'again', 3.33), (5, 'new', 5)",
+        "DELETE FROM stock WHERE sku = 'b'",
+        "REPLACE INTO items VALUES (1, 1, 'y'), (9, 1, 'n')",
+        "UPDATE orders SET id = 50 WHERE id = 5",
+        "UPDATE orders SET customer = 'back' WHERE id = 50",
+        database=database,
+    )
+    assert feed.do("run") == IN_FULL
+    third = feed.checkpoint()
+    assert (third["window"], third["coordinates"]) == (2, feed.head())
+    for table in TABLES:
+        assert rebuilt(feed.records(table)) == selected(server, database, table), table
+    published = feed.all_ids()
+    assert len(published) == len(set(published)), "no event twice"
+
+    # Nothing new: ingest and commit are skipped.
+    assert feed.do("run") == SKIPPED
+    assert feed.all_ids() == published
+    assert feed.checkpoint() == third
+
+    # Only a table that is left out changes: nothing is published, and the checkpoint moves past it.
+    server.execute("INSERT INTO secret_cards VALUES (2, '5500000000000004')", database=database)
+    assert feed.do("run") == IN_FULL
+    last = feed.checkpoint()
+    assert (last["window"], last["coordinates"]) == (3, feed.head())
+    assert feed.all_ids() == published
+
+    _no_secret(feed)
+
+
+def _no_secret(feed: Feed) -> None:
+    """Neither the password nor rows that are left out are in Airflow's database, its logs or the DAG's output."""
+    password = feed.mysql.url.split(":")[2].rpartition("@")[0].encode()
+    home = Path(feed.env["AIRFLOW_HOME"])
+    for path in (feed.log, *(path for path in home.rglob("*") if path.is_file())):
+        text = path.read_bytes()
+        assert password not in text, f"the password is in {path}"
+        assert b"4111111111111111" not in text, f"rows are in {path}"

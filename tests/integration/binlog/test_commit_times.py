@@ -1,0 +1,63 @@
+"""When a change was committed, as the GTID event of its transaction says it, and by which connection."""
+
+from __future__ import annotations
+
+import json
+
+from integration.binlog_of import SERVER_UUID, binlog_of
+
+from changefeed.binlog.decoder import KernelDecoder
+from changefeed.binlog.search.scout import scout
+from changefeed.formats.format import FormatSettings
+from changefeed.formats.registry import format_of
+from changefeed.model.coordinates import FIRST_POSITION
+from changefeed.model.route import Route
+from changefeed.records.block import MessageBlock
+from devstack.mariadb import MariadbServer
+from devstack.mysql import MysqlServer
+
+FORMAT = format_of("debezium", FormatSettings("shop", 0))
+
+
+def test_all_slices_of_a_transaction_say_when_and_who_made_it(full_mysql_server: MysqlServer, unique_name: str) -> None:
+    binlog = binlog_of(
+        full_mysql_server,
+        unique_name,
+        "CREATE TABLE t (id INT PRIMARY KEY, text VARCHAR(2000))",
+        "SET original_commit_timestamp = 1769860800123456",
+        "BEGIN",
+        *(f"INSERT INTO t VALUES ({number}, REPEAT('x', 1500))" for number in range(20)),
+        "COMMIT",
+        "INSERT INTO t VALUES (100, 'later')",
+    )
+    slices = scout([binlog.data[FIRST_POSITION:]], binlog.piece, 4_000).slices
+    assert sum(bool(piece.gtid) for piece in slices) > 3
+    description = binlog.data[FIRST_POSITION : int.from_bytes(binlog.data[17:21], "little")]
+    times: dict[int, tuple[int, ...]] = {}
+    threads = set()
+    for piece in slices:
+        decoder = KernelDecoder(lambda _database, _table: Route("-", 1), lambda *_: None, FORMAT, SERVER_UUID)
+        preamble = [] if piece.start == FIRST_POSITION else [description]
+        for block in decoder.decode([*preamble, binlog.data[piece.start : piece.end]], piece):
+            for message in block.messages() if isinstance(block, MessageBlock) else ():
+                change = json.loads(message.value or b"")
+                source = change["source"]
+                threads.add(source["thread"])
+                times[change["after"]["id"]] = (source["ts_ms"], source["ts_us"], source["ts_ns"])
+    later = times.pop(100)
+    assert times == dict.fromkeys(range(20), (1769860800123, 1769860800123456, 1769860800123456000))
+    assert later[1] > 1769860800123456
+    (thread,) = threads
+    assert thread > 0
+
+
+def test_without_such_an_event_it_is_the_second_of_the_change(
+    full_mariadb_server: MariadbServer, unique_name: str
+) -> None:
+    binlog = binlog_of(
+        full_mariadb_server, unique_name, "SET timestamp = 1769860800", "CREATE TABLE t (id INT PRIMARY KEY)",
+        "INSERT INTO t VALUES (1)",
+    )  # fmt: skip
+    (message,) = binlog.messages(FORMAT)
+    source = json.loads(message.value or b"")["source"]
+    assert (source["ts_us"], source["thread"]) == (1769860800000000, None)

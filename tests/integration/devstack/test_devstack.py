@@ -1,0 +1,326 @@
+"""The servers that the other tests stand on."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pymysql
+import pytest
+from integration.kafka_pipeline import committed
+from kafka import KafkaConsumer, KafkaProducer
+from kafka.admin import KafkaAdminClient, NewTopic
+
+from devstack.airflow import AirflowServer
+from devstack.errors import ServerError
+from devstack.home import PROJECT, Home
+from devstack.identity import ProcessId, family
+from devstack.kafka import KafkaBroker
+from devstack.mariadb import MariadbServer
+from devstack.mysql import MysqlServer
+from devstack.process import ServerProcess, started
+from devstack.reaper import end_orphans
+from devstack.shop import ShopWriter, create_shop
+from devstack.sql_server import SqlServer
+
+pytestmark = pytest.mark.extended
+
+
+def variable(server: SqlServer, name: str) -> str:
+    """A system variable's value."""
+    return str(server.execute(f"SELECT @@global.{name}")[0][0])
+
+
+def test_full_mysql_has_full_metadata_and_gtids(full_mysql_server: MysqlServer) -> None:
+    assert full_mysql_server.execute("SELECT VERSION()")[0][0].startswith("9.")
+    assert variable(full_mysql_server, "binlog_format") == "ROW"
+    assert variable(full_mysql_server, "binlog_row_metadata") == "FULL"
+    assert variable(full_mysql_server, "gtid_mode") == "ON"
+    assert full_mysql_server.execute("SHOW VARIABLES LIKE 'log_bin'")[0][1] == "ON"
+
+
+def test_stock_mysql_has_minimal_metadata_and_no_gtids(mysql_server: MysqlServer) -> None:
+    assert variable(mysql_server, "binlog_row_metadata") == "MINIMAL"
+    assert variable(mysql_server, "gtid_mode") == "OFF"
+
+
+def test_servers_whose_data_are_copies_of_one_template_are_different_servers(
+    full_mysql_server: MysqlServer, mysql_server: MysqlServer
+) -> None:
+    assert variable(full_mysql_server, "server_uuid") != variable(mysql_server, "server_uuid")
+    assert full_mysql_server.port != mysql_server.port
+    for server in (full_mysql_server, mysql_server):
+        assert server.execute("SHOW BINARY LOGS")[0][0] == "binlog.000001"
+
+
+def test_mariadb_logs_rows_with_its_own_metadata(
+    mariadb_server: MariadbServer, full_mariadb_server: MariadbServer
+) -> None:
+    assert mariadb_server.execute("SELECT VERSION()")[0][0].startswith("11.4.")
+    assert variable(mariadb_server, "binlog_format") == "ROW"
+    assert variable(mariadb_server, "binlog_row_metadata") == "NO_LOG"
+    assert variable(full_mariadb_server, "binlog_row_metadata") == "FULL"
+
+
+@pytest.mark.parametrize(
+    ("fixture", "version"),
+    [
+        ("mysql_57_server", "5.7.22"),
+        ("mysql_80_server", "8.0.15"),
+        ("mariadb_1011_server", "10.11.5"),
+        ("mariadb_118_server", "11.8."),
+    ],
+)
+def test_server_of_an_old_or_new_release_logs_rows_with_its_own_defaults(
+    fixture: str, version: str, request: pytest.FixtureRequest
+) -> None:
+    server: SqlServer = request.getfixturevalue(fixture)
+    assert server.execute("SELECT VERSION()")[0][0].startswith(version)
+    assert variable(server, "binlog_format") == "ROW"
+    assert variable(server, "log_bin") == "1"
+    if server.product == "MySQL":
+        assert variable(server, "gtid_mode") == "OFF"
+    with server.connect("changefeed") as connection, connection.cursor() as cursor:
+        cursor.execute("SHOW MASTER STATUS")
+
+
+@pytest.mark.parametrize("fixture", ["mysql_server", "mariadb_server"])
+def test_the_replication_user_reads_and_replicates_but_does_not_write(
+    fixture: str, request: pytest.FixtureRequest
+) -> None:
+    server: SqlServer = request.getfixturevalue(fixture)
+    status = "SHOW BINARY LOG STATUS" if fixture == "mysql_server" else "SHOW MASTER STATUS"
+    with server.connect("changefeed") as connection, connection.cursor() as cursor:
+        cursor.execute(status)
+        cursor.execute("SHOW BINARY LOGS")
+        assert cursor.fetchall()[0][0] == "binlog.000001"
+        with pytest.raises(pymysql.err.OperationalError):
+            cursor.execute("CREATE DATABASE forbidden")
+
+
+def test_mysqls_own_programs_connect_without_a_password_on_the_command_line(
+    mysql_server: MysqlServer, database: str
+) -> None:
+    mysql_server.execute("CREATE TABLE greeting (word VARCHAR(20))", database=database)
+    command = [*mysql_server.client("mysqldump"), "--no-data", database]
+    assert "CREATE TABLE `greeting`" in subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    ((file, *_),) = mysql_server.execute("SHOW BINARY LOG STATUS")
+    command = [*mysql_server.client("mysqlbinlog"), "--read-from-remote-server", file]
+    assert "greeting" in subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert not any(password in " ".join(command) for password in passwords(mysql_server))
+
+
+def passwords(server: SqlServer) -> list[str]:
+    """The passwords in the server's two URLs."""
+    return [url.removeprefix("mysql://").split(":")[1].split("@")[0] for url in (server.url, server.root_url)]
+
+
+def test_a_program_that_the_software_lacks_is_refused_by_name(mariadb_server: MariadbServer) -> None:
+    with pytest.raises(ServerError, match="mariadb-binlog"):
+        mariadb_server.client("mariadb-binlog")
+
+
+def test_kafka_gives_back_what_it_was_given(kafka_broker: KafkaBroker, unique_name: str) -> None:
+    with KafkaAdminClient(bootstrap_servers=kafka_broker.bootstrap) as admin:
+        admin.create_topics([NewTopic(unique_name, 2, 1)])
+    with KafkaProducer(bootstrap_servers=kafka_broker.bootstrap) as producer:
+        producer.send(unique_name, key=b"k", value=b"hello").get(timeout=20)
+    assert values(kafka_broker, unique_name) == [b"hello"]
+
+
+def values(broker: KafkaBroker, topic: str) -> list[bytes]:
+    """All that is in *topic*."""
+    return [record.value for record in committed(broker.bootstrap, topic)]
+
+
+def test_kafka_makes_no_topic_by_being_used(kafka_broker: KafkaBroker, unique_name: str) -> None:
+    with KafkaAdminClient(bootstrap_servers=kafka_broker.bootstrap) as admin:
+        consumer = KafkaConsumer(bootstrap_servers=kafka_broker.bootstrap)
+        assert consumer.partitions_for_topic(unique_name) in (None, set())
+        consumer.close()
+        assert unique_name not in admin.list_topics()
+
+
+def test_mysql_killed_and_started_again_keeps_data_port_and_passwords_and_the_demos_writer_goes_on(
+    session_folder: Path,
+) -> None:
+    server = MysqlServer(session_folder / "killed-mysql", owner=ProcessId.own())
+    server.start()
+    writer = ShopWriter(server.connect)
+    try:
+        create_shop(server.connect)
+        writer.start()
+        before = (server.port, server.url, variable(server, "server_uuid"))
+        server.execute("CREATE DATABASE kept", "CREATE TABLE kept.t (id INT)", "INSERT INTO kept.t VALUES (7)")
+        server.kill()
+        assert not server.running
+        server.start()
+        assert (server.port, server.url, variable(server, "server_uuid")) == before
+        assert server.execute("SELECT id FROM kept.t") == [(7,)]
+        written = orders(server)
+        deadline = time.monotonic() + 60
+        while orders(server) <= written and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert orders(server) > written
+        writer.stop()
+        server.restart({"binlog_row_metadata": "FULL"})
+        assert server.port == before[0]
+        assert variable(server, "binlog_row_metadata") == "FULL"
+    finally:
+        writer.stop()
+        server.stop()
+
+
+def orders(server: SqlServer) -> int:
+    """The number of the last order."""
+    return int(server.execute("SELECT MAX(id) FROM shop.orders")[0][0] or 0)
+
+
+def test_a_server_starts_whose_killed_process_nobody_has_waited_for_yet(session_folder: Path) -> None:
+    directory = session_folder / "zombie-mysql"
+    with started(MysqlServer(directory, owner=ProcessId.own(), quick=True)):
+        of_another_shell = MysqlServer(directory, owner=ProcessId.own(), quick=True)
+        of_another_shell.kill()
+        with started(of_another_shell) as again:
+            assert again.execute("SELECT 1") == [(1,)]
+
+
+def test_kafka_killed_and_started_again_keeps_data_and_port(session_folder: Path) -> None:
+    broker = KafkaBroker(session_folder / "killed-kafka", owner=ProcessId.own())
+    broker.start()
+    try:
+        before = broker.bootstrap
+        with KafkaAdminClient(bootstrap_servers=before) as admin:
+            admin.create_topics([NewTopic("kept", 1, 1)])
+        with KafkaProducer(bootstrap_servers=before) as producer:
+            producer.send("kept", b"hello").get(timeout=20)
+        broker.kill()
+        broker.start()
+        assert broker.bootstrap == before
+        assert values(broker, "kept") == [b"hello"]
+    finally:
+        broker.stop()
+
+
+def test_a_server_that_does_not_come_up_shows_the_end_of_its_log(session_folder: Path) -> None:
+    server = MysqlServer(session_folder / "broken-mysql", owner=ProcessId.own())
+    server.start()
+    server.stop()
+    server.options["no_such_option"] = "1"
+    with pytest.raises(
+        ServerError, match=r"(?s)stopped by itself with exit code 1\..*unknown variable 'no-such-option=1'"
+    ):
+        server.start()
+    assert not server.running
+
+
+@pytest.mark.timeout(600)
+def test_airflow_serves_its_page_on_this_machine_only_to_who_logs_in_and_stops_with_all_it_started(
+    session_folder: Path,
+) -> None:
+    project = session_folder / "project"
+    for folder in ("dags", "plugins", "include"):
+        (project / folder).mkdir(parents=True)
+    connections = {"mysql_shop": "mysql://reader:secret@127.0.0.1:3306"}
+    server = AirflowServer(
+        session_folder / "airflow", project=project, connections=connections, owner=ProcessId.own(), quick=True
+    )
+    server.start()
+    try:
+        assert server.running
+        with urllib.request.urlopen(f"{server.url}/api/v2/version", timeout=20) as answer:
+            assert json.load(answer)["version"].startswith("3.")
+        for refused in ("/api/v2/dags", "/auth/token", "/auth/token/login"):
+            with pytest.raises(urllib.error.HTTPError, match=r"401|403"):
+                urllib.request.urlopen(server.url + refused, timeout=20)
+        assert server.read("/api/v2/dags")["total_entries"] == 0
+        assert AirflowServer(server.directory, project=project).password == server.password
+        assert (server.directory / "passwords.json").stat().st_mode & 0o777 == 0o600
+        assert "mysql://reader:secret@127.0.0.1:3306" in server.cli("connections", "get", "mysql_shop", "-o", "plain")
+        with pytest.raises(OSError, match="refused"):
+            socket.create_connection(("127.0.0.2", server.port), timeout=5)
+        components = [process for pid in server.pids for process in (ProcessId.of(pid),) if process is not None]
+        everyone = [*components, *(member for component in components for member in family(component))]
+    finally:
+        server.stop()
+    assert len(everyone) > len(components) == 4
+    assert not [process for process in everyone if process.alive()]
+
+
+def test_another_object_for_the_same_folder_finds_the_running_server(mysql_server: MysqlServer) -> None:
+    same = MysqlServer(mysql_server.directory)
+    assert same.running
+    assert (same.pid, same.url) == (mysql_server.pid, mysql_server.url)
+
+
+def test_stopping_a_process_ends_what_it_started_and_a_second_stop_does_nothing(tmp_path: Path) -> None:
+    process = ServerProcess("parent", tmp_path / "parent.json", tmp_path / "parent.log")
+    script = "sh -c 'trap \"\" TERM; echo $$ > child; while true; do sleep 0.1; done' & wait"
+    process.start(["/bin/sh", "-c", script], env={"PATH": os.environ["PATH"]}, cwd=tmp_path)
+    process.wait_until(lambda: (tmp_path / "child").exists() and (tmp_path / "child").read_text() != "", 10)
+    child = ProcessId.of(int((tmp_path / "child").read_text()))
+    assert child is not None
+    process.stop(grace=5)
+    assert not process.running
+    assert not child.alive()
+    process.stop(grace=5)
+
+
+def test_a_pid_that_was_given_to_another_process_is_left_alone(tmp_path: Path) -> None:
+    innocent = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        record = tmp_path / "record.json"
+        record.write_text(
+            f'{{"name": "gone", "process": {{"pid": {innocent.pid}, "started": "earlier"}}, '
+            f'"log": "gone.log", "owner": null}}'
+        )
+        ServerProcess("gone", record, tmp_path / "gone.log").stop(grace=5)
+        assert innocent.poll() is None
+        assert not record.exists()
+    finally:
+        innocent.kill()
+        innocent.wait()
+
+
+def test_servers_whose_test_session_was_killed_are_ended_by_the_next_one(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    session = subprocess.Popen(
+        [sys.executable, "-c", SESSION, str(tmp_path)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(PROJECT / "include")},
+    )
+    assert session.stdout is not None
+    server = ProcessId.of(int(session.stdout.readline()))
+    assert server is not None
+    assert end_orphans(home) == []
+    assert server.alive()
+    session.kill()
+    session.wait()
+    assert end_orphans(home) == ["sleeper"]
+    deadline = time.monotonic() + 10
+    while server.alive() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not server.alive()
+    session.stdout.close()
+
+
+SESSION = """
+import sys, time
+from pathlib import Path
+from devstack.home import Home
+from devstack.identity import ProcessId
+from devstack.process import ServerProcess, started
+home = Home(Path(sys.argv[1]))
+process = ServerProcess("sleeper", home.run / "sleeper.json", home.root / "log", ProcessId.own())
+process.start(["sleep", "60"], env={"PATH": "/usr/bin:/bin"}, cwd=home.root)
+print(process.pid, flush=True)
+time.sleep(60)
+"""

@@ -1,0 +1,92 @@
+"""Fluvio's messages: all tables in commit order, and cells under column rules."""
+
+from __future__ import annotations
+
+import hashlib
+
+import orjson
+from integration.binlog_of import SERVER_UUID, binlog_of
+
+from changefeed.binlog.decoder import KernelDecoder
+from changefeed.formats.format import FormatSettings
+from changefeed.formats.registry import format_of
+from changefeed.model.column_rules import (
+    ColumnRule,
+    ColumnRules,
+    Constant,
+    Excluded,
+    FirstCharacters,
+    Sha256,
+    Treatment,
+)
+from changefeed.model.coordinates import FIRST_POSITION, sequence_number
+from changefeed.model.route import Route
+from changefeed.records.block import MessageBlock
+from devstack.mysql import MysqlServer
+
+
+def test_rows_of_many_tables_in_one_partition_are_in_commit_order_and_sequences_rise(
+    full_mysql_server: MysqlServer, unique_name: str
+) -> None:
+    tables = ("a", "b", "c")
+    inserts = [f"INSERT INTO {table} VALUES ({n}), ({n + 1})" for n in range(0, 60, 2) for table in tables[: n % 3 + 1]]
+    binlog = binlog_of(
+        full_mysql_server,
+        unique_name,
+        *(f"CREATE TABLE {table} (n INT)" for table in tables),
+        *inserts,
+        "UPDATE a SET n = 0",
+    )
+    decoder = KernelDecoder(
+        lambda database, _table: Route("events", 1) if database == unique_name else None,
+        lambda *_: None,
+        format_of("fluvio", FormatSettings("shop", 0)),
+        SERVER_UUID,
+    )
+    blocks = [
+        each for each in decoder.decode([binlog.data[FIRST_POSITION:]], binlog.piece) if isinstance(each, MessageBlock)
+    ]
+    assert {(block.topic, block.partition) for block in blocks} == {("events", 0)}
+    messages = [message for block in blocks for message in block.messages()]
+    events = [orjson.loads(message.value or b"") for message in messages]
+    added = [(event["uri"], event["operation"]["Add"]["rows"]) for event in events if "Add" in event["operation"]]
+    assert added == [
+        (f"flv://shop/{unique_name}/{words[2]}", [{"cols": [{"SignedInteger": int(number.strip("(,)"))}]}])
+        for words in map(str.split, inserts)
+        for number in words[4:]
+    ]
+    sequences = [event["sequence"] for event in events]
+    assert sequences == sorted(set(sequences))
+    assert sequences == [sequence_number(binlog.name, each.position, each.sequence >> 2) for each in messages]
+    assert all(message.key is None for message in messages)
+
+
+def test_a_masked_cell_is_a_string_and_a_column_that_is_left_out_is_not_named(
+    full_mysql_server: MysqlServer, unique_name: str
+) -> None:
+    binlog = binlog_of(
+        full_mysql_server,
+        unique_name,
+        "CREATE TABLE t (id INT, born DATE, code INT, gone DATETIME, name VARCHAR(9), hidden BLOB)",
+        "INSERT INTO t VALUES (1, '2001-02-03', 4, NOW(), 'Zoë', 'x'), (2, NULL, NULL, NULL, NULL, NULL)",
+    )
+    treatments: dict[str, Treatment] = {
+        "born": Constant("***"),
+        "code": Sha256("salt"),
+        "gone": Excluded(),
+        "name": FirstCharacters(2),
+        "hidden": Constant(None),
+    }
+    rules = ColumnRules(
+        tuple(ColumnRule(f"{unique_name}.t.{name}", treatment, "columns") for name, treatment in treatments.items())
+    )
+    first, second = (
+        orjson.loads(message.value or b"")
+        for message in binlog.messages(format_of("fluvio", FormatSettings("shop", 0)), columns=rules)
+    )
+    assert first["columns"] == ["id", "born", "code", "name", "hidden"]
+    code = hashlib.sha256(b"salt4").hexdigest()
+    assert first["operation"]["Add"]["rows"] == [
+        {"cols": [{"SignedInteger": 1}, {"String": "***"}, {"String": code}, {"String": "Zo"}, "Null"]}
+    ]
+    assert second["operation"]["Add"]["rows"] == [{"cols": [{"SignedInteger": 2}, *["Null"] * 4]}]

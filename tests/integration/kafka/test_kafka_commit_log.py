@@ -1,0 +1,178 @@
+"""The commit log tells what is committed, all of it, whatever stands open or was aborted in it."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+from confluent_kafka import Producer
+from integration.kafka_pipeline import Pipeline, batches_of
+
+from changefeed.errors import BrokerUnavailableError, CheckpointError, TopicError
+from changefeed.kafka.commit_log import log as commit_log
+from changefeed.kafka.commit_log.log import CommitLog, CommitLogState
+from changefeed.kafka.commit_log.records import AttemptRecord, ProgressRecord, SealRecord
+from changefeed.kafka.connection import KafkaConnection
+from changefeed.kafka.topics import TopicSettings, ensure_topics
+from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.model.manifest import Manifest, TopicPartitionReceipt
+from changefeed.model.window import Window
+from devstack.kafka import KafkaBroker
+
+
+@pytest.fixture
+def pipeline(kafka_broker: KafkaBroker, unique_name: str) -> Pipeline:
+    return Pipeline(KafkaConnection(kafka_broker.bootstrap), unique_name)
+
+
+def manifest(window: int, pipeline: str = "shop") -> Manifest:
+    start, head = (BinlogCoordinates("bin.000001", 100 * number) for number in (window, window + 1))
+    return Manifest(Window(pipeline, window, "uuid", start, head, "", "", 0), 100, 1, 1, {}, 0, ())
+
+
+def _stranger(pipeline: Pipeline) -> Producer:
+    """A producer with a transaction open in the commit log."""
+    producer = Producer(
+        {"bootstrap.servers": pipeline.connection.bootstrap, "transactional.id": f"{pipeline.name}-stranger"}
+    )
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(pipeline.log_topic, b"{}", ProgressRecord.key_of("stranger", "x", 0), 0)
+    producer.flush(20)
+    return producer
+
+
+def test_an_empty_log_says_nothing(pipeline: Pipeline) -> None:
+    assert pipeline.log.read() == CommitLogState()
+
+
+def test_progress_behind_an_open_transaction_is_waited_for_not_passed_over(pipeline: Pipeline) -> None:
+    """The last stable offset stands before the stranger's record, and our committed progress behind it."""
+    stranger = _stranger(pipeline)
+    publisher = pipeline.publisher()
+    publisher._transactions.take_over()  # without reading the log, which would wait
+    publisher.publish(batches_of(pipeline.topic, 0, range(100)))
+    with pytest.raises(BrokerUnavailableError, match="stays open"):
+        replace(pipeline.log, wait_seconds=1).read()
+    timer = threading.Timer(1.0, stranger.abort_transaction)
+    timer.start()
+    state = pipeline.log.read()
+    timer.join()
+    assert state.progress[pipeline.topic, 0].messages == 100
+
+
+def test_what_stands_before_an_open_transaction_can_be_had_without_waiting(pipeline: Pipeline) -> None:
+    """As a plan reads it while another run is alive, or when one was killed: its own windows stand before it."""
+    pipeline.log.seal(manifest(1))
+    stranger = _stranger(pipeline)
+    pipeline.log.seal(manifest(2))
+    assert list(pipeline.log.read(open_seconds=0.5).seals) == [1]
+    stranger.abort_transaction()
+    assert list(pipeline.log.read(open_seconds=0.5).seals) == [1, 2]
+
+
+def test_a_log_that_ends_in_aborted_records_is_read_to_its_end(pipeline: Pipeline) -> None:
+    with pipeline.publisher() as publisher:
+        publisher.publish(batches_of(pipeline.topic, 0, range(100)))
+    for _ in range(3):
+        _stranger(pipeline).abort_transaction()
+    begun = time.monotonic()
+    assert list(pipeline.log.read().progress) == [(pipeline.topic, 0)]
+    assert time.monotonic() - begun < 5
+
+
+def test_seals_are_kept_in_order_and_only_the_last_ones(pipeline: Pipeline) -> None:
+    for window in range(1, 13):
+        pipeline.log.seal(manifest(window), pipeline.log.read(), keep=3)
+    state = pipeline.log.read()
+    assert list(state.seals) == [10, 11, 12]
+    assert state.seals[12] == manifest(12)
+
+
+def wide(window: int, pipeline: str, tables: int) -> Manifest:
+    """A manifest of tables whose names are as long as Kafka allows, and do not compress well."""
+    letters = random.Random(window)
+    names = ["".join(letters.choices("abcdefghijklmnopqrstuvwxyz0123456789", k=249)) for _ in range(tables)]
+    receipts = tuple(
+        TopicPartitionReceipt(name, partition, 10, 0, 12_345, 0, 100, 110) for name in names for partition in range(3)
+    )
+    return replace(manifest(window, pipeline), topics=receipts, rows={name: {"c": 30} for name in names})
+
+
+def test_a_window_of_5000_tables_with_long_names_is_sealed(pipeline: Pipeline) -> None:
+    sealed = wide(1, pipeline.name, 5000)
+    pipeline.log.seal(sealed)
+    assert pipeline.log.read().seals == {1: sealed}
+
+
+def test_seals_are_bounded_by_bytes_and_those_of_a_run_stay(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit_log, "KEPT_SEAL_BYTES", 100_000)
+    for window in range(1, 6):
+        pipeline.log.seal(wide(window, pipeline.name, 100), pipeline.log.read())
+    assert list(pipeline.log.read().seals) == [4, 5]
+    for window in range(6, 11):
+        pipeline.log.seal(wide(window, pipeline.name, 100), pipeline.log.read(), uncommitted=4)
+    assert list(pipeline.log.read().seals) == [7, 8, 9, 10]
+
+
+def test_a_seal_that_the_topic_does_not_take_says_what_to_raise(pipeline: Pipeline) -> None:
+    topic = f"{pipeline.name}.small"
+    ensure_topics(pipeline.connection, {topic: TopicSettings(1, 1, {"max.message.bytes": "10000"})})
+    small = CommitLog(pipeline.connection, topic, pipeline.name)
+    with pytest.raises(TopicError, match=rf"max\.message\.bytes of '{topic}' to \d+ or more"):
+        small.seal(wide(1, pipeline.name, 100))
+
+
+def test_sealing_a_window_twice_is_harmless(pipeline: Pipeline) -> None:
+    for _ in range(2):
+        pipeline.log.seal(manifest(1), pipeline.log.read(), keep=3)
+    assert pipeline.log.read().seals == {1: manifest(1)}
+
+
+def test_dead_tables_are_forgotten(pipeline: Pipeline) -> None:
+    with pipeline.publisher() as publisher:
+        publisher.publish(batches_of(pipeline.topic, 0, range(10)) + batches_of(pipeline.topic, 1, range(10)))
+    assert pipeline.log.forget(["another"]) == 0
+    assert pipeline.log.forget([pipeline.topic]) == 2
+    assert pipeline.log.read().progress == {}
+    with pipeline.publisher() as publisher:
+        receipts = publisher.publish(batches_of(pipeline.topic, 0, range(10)))
+    assert receipts[0].messages == 10
+
+
+def test_identities_share_a_log_and_do_not_see_each_other(pipeline: Pipeline) -> None:
+    backfill = CommitLog(pipeline.connection, pipeline.log_topic, f"{pipeline.name}/backfill")
+    pipeline.log.seal(manifest(1))
+    backfill.seal(manifest(1, "backfill"))
+    backfill.keep(AttemptRecord("b"))
+    assert [entry.read() for entry in pipeline.log.read().entries] == [SealRecord(manifest(1))]
+    assert pipeline.log.identities() == [pipeline.name, backfill.identity]
+    pipeline.log.keep(AttemptRecord("p"))
+    assert pipeline.log.identities() == [backfill.identity, pipeline.name], "who wrote last comes last"
+    assert backfill.forget_everything() == 2
+    assert pipeline.log.identities() == [pipeline.name]
+    assert pipeline.log.read().seals == {1: manifest(1)}
+
+
+def test_a_record_that_is_not_ours_stops_the_run(pipeline: Pipeline) -> None:
+    producer = Producer({"bootstrap.servers": pipeline.connection.bootstrap})
+    producer.produce(pipeline.log_topic, b"what?", b"not json", 0)
+    producer.flush(20)
+    with pytest.raises(CheckpointError, match="not json"):
+        pipeline.log.read()
+    with pipeline.connection.admin() as admin:  # a first run of any pipeline on this broker would warn of it
+        admin.delete_topics([pipeline.log_topic])
+
+
+def test_a_log_that_is_not_there_is_told(pipeline: Pipeline) -> None:
+    connection = replace(pipeline.connection, timeout_seconds=2)
+    missing = CommitLog(connection, f"{pipeline.name}.missing", pipeline.name)
+    with pytest.raises(TopicError, match=r"missing"):
+        missing.read()
+    with pytest.raises((TopicError, BrokerUnavailableError), match=r"missing"):
+        missing.keep(AttemptRecord("a"))

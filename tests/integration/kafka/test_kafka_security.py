@@ -1,0 +1,170 @@
+"""Logins and certificates against a broker that asks for both, with librdkafka's names of options."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from integration.kafka_wire import record_batch
+from kafka.admin import ScramMechanism, UserScramCredentialUpsertion
+
+from changefeed.errors import ChangefeedError, SettingsError
+from changefeed.kafka.commit_log.log import CommitLog
+from changefeed.kafka.connection import KafkaConnection
+from changefeed.kafka.fencing import fence
+from changefeed.kafka.lease import Lease
+from changefeed.kafka.topics import TopicSettings, commit_log_settings, ensure_topics
+from changefeed.kafka.transactions import Transactions
+from changefeed.model.publish_settings import PublishSettings
+from devstack.identity import ProcessId
+from devstack.kafka import KafkaBroker
+from devstack.port import LOCALHOST, free_port
+from devstack.process import started
+
+PASSWORD = "p%4w 0r=d&/ü;'"
+_SETTINGS = PublishSettings(transaction_seconds=5, transaction_timeout_seconds=20)
+
+
+def self_signed(folder: Path) -> tuple[Path, Path]:
+    """A certificate that signs itself, for 127.0.0.1; and the same with its key, as a broker wants them."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=2))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(LOCALHOST))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    ).public_bytes(serialization.Encoding.PEM)
+    secret = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    authority, own = folder / "ca.pem", folder / "broker.pem"
+    authority.write_bytes(certificate)
+    own.write_bytes(secret + certificate)
+    return authority, own
+
+
+class Guarded:
+    """A broker with a listener that wants TLS and a login."""
+
+    def __init__(self, folder: Path) -> None:
+        self.broker = KafkaBroker(folder, owner=ProcessId.own(), quick=True)
+        self.port = free_port()
+
+    def guard(self) -> None:
+        """Restart it with that listener: its other ports are known once it has run."""
+        self.authority, own = self_signed(self.broker.directory)
+        node = json.loads((self.broker.directory / "node.json").read_text())
+        plain, guarded = f"PLAINTEXT://{LOCALHOST}:{node['port']}", f"SASL_SSL://{LOCALHOST}:{self.port}"
+        module = "org.apache.kafka.common.security.{}.{}LoginModule required"
+        password = PASSWORD.replace("ü", r"\u00fc")  # as a .properties file has it
+        self.broker.restart(
+            {
+                "listeners": f"{plain},{guarded},CONTROLLER://{LOCALHOST}:{node['controller_port']}",
+                "advertised.listeners": f"{plain},{guarded}",
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_SSL:SASL_SSL",
+                "inter.broker.listener.name": "PLAINTEXT",
+                "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+                "listener.name.sasl_ssl.plain.sasl.jaas.config": f"{module.format('plain', 'Plain')} "
+                f'user_changefeed="{password}";',
+                "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": f"{module.format('scram', 'Scram')};",
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.location": own.as_posix(),
+            }
+        )
+        with KafkaConnection(self.broker.bootstrap).admin() as admin:
+            admin.alter_user_scram_credentials(
+                [UserScramCredentialUpsertion("changefeed", ScramMechanism.SCRAM_SHA_512, PASSWORD)]
+            )
+
+    def connection(self, mechanism: str = "PLAIN", **changed: str) -> KafkaConnection:
+        options = {
+            "security.protocol": "sasl_ssl",
+            "sasl.mechanism": mechanism,
+            "sasl.username": "changefeed",
+            "sasl.password": PASSWORD,
+            "ssl.ca.location": str(self.authority),
+        }
+        options |= {name.replace("_", "."): value for name, value in changed.items()}
+        return KafkaConnection(f"{LOCALHOST}:{self.port}", options, timeout_seconds=4)
+
+
+@pytest.fixture(scope="module")
+def guarded(session_folder: Path) -> Iterator[Guarded]:
+    ours = Guarded(session_folder / "sasl-kafka")
+    with started(ours.broker):
+        ours.guard()
+        yield ours
+
+
+def _publish(connection: KafkaConnection, name: str, size_bytes: int = 100) -> None:
+    ours = Transactions(connection, f"changefeed.{name}.0", _SETTINGS, [name])
+    try:
+        ours.take_over()
+        ours.open()
+        ours.send_batch(name, 0, *record_batch(range(10), value=bytes(size_bytes)))
+        ours.flush(lambda: None)
+        ours.commit("it")
+    finally:
+        ours.close()
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+def test_all_clients_log_in_over_tls(guarded: Guarded, mechanism: str, unique_name: str) -> None:
+    connection, log = guarded.connection(mechanism), f"{unique_name}.log"
+    connection.check_options()
+    topics = {unique_name: TopicSettings(1, 1, {"max.message.bytes": str(20 << 20)}), log: commit_log_settings(1)}
+    ensure_topics(connection, topics)
+    with Lease(connection, log, unique_name, 5):
+        attempt = fence(connection, unique_name, 2, log)
+        _publish(connection, unique_name)
+        begun = time.process_time()
+        _publish(connection, unique_name, 1 << 20)  # in many TLS records
+        assert time.process_time() - begun < 10
+    assert CommitLog(connection, log, unique_name).read().attempt == attempt
+
+
+def _told(guarded: Guarded, name: str, **options: str) -> Iterator[str]:
+    """What each client says of a wrong option."""
+    connection = guarded.connection(**options)
+    for call in _calls(connection, name):
+        begun = time.monotonic()
+        with pytest.raises(ChangefeedError) as told:
+            call()
+        assert isinstance(told.value, SettingsError), told.value
+        assert time.monotonic() - begun < 12
+        yield str(told.value)
+
+
+def _calls(connection: KafkaConnection, name: str) -> list[Callable[[], object]]:
+    return [
+        connection.broker_count,
+        CommitLog(connection, name, name).read,
+        lambda: CommitLog(connection, name, name).forget_everything(),
+        lambda: Lease(connection, name, name, 5).__enter__(),
+        lambda: _publish(connection, name),
+    ]
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+def test_a_wrong_password_is_told_by_each_client_without_it(guarded: Guarded, mechanism: str, unique_name: str) -> None:
+    for said in _told(guarded, unique_name, mechanism=mechanism, sasl_password="pl4nted"):
+        assert "refuses the login" in said
+        assert "pl4nted" not in said
+
+
+def test_a_broker_whose_certificate_is_not_trusted_is_told(guarded: Guarded, unique_name: str) -> None:
+    for said in _told(guarded, unique_name, ssl_ca_location="probe"):
+        assert "certificate verify failed" in said
+        assert "ssl.ca.location" in said

@@ -1,0 +1,349 @@
+"""What becomes of a follower that a snapshot fills when tables, snapshots or the pipeline change between two steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import integration.replicate.test_follower_filled
+import pytest
+from integration.replicate.test_follower_filled import Filled, filled, on_mariadb, on_mysql
+
+from changefeed.errors import SchemaError, SettingsError, SourceError
+from changefeed.kafka.commit_log.snapshots import SnapshotRecord
+from changefeed.replicate.filler import TableRows
+from changefeed.snapshot.planning import SnapshotPlan
+
+pytestmark = pytest.mark.extended
+
+__all__ = ["filled"]
+
+
+def numbers(count: int) -> str:
+    return ", ".join(f"({number}, {number % 5})" for number in range(count))
+
+
+def made(filled: Filled, **tables: int) -> str:
+    """Tables with so many rows from before the pipeline; those whose names end with `less` have no key."""
+    name = f"{filled.name}_a"
+    filled.source.execute(f"CREATE DATABASE {name}")
+    for table, count in tables.items():
+        key = "" if table.endswith("less") else " PRIMARY KEY"
+        filled.source.execute(f"CREATE TABLE {name}.{table} (id INT{key}, n INT)")
+        if count:
+            filled.source.execute(f"INSERT INTO {name}.{table} VALUES {numbers(count)}")
+    filled.publish()
+    filled.source.execute(f"CREATE TABLE {name}.here (id INT PRIMARY KEY)")
+    filled.publish()
+    return name
+
+
+def finished(filled: Filled, snapshot: Iterator[SnapshotRecord]) -> None:
+    for _ in snapshot:
+        filled.publish()
+    filled.publish()
+
+
+def ended(filled: Filled) -> None:
+    """The follower is the source, and says so."""
+    assert filled.follow().waiting == ()
+    filled.check()
+
+
+@on_mysql
+def test_a_table_that_was_passed_over_and_is_filled_does_not_wait(filled: Filled) -> None:
+    made(filled, first=30)
+    finished(filled, filled.snapshot("1"))
+    ended(filled)
+
+
+ANEW = {
+    "truncated": ["TRUNCATE TABLE {0}.keyless", "INSERT INTO {0}.keyless VALUES (7, 7)"],
+    "altered": ["ALTER TABLE {0}.keyless ADD COLUMN more INT NOT NULL DEFAULT 4"],
+    "made again": ["DROP TABLE {0}.keyless", "CREATE TABLE {0}.keyless (t TEXT)", "INSERT INTO {0}.keyless VALUES (1)"],
+    "renamed": [
+        "RENAME TABLE {0}.keyless TO {0}.other",
+        "CREATE TABLE {0}.keyless (id INT, n INT)",
+        "INSERT INTO {0}.keyless VALUES (7, 7)",
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("becomes", "filled"),
+    [
+        ("truncated", "mysql"),
+        ("truncated", "mariadb"),
+        ("altered", "mariadb"),
+        ("made again", "mysql"),
+        ("renamed", "mysql"),
+        ("renamed", "mariadb"),
+    ],
+    indirect=["filled"],
+)
+def test_a_keyless_table_is_defined_anew_before_it_is_read(filled: Filled, becomes: str) -> None:
+    name = made(filled, first=400, keyless=30)
+    snapshot = filled.snapshot("1")
+    next(snapshot)  # chunks of the first table
+    filled.source.execute(*(each.format(name) for each in ANEW[becomes]))
+    filled.publish()
+    with suppress(SchemaError, SourceError):
+        finished(filled, snapshot)
+    filled.publish()
+    filled.follow()
+    finished(filled, filled.snapshot("2"))
+    ended(filled)
+
+
+@on_mysql
+def test_a_keyless_table_is_dropped_before_it_is_read(filled: Filled) -> None:
+    name = made(filled, first=400, keyless=30)
+    snapshot = filled.snapshot("1")
+    next(snapshot)
+    filled.follow()
+    filled.source.execute(f"DROP TABLE {name}.keyless")
+    filled.publish()
+    with suppress(SchemaError, SourceError):
+        finished(filled, snapshot)
+    finished(filled, filled.snapshot("2"))
+    ended(filled)
+
+
+@on_mysql
+def test_a_table_is_dropped_that_the_pipeline_has_not_published_yet(filled: Filled) -> None:
+    name = made(filled, first=30, gone=30)
+    filled.source.execute(f"UPDATE {name}.gone SET n = 1", f"DROP TABLE {name}.gone")
+    snapshot = filled.snapshot("1")
+    filled.publish()
+    finished(filled, snapshot)
+    ended(filled)
+
+
+@on_mariadb
+def test_a_table_is_made_between_plan_and_announcement(filled: Filled, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = made(filled, first=30)
+    plan = integration.replicate.test_follower_filled.plan_snapshot
+
+    def planned(*args: Any) -> SnapshotPlan:
+        done = plan(*args)
+        monkeypatch.undo()
+        filled.source.execute(f"CREATE TABLE {name}.new (id INT PRIMARY KEY)", f"INSERT INTO {name}.new VALUES (1)")
+        filled.publish()
+        filled.follow()
+        return done
+
+    monkeypatch.setattr(integration.replicate.test_follower_filled, "plan_snapshot", planned)
+    finished(filled, filled.snapshot("1"))
+    assert filled.follow().waiting == (f"{name}.new",)
+    assert filled.follow().waiting == (f"{name}.new",), "it is said again where nothing changed"
+    filled.source.execute(f"CREATE TABLE {name}.other LIKE {name}.new", f"INSERT INTO {name}.other VALUES (1)")
+    filled.publish()
+    assert filled.follow().waiting == (f"{name}.new", f"{name}.other")
+    finished(filled, filled.snapshot("2"))
+    ended(filled)
+
+
+@on_mysql
+def test_a_table_is_renamed_when_all_its_rows_are_published(filled: Filled) -> None:
+    name = made(filled, first=30)
+    finished(filled, filled.snapshot("1"))
+    filled.source.execute(f"RENAME TABLE {name}.first TO {name}.other")
+    filled.publish()
+    ended(filled)
+
+
+@on_mysql
+def test_a_half_filled_table_makes_room_for_another_that_the_snapshot_goes_on_with(filled: Filled) -> None:
+    name = made(filled, x=400)
+    snapshot = filled.snapshot("1")
+    next(snapshot)
+    filled.publish()
+    filled.follow()
+    filled.source.execute(f"RENAME TABLE {name}.x TO {name}.old", f"CREATE TABLE {name}.x (id INT PRIMARY KEY, n INT)")
+    filled.publish()
+    finished(filled, snapshot)
+    assert filled.follow().waiting == (f"{name}.old",)
+    finished(filled, filled.snapshot("2"))
+    ended(filled)
+
+
+@on_mysql
+def test_a_half_filled_table_exchanges_a_partition(filled: Filled) -> None:
+    name = made(filled, b=400)
+    filled.source.execute(
+        f"CREATE TABLE {name}.a (id INT PRIMARY KEY, n INT) "
+        "PARTITION BY RANGE (id) (PARTITION p VALUES LESS THAN (900))"
+    )
+    filled.publish()
+    snapshot = filled.snapshot("1")
+    next(snapshot)
+    filled.publish()
+    filled.follow()
+    filled.source.execute(f"ALTER TABLE {name}.a EXCHANGE PARTITION p WITH TABLE {name}.b")
+    filled.publish()
+    with pytest.raises(SettingsError, match="Drop both tables on the follower"):
+        filled.follow()
+
+
+@on_mysql
+def test_a_half_filled_table_exchanges_rows_with_a_partition_of_a_whole_one(filled: Filled) -> None:
+    name = made(filled, b=400)
+    filled.source.execute(
+        f"CREATE TABLE {name}.a (id INT PRIMARY KEY, n INT) "
+        "PARTITION BY RANGE (id) (PARTITION p VALUES LESS THAN (900))"
+    )
+    filled.publish()
+    finished(filled, filled.snapshot("1", tables=[f"{name}.a", f"{name}.here"]))
+    snapshot = filled.snapshot("2", tables=[f"{name}.b"])
+    next(snapshot)
+    filled.publish()
+    assert filled.follow().waiting == (f"{name}.b",)
+    filled.source.execute(f"ALTER TABLE {name}.a EXCHANGE -- rows\n PARTITION p WITH TABLE {name}.b")
+    filled.publish()
+    with pytest.raises(SettingsError, match="Drop both tables on the follower"):
+        filled.follow()
+
+
+@on_mysql
+def test_a_half_filled_table_takes_the_name_of_one_that_is_published(filled: Filled) -> None:
+    name = made(filled, a=10, b=400)
+    snapshot = filled.snapshot("1")
+    next(snapshot)
+    next(snapshot)
+    filled.publish()
+    filled.follow()
+    filled.source.execute(f"RENAME TABLE {name}.a TO {name}.old, {name}.b TO {name}.a")
+    filled.publish()
+    filled.follow()
+    with suppress(SchemaError, SourceError):
+        finished(filled, snapshot)
+    finished(filled, filled.snapshot("2"))
+    ended(filled)
+
+
+@on_mariadb
+def test_tables_are_exchanged_that_the_follower_lacks(filled: Filled) -> None:
+    name = made(filled, a=10, b=20)
+    filled.source.execute(f"RENAME TABLE {name}.a TO {name}.t, {name}.b TO {name}.a, {name}.t TO {name}.b")
+    filled.publish()
+    finished(filled, filled.snapshot("1"))
+    ended(filled)
+
+
+@on_mysql
+def test_a_table_that_is_there_is_replaced_by_one_that_the_follower_lacks(filled: Filled) -> None:
+    name = made(filled, x=10, other=5)
+    finished(filled, filled.snapshot("1", tables=[f"{name}.x"]))
+    filled.follow()
+    filled.source.execute(
+        f"CREATE TABLE {name}.ghost (id BIGINT PRIMARY KEY, n INT)",
+        f"INSERT INTO {name}.ghost SELECT * FROM {name}.x",
+        f"RENAME TABLE {name}.x TO {name}.del, {name}.ghost TO {name}.x",
+        f"DROP TABLE {name}.del",
+    )
+    filled.publish()
+    with pytest.raises(SettingsError, match="Drop those on the follower"):
+        filled.follow()
+    filled.follower.execute(f"DROP TABLE {name}.x")
+    finished(filled, filled.snapshot("2"))
+    ended(filled)
+
+
+@on_mariadb
+def test_a_half_filled_table_is_dropped_on_the_follower(filled: Filled) -> None:
+    name = made(filled, first=400)
+    snapshot = filled.snapshot("1")
+    next(snapshot)
+    filled.publish()
+    assert f"{name}.first" in filled.follow().waiting
+    filled.follower.execute(f"DROP TABLE {name}.first")
+    finished(filled, snapshot)
+    filled.source.execute(f"UPDATE {name}.first SET n = n + 1 WHERE id % 3 = 0")
+    filled.publish()
+    finished(filled, filled.snapshot("2"))
+    ended(filled)
+
+
+@on_mariadb
+def test_rows_of_a_keyless_table_are_gone_and_another_snapshot_is_taken(
+    filled: Filled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = made(filled, keyless=30)
+    finished(filled, filled.snapshot("1"))
+
+    def gone(*_: object) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(TableRows, "of", gone)
+    with pytest.raises(RuntimeError):
+        filled.follow()
+    monkeypatch.undo()
+    filled.source.execute(f"UPDATE {name}.keyless SET n = n + 1", f"INSERT INTO {name}.keyless VALUES (900, 1)")
+    filled.publish()
+    finished(filled, filled.snapshot("2"))
+    ended(filled)
+
+
+@on_mysql
+def test_a_table_of_a_database_without_tables(filled: Filled) -> None:
+    filled.source.execute(f"CREATE DATABASE {filled.name}_b")
+    made(filled, first=10)
+    finished(filled, filled.snapshot("1"))
+    filled.follow()
+    filled.source.execute(f"CREATE TABLE {filled.name}_b.t (id INT PRIMARY KEY)")
+    filled.publish()
+    filled.follow()
+    filled.check()
+
+
+@on_mariadb
+def test_a_follower_of_a_database_that_had_no_tables(filled: Filled) -> None:
+    name = made(filled, first=10)
+    other = f"{filled.name}_b"
+    finished(filled, filled.snapshot("1"))
+    filled.follow(databases=[other])
+    filled.source.execute(
+        f"CREATE DATABASE {other}", f"CREATE TABLE {other}.t (id INT PRIMARY KEY)", f"INSERT INTO {other}.t VALUES (1)"
+    )
+    filled.publish()
+    filled.follow(databases=[other])
+    wanted = {key: value for key, value in filled.tables(filled.source).items() if name not in key}
+    assert filled.tables(filled.follower) == wanted
+
+
+@on_mysql
+def test_tables_made_behind_a_snapshot_of_all_that_a_later_one_hides(filled: Filled) -> None:
+    name = made(filled, first=10)
+    finished(filled, filled.snapshot("1"))
+    filled.source.execute(f"CREATE TABLE {name}.new (id INT PRIMARY KEY)", f"INSERT INTO {name}.new VALUES (1)")
+    filled.publish()
+    finished(filled, filled.snapshot("2", tables=[f"{name}.first", f"{name}.here"]))
+    ended(filled)
+
+
+@on_mysql
+def test_what_waits_is_said_again_by_a_run_without_changes(filled: Filled) -> None:
+    name = made(filled, first=10)
+    filled.source.execute(f"UPDATE {name}.first SET n = n + 1")
+    filled.publish()
+    assert f"{name}.first" in filled.follow().waiting
+    assert filled.follow().waiting
+
+
+@on_mysql
+def test_a_half_filled_table_loses_its_key(filled: Filled) -> None:
+    name = made(filled, first=400)
+    snapshot = filled.snapshot("1")
+    next(snapshot)
+    filled.publish()
+    filled.follow()
+    filled.source.execute(f"ALTER TABLE {name}.first DROP PRIMARY KEY", f"UPDATE {name}.first SET n = n + 1")
+    filled.publish()
+    with suppress(SchemaError, SourceError):
+        finished(filled, snapshot)
+    with pytest.raises(SettingsError, match="has no primary key any more"):
+        filled.follow()
+    finished(filled, filled.snapshot("2"))
+    filled.follower.execute(f"DROP TABLE {name}.first")
+    ended(filled)
