@@ -288,6 +288,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: "airflow_site" in getattr(item, "fixturenames", ()))
 
 
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Says at once what failed and what the machine had free then: a session that is killed leaves nothing else."""
+    if not report.failed or "PYTEST_XDIST_WORKER" in os.environ:
+        return
+    memory = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+    free = int(memory["MemAvailable"].split()[0]) >> 10
+    machine = f"{shutil.disk_usage(Path.cwd()).free >> 20} MB of disk and {free} MB of memory free"
+    crash = getattr(report.longrepr, "reprcrash", None)
+    reason = str(crash.message if crash else report.longrepr).strip()
+    print(f"\nFAILED {report.nodeid} ({report.when}; {machine})\n{reason[:600]}", flush=True)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """With --durations: the seconds of each directory and of its slowest files, all workers together."""
     reports = [
