@@ -23,7 +23,7 @@ from changefeed.ddl.changes import AlterDatabase, CreateDatabase, DropDatabase, 
 from changefeed.ddl.ddl_statement import DdlStatement, read_statement
 from changefeed.ddl.names import TableName
 from changefeed.ddl.session import Server, SessionContext
-from changefeed.errors import BadRecordError, FollowerError, SettingsError
+from changefeed.errors import BadRecordError, FollowerError
 from changefeed.model.identifier import quoted
 from changefeed.replicate.source_session import enter
 from changefeed.source.mysql.follower_session import FollowerSession
@@ -46,20 +46,13 @@ class Definition:
 
     @classmethod
     def of(cls, value: bytes, server: Server) -> Definition:
-        """Read a record's value. Raises BadRecordError for what is none, and SettingsError for one without a session:
-        earlier versions wrote such."""
+        """Read a record's value. Raises BadRecordError for what is none."""
         try:
             fields = orjson.loads(value)
             sql, database = str(fields["ddl"]), fields["databaseName"] or ""
-            session = fields.get("session")
+            session = dict(fields["session"])
         except (ValueError, KeyError, TypeError) as error:
             raise BadRecordError(f"{value[:200]!r} is no record of a schema change ({error!r})") from error
-        if session is None:
-            raise SettingsError(
-                f"the record of {sql[:200]!r} does not say in which session it ran: an earlier version of changefeed "
-                "wrote it. Copy the source's tables to the follower as they are now, and give the coordinates of the "
-                "copy with --from."
-            )
         context = SessionContext.of_sql_mode(database, int(session.get("sql_mode", 0)))
         return cls(sql, database, session, read_statement(sql, context, server))
 

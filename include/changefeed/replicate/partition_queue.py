@@ -197,9 +197,8 @@ class PartitionQueue:
             elif not self.stretch.repeats:
                 raise BadRecordError(
                     f"the record at offset {batch.offset + int(word[OFFSET])} of partition {batch.partition} of "
-                    f"{batch.topic!r} stands behind one of a later change: of a transaction that was prepared (XA) and "
-                    "published by an earlier version of changefeed, or written by something else. In which order they "
-                    "are to be applied is not known."
+                    f"{batch.topic!r} comes after one of a later change: something else than changefeed wrote it. In "
+                    "which order they are to be applied is not known."
                 )
         return words[kept]
 

@@ -30,8 +30,6 @@ CREATE TABLE IF NOT EXISTS {_TABLE} (
   filling LONGTEXT CHARACTER SET utf8mb4 NULL
 ) ENGINE=InnoDB
 """
-_HAS_FILLING = f"SHOW COLUMNS FROM {_TABLE} LIKE 'filling'"
-_ADD_FILLING = f"ALTER TABLE {_TABLE} ADD COLUMN filling LONGTEXT CHARACTER SET utf8mb4 NULL"
 
 
 @dataclass(frozen=True)
@@ -74,8 +72,6 @@ class PositionTable:
         """
         self._session.write(f"CREATE DATABASE IF NOT EXISTS `{DATABASE}`")
         self._session.write(_CREATE)
-        if not self._session.rows(_HAS_FILLING):  # an earlier version made it
-            self._session.write(_ADD_FILLING)
         rows = self._session.rows(
             "SELECT server_uuid, coordinates, databases_followed, offsets, definition, filling "
             f"FROM {_TABLE} WHERE pipeline = %s FOR UPDATE",

@@ -161,7 +161,7 @@ class Statements:
 
 def _doubt_of_record(fields: Mapping[str, Any]) -> str:
     if "thread_specific" not in fields:
-        return "an earlier version of changefeed wrote its record, without what it took from its session"
+        return "its record does not have what it took from its session"
     if fields["sql"] is None:
         return "its text is not in the record"
     if fields["thread_specific"]:

@@ -49,7 +49,7 @@ class Announcer:
         return is_replayable(self.connections.pipeline) and self.plan.request.where is None
 
     def is_due(self, snapshot: SnapshotRecord) -> bool:
-        """Whether nothing is said yet, as far as is known: one that an earlier version has begun is left as it is."""
+        """Whether followers have not been told of it yet."""
         return self.is_wanted and snapshot.number == snapshot.began_ms
 
     def announce(

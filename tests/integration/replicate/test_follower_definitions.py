@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from changefeed.ddl.session import Flavour, Server
-from changefeed.errors import FollowerError, FollowerUnavailableError, SettingsError
+from changefeed.errors import BadRecordError, FollowerError, FollowerUnavailableError
 from changefeed.formats.style import DEFAULT_STYLE
 from changefeed.model.connection import MysqlConnection
 from changefeed.model.coordinates import BinlogCoordinates
@@ -141,8 +141,8 @@ def test_it_runs_in_the_session_that_its_record_says(
     follower.execute(f"DROP DATABASE {unique_name}")
 
 
-def test_a_record_without_a_session_is_refused_as_an_earlier_versions() -> None:
-    with pytest.raises(SettingsError, match="does not say in which session it ran"):
+def test_a_record_without_a_session_is_refused() -> None:
+    with pytest.raises(BadRecordError, match="is no record of a schema change"):
         Definition.of(b'{"ddl": "CREATE TABLE t (id INT)", "databaseName": "d"}', Server())
 
 
