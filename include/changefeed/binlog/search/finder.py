@@ -324,13 +324,14 @@ class Finder:
         ends = [self.begin_of(name) for name in names]
         return [point for point in ends if point.coordinates != head.coordinates] + [head]
 
-    def first_seconds(self, point: ResumePoint | BinlogCoordinates) -> int | None:
-        """When the first event after a commit boundary was written (Unix time), or None at the end."""
-        at = point.coordinates if isinstance(point, ResumePoint) else point
-        size = self._size(self._file(at.file))
-        for boundary in boundaries(self.binlogs.chunks(at.file, at.position, size), at.file, at.position, size):
-            if boundary.opens:
-                return boundary.ts_seconds
+    def first_seconds(self, at: BinlogCoordinates) -> int | None:
+        """When the first transaction after a commit boundary was written (Unix time), or None where there is none."""
+        later = [(file.name, FIRST_POSITION) for file in self.binlogs.files() if file.number > at.number]
+        for file, start in [(at.file, at.position), *later]:
+            size = self._size(self._file(file))
+            for boundary in boundaries(self.binlogs.chunks(file, start, size), file, start, size):
+                if boundary.opens:
+                    return boundary.ts_seconds
         return None
 
     def begun_seconds(self, file: str) -> int:
