@@ -308,6 +308,7 @@ class SqlServer(ABC):
             "max-connections": 100,
             "innodb-buffer-pool-size": "64M",
             "innodb-flush-log-at-trx-commit": 2,
+            "innodb-use-native-aio": "OFF",  # the kernel has few slots for it (fs.aio-max-nr)
             **self._settings(),
         }
         self._tmp.mkdir(exist_ok=True)
