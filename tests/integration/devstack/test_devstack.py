@@ -149,9 +149,9 @@ def test_kafka_makes_no_topic_by_being_used(kafka_broker: KafkaBroker, unique_na
 
 
 def test_mysql_killed_and_started_again_keeps_data_port_and_passwords_and_the_demos_writer_goes_on(
-    session_folder: Path,
+    tmp_path: Path,
 ) -> None:
-    server = MysqlServer(session_folder / "killed-mysql", owner=ProcessId.own())
+    server = MysqlServer(tmp_path / "killed-mysql", owner=ProcessId.own())
     server.start()
     writer = ShopWriter(server.connect)
     try:
@@ -183,8 +183,8 @@ def orders(server: SqlServer) -> int:
     return int(server.execute("SELECT MAX(id) FROM shop.orders")[0][0] or 0)
 
 
-def test_a_server_starts_whose_killed_process_nobody_has_waited_for_yet(session_folder: Path) -> None:
-    directory = session_folder / "zombie-mysql"
+def test_a_server_starts_whose_killed_process_nobody_has_waited_for_yet(tmp_path: Path) -> None:
+    directory = tmp_path / "zombie-mysql"
     with started(MysqlServer(directory, owner=ProcessId.own(), quick=True)):
         of_another_shell = MysqlServer(directory, owner=ProcessId.own(), quick=True)
         of_another_shell.kill()
@@ -192,8 +192,8 @@ def test_a_server_starts_whose_killed_process_nobody_has_waited_for_yet(session_
             assert again.execute("SELECT 1") == [(1,)]
 
 
-def test_kafka_killed_and_started_again_keeps_data_and_port(session_folder: Path) -> None:
-    broker = KafkaBroker(session_folder / "killed-kafka", owner=ProcessId.own())
+def test_kafka_killed_and_started_again_keeps_data_and_port(tmp_path: Path) -> None:
+    broker = KafkaBroker(tmp_path / "killed-kafka", owner=ProcessId.own())
     broker.start()
     try:
         before = broker.bootstrap
@@ -209,8 +209,8 @@ def test_kafka_killed_and_started_again_keeps_data_and_port(session_folder: Path
         broker.stop()
 
 
-def test_a_server_that_does_not_come_up_shows_the_end_of_its_log(session_folder: Path) -> None:
-    server = MysqlServer(session_folder / "broken-mysql", owner=ProcessId.own())
+def test_a_server_that_does_not_come_up_shows_the_end_of_its_log(tmp_path: Path) -> None:
+    server = MysqlServer(tmp_path / "broken-mysql", owner=ProcessId.own())
     server.start()
     server.stop()
     server.options["no_such_option"] = "1"
