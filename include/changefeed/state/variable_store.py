@@ -13,6 +13,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from changefeed.errors import CheckpointError, StateStoreUnavailableError
+from changefeed.model import fault_point
 from changefeed.model.checkpoint import Checkpoint, check_forward, stale
 
 
@@ -53,6 +54,7 @@ class VariableCheckpointStore:
         stored = self.load(new.pipeline)
         if stored != expected:
             raise stale(new.pipeline, expected, stored)
+        fault_point.reached("before_checkpoint_write")
         self._variables.set(_key(new.pipeline), new.to_text(), f"Checkpoint of changefeed pipeline {new.pipeline}")
 
     def pipelines(self) -> list[str]:
