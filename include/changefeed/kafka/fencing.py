@@ -36,7 +36,7 @@ def fence(lease: Lease, tasks: int = 1) -> str:
     lease.log().keep(AttemptRecord(lease.attempt))
     with connection.admin() as admin:
         ids = {transactional_id(identity, task) for task in range(tasks)} | set(_used(admin, identity))
-        _take_over(connection, admin, ids, f"to take over the transactional ids of {identity!r}")
+        _take_over(connection, admin, ids, identity, lease.transaction_seconds)
     return lease.attempt
 
 
@@ -45,18 +45,17 @@ def check_transactions(connection: KafkaConnection, identity: str, transaction_t
 
     It is an id that nothing publishes under, so no run is disturbed. Raises as a run does that the brokers refuse it.
     """
-    wanted = f"to get a transactional id for {identity!r} with a timeout of {transaction_timeout_seconds:g} seconds"
     with connection.admin() as admin:
-        _take_over(connection, admin, [f"changefeed.{identity}.check"], wanted, transaction_timeout_seconds)
+        _take_over(connection, admin, [f"changefeed.{identity}.check"], identity, transaction_timeout_seconds)
 
 
 def _take_over(
-    connection: KafkaConnection, admin: KafkaAdminClient, ids: Iterable[str], wanted: str, timeout_seconds: float = 1.0
+    connection: KafkaConnection, admin: KafkaAdminClient, ids: Iterable[str], identity: str, timeout_seconds: float
 ) -> None:
-    """Take over ``ids``; with a timeout as short as can be, unless transactions are begun under them."""
     try:
         take_over(admin, sorted(ids), connection.timeout_seconds, int(timeout_seconds * 1000))
     except kafka.errors.KafkaError as error:
+        wanted = f"to take over transactional ids of {identity!r}, with a timeout of {timeout_seconds:g} seconds"
         raise refused_to_write(error, connection.bootstrap, wanted) from error
 
 

@@ -64,7 +64,7 @@ class Lease:
     """The claim of one run on ``identity``; a context manager. ``attempt`` names the run, also to `fencing`.
 
     In it, `log` writes the commit log, and `writer` other logs of the pipeline, under a transactional id that the next
-    holder takes over. Its transaction timeout is ``transaction_seconds`` at most.
+    holder takes over. Its transaction timeout is ``transaction_seconds`` at most, which is that of the publishers.
 
     Entering returns when no other run is alive: at once, or after up to ``seconds`` where another run died without
     giving its claim back. Raises PipelineBusyError while another run is alive, BrokerUnavailableError, TopicError, and
@@ -86,7 +86,7 @@ class Lease:
         transaction_seconds: float = PublishSettings.transaction_timeout_seconds,
     ) -> None:
         self.attempt = uuid.uuid4().hex
-        self.connection, self.identity = connection, identity
+        self.connection, self.identity, self.transaction_seconds = connection, identity, transaction_seconds
         self._brief, self._patience_seconds = brief, patience_seconds
         self._topic, self._seconds = topic, seconds
         self._who = f"process {os.getpid()} on {socket.gethostname()}"

@@ -275,12 +275,14 @@ def compacted_topics(connection: KafkaConnection, names: Iterable[str]) -> set[s
 
 
 def cleanup_policies(connection: KafkaConnection, names: Iterable[str]) -> dict[str, str]:
-    """The cleanup.policy of each topic of ``names``, '' where the ACL DescribeConfigs is missing.
+    """The cleanup.policy of each topic of ``names`` that is there, '' where the ACL DescribeConfigs is missing.
 
     Raises BrokerUnavailableError.
     """
-    wanted = list(dict.fromkeys(names))
     with connection.admin() as admin:
+        wanted = list(_described(admin, dict.fromkeys(names)))
+        if not wanted:
+            return {}
         asked = [ConfigResource(ConfigResourceType.TOPIC, name, ["cleanup.policy"]) for name in wanted]
         answer: dict[str, dict[str, Any]] = dict(admin.describe_configs(asked, config_filter="all")).get("topic", {})
     return {name: str(answer.get(name, {}).get("cleanup.policy", {}).get("value", "")) for name in wanted}

@@ -8,7 +8,7 @@ from changefeed.errors import CheckpointError, TopicError
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.partition_reader import partition_reader
 from changefeed.kafka.progress import TopicPartition
-from changefeed.kafka.topics import cleanup_policies, partition_counts
+from changefeed.kafka.topics import cleanup_policies
 
 
 def check_whole_logs(connection: KafkaConnection, topics: Sequence[str]) -> None:
@@ -17,10 +17,10 @@ def check_whole_logs(connection: KafkaConnection, topics: Sequence[str]) -> None
     TopicError for a cleanup.policy that deletes (without the ACL DescribeConfigs it is not known), CheckpointError for
     a topic whose first records are gone, BrokerUnavailableError.
     """
-    there = [topic for topic in topics if topic in partition_counts(connection, topics)]
-    if not there:
+    policies = cleanup_policies(connection, topics)
+    if not policies:
         return
-    for topic, policy in cleanup_policies(connection, there).items():
+    for topic, policy in policies.items():
         if "delete" in policy:
             raise TopicError(
                 f"topic {topic!r} at {connection.bootstrap!r} has cleanup.policy={policy}, expected compact: Kafka "
@@ -28,7 +28,7 @@ def check_whole_logs(connection: KafkaConnection, topics: Sequence[str]) -> None
                 "published twice, or lost. Nothing was published. Set it with `kafka-configs.sh --alter --entity-type "
                 f"topics --entity-name {topic} --add-config cleanup.policy=compact`."
             )
-    with partition_reader(connection, [(topic, 0) for topic in there], "to look for deleted records") as reader:
+    with partition_reader(connection, [(topic, 0) for topic in policies], "to look for deleted records") as reader:
         check_first_offsets(reader.first_offsets())
 
 

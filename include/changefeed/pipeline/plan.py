@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 from changefeed.binlog.search.boundaries import boundaries
 from changefeed.binlog.search.finder import Finder, ResumePoint, bytes_between
 from changefeed.ddl.history import SchemaHistory
-from changefeed.errors import BinlogFormatError, BinlogGoneError, SourceError
+from changefeed.errors import BinlogFormatError, BinlogGoneError, PipelineBusyError, SourceError
 from changefeed.kafka.commit_log.log import CommitLogState
 from changefeed.kafka.commit_log.records import FirstRecord
 from changefeed.kafka.lease import Lease
@@ -163,7 +163,7 @@ def _plan(
 def _restore_history(connections: PipelineConnections, store: CheckpointStore, lease: Lease | None) -> None:
     """Bring back a schema history that was lost, under a lease."""
     if is_lost(connections, store):
-        with _held(connections, lease) as held:
+        with nullcontext(lease) if lease else connections.lease(brief=True) as held:
             restore_history(connections, store, held)
 
 
@@ -177,17 +177,16 @@ def _history(
     keep: bool,
 ) -> SchemaHistory | None:
     """The history that ``window`` is read with. What has to be stored of it is looked for again under a lease."""
-    if lease is None:
-        history = history_for(connections, session, window, state)
-        if not keep or history is None or not is_learned(history):
-            return history
-    with _held(connections, lease) as held:
-        return prepare_history(connections, session, window, settled_state(connections), held)
-
-
-def _held(connections: PipelineConnections, lease: Lease | None) -> AbstractContextManager[Lease]:
-    """The lease that is held already, or one for the block."""
-    return connections.lease(brief=True) if lease is None else nullcontext(lease)
+    if lease is not None:
+        return prepare_history(connections, session, window, state, lease)
+    history = history_for(connections, session, window, state)
+    if not keep or history is None or not is_learned(history):
+        return history
+    try:
+        with connections.lease(brief=True) as held:
+            return prepare_history(connections, session, window, settled_state(connections), held)
+    except PipelineBusyError:  # a run is alive: each stores what it learned before it publishes anything
+        return history
 
 
 def _bring_up(store: CheckpointStore, stored: Checkpoint, logged: Checkpoint) -> None:

@@ -34,9 +34,10 @@ class Variables(Protocol):
 class VariableCheckpointStore:
     """A `CheckpointStore` in the Variable `changefeed_checkpoint__<pipeline>`.
 
-    Airflow's Variables have no compare-and-set: `advance` reads, compares and writes. Two writers in the same
-    instant are kept apart by the DAG (`max_active_runs=1`) and by the commit log, which fences the second job. Where
-    that is not enough, use the state table.
+    Airflow's Variables have no compare-and-set: `advance` reads, compares and sets. A process that sleeps between the
+    two overwrites what others stored meanwhile. That moves no pipeline back: the commit log had each checkpoint before
+    it was stored (the first one noted, a window sealed, a seek recorded), under the lease. So one that is stored too
+    late is older than the log, and the next plan brings it up to that (`pipeline.open_windows`).
     """
 
     def __init__(self, variables: Variables | None = None) -> None:

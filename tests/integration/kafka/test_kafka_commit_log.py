@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -21,11 +22,15 @@ from changefeed.kafka.commit_log.snapshots import PauseRecord
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.fenced_writer import FencedWriter
 from changefeed.kafka.lease import Lease
-from changefeed.kafka.topics import TopicSettings, ensure_topics
+from changefeed.kafka.partition_reader import partition_reader
+from changefeed.kafka.topics import TopicSettings, commit_log_settings, ensure_topics
+from changefeed.kafka.whole_logs import check_whole_logs
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.manifest import Manifest, TopicPartitionReceipt
 from changefeed.model.window import Window
+from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
+from devstack.process import started
 
 
 @pytest.fixture
@@ -173,6 +178,29 @@ def test_identities_share_a_log_and_do_not_see_each_other(pipeline: Pipeline, ow
     assert backfill.forget_everything() == 2
     assert pipeline.log.identities() == [pipeline.name]
     assert pipeline.log.read().seals == {1: manifest(1)}
+
+
+@pytest.mark.extended
+def test_compaction_removes_records_and_the_log_still_begins_at_0(unique_name: str, tmp_path: Path) -> None:
+    """What is taken for a sign of retention, a first offset above 0, never comes of compaction."""
+    properties = {"log.cleaner.backoff.ms": 100, "log.cleaner.min.cleanable.ratio": 0.01}
+    with started(KafkaBroker(tmp_path / "own", properties=properties, owner=ProcessId.own(), quick=True)) as broker:
+        connection, topic = KafkaConnection(broker.bootstrap), f"{unique_name}.log"
+        configs = {**commit_log_settings(1).configs, "segment.bytes": str(1 << 20), "delete.retention.ms": "0"}
+        ensure_topics(connection, {topic: TopicSettings(1, 1, configs)})
+        writer = FencedWriter(connection, unique_name, [topic], 10)
+        writer.take_over()
+        value, deadline = random.Random(0).randbytes(60_000), time.monotonic() + 120
+        while not (offsets := _offsets(connection, topic)) or offsets[0] == 0:
+            assert time.monotonic() < deadline, "the broker does not compact"
+            writer.write(topic, {b"[%d]" % number: value for number in range(20)}, "to fill the log")
+        writer.close()
+        check_whole_logs(connection, [topic])
+
+
+def _offsets(connection: KafkaConnection, topic: str) -> list[int]:
+    with partition_reader(connection, [(topic, 0)], "to look") as reader:
+        return [record.offset for record in reader.to_end(patience_seconds=30)]
 
 
 def test_a_record_that_is_not_ours_stops_the_run(pipeline: Pipeline) -> None:
