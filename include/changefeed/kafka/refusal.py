@@ -110,7 +110,8 @@ def refused_to_write(error: Exception, bootstrap: str, wanted: str) -> Changefee
         )
     if isinstance(error, errors.InvalidTransactionTimeoutError):
         return SettingsError(
-            f"{wanted}: the brokers at {bootstrap!r} allow no transaction timeout as long as that ({said}). Nothing "
+            f"{wanted}: the brokers at {bootstrap!r} allow no transaction timeout as long as that "
+            f"({type(error).__name__}). Nothing "
             "was published. Set kafka.transaction_timeout_seconds of the pipeline to the brokers' "
             "transaction.max.timeout.ms or less, and kafka.transaction_seconds to less than that; or raise what the "
             "brokers allow."
