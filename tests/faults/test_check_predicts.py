@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import kafka
 import pytest
 from faults.feed import Feed, Runner, fresh_feed
+from kafka.admin import ConfigResource, ConfigResourceType
 
+from changefeed.model.topic_name import commit_log_topic, schema_history_topic
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
@@ -100,6 +102,78 @@ def test_check_fails_as_the_run_does_for_settings_topics_columns_and_lost_state(
     predicted(stock, "TopicError", f"topic '{stock.name}.accounts' was removed: Kafka's id for it was")
     assert f"{stock.name}.accounts" not in admin.list_topics(), "the run made it not again, which would hide that"
     admin.close()
+
+
+def altered(feed: Feed, topic: str, policy: str) -> None:
+    admin = kafka.KafkaAdminClient(bootstrap_servers=feed.kafka.bootstrap)
+    admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"cleanup.policy": policy})])
+    admin.close()
+
+
+def lose_records(feed: Feed, topic: str) -> None:
+    """As a retention policy does that is taken back later: Kafka deletes no records while a topic is only compacted."""
+    altered(feed, topic, "compact,delete")
+    admin = kafka.KafkaAdminClient(bootstrap_servers=feed.kafka.bootstrap)
+    admin.delete_records({kafka.TopicPartition(topic, 0): 2})
+    admin.close()
+    altered(feed, topic, "compact")
+
+
+@pytest.mark.parametrize(
+    "log_of",
+    [commit_log_topic, pytest.param(schema_history_topic, marks=pytest.mark.extended)],
+    ids=["commit log", "schema history"],
+)
+def test_check_fails_as_the_run_does_for_a_log_that_kafka_deletes_from(
+    stock: Feed, log_of: Callable[[str], str]
+) -> None:
+    topic = log_of(stock.name)
+    stock.write(5)
+    stock.run()
+    stock.write(5)
+    for policy in ("delete", "compact,delete"):
+        altered(stock, topic, policy)
+        predicted(stock, "TopicError", f"topic '{topic}'", f"cleanup.policy={policy}, expected compact")
+    altered(stock, topic, "compact")
+    stock.run()
+    stock.write(5)
+    lose_records(stock, topic)
+    predicted(stock, "CheckpointError", f"topic '{topic}' begins at offset 2, expected 0")
+
+
+@pytest.mark.extended
+def test_a_retry_of_a_window_whose_log_lost_records_since_publishes_nothing(stock: Feed) -> None:
+    """A retry of Airflow's job plans nothing, so the lease looks, too."""
+    stock.write(5)
+    stock.run()
+    stock.write(20)
+    window = json.loads(stock.command("plan", stock.name, "--json").stdout)["window"]
+    lose_records(stock, commit_log_topic(stock.name))
+    ids = stock.ids()
+    run = stock.begin(windows=[window])
+    assert run.result() == 2, run.text()
+    assert "begins at offset 2, expected 0" in run.text()
+    assert stock.ids() == ids
+
+
+def test_check_fails_as_the_run_does_where_brokers_allow_no_such_timeout(
+    mysql_server: MysqlServer, unique_name: str, tmp_path: Path, runner: Runner, spark_connect: SparkConnectServer
+) -> None:
+    """And a run asks for no more than its settings say: a fence of 60 seconds would be refused here."""
+    properties = {"transaction.max.timeout.ms": 30_000}
+    with (
+        started(KafkaBroker(tmp_path / "own", properties=properties, owner=ProcessId.own(), quick=True)) as broker,
+        fresh_feed(mysql_server, broker, unique_name, tmp_path, runner) as feed,
+    ):
+        feed.use_connect(spark_connect.url)
+        feed.configure(transaction_timeout_seconds=30)
+        assert checked(feed)["wrong"] == []
+        feed.write(5)
+        feed.run()
+        feed.check()
+        feed.write(5)
+        feed.configure()
+        predicted(feed, "SettingsError", "a timeout of 120 seconds", "transaction.max.timeout.ms or less")
 
 
 @pytest.mark.extended

@@ -73,6 +73,32 @@ def test_a_checkpoint_lost_in_the_first_window_is_recovered_from_where_that_was_
     feed.check()
 
 
+def test_a_first_checkpoint_lost_before_anything_was_published_is_found_in_the_commit_log(feed: Feed) -> None:
+    """With `start: latest` the pipeline would otherwise begin behind what was written since."""
+    feed.settings["start"] = "latest"
+    feed.configure()
+    assert feed.begin().result() == NOTHING_NEW
+    feed.write(10)
+    feed.state.unlink()
+    feed.run()
+    feed.check()
+
+
+@pytest.mark.extended
+def test_a_commit_log_lost_before_the_first_window_is_known_by_the_first_checkpoint(feed: Feed) -> None:
+    """A window may have been published in part, and nothing says so any more."""
+    feed.write(60)
+    run = feed.begin("after_transaction_commit:2")
+    assert run.wait_until_held(), run.text()
+    run.kill()
+    ids = feed.ids()
+    delete_topics(feed, commit_log_topic(feed.name))
+    run = feed.begin()
+    assert run.result() == 2, run.text()
+    assert "has a checkpoint of window 0" in run.text()
+    assert feed.ids() == ids
+
+
 @pytest.mark.extended
 def test_a_state_database_that_is_away_at_the_commit_costs_nothing_but_the_run(feed: Feed) -> None:
     feed.write()

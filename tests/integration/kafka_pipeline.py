@@ -12,6 +12,7 @@ from finished import finished
 from changefeed.kafka.commit_log.log import CommitLog
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.fencing import fence
+from changefeed.kafka.lease import Lease
 from changefeed.kafka.publisher import Publisher
 from changefeed.kafka.topics import TopicSettings, commit_log_settings, ensure_topics, topic_limits
 from changefeed.model.publish_settings import PublishSettings
@@ -72,7 +73,12 @@ class Pipeline:
         self.log = CommitLog(self.connection, self.log_topic, self.name)
 
     def fence(self, tasks: int = 1) -> str:
-        return fence(self.connection, self.name, tasks, self.log_topic)
+        with self.lease() as lease:
+            return fence(lease, tasks)
+
+    def lease(self) -> Lease:
+        """The lease of the pipeline, still to be entered."""
+        return Lease(self.connection, self.log_topic, self.name, 5)
 
     def publisher(self, task: int = 0, window: int = 1, **options: Any) -> Publisher:
         settings = options.pop("settings", self.settings)

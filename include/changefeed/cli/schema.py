@@ -17,6 +17,7 @@ from changefeed.settings.file import load_pipeline
 
 if TYPE_CHECKING:  # they load sqlglot
     from changefeed.ddl.history import SchemaHistory
+    from changefeed.kafka.lease import Lease
     from changefeed.pipeline.connections import PipelineConnections
 
 
@@ -49,8 +50,8 @@ def schema(
 ) -> None:
     """Show the tables of a pipeline as its schema history has them at the head of the source's binlog."""
     from changefeed.ddl import Table
-    from changefeed.kafka.topics import commit_log_settings, ensure_topics
     from changefeed.pipeline import schema_history
+    from changefeed.pipeline.connections import ensure_commit_log
     from changefeed.pipeline.unknown_tables import unknown_ranges
 
     if sum(option is not None for option in (relearn or None, define, unknown)) > 1 or (at and not define):
@@ -58,10 +59,9 @@ def schema(
     pipeline = load_pipeline(name)
     connections = connections_of(pipeline)
     if relearn or define or unknown:
-        log = {connections.commit_log().topic: commit_log_settings(pipeline.topics.replication_factor)}
-        ensure_topics(connections.kafka, log, create=pipeline.topics.create)
-        with connections.lease(brief=True):
-            history = _changed(connections, relearn or [], define, at, unknown)
+        ensure_commit_log(connections)
+        with connections.lease(brief=True) as lease:
+            history = _changed(connections, relearn or [], define, at, unknown, lease)
     else:
         copied = schema_history.copied_history(pipeline, store_of(pipeline))
         stored = schema_history.load_history(connections) or copied or schema_history.kept_history(connections)
@@ -98,7 +98,12 @@ def schema(
 
 
 def _changed(
-    connections: PipelineConnections, relearn: list[str], define: Path | None, at: str | None, unknown: Answer | None
+    connections: PipelineConnections,
+    relearn: list[str],
+    define: Path | None,
+    at: str | None,
+    unknown: Answer | None,
+    lease: Lease,
 ) -> SchemaHistory:
     """The schema history with what one of the options changed, stored; under the pipeline's lease."""
     from changefeed.pipeline import open_windows, schema_history
@@ -109,21 +114,21 @@ def _changed(
     pipeline = connections.pipeline
     open_windows.check_none_in_part(pipeline.name, commit_log_state(connections))
     if relearn:
-        schema_history.restore_history(connections, store_of(pipeline))
+        schema_history.restore_history(connections, store_of(pipeline), lease)
         with connections.session() as session:
-            history = schema_history.relearn(connections, session, relearn)
+            history = schema_history.relearn(connections, session, relearn, lease)
         out.print(f"{pipeline.name}: {', '.join(relearn)} learned from the server, for rows from {history.until} on")
         return history
     history = schema_history.kept_history(connections)
     if unknown:
-        return schema_history.store_history(connections, with_answer(pipeline, history, unknown.value))
+        return schema_history.store_history(connections, with_answer(pipeline, history, unknown.value), lease)
     assert define is not None
     try:
         sql = define.read_text("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SettingsError(f"{define} is no text in UTF-8: {error}") from error
     history, defined = define_tables(pipeline, history, sql, BinlogCoordinates.parse(at) if at else None)
-    history = schema_history.store_history(connections, history)
+    history = schema_history.store_history(connections, history, lease)
     for each in defined:
         out.print(f"{pipeline.name}: {each.table} is defined for rows from {each.start} to {each.end or 'the end'}")
     return history

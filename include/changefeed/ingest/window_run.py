@@ -16,8 +16,10 @@ from changefeed.errors import BinlogGoneError, SchemaError
 from changefeed.ingest.begin import begin_topics, begun_in_part, check_begin
 from changefeed.ingest.slicing import Cutting, cut
 from changefeed.kafka.commit_log.log import CommitLog, CommitLogState
+from changefeed.kafka.commit_log.owned_log import OwnedLog
 from changefeed.kafka.commit_log.records import BegunRecord
 from changefeed.kafka.fencing import fence
+from changefeed.kafka.lease import Lease
 from changefeed.kafka.topics import TopicSettings, ensure_topics, partition_counts
 from changefeed.kafka.window_topics import WindowTopics
 from changefeed.model import fault_point
@@ -97,14 +99,14 @@ def ingest(
         connections.server_ids.check(run.tasks)
     found = run.look()
     with connections.lease(run.identity) as lease:
-        attempt = fence(connections.kafka, run.identity, run.tasks, run.log.topic, lease.attempt)
+        fence(lease, run.tasks)
         state = run.log.read()
         if (sealed := sealed_manifest(window, state)) is not None:
             return sealed
-        begun = run.begin(found, state, attempt)
+        begun = run.begin(found, state, lease)
         found.wait_for_workers()
         clock.end_of("prepare")
-        slices, outcome, history = run.publish(found, begun)
+        slices, outcome, history = run.publish(found, begun, lease)
         clock.end_of("ingest")
         manifest = account(
             window,
@@ -117,9 +119,9 @@ def ingest(
         )
         manifest = replace(manifest, rules=rules_digest(begun.record.rules))
         if run.is_pipelines and history is not None:
-            manifest = replace(manifest, schemas=save_history(connections, history, window, outcome.reports))
+            manifest = replace(manifest, schemas=save_history(connections, history, window, outcome.reports, lease))
         fault_point.reached("before_seal")
-        run.log.seal(manifest, state, uncommitted=2 * pipeline.windows_per_run)
+        lease.log().seal(manifest, state, uncommitted=2 * pipeline.windows_per_run)
     fault_point.reached("after_seal")
     if manifest.dead_letters:
         _log.warning("window %d: %d records went to the dead-letter topic", window.number, manifest.dead_letters)
@@ -184,7 +186,7 @@ class _WindowRun:
 
     @cached_property
     def log(self) -> CommitLog:
-        """Where the window is begun and sealed."""
+        """What says how far the window is published."""
         return self.connections.commit_log(self.identity)
 
     def look(self) -> _Found:
@@ -207,15 +209,15 @@ class _WindowRun:
                 wait_for_workers=wait_for_workers,
             )
 
-    def begin(self, found: _Found, state: CommitLogState, attempt: str) -> _Begun:
+    def begin(self, found: _Found, state: CommitLogState, lease: Lease) -> _Begun:
         """Begin the window, or go on as it was begun; called behind the fence."""
         connections, window = self.connections, self.window
         pipeline = connections.pipeline
         history = self._known_history(state)
         ids = registered_ids(connections, history, window)
-        record = _begin(connections, window, state, self.log, ids_by_subject(ids))
+        record = _begin(connections, window, state, lease.log(), ids_by_subject(ids))
         if self.is_pipelines and history is not None:
-            history = keep_learned(connections, history)
+            history = keep_learned(connections, history, lease)
         limits = begin_topics(connections, window, state, found.topics, _tables_of_topics(found.tables))
         topics = WindowTopics(connections.kafka, limits, create=pipeline.topics.create)
         decode = DecodeTask(
@@ -226,7 +228,7 @@ class _WindowRun:
             frozen_at_ms=window.frozen_at_ms,
             schema_ids=ids,
             start=window.start,
-            attempt=attempt,
+            attempt=lease.attempt,
             history=history and answered(pipeline, history),
             files=found.identities,
             archive=self.archive,
@@ -236,7 +238,7 @@ class _WindowRun:
             connections=connections,
             topics=topics,
             identity=self.identity,
-            attempt=attempt,
+            attempt=lease.attempt,
             copies=self.spark.may_copy_tasks,
             window=window,
             given=given_before(window, state),
@@ -254,7 +256,9 @@ class _WindowRun:
             check_tables_known(connections.pipeline, history, window.start)
         return history
 
-    def publish(self, found: _Found, begun: _Begun) -> tuple[Sequence[Slice], _Outcome, SchemaHistory | None]:
+    def publish(
+        self, found: _Found, begun: _Begun, lease: Lease
+    ) -> tuple[Sequence[Slice], _Outcome, SchemaHistory | None]:
         """Decode and publish; the slices, what was made of them, and the history by which they were decoded.
 
         That is another one than the window was begun with where a statement leaves tables unknown, and the pipeline
@@ -262,28 +266,28 @@ class _WindowRun:
         """
         decode, history = begun.decode, begun.history
         try:
-            return (*self._publish(found, decode, begun.publish), history)
+            return (*self._publish(found, decode, begun.publish, lease), history)
         except SchemaError:
-            history = _with_unknown_counted(decode, begun.publish, history)
+            history = _with_unknown_counted(decode, begun.publish, history, lease)
             if history is None:
                 raise
             decode = replace(decode, history=answered(decode.pipeline, history))
-            return (*self._publish(found, decode, begun.publish), history)
+            return (*self._publish(found, decode, begun.publish, lease), history)
 
     def _publish(
-        self, found: _Found, decode: DecodeTask, publish: WindowPublishTask
+        self, found: _Found, decode: DecodeTask, publish: WindowPublishTask, lease: Lease
     ) -> tuple[Sequence[Slice], _Outcome]:
         window = self.window
         with named_failures(
             f"window {window.number} of pipeline {window.pipeline!r} ({window.start} to {window.head})"
         ):
             return _publish_window(
-                self.spark, decode, publish, found.files, self.tasks, names_come_along=found.names_come_along
+                self.spark, decode, publish, found.files, self.tasks, lease, names_come_along=found.names_come_along
             )
 
 
 def _with_unknown_counted(
-    decode: DecodeTask, publish: WindowPublishTask, history: SchemaHistory | None
+    decode: DecodeTask, publish: WindowPublishTask, history: SchemaHistory | None, lease: Lease
 ) -> SchemaHistory | None:
     """The history with the rows of tables that a statement of the window leaves unknown, stored, where the pipeline
     says what to do about all of them; None where no statement does that.
@@ -302,7 +306,7 @@ def _with_unknown_counted(
     if found <= known:
         return None
     with connections.session_on(window.server_uuid) as session:
-        counted = relearn(connections, session, ())
+        counted = relearn(connections, session, (), lease)
     check_tables_known(connections.pipeline, counted, window.start)
     return counted
 
@@ -311,17 +315,17 @@ def _begin(
     connections: PipelineConnections,
     window: Window,
     state: CommitLogState,
-    log: CommitLog,
+    log: OwnedLog,
     schema_ids: Mapping[str, int],
 ) -> BegunRecord:
     """The record of ``window`` as it was begun; written, where this is the first attempt. Called behind the fence."""
-    log.forget_records(check_begin(connections, window, state))
+    passed = check_begin(connections, window, state)
     for earlier in begun_in_part(window, state):
         check_same_ids(window, earlier.schema_ids, schema_ids)
         schema_ids = {**schema_ids, **earlier.schema_ids}
     rules = message_rules(connections.pipeline)
     begun = BegunRecord(window, rules, marks_of(connections, window, state), schema_ids)
-    log.begin(begun, state)
+    log.begin(begun, state, passed)
     return begun
 
 
@@ -351,6 +355,7 @@ def _publish_window(
     publish: WindowPublishTask,
     files: Sequence[Slice],
     tasks: int,
+    lease: Lease,
     *,
     names_come_along: bool,
 ) -> tuple[Sequence[Slice], _Outcome]:
@@ -373,7 +378,7 @@ def _publish_window(
     except UnscoutedError as error:
         _log.info("window %d: %s: scouting its statements", window.number, error)
         if decode.history is not None:
-            history = with_tables(decode.connections, decode.history, window, decode.identity)
+            history = with_tables(decode.connections, decode.history, window, lease)
             if isinstance(error, RenamedColumnError):
                 history = with_statements(decode.connections, history, window)
                 decode = replace(decode, statements_ahead=True)

@@ -312,20 +312,23 @@ def _batch_of(key: bytes | None, value: bytes | None, headers: list[tuple[str, b
     return record_batch(written([Record(now_ms, key, value, headers)]), 1, CODECS["none"], Times(now_ms, now_ms))
 
 
-def take_over(admin: KafkaAdminClient, names: Iterable[str], seconds: float) -> None:
+def take_over(admin: KafkaAdminClient, names: Iterable[str], seconds: float, timeout_ms: int) -> None:
     """Fence all producers with the transactional ids ``names``, and abort what they left open.
+
+    ``timeout_ms`` is their transaction.timeout.ms from then on, until a producer asks for its own: a broker refuses
+    what is longer than its transaction.max.timeout.ms, whether or not a transaction is begun.
 
     What `init_transactions` does, for many at once over one connection: a producer for each would be a
     thread and two connections. Raises kafka-python's errors; KafkaTimeoutError when ``seconds`` are over.
     """
-    admin._manager.run(_take_over, admin._manager, list(names), time.monotonic() + seconds)
+    admin._manager.run(_take_over, admin._manager, list(names), time.monotonic() + seconds, timeout_ms)
 
 
-async def _take_over(manager: Any, names: list[str], deadline: float) -> None:
+async def _take_over(manager: Any, names: list[str], deadline: float, timeout_ms: int) -> None:
     while names:
         ready, again = await _coordinators(manager, names)
         for part in (ready[at : at + _AT_ONCE] for at in range(0, len(ready), _AT_ONCE)):
-            sent = [(name, manager.send(_init_producer_id(name), node_id=node)) for name, node in part]
+            sent = [(name, manager.send(_init_producer_id(name, timeout_ms), node_id=node)) for name, node in part]
             for name, future in sent:
                 try:
                     _raise_for((await future).error_code, name)
@@ -369,10 +372,10 @@ def _find(**keys: Any) -> Any:
     return FindCoordinatorRequest(key_type=CoordinatorType.TRANSACTION.value, **keys)
 
 
-def _init_producer_id(name: str) -> Any:
+def _init_producer_id(name: str, timeout_ms: int) -> Any:
     return InitProducerIdRequest(
         transactional_id=name,
-        transaction_timeout_ms=60_000,
+        transaction_timeout_ms=timeout_ms,
         producer_id=_NONE,
         producer_epoch=_NONE,
         max_version=4,

@@ -8,17 +8,15 @@ another attempt has begun, and stops. So the order is: begin the attempt, then f
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Iterable
 
 import kafka.errors
 from kafka.admin import KafkaAdminClient
 
 from changefeed.kafka.client_internals import take_over
-from changefeed.kafka.commit_log.log import CommitLog
 from changefeed.kafka.commit_log.records import AttemptRecord
 from changefeed.kafka.connection import KafkaConnection
-from changefeed.kafka.record_writer import RecordWriter
+from changefeed.kafka.lease import Lease
 from changefeed.kafka.refusal import refused_to_write
 
 
@@ -27,31 +25,38 @@ def transactional_id(identity: str, task: int) -> str:
     return f"changefeed.{identity}.{task}"
 
 
-def fence(
-    connection: KafkaConnection,
-    identity: str,
-    tasks: int,
-    commit_log_topic: str,
-    attempt: str = "",
-    writer: RecordWriter | None = None,
-) -> str:
-    """Stop every earlier attempt of ``identity``; return the name of this attempt, for its publishers.
+def fence(lease: Lease, tasks: int = 1) -> str:
+    """Stop the publishers of every earlier attempt at what ``lease`` is of; return its attempt, for its publishers.
 
     Called by the driver before any task starts. For ids beyond ``tasks`` that an earlier attempt used the brokers are
     asked (ListTransactions, KIP-664; Kafka 3.0); where they do not answer that, only those of ``tasks`` are
-    taken over. ``writer`` is one for the commit log, if there is one. Raises BrokerUnavailableError, TopicError (ACLs,
-    no transactions), SettingsError.
+    taken over. Raises FencedError, BrokerUnavailableError, TopicError (ACLs, no transactions), SettingsError.
     """
-    attempt = attempt or uuid.uuid4().hex
-    CommitLog(connection, commit_log_topic, identity, writer=writer).keep(AttemptRecord(attempt))
+    connection, identity = lease.connection, lease.identity
+    lease.log().keep(AttemptRecord(lease.attempt))
     with connection.admin() as admin:
         ids = {transactional_id(identity, task) for task in range(tasks)} | set(_used(admin, identity))
-        try:
-            take_over(admin, sorted(ids), connection.timeout_seconds)
-        except kafka.errors.KafkaError as error:
-            wanted = f"to take over the transactional ids of {identity!r}"
-            raise refused_to_write(error, connection.bootstrap, wanted) from error
-    return attempt
+        _take_over(connection, admin, ids, identity, lease.transaction_seconds)
+    return lease.attempt
+
+
+def check_transactions(connection: KafkaConnection, identity: str, transaction_timeout_seconds: float) -> None:
+    """Ask the brokers for a transactional id of ``identity`` with the timeout that its publishers ask for.
+
+    It is an id that nothing publishes under, so no run is disturbed. Raises as a run does that the brokers refuse it.
+    """
+    with connection.admin() as admin:
+        _take_over(connection, admin, [f"changefeed.{identity}.check"], identity, transaction_timeout_seconds)
+
+
+def _take_over(
+    connection: KafkaConnection, admin: KafkaAdminClient, ids: Iterable[str], identity: str, timeout_seconds: float
+) -> None:
+    try:
+        take_over(admin, sorted(ids), connection.timeout_seconds, int(timeout_seconds * 1000))
+    except kafka.errors.KafkaError as error:
+        wanted = f"to take over transactional ids of {identity!r}, with a timeout of {timeout_seconds:g} seconds"
+        raise refused_to_write(error, connection.bootstrap, wanted) from error
 
 
 def _used(admin: KafkaAdminClient, identity: str) -> Iterable[str]:

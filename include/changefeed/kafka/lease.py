@@ -7,8 +7,10 @@ first one said that it would be brief; a claim that is not repeated for ``second
 over. No clocks of two machines are compared: the second run waits that long, unless the broker's own timestamps
 (LogAppendTime, as changefeed makes the log) say that it is over.
 
-Safety does not rest on it. A run that stood still for longer than ``seconds`` may be taken for dead: then `fencing`
-stops it when it wakes, and nothing is published twice or lost.
+Safety does not depend on claims. A run that stood still for longer than ``seconds`` may be taken for dead. So who gets
+the lease takes over the transactional id under which its holder writes the logs (`FencedWriter`): a run that wakes can
+write nothing more, and `fencing` stops what it publishes. A holder reads the log, decides and writes; where its write
+is in the log, nobody else wrote in between.
 """
 
 from __future__ import annotations
@@ -25,10 +27,14 @@ from types import TracebackType
 from typing import Self
 
 from changefeed.errors import ChangefeedError, PipelineBusyError
+from changefeed.kafka.commit_log.owned_log import OwnedLog
 from changefeed.kafka.commit_log.records import ClaimRecord, LogEntry
 from changefeed.kafka.connection import KafkaConnection
+from changefeed.kafka.fenced_writer import FencedWriter
 from changefeed.kafka.partition_reader import KafkaRecord, partition_reader
 from changefeed.kafka.record_writer import RecordWriter
+from changefeed.kafka.whole_logs import check_first_offsets
+from changefeed.model.publish_settings import PublishSettings
 
 _log = logging.getLogger(__name__)
 
@@ -57,8 +63,12 @@ class Claim:
 class Lease:
     """The claim of one run on ``identity``; a context manager. ``attempt`` names the run, also to `fencing`.
 
+    In it, `log` writes the commit log, and `writer` other logs of the pipeline, under a transactional id that the next
+    holder takes over. Its transaction timeout is ``transaction_seconds`` at most, which is that of the publishers.
+
     Entering returns when no other run is alive: at once, or after up to ``seconds`` where another run died without
-    giving its claim back. Raises PipelineBusyError while another run is alive, BrokerUnavailableError, TopicError.
+    giving its claim back. Raises PipelineBusyError while another run is alive, BrokerUnavailableError, TopicError, and
+    CheckpointError where records of the log were deleted.
 
     A ``brief`` run says that it is done within seconds: others wait for it, up to BRIEF_SECONDS. For a run that is not
     brief this one waits up to ``patience_seconds``.
@@ -73,23 +83,29 @@ class Lease:
         *,
         brief: bool = False,
         patience_seconds: float = 0.0,
+        transaction_seconds: float = PublishSettings.transaction_timeout_seconds,
     ) -> None:
         self.attempt = uuid.uuid4().hex
+        self.connection, self.identity, self.transaction_seconds = connection, identity, transaction_seconds
         self._brief, self._patience_seconds = brief, patience_seconds
-        self._connection, self._topic, self._identity, self._seconds = connection, topic, identity, seconds
+        self._topic, self._seconds = topic, seconds
         self._who = f"process {os.getpid()} on {socket.gethostname()}"
         self._first = -1
         self._first_ms: int | None = None
+        self._is_held = False
         self._done = threading.Event()
-        self._writer: RecordWriter | None = None
+        self._claims: RecordWriter | None = None
+        self._fenced = FencedWriter(connection, identity, [topic], transaction_seconds)
         self._beat = threading.Thread(target=self._repeat, name=f"lease-{identity}", daemon=True)
 
     def __enter__(self) -> Self:
-        self._writer = RecordWriter(self._connection, self._topic)
+        self._claims = RecordWriter(self.connection, self._topic)
         try:
             self._first = self._write(self.attempt, ClaimRecord(self.attempt, None, self._who, self._brief))
             self._beat.start()
             self._wait_for_others()
+            self._fenced.take_over()
+            self._is_held = True
         except BaseException:
             self._give_back()
             raise
@@ -101,12 +117,18 @@ class Lease:
         self._give_back()
 
     @property
-    def writer(self) -> RecordWriter:
-        """For whoever writes more to the same log while the claim is held."""
-        assert self._writer is not None, "the claim comes first"
-        return self._writer
+    def writer(self) -> FencedWriter:
+        """Writes to the pipeline's logs as long as no other process has taken the lease."""
+        assert self._is_held, "the lease is taken first"
+        return self._fenced
+
+    def log(self, identity: str | None = None) -> OwnedLog:
+        """The commit log, to read and to write; of another ``identity``, where the lease covers that too."""
+        return OwnedLog(self.connection, self._topic, identity or self.identity, writer=self.writer)
 
     def _give_back(self) -> None:
+        self._is_held = False
+        self._fenced.close()
         self._done.set()
         if self._beat.ident is not None:  # it was started
             self._beat.join()
@@ -116,8 +138,8 @@ class Lease:
         except ChangefeedError as error:
             _log.warning("the claim of this run was not given back, the next run waits %g s: %s", self._seconds, error)
         finally:
-            if self._writer is not None:
-                self._writer.close()
+            if self._claims is not None:
+                self._claims.close()
 
     def _repeat(self) -> None:
         while not self._done.wait(self._seconds / BEATS):
@@ -130,9 +152,10 @@ class Lease:
         """Read the claims that stand before ours, and watch those that were not given back."""
         claims: dict[str, Claim] = {}
         partition = (self._topic, 0)
-        wanted = f"to read the claims on {self._identity!r}"
-        with partition_reader(self._connection, [partition], wanted, committed=False) as reader:
-            patience_seconds = 6 * self._connection.timeout_seconds
+        wanted = f"to read the claims on {self.identity!r}"
+        with partition_reader(self.connection, [partition], wanted, committed=False) as reader:
+            patience_seconds = 6 * self.connection.timeout_seconds
+            check_first_offsets(reader.first_offsets())
             self._take(reader.to_end({partition: self._first + 1}, patience_seconds=patience_seconds), claims)
             earlier = {name for name, claim in claims.items() if claim.first < self._first}
             seen = {name: claims[name].offset for name in earlier}
@@ -148,7 +171,7 @@ class Lease:
                     patience_seconds = BRIEF_SECONDS if claims[name].brief else self._patience_seconds
                     if time.monotonic() - begun >= patience_seconds:
                         raise PipelineBusyError(
-                            f"{self._identity!r} is being published by {claims[name].who} (attempt {name}), which is "
+                            f"{self.identity!r} is being published by {claims[name].who} (attempt {name}), which is "
                             "alive. This run stops and has published nothing; run again when the other is done. If it "
                             "hangs, end that process: its claim is void "
                             f"{self._seconds:g} seconds later."
@@ -167,7 +190,7 @@ class Lease:
     def _take(self, records: Iterable[KafkaRecord], claims: dict[str, Claim]) -> None:
         for record in records:
             entry = LogEntry.of(record)
-            if (entry.identity, entry.kind) != (self._identity, ClaimRecord.kind):
+            if (entry.identity, entry.kind) != (self.identity, ClaimRecord.kind):
                 continue
             name = str(entry.parts[0])
             at_ms = record.timestamp_ms if record.stamped_by_broker else None
@@ -183,5 +206,6 @@ class Lease:
 
     def _write(self, attempt: str, claim: ClaimRecord | None) -> int:
         """Write a claim, or give it back; return its offset."""
-        key, value = ClaimRecord.key_of(self._identity, attempt), claim.value() if claim else None
-        return self.writer.write({key: value}, f"to claim {self._identity!r} in commit log {self._topic!r}")
+        key, value = ClaimRecord.key_of(self.identity, attempt), claim.value() if claim else None
+        assert self._claims is not None, "the lease is entered first"
+        return self._claims.write({key: value}, f"to claim {self.identity!r} in commit log {self._topic!r}")

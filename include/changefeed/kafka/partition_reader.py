@@ -163,20 +163,17 @@ class PartitionReader:
         For a compacted topic of few keys, whose earlier records would only be read to be thrown away.
         """
         (partition,) = self._partitions
-        end, back = self._ends([partition])[partition], 1
+        end, back = self._ends([partition])[partition], 1  # where records are committed: to_end reads on from there
         with self._errors_of([partition]):
             first = self._consumer.beginning_offsets([partition])[partition]
-        while first < end:
+        while True:
             start = max(first, end - back)
             self._consumer.seek(partition, start)
             self._ahead = []
-            same = [r for r in self.to_end({partition: end}, patience_seconds=patience_seconds) if r.key == key]
-            if same:
-                return same[-1]
-            if start == first:
-                break
+            same = [record for record in self.to_end(patience_seconds=patience_seconds) if record.key == key]
+            if same or start == first:
+                return same[-1] if same else None
             back *= 8
-        return None
 
     def poll(self, seconds: float) -> list[KafkaRecord]:
         """The records that are there, or the first ones that come within ``seconds``; [] where none comes.

@@ -108,6 +108,14 @@ def refused_to_write(error: Exception, bootstrap: str, wanted: str) -> Changefee
             f"{wanted}: Kafka at {bootstrap!r} refused a batch of records ({said}). Raise max.message.bytes of the "
             "topic, or set on_bad_record: dead_letter."
         )
+    if isinstance(error, errors.InvalidTransactionTimeoutError):
+        return SettingsError(
+            f"{wanted}: the brokers at {bootstrap!r} allow no transaction timeout as long as that "
+            f"({type(error).__name__}). Nothing "
+            "was published. Set kafka.transaction_timeout_seconds of the pipeline to the brokers' "
+            "transaction.max.timeout.ms or less, and kafka.transaction_seconds to less than that; or raise what the "
+            "brokers allow."
+        )
     return BrokerUnavailableError(
         f"{wanted}: Kafka at {bootstrap!r} cannot do it now ({said}). What was not committed is aborted, and the next "
         "run publishes it. If it stays so: is every broker up, and can the cluster hold __transaction_state "

@@ -10,9 +10,12 @@ import orjson
 
 from changefeed.errors import BadRecordError, CheckpointError, TopicError
 from changefeed.kafka.connection import KafkaConnection
+from changefeed.kafka.fenced_writer import FencedWriter
 from changefeed.kafka.partition_reader import partition_reader
-from changefeed.kafka.record_writer import RecordWriter
 from changefeed.kafka.topics import TopicSettings, partition_counts
+
+_OPEN_SECONDS = 60.0
+"""How long reading waits for a transaction that a killed process left open: the brokers abort it sooner."""
 
 
 def schema_history_settings(replication_factor: int = -1) -> TopicSettings:
@@ -39,7 +42,7 @@ class SchemaLog:
             return None
         wanted = f"to read the schema history of {self.identity!r}"
         with partition_reader(self.connection, [(self.topic, 0)], wanted, start="end") as reader:
-            record = reader.last(self._key, patience_seconds=self.connection.timeout_seconds)
+            record = reader.last(self._key, patience_seconds=_OPEN_SECONDS)
         return record.value if record else None
 
     def load(self) -> dict[str, Any] | None:
@@ -56,12 +59,15 @@ class SchemaLog:
                 "there. Delete the topic, and the next run learns the schemas from the server again."
             ) from error
 
-    def save(self, history: Mapping[str, Any]) -> None:
-        """Replace the history. Raises BrokerUnavailableError, or TopicError for one larger than the topic takes."""
+    def save(self, history: Mapping[str, Any], writer: FencedWriter) -> None:
+        """Replace the history; ``writer`` is that of the lease.
+
+        Raises FencedError where another process has taken the lease, BrokerUnavailableError, and TopicError for a
+        history larger than the topic takes.
+        """
         wanted = f"to save the schema history of {self.identity!r} in {self.topic!r}"
         try:
-            with RecordWriter(self.connection, self.topic, compression="zstd") as writer:
-                writer.write({self._key: orjson.dumps(dict(history))}, wanted)
+            writer.write(self.topic, {self._key: orjson.dumps(dict(history))}, wanted, compression="zstd")
         except BadRecordError as error:
             raise TopicError(f"the schema history was not taken by topic {self.topic!r}: {error}") from error
 

@@ -271,11 +271,21 @@ def compacted_topics(connection: KafkaConnection, names: Iterable[str]) -> set[s
 
     Raises BrokerUnavailableError.
     """
+    return {name for name, policy in cleanup_policies(connection, names).items() if "compact" in policy}
+
+
+def cleanup_policies(connection: KafkaConnection, names: Iterable[str]) -> dict[str, str]:
+    """The cleanup.policy of each topic of ``names`` that is there, '' where the ACL DescribeConfigs is missing.
+
+    Raises BrokerUnavailableError.
+    """
     with connection.admin() as admin:
-        asked = [ConfigResource(ConfigResourceType.TOPIC, name, ["cleanup.policy"]) for name in dict.fromkeys(names)]
+        wanted = list(_described(admin, dict.fromkeys(names)))
+        if not wanted:
+            return {}
+        asked = [ConfigResource(ConfigResourceType.TOPIC, name, ["cleanup.policy"]) for name in wanted]
         answer: dict[str, dict[str, Any]] = dict(admin.describe_configs(asked, config_filter="all")).get("topic", {})
-    policies = {name: str(configs.get("cleanup.policy", {}).get("value")) for name, configs in answer.items()}
-    return {name for name, policy in policies.items() if "compact" in policy}
+    return {name: str(answer.get(name, {}).get("cleanup.policy", {}).get("value", "")) for name in wanted}
 
 
 def _keeps_ms(configs: Mapping[str, str]) -> int | None:

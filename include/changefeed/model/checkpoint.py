@@ -5,8 +5,9 @@ The checkpoint is the low watermark: everything before it is in Kafka.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import orjson
 
@@ -58,18 +59,22 @@ class Checkpoint:
         }
 
     @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Checkpoint:
+        """Read `to_json`; raises ValueError, KeyError, TypeError or SettingsError for anything else."""
+        return cls(
+            pipeline=str(values["pipeline"]),
+            window=int(values["window"]),
+            server_uuid=str(values["server_uuid"]),
+            coordinates=BinlogCoordinates.parse(str(values["coordinates"])),
+            gtids=str(values["gtids"]),
+            committed_at_ms=int(values["committed_at_ms"]),
+        )
+
+    @classmethod
     def from_text(cls, text: str) -> Checkpoint:
         """Read `to_text`; raises CheckpointError for anything else, rather than beginning anew."""
         try:
-            values = orjson.loads(text)
-            return cls(
-                pipeline=str(values["pipeline"]),
-                window=int(values["window"]),
-                server_uuid=str(values["server_uuid"]),
-                coordinates=BinlogCoordinates.parse(str(values["coordinates"])),
-                gtids=str(values["gtids"]),
-                committed_at_ms=int(values["committed_at_ms"]),
-            )
+            return cls.from_json(orjson.loads(text))
         except (ValueError, KeyError, TypeError, SettingsError) as error:
             raise CheckpointError(
                 f"wanted a checkpoint as JSON, found {text[:200]!r} ({error}): it was edited or belongs to another "

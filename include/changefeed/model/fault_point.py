@@ -13,6 +13,8 @@ from pathlib import Path
 
 STAGES = (
     "before_first_checkpoint",
+    "before_log_write",
+    "before_checkpoint_write",
     "after_plan",
     "in_decode",
     "after_decode",
@@ -24,7 +26,7 @@ STAGES = (
     "in_checkpoint_write",
     "after_checkpoint",
 )
-"""In the order of a run."""
+"""In the order of a run, each where a run reaches it for the first time."""
 
 _stage, _, _times = os.environ.get("CHANGEFEED_FAULT", "").partition(":")
 _left = int(_times or 1)

@@ -11,6 +11,7 @@ from typing import Any
 from changefeed.binlog.search.finder import Binlogs, Finder, ResumePoint, bytes_between
 from changefeed.binlog.search.schema_scan import TableCounts, count_rows
 from changefeed.errors import AccountingError, BinlogGoneError, SettingsError
+from changefeed.kafka.fencing import fence
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.gtid import GtidSet
 from changefeed.model.manifest import Manifest
@@ -18,6 +19,8 @@ from changefeed.model.run_identity import backfill_identity
 from changefeed.model.seek import seconds_of
 from changefeed.model.window import BinlogFile, Slice, Window, slices_between
 from changefeed.pipeline.connections import PipelineConnections
+from changefeed.pipeline.old_identities import forget_older
+from changefeed.pipeline.open_windows import sealed_manifest
 from changefeed.pipeline.topics import table_topics
 from changefeed.pipeline.windows import commit_log_state
 from changefeed.settings.requests.backfill import BackfillRequest, backfill_pipeline
@@ -119,8 +122,7 @@ def plan_backfill(
 
 def sealed_backfill(connections: PipelineConnections, window: Window, identity: str) -> Manifest | None:
     """The manifest of a backfill that is complete; None while it is not."""
-    manifest = commit_log_state(connections, identity).seals.get(window.number)
-    return manifest if manifest is not None and manifest.window == window else None
+    return sealed_manifest(window, commit_log_state(connections, identity))
 
 
 def finish_backfill(connections: PipelineConnections, window: Window, identity: str) -> Manifest:
@@ -139,13 +141,11 @@ def finish_backfill(connections: PipelineConnections, window: Window, identity: 
             f"backfill {identity!r} ({window.start} to {window.head}) is not sealed in the commit log: not all of it "
             "is known to be in Kafka. Publish it again: its task `ingest`, or `changefeed backfill` with its --run-id."
         )
-    log = connections.commit_log(identity)
-    state = log.read()
-    log.forget({topic for topic, _ in state.progress}, state)
-    ours = backfill_identity(connections.pipeline.name, "")
-    backfills = [name for name in log.identities() if name.startswith(ours)]
-    for old in backfills[:-KEPT_BACKFILLS]:
-        connections.commit_log(old).forget_everything()
+    with connections.lease(identity, brief=True) as lease:
+        fence(lease)  # a task of it that comes late, as copies of tasks do, publishes nothing without its progress
+        state = lease.log().read()
+        lease.log().forget({topic for topic, _ in state.progress}, state)
+    forget_older(connections, backfill_identity(connections.pipeline.name, ""), KEPT_BACKFILLS)
     return manifest
 
 

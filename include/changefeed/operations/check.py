@@ -21,6 +21,7 @@ from changefeed.errors import (
     TopicError,
 )
 from changefeed.ingest.begin import begin_topics, check_begin
+from changefeed.kafka.fencing import check_transactions
 from changefeed.kafka.topics import TopicSettings, missing_topics, not_there, partition_counts
 from changefeed.model.checkpoint import CheckpointStore
 from changefeed.model.topic_name import schema_changes_topic
@@ -108,6 +109,7 @@ def _kafka(checked: Checked) -> Iterator[Finding]:
     kafka.check_options()
     brokers = kafka.broker_count()
     yield ok(f"Kafka {kafka.bootstrap}: reachable, {_brokers(brokers)}")
+    check_transactions(kafka, connections.pipeline.name, connections.pipeline.kafka.transaction_timeout_seconds)
     if wanted > brokers:
         raise TopicError(
             f"topics.replication_factor of pipeline {connections.pipeline.name!r} is {wanted}, and the cluster at "

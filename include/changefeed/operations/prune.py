@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from changefeed.errors import CheckpointError, SettingsError, TopicError
-from changefeed.kafka.commit_log.records import BegunRecord
+from changefeed.kafka.commit_log.log import CommitLogState
+from changefeed.kafka.commit_log.records import BegunRecord, ProgressRecord
+from changefeed.kafka.fencing import fence
 from changefeed.kafka.progress import Progress, TopicPartition
 from changefeed.kafka.topics import TopicLimits, partition_counts, topic_limits
 from changefeed.kafka.window_topics import check_same_topic
@@ -28,23 +30,29 @@ def prune(connections: PipelineConnections, store: CheckpointStore) -> Pruned:
     """Forget the progress of tables that are gone, where the checkpoint has passed it.
 
     The topics stay as they are. A checkpoint that is restored to before this prune would publish what such a table
-    had in the binlog again. Raises CheckpointError without a checkpoint, PipelineBusyError while a run is under way.
+    had in the binlog again. Raises CheckpointError without a checkpoint, PipelineBusyError while a run is under way,
+    FencedError where another took over from this one, which had slept: nothing is forgotten then.
     """
     pipeline = connections.pipeline
-    checkpoint = store.load(pipeline.name)
-    if checkpoint is None:
-        raise CheckpointError(
-            f"pipeline {pipeline.name!r} has no checkpoint: what is behind it is not known, and nothing was forgotten"
-        )
-    with connections.session() as session:
-        alive = set(wanted_topics(pipeline, session))
-    log = connections.commit_log()
-    with connections.lease():
-        state = log.read()
+    if store.load(pipeline.name) is None:  # before its first run there is no log to take the lease in
+        raise _nothing_known(pipeline.name)
+    with connections.lease() as lease:
+        fence(lease)
+        checkpoint, state = store.load(pipeline.name), lease.log().read()
+        if checkpoint is None:
+            raise _nothing_known(pipeline.name)
+        with connections.session() as session:
+            alive = set(wanted_topics(pipeline, session))
         gone = {name for name, _ in state.progress} - alive
         gone -= {name for (name, _), progress in state.progress.items() if progress.window > checkpoint.window}
-        records = log.forget(gone, state) + log.forget_begun(state, checkpoint.window)
+        records = lease.log().forget(gone, state, checkpoint.window)
     return Pruned(tuple(sorted(gone)), records)
+
+
+def _nothing_known(pipeline: str) -> CheckpointError:
+    return CheckpointError(
+        f"pipeline {pipeline!r} has no checkpoint: what is behind it is not known, and nothing was forgotten"
+    )
 
 
 def forget_removed(connections: PipelineConnections, patterns: Sequence[str]) -> Pruned:
@@ -54,8 +62,9 @@ def forget_removed(connections: PipelineConnections, patterns: Sequence[str]) ->
     is gone unless a backfill brings it back. Raises SettingsError where no topic that was removed matches,
     PipelineBusyError while a run is under way.
     """
-    log = connections.commit_log()
-    with connections.lease():
+    with connections.lease() as lease:
+        fence(lease)
+        log = lease.log()
         state = log.read()
         names = {name for name, _ in state.progress if any(fnmatch.fnmatchcase(name, each) for each in patterns)}
         there = topic_limits(connections.kafka, partition_counts(connections.kafka, names))
@@ -66,11 +75,17 @@ def forget_removed(connections: PipelineConnections, patterns: Sequence[str]) ->
                 f"{', '.join(map(repr, patterns))} was removed: there is nothing to forget. Those that are there are "
                 "forgotten by a seek only, which publishes again what is in them."
             )
-        for begun in state.of(BegunRecord):  # what it was given before a failover is gone as well
-            marks = tuple(mark for mark in begun.marks if mark.topic not in removed)
-            if marks != begun.marks:
-                log.keep(replace(begun, marks=marks))
-        return Pruned(tuple(sorted(removed)), log.forget(removed, state))
+        gone = [record for record in state.of(ProgressRecord) if record.topic in removed]
+        log.keep(*_without_marks(state, removed), forgotten=gone)
+        return Pruned(tuple(sorted(removed)), len(gone))
+
+
+def _without_marks(state: CommitLogState, removed: Collection[str]) -> Iterator[BegunRecord]:
+    """The begun windows that have marks of topics ``removed``, which their failover need not find, without those."""
+    for begun in state.of(BegunRecord):
+        marks = tuple(mark for mark in begun.marks if mark.topic not in removed)
+        if marks != begun.marks:
+            yield replace(begun, marks=marks)
 
 
 def _is_removed(topic: str, limits: TopicLimits | None, given: Mapping[TopicPartition, Progress]) -> bool:

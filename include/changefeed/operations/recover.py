@@ -30,8 +30,8 @@ def recover(connections: PipelineConnections, store: CheckpointStore) -> Recover
     pipeline, log = connections.pipeline, connections.commit_log()
     if not log.exists():
         raise CheckpointError(_nothing_known(connections, store.load(pipeline.name), CommitLogState()))
-    with connections.lease():
-        state = log.read()
+    with connections.lease() as lease:
+        state = lease.log().read()
         latest = latest_checkpoint(pipeline.name, state)
         if latest is None:
             raise CheckpointError(_nothing_known(connections, store.load(pipeline.name), state))

@@ -65,8 +65,12 @@ def rename(connections: PipelineConnections, old: str, store: CheckpointStore) -
     logs = {each.topic: commit_log_settings(factor) for each in (log, new_log)}
     schemas = {schema_history_topic(new): schema_history_settings(factor)}
     ensure_topics(kafka, logs | schemas, create=connections.pipeline.topics.create)
-    with Lease(kafka, log.topic, old, connections.pipeline.kafka.lease_seconds) as lease, connections.lease():
-        fence(kafka, old, 1, log.topic, lease.attempt)
+    settings = connections.pipeline.kafka
+    of_old = Lease(
+        kafka, log.topic, old, settings.lease_seconds, transaction_seconds=settings.transaction_timeout_seconds
+    )
+    with of_old, connections.lease() as of_new:
+        fence(of_old)
         entries = log.entries()
         state = CommitLogState(tuple(entry for entry in entries if entry.identity == old))
         begun = next((record.to for record in state.of(RenamedRecord)), None)
@@ -78,20 +82,18 @@ def rename(connections: PipelineConnections, old: str, store: CheckpointStore) -
         if moved is None:
             moved = replace(_checkpoint(old, state, store), pipeline=new)
             _check_topics(connections, old, state, moved)
-            log.keep(RenamedRecord(new))
+            of_old.log().keep(RenamedRecord(new))
             fault_point.reached("after_rename_mark")
-            _copy_schemas(connections, old, store)
+            _copy_schemas(connections, old, store, of_new)
             records = {
                 _renamed_key(entry, old, new): _renamed_value(entry, old, new) for entry in _moving(entries, old)
             }
-            new_log.write_together(
-                {RenamedRecord.key_of(new): None, **records}, f"to take over the commit log of {old!r}", "rename"
-            )
+            of_new.log().write({RenamedRecord.key_of(new): None, **records}, f"to take over the commit log of {old!r}")
             fault_point.reached("after_rename_log")
             store.replace(None, moved)
             fault_point.reached("after_rename_checkpoint")
         gone = {entry.record.key or b"": None for entry in _moving(entries, old)}
-        log.write_together(gone, f"to end the rename to {new!r}", "rename")
+        of_old.log().write(gone, f"to end the rename to {new!r}")
         store.remove(old)
     _log.info("pipeline %s is %s now, at %s", old, new, moved.coordinates)
     return Renamed(old, moved, len(gone))
@@ -159,11 +161,11 @@ def _check_topics(connections: PipelineConnections, old: str, state: CommitLogSt
         )
 
 
-def _copy_schemas(connections: PipelineConnections, old: str, store: CheckpointStore) -> None:
+def _copy_schemas(connections: PipelineConnections, old: str, store: CheckpointStore, lease: Lease) -> None:
     new = connections.pipeline.name
     history = SchemaLog(connections.kafka, schema_history_topic(old), old).load()
     if history is not None:
-        connections.schema_log().save(history)
+        connections.schema_log().save(history, lease.writer)
     text = store.load_schemas(old)
     if text is not None:
         store.save_schemas(new, text)

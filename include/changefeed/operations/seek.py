@@ -12,13 +12,12 @@ from changefeed.binlog.search.finder import Finder, ResumePoint, bytes_between
 from changefeed.errors import CheckpointError, SettingsError
 from changefeed.kafka.commit_log.log import CommitLogState
 from changefeed.kafka.fencing import fence
-from changefeed.kafka.topics import commit_log_settings, ensure_topics
 from changefeed.model.checkpoint import Checkpoint, CheckpointStore, stale
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.gtid import GtidSet
 from changefeed.model.seek import SeekRecord, SeekTarget, UnfinishedWindow
 from changefeed.model.window import BinlogFile, Window
-from changefeed.pipeline.connections import PipelineConnections
+from changefeed.pipeline.connections import PipelineConnections, ensure_commit_log
 from changefeed.pipeline.known_progress import lost_log
 from changefeed.pipeline.plan import other_binlog, plan
 from changefeed.pipeline.planned_run import PlannedRun
@@ -242,14 +241,16 @@ def seek(
     ended by the next run. Windows that are unfinished are given up; their numbers stand in the record.
 
     Raises PipelineBusyError while a run is alive, StaleCheckpointError when the checkpoint moved since the plan,
-    CheckpointError when more was published since, SettingsError without a reason.
+    CheckpointError when more was published since, SettingsError without a reason. A seek that slept for longer than its
+    lease raises FencedError where nothing is written yet; StaleCheckpointError where its record is, and another run has
+    ended it.
     """
     check_reason(why)
-    pipeline, log = connections.pipeline, connections.commit_log()
-    wanted = {log.topic: commit_log_settings(pipeline.topics.replication_factor)}
-    ensure_topics(connections.kafka, wanted, create=pipeline.topics.create)
+    pipeline = connections.pipeline
+    ensure_commit_log(connections)
     with connections.lease() as lease:
-        fence(connections.kafka, pipeline.name, 1, log.topic, lease.attempt)
+        fence(lease)
+        log = lease.log()
         before, state = store.load(pipeline.name), log.read()
         stands, _ = _stands(pipeline, before, state)
         if before != planned.before:
@@ -276,7 +277,7 @@ def seek(
             discarded=tuple(window.number for window in unfinished),
         )
         log.seek(record, state)
-        store.replace(store.load(pipeline.name), sought_checkpoint(pipeline.name, record))
+        store.replace(before, sought_checkpoint(pipeline.name, record))
     _log.info("pipeline %s: %s sought from %s to %s: %s", pipeline.name, who, record.before, record.to, planned.effect)
     return record
 

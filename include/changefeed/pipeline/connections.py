@@ -16,6 +16,7 @@ from changefeed.kafka.schema_log import SchemaLog
 from changefeed.kafka.schema_registry.client import Registry
 from changefeed.kafka.schema_registry.connection import RegistryConnection
 from changefeed.kafka.schema_registry.subjects import KnownIds, Subjects
+from changefeed.kafka.topics import commit_log_settings, ensure_topics
 from changefeed.model.column_rules import ColumnRules
 from changefeed.model.connection import OF_A_RUN, ConnectionLookup, MysqlConnection, Patience, kafka_parts
 from changefeed.model.topic_name import commit_log_topic, schema_changes_topic, schema_history_topic
@@ -112,7 +113,7 @@ class PipelineConnections:
         return ServerIds(self.pipeline.name, self.pipeline.source.server_id_range)
 
     def commit_log(self, identity: str | None = None) -> CommitLog:
-        """The commit log of ``identity``: of the pipeline's windows, or of a backfill's own."""
+        """The commit log of ``identity``, to read: of the pipeline's windows, or of a backfill's own."""
         return CommitLog(self.kafka, commit_log_topic(self.pipeline.name), identity or self.pipeline.name)
 
     def schema_log(self) -> SchemaLog:
@@ -123,7 +124,15 @@ class PipelineConnections:
         """The claim of one run on ``identity``, still to be entered; see `Lease`."""
         topic, seconds = commit_log_topic(self.pipeline.name), self.pipeline.kafka.lease_seconds
         identity = identity or self.pipeline.name
-        return Lease(self.kafka, topic, identity, seconds, brief=brief, patience_seconds=patience_seconds)
+        return Lease(
+            self.kafka,
+            topic,
+            identity,
+            seconds,
+            brief=brief,
+            patience_seconds=patience_seconds,
+            transaction_seconds=self.pipeline.kafka.transaction_timeout_seconds,
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         return {
@@ -136,6 +145,13 @@ class PipelineConnections:
             "transform_calls": self.transform_calls,
             "registry": self.registry,
         }
+
+
+def ensure_commit_log(connections: PipelineConnections) -> None:
+    """Make the topic of the pipeline's commit log, where it is missing. Raises as `ensure_topics`."""
+    topics = connections.pipeline.topics
+    wanted = {commit_log_topic(connections.pipeline.name): commit_log_settings(topics.replication_factor)}
+    ensure_topics(connections.kafka, wanted, create=topics.create)
 
 
 @contextmanager

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from changefeed.errors import ChangefeedError, CheckpointError
 from changefeed.kafka.commit_log.all_logs import read_commit_logs
 from changefeed.kafka.commit_log.log import CommitLogState
-from changefeed.kafka.commit_log.records import RenamedRecord
+from changefeed.kafka.commit_log.records import FirstRecord, RenamedRecord
 from changefeed.kafka.last_ids import last_ids
+from changefeed.kafka.whole_logs import check_whole_logs
 from changefeed.model.checkpoint import Checkpoint, CheckpointStore
 from changefeed.model.gtid import GtidSet
 from changefeed.model.topic_name import commit_log_topic
@@ -28,7 +29,12 @@ _LOOKED_AT = 20
 
 
 def check_commit_log(connections: PipelineConnections, checkpoint: Checkpoint | None, state: CommitLogState) -> None:
-    """Raises CheckpointError where the commit log knows less than ``checkpoint``, or the pipeline was renamed."""
+    """Raises CheckpointError where the commit log knows less than ``checkpoint``, or the pipeline was renamed.
+
+    Raises as `check_whole_logs` where Kafka deletes records of it, or of the schema history.
+    """
+    logs = [connections.commit_log().topic, connections.schema_log().topic]
+    check_whole_logs(connections.kafka, logs)
     if renamed := state.of(RenamedRecord):
         raise CheckpointError(renamed_away(connections.pipeline.name, renamed[0].to))
     if checkpoint is not None and (lost := lost_log(connections, checkpoint, state)):
@@ -38,10 +44,11 @@ def check_commit_log(connections: PipelineConnections, checkpoint: Checkpoint | 
 def lost_log(connections: PipelineConnections, checkpoint: Checkpoint, state: CommitLogState) -> str:
     """What is wrong where the commit log does not know the window of ``checkpoint``; '' where it does.
 
-    A window is sealed, and a seek recorded, before the checkpoint moves: so the log knows at least as much.
+    A window is sealed, a seek recorded and the first checkpoint noted before the store has it: so the log knows at
+    least as much.
     """
     known, name = state.latest_number, checkpoint.pipeline
-    if known >= checkpoint.window:
+    if known >= checkpoint.window and (known or state.of(FirstRecord)):
         return ""
     found = f"ends with window {known}" if known else "has no record of it, or is not there"
     return (
@@ -93,7 +100,7 @@ def check_first_run(
     for name, other in logs.items():
         if refusal := here.refusal(name, other, gone.get(name), is_present=name in present):
             raise CheckpointError(refusal)
-    if not state.entries:
+    if state.is_blank:
         own = set(here.topics) - {topic for other in logs.values() for topic, _ in other.progress}
         if refusal := here.unknown_records(last_ids(connections.kafka, sorted(own)[:_LOOKED_AT])):
             raise CheckpointError(refusal)

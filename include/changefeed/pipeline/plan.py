@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 from changefeed.binlog.search.boundaries import boundaries
 from changefeed.binlog.search.finder import Finder, ResumePoint, bytes_between
 from changefeed.ddl.history import SchemaHistory
-from changefeed.errors import BinlogFormatError, BinlogGoneError, SourceError
+from changefeed.errors import BinlogFormatError, BinlogGoneError, PipelineBusyError, SourceError
 from changefeed.kafka.commit_log.log import CommitLogState
+from changefeed.kafka.commit_log.records import FirstRecord
+from changefeed.kafka.lease import Lease
 from changefeed.model import fault_point
 from changefeed.model.checkpoint import Checkpoint, CheckpointStore
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.gtid import GtidSet
 from changefeed.model.window import BinlogFile, Failover, Window
-from changefeed.pipeline.connections import PipelineConnections
+from changefeed.pipeline.connections import PipelineConnections, ensure_commit_log
 from changefeed.pipeline.failover import position_on_new_server
 from changefeed.pipeline.known_progress import check_commit_log, check_first_run
 from changefeed.pipeline.open_windows import Unfinished, described, unfinished
-from changefeed.pipeline.schema_history import prepare_history, restore_history
-from changefeed.pipeline.windows import settled_state
+from changefeed.pipeline.schema_history import history_for, is_learned, is_lost, prepare_history, restore_history
+from changefeed.pipeline.windows import first_checkpoint, settled_state
 from changefeed.settings.pipeline import Pipeline
 from changefeed.source.mysql import source
 from changefeed.source.mysql.binlogs import ServerBinlogs, file_identity
@@ -67,15 +70,35 @@ def plan(connections: PipelineConnections, store: CheckpointStore, *, keep_first
     is ahead of the store for another reason, the stored checkpoint is brought up to it.
 
     A pipeline without a checkpoint gets its first one here, at its `start`, so that the next run goes on from
-    there when the start is `latest` too; a dry run leaves it out of the store.
+    there when the start is `latest` too. It is noted in the commit log before it is stored, and is taken from there
+    where the store lost it before anything was published. A dry run notes and stores nothing.
 
     On another server than the checkpoint's the position is found again by GTID set (`pipeline.failover`).
 
     Raises SourceError or BinlogGoneError where the source cannot serve the window, or executed transactions that are
     not in its binlog; CheckpointError where checkpoint or commit log were lost, or the pipeline published under another
     name (`pipeline.known_progress`);
-    StaleCheckpointError where another run moved the checkpoint meanwhile.
+    StaleCheckpointError where another run moved the checkpoint meanwhile; PipelineBusyError, where something is to be
+    stored, while another run is alive.
     """
+    name = connections.pipeline.name
+    stored = store.load(name)
+    if stored is not None or not keep_first_checkpoint:
+        return _plan(connections, store, stored, None, keep=keep_first_checkpoint)
+    ensure_commit_log(connections)
+    with connections.lease(brief=True) as lease:  # two that begin a pipeline at once begin it at one place
+        return _plan(connections, store, store.load(name), lease, keep=True)
+
+
+def _plan(
+    connections: PipelineConnections,
+    store: CheckpointStore,
+    stored: Checkpoint | None,
+    lease: Lease | None,
+    *,
+    keep: bool,
+) -> Plan:
+    """As `plan`, from the checkpoint that is ``stored``. To ``keep`` a first one there must be a ``lease``."""
     began = time.monotonic()
     pipeline = connections.pipeline
     with connections.session() as session:
@@ -83,21 +106,20 @@ def plan(connections: PipelineConnections, store: CheckpointStore, *, keep_first
         uuid = source.server_uuid(session)
         head = source.head(session)
         files = source.binlog_files(session)
-        checkpoint = store.load(pipeline.name)
         state = settled_state(connections)
-        check_commit_log(connections, checkpoint, state)
+        check_commit_log(connections, stored, state)
+        checkpoint = stored or first_checkpoint(state)
         doubts: tuple[str, ...] = ()
-        is_first = checkpoint is None
         if checkpoint is None:
             doubts = check_first_run(connections, store, session, uuid, head, state)
             for doubt in doubts:
                 _log.warning("%s", doubt)
             checkpoint = _first_checkpoint(pipeline, session, uuid, head)
-        elif keep_first_checkpoint:
-            restore_history(connections, store)
+        elif keep:
+            _restore_history(connections, store, lease)
         left = unfinished(checkpoint, state, uuid)
-        if left.base != checkpoint and keep_first_checkpoint:
-            _bring_up(store, checkpoint, left.base)
+        if stored is not None and left.base != stored and keep:
+            _bring_up(store, stored, left.base)
         if left.windows:
             _log.warning("pipeline %s: earlier runs left windows %s", pipeline.name, described(left.windows))
         start, number, failover = _resume(left, session, uuid, head, files, state)
@@ -117,11 +139,12 @@ def plan(connections: PipelineConnections, store: CheckpointStore, *, keep_first
             else None,
         )
         history = None
-        if is_first or left.windows or not window.is_empty:
+        if stored is None or left.windows or not window.is_empty:
             reading = left.windows[0] if left.windows else window
-            history = prepare_history(connections, session, reading, state, keep=keep_first_checkpoint)
-        if is_first and keep_first_checkpoint:  # after its history, which so is never learned later than here
+            history = _history(connections, session, reading, state, lease, keep=keep)
+        if stored is None and lease is not None:  # after its history, which so is never learned later than here
             fault_point.reached("before_first_checkpoint")
+            lease.log().keep(FirstRecord(checkpoint))
             store.advance(None, checkpoint)
             _log.info("pipeline %s: first checkpoint at %s", pipeline.name, checkpoint.coordinates)
     fault_point.reached("after_plan")
@@ -135,6 +158,35 @@ def plan(connections: PipelineConnections, store: CheckpointStore, *, keep_first
         doubts,
         history,
     )
+
+
+def _restore_history(connections: PipelineConnections, store: CheckpointStore, lease: Lease | None) -> None:
+    """Bring back a schema history that was lost, under a lease."""
+    if is_lost(connections, store):
+        with nullcontext(lease) if lease else connections.lease(brief=True) as held:
+            restore_history(connections, store, held)
+
+
+def _history(
+    connections: PipelineConnections,
+    session: Session,
+    window: Window,
+    state: CommitLogState,
+    lease: Lease | None,
+    *,
+    keep: bool,
+) -> SchemaHistory | None:
+    """The history that ``window`` is read with. What has to be stored of it is looked for again under a lease."""
+    if lease is not None:
+        return prepare_history(connections, session, window, state, lease)
+    history = history_for(connections, session, window, state)
+    if not keep or history is None or not is_learned(history):
+        return history
+    try:
+        with connections.lease(brief=True) as held:
+            return prepare_history(connections, session, window, settled_state(connections), held)
+    except PipelineBusyError:  # a run is alive: each stores what it learned before it publishes anything
+        return history
 
 
 def _bring_up(store: CheckpointStore, stored: Checkpoint, logged: Checkpoint) -> None:

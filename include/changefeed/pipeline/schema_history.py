@@ -17,8 +17,9 @@ from changefeed.ddl.schemas import Schemas
 from changefeed.ddl.session import Server
 from changefeed.ddl.table import Table, UnknownTable
 from changefeed.ddl.timeline import SchemaTimeline
-from changefeed.errors import BinlogGoneError, ChangefeedError, RetryableError, SchemaError
+from changefeed.errors import BinlogGoneError, ChangefeedError, FencedError, RetryableError, SchemaError
 from changefeed.kafka.commit_log.log import CommitLogState
+from changefeed.kafka.lease import Lease
 from changefeed.kafka.schema_log import schema_history_settings
 from changefeed.kafka.topics import ensure_topics
 from changefeed.model.checkpoint import CheckpointStore
@@ -146,19 +147,28 @@ def _made_from(
 
 
 def prepare_history(
-    connections: PipelineConnections, session: Session, window: Window, state: CommitLogState, *, keep: bool = True
+    connections: PipelineConnections, session: Session, window: Window, state: CommitLogState, lease: Lease
 ) -> SchemaHistory | None:
     """The history that ``window`` will be read with, stored before anything is; see `history_for`.
 
-    Without ``keep`` nothing is stored. Raises as `history_for`.
+    ``state`` was read under ``lease``. Raises as `history_for`, and FencedError.
     """
     history = history_for(connections, session, window, state)
-    if keep and history is not None and history.tables_known and not history.id:
-        pipeline, log = connections.pipeline, connections.schema_log()
-        settings = {log.topic: schema_history_settings(pipeline.topics.replication_factor)}
-        ensure_topics(connections.kafka, settings, create=pipeline.topics.create)
-        return _stored(connections, history, window.start)
+    if history is not None and is_learned(history):
+        _ensure_topic(connections)
+        return _stored(connections, history, window.start, lease)
     return history
+
+
+def is_learned(history: SchemaHistory) -> bool:
+    """Whether it was learned, or moved, and is not stored so."""
+    return history.tables_known and not history.id
+
+
+def _ensure_topic(connections: PipelineConnections) -> None:
+    pipeline = connections.pipeline
+    settings = {connections.schema_log().topic: schema_history_settings(pipeline.topics.replication_factor)}
+    ensure_topics(connections.kafka, settings, create=pipeline.topics.create)
 
 
 def makes_records_of_tables(pipeline: Pipeline) -> bool:
@@ -175,15 +185,15 @@ def _without_tables(session: Session, window: Window) -> SchemaHistory:
 
 
 def with_tables(
-    connections: PipelineConnections, history: SchemaHistory, window: Window, identity: str
+    connections: PipelineConnections, history: SchemaHistory, window: Window, lease: Lease
 ) -> SchemaHistory:
     """``history``, or the one learned after all where rows of ``window`` came without names; stored as `keep_learned`
-    does where ``identity`` is the pipeline's."""
+    does where ``lease`` is the pipeline's."""
     if history.tables_known:
         return history
     with connections.session_on(window.server_uuid) as session:
         history = learned(session, window.server_uuid, window.start)
-    return keep_learned(connections, history) if identity == connections.pipeline.name else history
+    return keep_learned(connections, history, lease) if lease.identity == connections.pipeline.name else history
 
 
 def with_statements(connections: PipelineConnections, history: SchemaHistory, window: Window) -> SchemaHistory:
@@ -220,45 +230,53 @@ def captured(pipeline: Pipeline, history: SchemaHistory) -> list[tuple[TableName
     )
 
 
-def keep_learned(connections: PipelineConnections, history: SchemaHistory) -> SchemaHistory:
+def keep_learned(connections: PipelineConnections, history: SchemaHistory, lease: Lease) -> SchemaHistory:
     """Store ``history`` before the first message that is made with it, where it was learned and is not stored.
 
     A later attempt at the window reads its rows in the same way then, whatever definitions came behind it.
     """
-    return history if history.id or not history.tables_known else _stored(connections, history, history.until)
+    return _stored(connections, history, history.until, lease) if is_learned(history) else history
 
 
 def save_history(
-    connections: PipelineConnections, history: SchemaHistory, window: Window, reports: Iterable[SliceReport]
+    connections: PipelineConnections,
+    history: SchemaHistory,
+    window: Window,
+    reports: Iterable[SliceReport],
+    lease: Lease,
 ) -> str:
     """Move ``history`` through the window's statements, and store it where they change it; return its id.
 
     Where its tables are not known they are learned behind the window, when little of the binlog is left to read.
     """
     if not history.tables_known:
-        return _learned_behind(connections, window)
+        return _learned_behind(connections, window, lease)
     for report in sorted(reports, key=lambda report: report.slice):
         for statement in report.statements:
             history = history.advance(statement)
-    return history.id or _stored(connections, history.reached(window.head), window.start).id
+    return history.id or _stored(connections, history.reached(window.head), window.start, lease).id
 
 
-def _learned_behind(connections: PipelineConnections, window: Window) -> str:
+def _learned_behind(connections: PipelineConnections, window: Window, lease: Lease) -> str:
     """The id of a history from the end of ``window`` on; '' where much is left to read, or it cannot be learned."""
     try:
         with connections.session_on(window.server_uuid) as session:
             if source.head(session).coordinates.number > window.head.number + 1:
                 return ""
             history = learned(session, window.server_uuid, window.head)
-        return _stored(connections, history, window.head).id
+        return _stored(connections, history, window.head, lease).id
+    except FencedError:
+        raise
     except ChangefeedError as error:  # nothing needs it yet, and the window is published
         _log.warning("the schemas are not learned yet: %s", error)
         return ""
 
 
-def _stored(connections: PipelineConnections, history: SchemaHistory, start: BinlogCoordinates) -> SchemaHistory:
+def _stored(
+    connections: PipelineConnections, history: SchemaHistory, start: BinlogCoordinates, lease: Lease
+) -> SchemaHistory:
     history = history.named(uuid.uuid4().hex, start)
-    connections.schema_log().save(history.to_json())
+    connections.schema_log().save(history.to_json(), lease.writer)
     return history
 
 
@@ -284,19 +302,20 @@ def copied_history(pipeline: Pipeline, store: CheckpointStore) -> SchemaHistory 
     return None if text is None else SchemaHistory.from_json(json.loads(text))
 
 
-def restore_history(connections: PipelineConnections, store: CheckpointStore) -> bool:
-    """Bring the state store's copy back into a schema topic that has none; return whether that was so."""
+def is_lost(connections: PipelineConnections, store: CheckpointStore) -> bool:
+    """Whether the schema topic has no history, and the state store has a copy of one."""
+    return connections.schema_log().is_empty() and store.load_schemas(connections.pipeline.name) is not None
+
+
+def restore_history(connections: PipelineConnections, store: CheckpointStore, lease: Lease) -> None:
+    """Bring the state store's copy back into a schema topic that has none."""
     pipeline, log = connections.pipeline, connections.schema_log()
-    if not log.is_empty():
-        return False
-    text = store.load_schemas(pipeline.name)
+    text = store.load_schemas(pipeline.name) if log.is_empty() else None
     if text is None:
-        return False
-    wanted = {log.topic: schema_history_settings(pipeline.topics.replication_factor)}
-    ensure_topics(connections.kafka, wanted, create=pipeline.topics.create)
-    log.save(json.loads(text))
+        return
+    _ensure_topic(connections)
+    log.save(json.loads(text), lease.writer)
     _log.warning("pipeline %s: its schema topic had no history; the state store's copy was brought back", pipeline.name)
-    return True
 
 
 def current(session: Session, history: SchemaHistory) -> SchemaHistory:
@@ -309,7 +328,7 @@ def current(session: Session, history: SchemaHistory) -> SchemaHistory:
     return history
 
 
-def relearn(connections: PipelineConnections, session: Session, tables: Iterable[str]) -> SchemaHistory:
+def relearn(connections: PipelineConnections, session: Session, tables: Iterable[str], lease: Lease) -> SchemaHistory:
     """Learn tables, each "database.table", again from the server as they are now, backwards to the history's end, and
     keep that. Rows of one that is gone from the server are counted, and are then of a table that is not known.
 
@@ -326,7 +345,7 @@ def relearn(connections: PipelineConnections, session: Session, tables: Iterable
         )
     known = {name: entry for name, entry in history.at(history.until).tables.items() if name not in names}
     anew = with_answers_of(history, learned(session, history.server_uuid, history.until, known=known))
-    return _stored(connections, history.continued(anew), history.until)
+    return _stored(connections, history.continued(anew), history.until, lease)
 
 
 def _named(table: str, there: Iterable[TableName], server: Server) -> list[TableName]:
@@ -350,6 +369,6 @@ def kept_history(connections: PipelineConnections) -> SchemaHistory:
     return history
 
 
-def store_history(connections: PipelineConnections, history: SchemaHistory) -> SchemaHistory:
-    """Store ``history`` in place of the one that it was made from."""
-    return _stored(connections, history, history.until)
+def store_history(connections: PipelineConnections, history: SchemaHistory, lease: Lease) -> SchemaHistory:
+    """Store ``history`` in place of the one that it was made from, which was read under ``lease``."""
+    return _stored(connections, history, history.until, lease)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from changefeed.kafka.commit_log.log import CommitLogState
+from changefeed.kafka.commit_log.records import FirstRecord
 from changefeed.model.checkpoint import Checkpoint
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.manifest import Manifest
@@ -50,7 +51,7 @@ def seek_over(connections: PipelineConnections, run: PlannedRun) -> SeekRecord |
 def latest_checkpoint(pipeline: str, state: CommitLogState) -> tuple[Checkpoint, str] | None:
     """The checkpoint that the log's latest seal or seek stands for, and which it is; None for an empty log.
 
-    Without any, it is the one that the pipeline's first window was begun from.
+    Without any, it is the one that the pipeline's first window was begun from, or its first.
     """
     sealed, sought = max(state.seals, default=0), max(state.seeks, default=0)
     if sealed > sought:
@@ -58,9 +59,17 @@ def latest_checkpoint(pipeline: str, state: CommitLogState) -> tuple[Checkpoint,
         return Checkpoint.after(manifest.window, now, manifest.gtids), f"the seal of window {sealed}"
     if not sought:
         begun = next(iter(state.begun.values()), None)
-        return (Checkpoint.before(begun), f"the begin of window {begun.number}") if begun else None
+        if begun is not None:
+            return Checkpoint.before(begun), f"the begin of window {begun.number}"
+        first = next((record.checkpoint for record in state.of(FirstRecord)), None)
+        return (first, "the first checkpoint") if first else None
     record = state.seeks[sought]
     return sought_checkpoint(pipeline, record), f"the seek to {record.to}"
+
+
+def first_checkpoint(state: CommitLogState) -> Checkpoint | None:
+    """The pipeline's first checkpoint where nothing was published since it was noted; None otherwise."""
+    return None if state.latest_number else next((record.checkpoint for record in state.of(FirstRecord)), None)
 
 
 def sought_checkpoint(pipeline: str, record: SeekRecord) -> Checkpoint:

@@ -93,8 +93,8 @@ class Announcer:
             databases = dict(named_databases(session, include))
             there = {f"{database}.{table}" for database, table in table_names(session)}
         definitions.read_to(source.head(self.session).coordinates)
-        log = connections.commit_log()
-        with connections.lease(brief=True, patience_seconds=_PATIENCE_SECONDS):
+        with connections.lease(brief=True, patience_seconds=_PATIENCE_SECONDS) as lease:
+            log = lease.log()
             state, own = log.read_beside(plan.identity)
             check_own(own)
             end = self.position.of(state, self.server_uuid).end
@@ -108,12 +108,7 @@ class Announcer:
                     f"{base}: the snapshot begins when pipeline {pipeline!r} has published that"
                 )
             of_all = [AllReadRecord(str(end.coordinates), databases)] if is_of_all else []
-            log.keep_together([*dated([*records, *map(gone, behind)], end.coordinates), *of_all])
-            now = self.position.of(log.read(), self.server_uuid).end
-            if now.coordinates != end.coordinates:  # this process stood still for long, and another had the claim
-                raise AnnouncedTooEarlyError(
-                    "a window was published meanwhile: what followers have to know is said again"
-                )
+            log.keep(*dated([*records, *map(gone, behind)], end.coordinates), *of_all)
 
     def completed(self, state: CommitLogState, snapshot: SnapshotRecord) -> Iterable[LogRecord]:
         """What the pipeline's log, which is at ``state``, is to say of tables that are published since."""
@@ -125,9 +120,9 @@ class Announcer:
     def complete(self, snapshot: SnapshotRecord) -> None:
         """Have the pipeline's log say that all tables of ``snapshot`` are published."""
         if self.is_wanted:
-            with self.connections.lease(brief=True, patience_seconds=_PATIENCE_SECONDS):
-                log = self.connections.commit_log()
-                log.keep_together(self.completed(log.read(), snapshot))
+            with self.connections.lease(brief=True, patience_seconds=_PATIENCE_SECONDS) as lease:
+                log = lease.log()
+                log.keep(*self.completed(log.read(), snapshot))
 
 
 _PATIENCE_SECONDS = 3600.0

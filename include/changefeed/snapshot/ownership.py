@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from changefeed.errors import FencedError
-from changefeed.kafka.commit_log.log import CommitLog, CommitLogState
+from changefeed.kafka.commit_log.log import CommitLogState
+from changefeed.kafka.commit_log.owned_log import OwnedLog
 from changefeed.kafka.commit_log.records import AttemptRecord
 from changefeed.kafka.commit_log.snapshots import PauseRecord
 from changefeed.kafka.fencing import fence
@@ -23,8 +24,8 @@ class Claim:
     """
 
     attempt: str
-    pipeline_log: CommitLog
-    log: CommitLog
+    pipeline_log: OwnedLog
+    log: OwnedLog
     state: CommitLogState
     own: CommitLogState
 
@@ -58,10 +59,9 @@ class Ownership:
         `check`.
         """
         connections = self._connections
-        pipeline = connections.pipeline.name
         with connections.lease(brief=True, patience_seconds=patience_seconds) as lease:
-            attempt = fence(connections.kafka, pipeline, self._tasks, self.log.topic, lease.attempt, lease.writer)
-            pipeline_log, log = (replace(each, writer=lease.writer) for each in (connections.commit_log(), self.log))
+            attempt = fence(lease, self._tasks)
+            pipeline_log, log = lease.log(), lease.log(self._identity)
             if takes_over:
                 log.keep(AttemptRecord(self._attempt))
             state, own = pipeline_log.read_beside(self._identity)

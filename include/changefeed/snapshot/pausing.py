@@ -30,7 +30,7 @@ def set_paused(connections: PipelineConnections, *, paused: bool) -> list[str]:
     for identity, state in unfinished.items():
         own = connections.commit_log(identity)
         if paused:
-            own.keep(PauseRecord())
+            own.note(PauseRecord())
         else:
-            own.forget_records(state.of(PauseRecord))
+            own.forget_notes(state.of(PauseRecord))
     return list(unfinished)

@@ -227,11 +227,11 @@ class RoundRunner:
         names = tuple(sorted(table.name for table in planned.tables))
         rules, uuid = self.announcer.rules, self.announcer.server_uuid
         claim.pipeline_log.keep(
-            ReliedRecord(self.plan.identity, uuid, str(changed.end), rules, names, str(changed.gtids))
+            ReliedRecord(self.plan.identity, uuid, str(changed.end), rules, names, str(changed.gtids)),
+            *self.announcer.completed(claim.state, planned),
         )
-        claim.pipeline_log.keep_together(self.announcer.completed(claim.state, planned))
         numbers = {chunk.number for chunk in planned.round}
-        claim.log.keep(planned, [done for done in claim.own.of(ChunkRecord) if done.number not in numbers])
+        claim.log.keep(planned, forgotten=[done for done in claim.own.of(ChunkRecord) if done.number not in numbers])
         fault_point.reached("after_take_over")
 
     def _publish(self, store: BatchStore, task: ChunkPublishTask) -> list[ChunkRecord]:

@@ -15,6 +15,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 
 from changefeed.errors import PipelineBusyError
+from changefeed.kafka.commit_log.owned_log import OwnedLog
 from changefeed.kafka.commit_log.snapshots import ChunkRecord, SnapshotRecord
 from changefeed.kafka.topics import ensure_topics
 from changefeed.pipeline.connections import PipelineConnections
@@ -61,7 +62,7 @@ def run_snapshot(spark: SparkTarget, connections: PipelineConnections, plan: Sna
             wait([first])  # it has the session
             run.announcer.announce(snapshot, run.runner.base, run.ownership.check, PATIENCE_SECONDS)
             planned = first.result() if snapshot == plan.stands else None
-            yield from run.rounds(snapshot, records, planned)
+            yield from run.rounds(snapshot, records, planned, lease.log())
 
 
 def _snapshot_run(
@@ -107,9 +108,13 @@ class _SnapshotRun:
         return self.cutter.round(snapshot, self.runner.reading * CHUNKS_A_TASK, most_rows)
 
     def rounds(
-        self, snapshot: SnapshotRecord, records: Sequence[ChunkRecord], planned: SnapshotRecord | None
+        self,
+        snapshot: SnapshotRecord,
+        records: Sequence[ChunkRecord],
+        planned: SnapshotRecord | None,
+        log: OwnedLog,
     ) -> Iterator[SnapshotRecord]:
-        """The snapshot after each round to its end; ``records`` of chunks are in its log, ``planned`` is the first."""
+        """The snapshot after each round to its end; ``records`` of chunks are in ``log``, ``planned`` is the first."""
         patience = _Patience()
         while not snapshot.is_done:
             if self.ownership.is_paused:
@@ -130,7 +135,7 @@ class _SnapshotRun:
         if not snapshot.finished:
             self.announcer.complete(snapshot)
             finished = replace(snapshot, finished=True)
-            self.ownership.log.keep(finished, records)
+            log.keep(finished, forgotten=records)
             yield finished
 
     def _round(self, planned: SnapshotRecord, patience: _Patience) -> Round | None:

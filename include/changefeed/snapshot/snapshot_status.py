@@ -11,6 +11,7 @@ from changefeed.kafka.commit_log.log import CommitLogState
 from changefeed.kafka.commit_log.snapshots import ChunkRecord, PauseRecord, SnapshotRecord
 from changefeed.model.run_identity import snapshot_identity
 from changefeed.pipeline.connections import PipelineConnections
+from changefeed.pipeline.old_identities import forget_older
 from changefeed.pipeline.windows import commit_log_state
 
 KEPT_SNAPSHOTS = 20
@@ -102,7 +103,5 @@ def finish_snapshot(connections: PipelineConnections, identity: str) -> Snapshot
             f"snapshot {identity!r} is not finished by the commit log: not all of its rows are known to be in Kafka. "
             "Run it again: its task `snapshot`, or `changefeed snapshot` with its --run-id."
         )
-    log, ours = connections.commit_log(identity), snapshot_identity(connections.pipeline.name, "")
-    for old in [name for name in log.identities() if name.startswith(ours)][:-KEPT_SNAPSHOTS]:
-        connections.commit_log(old).forget_everything()
+    forget_older(connections, snapshot_identity(connections.pipeline.name, ""), KEPT_SNAPSHOTS)
     return found[0]

@@ -95,6 +95,7 @@ class TableCheckpointStore:
         self.replace(expected, new)
 
     def replace(self, expected: Checkpoint | None, new: Checkpoint) -> None:
+        fault_point.reached("before_checkpoint_write")
         try:
             stored = self._insert(new) if expected is None else self._update(expected, new)
         except OperationalError as error:

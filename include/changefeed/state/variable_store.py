@@ -13,6 +13,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from changefeed.errors import CheckpointError, StateStoreUnavailableError
+from changefeed.model import fault_point
 from changefeed.model.checkpoint import Checkpoint, check_forward, stale
 
 
@@ -33,9 +34,10 @@ class Variables(Protocol):
 class VariableCheckpointStore:
     """A `CheckpointStore` in the Variable `changefeed_checkpoint__<pipeline>`.
 
-    Airflow's Variables have no compare-and-set: `advance` reads, compares and writes. Two writers in the same
-    instant are kept apart by the DAG (`max_active_runs=1`) and by the commit log, which fences the second job. Where
-    that is not enough, use the state table.
+    Airflow's Variables have no compare-and-set: `advance` reads, compares and sets. A process that sleeps between the
+    two overwrites what others stored meanwhile. That moves no pipeline back: the commit log had each checkpoint before
+    it was stored (the first one noted, a window sealed, a seek recorded), under the lease. So one that is stored too
+    late is older than the log, and the next plan brings it up to that (`pipeline.open_windows`).
     """
 
     def __init__(self, variables: Variables | None = None) -> None:
@@ -53,6 +55,7 @@ class VariableCheckpointStore:
         stored = self.load(new.pipeline)
         if stored != expected:
             raise stale(new.pipeline, expected, stored)
+        fault_point.reached("before_checkpoint_write")
         self._variables.set(_key(new.pipeline), new.to_text(), f"Checkpoint of changefeed pipeline {new.pipeline}")
 
     def pipelines(self) -> list[str]:

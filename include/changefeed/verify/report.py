@@ -221,7 +221,7 @@ def first_of(verdicts: Sequence[Verdict], most: int) -> list[Verdict]:
 
 def keep_report(connections: PipelineConnections, report: VerifyReport) -> None:
     """Write ``report`` to the commit log, in place of the last one of the same server. It holds no row's values."""
-    connections.commit_log().keep(VerifyRecord(report.follower, report.to_json()))
+    connections.commit_log().note(VerifyRecord(report.follower, report.to_json()))
 
 
 def last_reports(state: CommitLogState) -> list[VerifyReport]:

@@ -5,27 +5,46 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 from integration.kafka_pipeline import Pipeline, batches_of
 
 from changefeed.errors import BrokerUnavailableError, CheckpointError, TopicError
-from changefeed.kafka.commit_log import log as commit_log
+from changefeed.kafka.commit_log import owned_log
 from changefeed.kafka.commit_log.log import CommitLog, CommitLogState
+from changefeed.kafka.commit_log.owned_log import OwnedLog
 from changefeed.kafka.commit_log.records import AttemptRecord, ProgressRecord, SealRecord
+from changefeed.kafka.commit_log.snapshots import PauseRecord
 from changefeed.kafka.connection import KafkaConnection
-from changefeed.kafka.topics import TopicSettings, ensure_topics
+from changefeed.kafka.fenced_writer import FencedWriter
+from changefeed.kafka.lease import Lease
+from changefeed.kafka.partition_reader import partition_reader
+from changefeed.kafka.topics import TopicSettings, commit_log_settings, ensure_topics
+from changefeed.kafka.whole_logs import check_whole_logs
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.manifest import Manifest, TopicPartitionReceipt
 from changefeed.model.window import Window
+from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
+from devstack.process import started
 
 
 @pytest.fixture
 def pipeline(kafka_broker: KafkaBroker, unique_name: str) -> Pipeline:
     return Pipeline(KafkaConnection(kafka_broker.bootstrap), unique_name)
+
+
+@pytest.fixture
+def owned(pipeline: Pipeline) -> Iterator[OwnedLog]:
+    """The log of the pipeline, to be written as by who holds the lease, and without its claims."""
+    writer = FencedWriter(pipeline.connection, pipeline.name, [pipeline.log_topic], 10)
+    writer.take_over()
+    yield OwnedLog(pipeline.connection, pipeline.log_topic, pipeline.name, writer=writer)
+    writer.close()
 
 
 def manifest(window: int, pipeline: str = "shop") -> Manifest:
@@ -64,11 +83,11 @@ def test_progress_behind_an_open_transaction_is_waited_for_not_passed_over(pipel
     assert state.progress[pipeline.topic, 0].messages == 100
 
 
-def test_what_stands_before_an_open_transaction_can_be_had_without_waiting(pipeline: Pipeline) -> None:
+def test_what_stands_before_an_open_transaction_can_be_had_without_waiting(pipeline: Pipeline, owned: OwnedLog) -> None:
     """As a plan reads it while another run is alive, or when one was killed: its own windows stand before it."""
-    pipeline.log.seal(manifest(1))
+    owned.seal(manifest(1))
     stranger = _stranger(pipeline)
-    pipeline.log.seal(manifest(2))
+    owned.seal(manifest(2))
     assert list(pipeline.log.read(open_seconds=0.5).seals) == [1]
     stranger.abort_transaction()
     assert list(pipeline.log.read(open_seconds=0.5).seals) == [1, 2]
@@ -84,9 +103,9 @@ def test_a_log_that_ends_in_aborted_records_is_read_to_its_end(pipeline: Pipelin
     assert time.monotonic() - begun < 5
 
 
-def test_seals_are_kept_in_order_and_only_the_last_ones(pipeline: Pipeline) -> None:
+def test_seals_are_kept_in_order_and_only_the_last_ones(pipeline: Pipeline, owned: OwnedLog) -> None:
     for window in range(1, 13):
-        pipeline.log.seal(manifest(window), pipeline.log.read(), keep=3)
+        owned.seal(manifest(window), pipeline.log.read(), keep=3)
     state = pipeline.log.read()
     assert list(state.seals) == [10, 11, 12]
     assert state.seals[12] == manifest(12)
@@ -102,61 +121,86 @@ def wide(window: int, pipeline: str, tables: int) -> Manifest:
     return replace(manifest(window, pipeline), topics=receipts, rows={name: {"c": 30} for name in names})
 
 
-def test_a_window_of_5000_tables_with_long_names_is_sealed(pipeline: Pipeline) -> None:
+def test_a_window_of_5000_tables_with_long_names_is_sealed(pipeline: Pipeline, owned: OwnedLog) -> None:
     sealed = wide(1, pipeline.name, 5000)
-    pipeline.log.seal(sealed)
+    owned.seal(sealed)
     assert pipeline.log.read().seals == {1: sealed}
 
 
 def test_seals_are_bounded_by_bytes_and_those_of_a_run_stay(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+    pipeline: Pipeline, owned: OwnedLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commit_log, "KEPT_SEAL_BYTES", 100_000)
+    monkeypatch.setattr(owned_log, "KEPT_SEAL_BYTES", 100_000)
     for window in range(1, 6):
-        pipeline.log.seal(wide(window, pipeline.name, 100), pipeline.log.read())
+        owned.seal(wide(window, pipeline.name, 100), pipeline.log.read())
     assert list(pipeline.log.read().seals) == [4, 5]
     for window in range(6, 11):
-        pipeline.log.seal(wide(window, pipeline.name, 100), pipeline.log.read(), uncommitted=4)
+        owned.seal(wide(window, pipeline.name, 100), pipeline.log.read(), uncommitted=4)
     assert list(pipeline.log.read().seals) == [7, 8, 9, 10]
 
 
 def test_a_seal_that_the_topic_does_not_take_says_what_to_raise(pipeline: Pipeline) -> None:
     topic = f"{pipeline.name}.small"
     ensure_topics(pipeline.connection, {topic: TopicSettings(1, 1, {"max.message.bytes": "10000"})})
-    small = CommitLog(pipeline.connection, topic, pipeline.name)
-    with pytest.raises(TopicError, match=rf"max\.message\.bytes of '{topic}' to \d+ or more"):
-        small.seal(wide(1, pipeline.name, 100))
+    with (
+        Lease(pipeline.connection, topic, pipeline.name, 5) as lease,
+        pytest.raises(TopicError, match=rf"max\.message\.bytes of '{topic}' to \d+ or more"),
+    ):
+        lease.log().seal(wide(1, pipeline.name, 100))
 
 
-def test_sealing_a_window_twice_is_harmless(pipeline: Pipeline) -> None:
+def test_sealing_a_window_twice_is_harmless(pipeline: Pipeline, owned: OwnedLog) -> None:
     for _ in range(2):
-        pipeline.log.seal(manifest(1), pipeline.log.read(), keep=3)
+        owned.seal(manifest(1), pipeline.log.read(), keep=3)
     assert pipeline.log.read().seals == {1: manifest(1)}
 
 
-def test_dead_tables_are_forgotten(pipeline: Pipeline) -> None:
+def test_dead_tables_are_forgotten(pipeline: Pipeline, owned: OwnedLog) -> None:
     with pipeline.publisher() as publisher:
         publisher.publish(batches_of(pipeline.topic, 0, range(10)) + batches_of(pipeline.topic, 1, range(10)))
-    assert pipeline.log.forget(["another"]) == 0
-    assert pipeline.log.forget([pipeline.topic]) == 2
+    assert owned.forget(["another"], owned.read()) == 0
+    assert owned.forget([pipeline.topic], owned.read()) == 2
     assert pipeline.log.read().progress == {}
     with pipeline.publisher() as publisher:
         receipts = publisher.publish(batches_of(pipeline.topic, 0, range(10)))
     assert receipts[0].messages == 10
 
 
-def test_identities_share_a_log_and_do_not_see_each_other(pipeline: Pipeline) -> None:
-    backfill = CommitLog(pipeline.connection, pipeline.log_topic, f"{pipeline.name}/backfill")
-    pipeline.log.seal(manifest(1))
+def test_identities_share_a_log_and_do_not_see_each_other(pipeline: Pipeline, owned: OwnedLog) -> None:
+    backfill = replace(owned, identity=f"{pipeline.name}/backfill")
+    owned.seal(manifest(1))
     backfill.seal(manifest(1, "backfill"))
     backfill.keep(AttemptRecord("b"))
     assert [entry.read() for entry in pipeline.log.read().entries] == [SealRecord(manifest(1))]
     assert pipeline.log.identities() == [pipeline.name, backfill.identity]
-    pipeline.log.keep(AttemptRecord("p"))
+    owned.keep(AttemptRecord("p"))
     assert pipeline.log.identities() == [backfill.identity, pipeline.name], "who wrote last comes last"
     assert backfill.forget_everything() == 2
     assert pipeline.log.identities() == [pipeline.name]
     assert pipeline.log.read().seals == {1: manifest(1)}
+
+
+@pytest.mark.extended
+def test_compaction_removes_records_and_the_log_still_begins_at_0(unique_name: str, tmp_path: Path) -> None:
+    """What is taken for a sign of retention, a first offset above 0, never comes of compaction."""
+    properties = {"log.cleaner.backoff.ms": 100, "log.cleaner.min.cleanable.ratio": 0.01}
+    with started(KafkaBroker(tmp_path / "own", properties=properties, owner=ProcessId.own(), quick=True)) as broker:
+        connection, topic = KafkaConnection(broker.bootstrap), f"{unique_name}.log"
+        configs = {**commit_log_settings(1).configs, "segment.bytes": str(1 << 20), "delete.retention.ms": "0"}
+        ensure_topics(connection, {topic: TopicSettings(1, 1, configs)})
+        writer = FencedWriter(connection, unique_name, [topic], 10)
+        writer.take_over()
+        value, deadline = random.Random(0).randbytes(60_000), time.monotonic() + 120
+        while not (offsets := _offsets(connection, topic)) or offsets[0] == 0:
+            assert time.monotonic() < deadline, "the broker does not compact"
+            writer.write(topic, {b"[%d]" % number: value for number in range(20)}, "to fill the log")
+        writer.close()
+        check_whole_logs(connection, [topic])
+
+
+def _offsets(connection: KafkaConnection, topic: str) -> list[int]:
+    with partition_reader(connection, [(topic, 0)], "to look") as reader:
+        return [record.offset for record in reader.to_end(patience_seconds=30)]
 
 
 def test_a_record_that_is_not_ours_stops_the_run(pipeline: Pipeline) -> None:
@@ -175,4 +219,4 @@ def test_a_log_that_is_not_there_is_told(pipeline: Pipeline) -> None:
     with pytest.raises(TopicError, match=r"missing"):
         missing.read()
     with pytest.raises((TopicError, BrokerUnavailableError), match=r"missing"):
-        missing.keep(AttemptRecord("a"))
+        missing.note(PauseRecord())

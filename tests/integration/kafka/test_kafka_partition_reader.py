@@ -14,6 +14,7 @@ from confluent_kafka import Producer
 from changefeed.errors import BrokerUnavailableError, TopicError
 from changefeed.kafka.commit_log.log import CommitLog
 from changefeed.kafka.connection import KafkaConnection
+from changefeed.kafka.fenced_writer import FencedWriter
 from changefeed.kafka.partition_reader import KafkaRecord, partition_reader
 from changefeed.kafka.schema_log import SchemaLog, schema_history_settings
 from changefeed.kafka.topics import TopicSettings, ensure_topics
@@ -172,7 +173,10 @@ def test_a_topic_that_is_removed_while_somebody_waits_for_more_is_an_error(
 def test_a_record_larger_than_a_fetch_is_read(connection: KafkaConnection, unique_name: str) -> None:
     ensure_topics(connection, {unique_name: schema_history_settings(1)})
     history = {"tables": os.urandom(1 << 20).hex()}
-    SchemaLog(connection, unique_name, "shop").save(history)
+    writer = FencedWriter(connection, unique_name, [unique_name], 10)
+    writer.take_over()
+    SchemaLog(connection, unique_name, "shop").save(history, writer)
+    writer.close()
     assert SchemaLog(connection, unique_name, "shop").load() == history
 
 

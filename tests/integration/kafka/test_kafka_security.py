@@ -18,6 +18,7 @@ from kafka.admin import ScramMechanism, UserScramCredentialUpsertion
 
 from changefeed.errors import ChangefeedError, SettingsError
 from changefeed.kafka.commit_log.log import CommitLog
+from changefeed.kafka.commit_log.snapshots import PauseRecord
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.fencing import fence
 from changefeed.kafka.lease import Lease
@@ -126,8 +127,8 @@ def test_all_clients_log_in_over_tls(guarded: Guarded, mechanism: str, unique_na
     connection.check_options()
     topics = {unique_name: TopicSettings(1, 1, {"max.message.bytes": str(20 << 20)}), log: commit_log_settings(1)}
     ensure_topics(connection, topics)
-    with Lease(connection, log, unique_name, 5):
-        attempt = fence(connection, unique_name, 2, log)
+    with Lease(connection, log, unique_name, 5) as lease:
+        attempt = fence(lease, 2)
         _publish(connection, unique_name)
         begun = time.process_time()
         _publish(connection, unique_name, 1 << 20)  # in many TLS records
@@ -151,7 +152,7 @@ def _calls(connection: KafkaConnection, name: str) -> list[Callable[[], object]]
     return [
         connection.broker_count,
         CommitLog(connection, name, name).read,
-        lambda: CommitLog(connection, name, name).forget_everything(),
+        lambda: CommitLog(connection, name, name).note(PauseRecord()),
         lambda: Lease(connection, name, name, 5).__enter__(),
         lambda: _publish(connection, name),
     ]

@@ -14,6 +14,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from changefeed.errors import BadRecordError, BrokerUnavailableError, FencedError, TopicError
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.fencing import fence, transactional_id
+from changefeed.kafka.lease import Lease
 from changefeed.kafka.topics import TopicSettings, commit_log_settings, ensure_topics
 from changefeed.kafka.transactions import Transactions
 from changefeed.model.publish_settings import PublishSettings
@@ -154,7 +155,8 @@ def test_fencing_stops_all_earlier_producers_however_many(connection: KafkaConne
         each.take_over()
         _send(each, topic, 0, range(10))
         each.flush(_never)
-    fence(connection, topic, 40, log)  # the cluster knows of number 50
+    with Lease(connection, log, topic, 5) as lease:
+        fence(lease, 40)  # the cluster knows of number 50
     for each in earlier:
         with pytest.raises(FencedError):
             each.commit("what is old")

@@ -33,10 +33,9 @@ def published(connections: PipelineConnections, run: str) -> tuple[Window, str]:
     name, identity = connections.pipeline.name, backfill_identity(connections.pipeline.name, run)
     at = BinlogCoordinates("bin.000001", 4)
     window = Window(name, 1, "3e11fa47-71ca-11e1-9e33-c80aa9429562", at, BinlogCoordinates("bin.000002", 4), "", "", 0)
-    log = connections.commit_log(identity)
-    log.keep(AttemptRecord(run))
-    log.keep(BegunRecord(window))
-    log.seal(Manifest(window, 100, 1, 1, {}, 0, ()))
+    with connections.lease(identity) as lease:
+        lease.log().keep(AttemptRecord(run), BegunRecord(window))
+        lease.log().seal(Manifest(window, 100, 1, 1, {}, 0, ()))
     return window, identity
 
 
@@ -44,7 +43,8 @@ def test_the_latest_backfills_can_be_tried_again_and_older_ones_leave_nothing(
     connections: PipelineConnections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backfill, "KEPT_BACKFILLS", 2)
-    connections.commit_log().keep(AttemptRecord("the pipeline's own records stay"))
+    with connections.lease() as lease:
+        lease.log().keep(AttemptRecord("the pipeline's own records stay"))
     runs = [published(connections, f"run{number}") for number in range(4)]
     window, latest = runs[-1]
     for _ in range(2):  # a retry of the task `finish`

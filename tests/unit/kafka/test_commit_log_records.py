@@ -18,6 +18,7 @@ from changefeed.kafka.commit_log.records import (
     AttemptRecord,
     BegunRecord,
     ClaimRecord,
+    FirstRecord,
     LogEntry,
     LogRecord,
     ProgressRecord,
@@ -28,6 +29,7 @@ from changefeed.kafka.commit_log.records import (
 )
 from changefeed.kafka.partition_reader import KafkaRecord
 from changefeed.kafka.progress import Progress
+from changefeed.model.checkpoint import Checkpoint
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.manifest import Manifest, TopicPartitionReceipt
 from changefeed.model.seek import SeekRecord
@@ -122,6 +124,14 @@ STORED: list[tuple[bytes, bytes, LogRecord]] = [
         b'"messages":4}],"schema_ids":{"shop.orders-value":12}}',
         BegunRecord(WINDOW, {"format": "1f"}, (Mark("shop.orders", 0, "uuid-a:7", 4),), {"shop.orders-value": 12}),
     ),
+    (
+        b'["shop","first"]',
+        b'{"pipeline":"shop","window":0,"server_uuid":"uuid-b","coordinates":"bin.000009:4077","gtids":"uuid-a:1-5",'
+        b'"committed_at_ms":1767225600000}',
+        FirstRecord(
+            Checkpoint("shop", 0, "uuid-b", BinlogCoordinates("bin.000009", 4077), "uuid-a:1-5", 1767225600000)
+        ),
+    ),
 ]
 """Keys and values as they are stored."""
 
@@ -165,11 +175,14 @@ def test_a_kind_that_this_version_does_not_know_is_kept_and_not_interpreted() ->
     assert (unknown.kind, unknown.parts, unknown.record) == ("watermark", ("c", 1), newer)
 
 
+_DECLARED = re.compile(r'\((?:LogRecord|Note), kind="(\w+)"\)')
+
+
 def test_every_kind_that_is_stored_is_declared_in_the_room_of_the_commit_log() -> None:
     """So that a process that has nothing to do with snapshots knows their records too."""
-    files = [path for path in PACKAGE.rglob("*.py") if "(LogRecord, kind=" in path.read_text()]
+    files = [path for path in PACKAGE.rglob("*.py") if _DECLARED.search(path.read_text())]
     assert {path.parent.name for path in files} == {"commit_log"}
-    declared = {kind for path in files for kind in re.findall(r'\(LogRecord, kind="(\w+)"\)', path.read_text())}
+    declared = {kind for path in files for kind in _DECLARED.findall(path.read_text())}
     assert declared == set(records.KINDS)
 
 

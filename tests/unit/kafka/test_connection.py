@@ -12,9 +12,9 @@ import pytest
 from changefeed.errors import BrokerUnavailableError, SettingsError
 from changefeed.kafka.client_internals import MendedClient
 from changefeed.kafka.commit_log.log import CommitLog
-from changefeed.kafka.commit_log.records import AttemptRecord
+from changefeed.kafka.commit_log.snapshots import PauseRecord
 from changefeed.kafka.connection import KafkaConnection
-from changefeed.kafka.fencing import fence
+from changefeed.kafka.lease import Lease
 from changefeed.model.publish_settings import PublishSettings
 from devstack.port import free_port
 
@@ -114,8 +114,8 @@ def test_a_wrong_address_is_told_in_bounded_time_and_quietly(capfd: pytest.Captu
     calls = (
         connection.broker_count,
         CommitLog(connection, "changefeed.shop.commits", "shop").read,
-        lambda: CommitLog(connection, "changefeed.shop.commits", "shop").keep(AttemptRecord("a")),
-        lambda: fence(connection, "shop", 2, "changefeed.shop.commits"),
+        lambda: CommitLog(connection, "changefeed.shop.commits", "shop").note(PauseRecord()),
+        lambda: Lease(connection, "changefeed.shop.commits", "shop", 1).__enter__(),
     )
     for call in calls:
         begun = time.monotonic()

@@ -1,26 +1,25 @@
 """The commit log: the compacted topic that says what has been published, and which windows are sealed.
 
-`log_record` has the kinds of records that it holds.
+`records` has the kinds of records that it holds, `owned_log` is how they are written.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, TypeVar
 
-from changefeed.errors import BadRecordError, TopicError
 from changefeed.kafka.commit_log.records import (
     KINDS,
     AttemptRecord,
     BegunRecord,
+    ClaimRecord,
     LogEntry,
     LogRecord,
+    Note,
     ProgressRecord,
-    RenamedRecord,
     SealRecord,
     SoughtRecord,
     latest_entries,
@@ -30,9 +29,7 @@ from changefeed.kafka.partition_reader import partition_reader
 from changefeed.kafka.progress import Progress, TopicPartition
 from changefeed.kafka.record_writer import RecordWriter
 from changefeed.kafka.topics import partition_counts
-from changefeed.kafka.transactions import Transactions
 from changefeed.model.manifest import Manifest
-from changefeed.model.publish_settings import PublishSettings
 from changefeed.model.seek import SeekRecord
 from changefeed.model.window import Window
 
@@ -41,9 +38,6 @@ _log = logging.getLogger(__name__)
 Kind = TypeVar("Kind", bound=LogRecord)
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value", covariant=True)
-
-KEPT_SEALS, KEPT_SEAL_BYTES = 100, 8 << 20
-"""How many seals the log keeps, and how much of it they may take together."""
 
 
 class LatestRecords(Mapping[Key, Value]):
@@ -138,6 +132,11 @@ class CommitLogState:
         return next((record.attempt for record in self.of(AttemptRecord)), "")
 
     @property
+    def is_blank(self) -> bool:
+        """Whether it says nothing of what was published: no more than that runs began."""
+        return all(entry.kind in (ClaimRecord.kind, AttemptRecord.kind) for entry in self.entries)
+
+    @property
     def latest_number(self) -> int:
         """The highest window number that any record speaks of, 0 where there is none."""
         progress = (progress.window for progress in self.progress.values())
@@ -150,21 +149,18 @@ NOTHING_KNOWN = CommitLogState()
 
 @dataclass(frozen=True)
 class CommitLog:
-    """Reads and writes the log of ``identity`` in ``topic``, which `topics.ensure_topics` made.
+    """Reads the log of ``identity`` in ``topic``, which `topics.ensure_topics` made.
+
+    Only who holds the lease writes to it, by `owned_log.OwnedLog`; others leave a `Note` at most.
 
     ``wait_seconds`` is how long `read` waits for transactions that are open in the log; it should be more than
     the publishers' transaction timeout, after which the broker aborts them.
-
-    All that write raise BrokerUnavailableError or TopicError; then it is unknown whether the records were written.
-    Writing the same record again is harmless.
     """
 
     connection: KafkaConnection
     topic: str
     identity: str
     wait_seconds: float = 150.0
-    writer: RecordWriter | None = None
-    """Writes the records, where there is one for the topic already; without it each write connects anew."""
 
     def exists(self) -> bool:
         """Whether the topic is there. Raises BrokerUnavailableError, TopicError."""
@@ -220,142 +216,21 @@ class CommitLog:
     def _own(self, open_seconds: float | None = None) -> list[LogEntry]:
         return [entry for entry in self._latest(open_seconds) if entry.identity == self.identity]
 
-    def seal(
-        self,
-        manifest: Manifest,
-        state: CommitLogState = NOTHING_KNOWN,
-        *,
-        keep: int = KEPT_SEALS,
-        uncommitted: int = 1,
-    ) -> None:
-        """Write the manifest of a window, and tombstones for the oldest seals of ``state``, as `read` gave it.
-
-        The last ``keep`` stay, or fewer where they take more than KEPT_SEAL_BYTES; the last ``uncommitted`` stay
-        whatever they take, as the windows of a run are committed after its last one is sealed.
-
-        Seals of higher numbers are left by a state store that was restored from an older backup since: they are
-        forgotten too, so that the highest one is where the pipeline stands.
-        """
-        window = manifest.window.number
-        seal = SealRecord(manifest)
-        value = seal.value()
-        kept, size_bytes = 1, len(value)
-        old = [number for number in state.seals if number > window]
-        for number in sorted((number for number in state.seals if number < window), reverse=True):
-            size_bytes += state.seals.stored_bytes(number)
-            if kept < uncommitted or (kept < keep and size_bytes <= KEPT_SEAL_BYTES):
-                kept += 1
-            else:
-                old.append(number)
-        records: dict[bytes, bytes | None] = {seal.key(self.identity): value}
-        records |= {SealRecord.key_of(self.identity, number): None for number in old}
-        records |= {BegunRecord.key_of(self.identity, number): None for number in (window, *old)}
-        self._write(records, f"to seal window {window}")
-
-    def keep(self, record: LogRecord, forgotten: Iterable[LogRecord] = ()) -> None:
-        """Write ``record``, in place of an earlier one with its key; behind it those ``forgotten`` are forgotten."""
-        records: dict[bytes, bytes | None] = {record.key(self.identity): record.value()}
-        records |= {gone.key(self.identity): None for gone in forgotten}
-        self._write(records, f"to keep a record of kind {record.kind!r}")
-
-    def keep_together(self, records: Iterable[LogRecord]) -> None:
-        """Write ``records``, each in place of an earlier one with its key: all of them or none."""
-        values = {record.key(self.identity): record.value() for record in records}
-        self._write(values, "to keep records", transactional_id=f"changefeed.{self.identity}.keep")
-
-    def begin(self, record: BegunRecord, state: CommitLogState) -> None:
-        """Write that a window is begun, and forget later ones of ``state``: none of them has given anything.
-
-        They were begun on another server, with marks of what this window had given by then (`pipeline.failover`).
-        """
-        later = (number for number in state.begun if number > record.window.number)
-        records = {record.key(self.identity): record.value()}
-        self._write(
-            records | {BegunRecord.key_of(self.identity, number): None for number in later}, "to begin a window"
-        )
-
-    def seek(self, record: SeekRecord, state: CommitLogState) -> None:
-        """Write the record of a seek, and forget progress and windows begun before it: both or neither.
-
-        What ``state`` has of them, as `read` gave it, is of coordinates that the seek leaves.
-        """
-        sought = SoughtRecord(record)
-        left: list[LogRecord] = [*state.of(ProgressRecord), *state.of(BegunRecord), *state.of(RenamedRecord)]
-        records: dict[bytes, bytes | None] = {gone.key(self.identity): None for gone in left}
-        records[sought.key(self.identity)] = sought.value()
-        self._write(records, f"to seek to {record.to}", transactional_id=f"changefeed.{self.identity}.seek")
-
     def entries(self) -> list[LogEntry]:
         """What the log holds of all identities, as it stands there, in order. Raises as `read` does."""
         return self._latest()
 
-    def write_together(self, records: Mapping[bytes, bytes | None], wanted: str, purpose: str) -> None:
-        """Write records as they stand in another log, by their keys, None to forget one: all of them or none."""
-        self._write(records, wanted, transactional_id=f"changefeed.{self.identity}.{purpose}")
+    def note(self, record: Note) -> None:
+        """Write ``record``, in place of an earlier one with its key. Raises BrokerUnavailableError, TopicError."""
+        self._note({record.key(self.identity): record.value()})
 
-    def forget(self, topics: Iterable[str], state: CommitLogState | None = None) -> int:
-        """Write tombstones for the progress of ``topics``; return how many. For tables and topics that are gone."""
-        names = set(topics)
-        progress = (state or self.read()).progress
-        keys = [ProgressRecord.key_of(self.identity, *partition) for partition in progress if partition[0] in names]
-        return self._forget(keys, f"to forget {sorted(names)}")
+    def forget_notes(self, records: Iterable[Note]) -> None:
+        """Forget ``records``, as `read` gave them. Raises as `note`."""
+        self._note({record.key(self.identity): None for record in records})
 
-    def forget_begun(self, state: CommitLogState, window: int) -> int:
-        """Forget windows begun up to ``window``, which is committed; return how many records."""
-        gone = [BegunRecord.key_of(self.identity, number) for number in state.begun if number <= window]
-        return self._forget(gone, f"to forget windows up to {window}")
-
-    def forget_records(self, records: Iterable[LogRecord]) -> int:
-        """Forget ``records``, as `read` gave them; return how many."""
-        return self._forget([record.key(self.identity) for record in records], "to forget records")
-
-    def forget_everything(self) -> int:
-        """Forget all records of this identity, of unknown kinds too; return how many.
-
-        For a backfill that nobody will try again. Its attempt is forgotten first: a task of it that comes late then
-        finds that it may not publish, rather than that nothing was published yet.
-        """
-        entries = sorted(self._own(), key=lambda entry: entry.kind != AttemptRecord.kind)
-        self._write({entry.record.key or b"": None for entry in entries}, "to forget everything")
-        return len(entries)
-
-    def _forget(self, keys: Sequence[bytes], wanted: str) -> int:
-        self._write(dict.fromkeys(keys), wanted)
-        return len(keys)
-
-    def _write(self, records: Mapping[bytes, bytes | None], wanted: str, transactional_id: str = "") -> None:
-        """Write ``records``; with a ``transactional_id`` all of them or none."""
-        if not records:
-            return
-        try:
-            if transactional_id:
-                self._write_all_or_none(records, self._wanted(wanted), transactional_id)
-                return
-            with nullcontext(self.writer) if self.writer else RecordWriter(self.connection, self.topic) as writer:
-                writer.write(records, self._wanted(wanted))
-        except BadRecordError as error:
-            largest_bytes = max(len(value or b"") for value in records.values())
-            raise TopicError(
-                f"{self._wanted(wanted)}: the record has {largest_bytes:,} bytes, compressed, and the topic takes "
-                f"fewer. Set max.message.bytes of {self.topic!r} to {2 * largest_bytes} or more, with "
-                "kafka-configs.sh, and run again: what is published already is not published twice."
-            ) from error
-
-    def _write_all_or_none(self, records: Mapping[bytes, bytes | None], wanted: str, transactional_id: str) -> None:
-        seconds = self.connection.timeout_seconds
-        settings = PublishSettings(transaction_seconds=seconds / 2, transaction_timeout_seconds=seconds)
-        transactions = Transactions(self.connection, transactional_id, settings, [self.topic])
-        try:
-            transactions.take_over()
-            transactions.open()
-            for key, value in records.items():
-                transactions.send(self.topic, 0, value, key, [])
-            transactions.commit(wanted)
-        finally:
-            transactions.close()
-
-    def _wanted(self, wanted: str) -> str:
-        return f"{wanted} of {self.identity!r} in commit log {self.topic!r}"
+    def _note(self, records: Mapping[bytes, bytes | None]) -> None:
+        with RecordWriter(self.connection, self.topic) as writer:
+            writer.write(records, f"to keep a note on {self.identity!r} in commit log {self.topic!r}")
 
 
 @cache

@@ -20,6 +20,7 @@ import orjson
 from changefeed.errors import CheckpointError
 from changefeed.kafka.partition_reader import KafkaRecord
 from changefeed.kafka.progress import Progress, TopicPartition
+from changefeed.model.checkpoint import Checkpoint
 from changefeed.model.manifest import Manifest
 from changefeed.model.seek import SeekRecord
 from changefeed.model.window import Mark, Window
@@ -32,11 +33,16 @@ KINDS: dict[str, type[LogRecord]] = {}
 
 
 class LogRecord:
-    """Base of all kinds; a subclass is a frozen dataclass, declared with ``kind="its name in keys"``."""
+    """Base of all kinds; a subclass is a frozen dataclass, declared with ``kind="its name in keys"``.
+
+    One without a ``kind`` is the base of others.
+    """
 
     kind: ClassVar[str]
 
-    def __init_subclass__(cls, *, kind: str) -> None:
+    def __init_subclass__(cls, *, kind: str = "") -> None:
+        if not kind:
+            return
         if kind in KINDS:
             raise TypeError(f"two classes are of kind {kind!r}: {KINDS[kind].__name__} and {cls.__name__}")
         cls.kind = kind
@@ -68,6 +74,10 @@ class LogRecord:
     def value(self) -> bytes:
         """This record's value: JSON, in zlib's frame where it is longer than PLAIN_BYTES."""
         return stored_value(self.to_json())
+
+
+class Note(LogRecord):
+    """Base of kinds that anybody may write, without the lease: no progress, seal or begun window depends on them."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +134,24 @@ class SoughtRecord(LogRecord, kind="seek"):
     @classmethod
     def from_json(cls, _parts: Sequence[Any], value: Any, /) -> Self:
         return cls(SeekRecord.from_json(value))
+
+
+@dataclass(frozen=True)
+class FirstRecord(LogRecord, kind="first"):
+    """The pipeline's first checkpoint. It is written before that is stored, and never forgotten."""
+
+    checkpoint: Checkpoint
+
+    @property
+    def parts(self) -> tuple[str | int, ...]:
+        return ()
+
+    def to_json(self) -> Any:
+        return self.checkpoint.to_json()
+
+    @classmethod
+    def from_json(cls, _parts: Sequence[Any], value: Any, /) -> Self:
+        return cls(Checkpoint.from_json(value))
 
 
 @dataclass(frozen=True)
@@ -222,7 +250,7 @@ class ClaimRecord(LogRecord, kind="lease"):
 
 
 @dataclass(frozen=True)
-class VerifyRecord(LogRecord, kind="verify"):
+class VerifyRecord(Note, kind="verify"):
     """The last comparison of the topics with the source, or with the follower of that connection id."""
 
     follower: str

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from changefeed.kafka.commit_log.records import LogRecord
+from changefeed.kafka.commit_log.records import LogRecord, Note
 from changefeed.model.key_range import ALL_ROWS, Boundary, KeyRange
 
 
@@ -131,7 +131,7 @@ class ChunkRecord(LogRecord, kind="snapshot_chunk"):
 
 
 @dataclass(frozen=True)
-class PauseRecord(LogRecord, kind="snapshot_pause"):
+class PauseRecord(Note, kind="snapshot_pause"):
     """That a snapshot is paused, until this is forgotten."""
 
     @property
