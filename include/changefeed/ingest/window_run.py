@@ -24,7 +24,7 @@ from changefeed.model import fault_point
 from changefeed.model.file_identity import FileIdentity
 from changefeed.model.manifest import Manifest, TopicPartitionReceipt, account
 from changefeed.model.slice_report import SliceReport
-from changefeed.model.window import Slice, Window, whole_file_slices
+from changefeed.model.window import BinlogFile, Slice, Window, whole_file_slices
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.failover import marks_of
 from changefeed.pipeline.open_windows import given_before, sealed_manifest
@@ -45,7 +45,7 @@ from changefeed.settings.message_rules import message_rules, rules_digest
 from changefeed.source.archive.archive import Archive
 from changefeed.source.archive.binlogs import ArchivedBinlogs
 from changefeed.source.mysql import source
-from changefeed.source.mysql.binlogs import window_files
+from changefeed.source.mysql.binlogs import ServerBinlogs, window_files
 from changefeed.source.mysql.session import Session
 from changefeed.spark.failures import named_failures
 from changefeed.spark.progress import MessageCount, shown
@@ -194,7 +194,7 @@ class _WindowRun:
         with connections.session() as session:
             if archive is None:
                 _check_server(session, window)
-            listed = ArchivedBinlogs(archive).files() if archive is not None else source.binlog_files(session)
+            listed = source.binlog_files(session) if archive is None else _complete_files(archive, session, window)
             files = list(whole_file_slices(window, listed))
             size_bytes = sum(piece.size_bytes for piece in files)
             wait_for_workers = self.spark.warm_up(min(self.tasks, 1 + size_bytes // pipeline.spark.slice_bytes))
@@ -280,6 +280,15 @@ class _WindowRun:
             return _publish_window(
                 self.spark, decode, publish, found.files, self.tasks, names_come_along=found.names_come_along
             )
+
+
+def _complete_files(archive: Archive, session: Session, window: Window) -> Sequence[BinlogFile]:
+    """The files of ``archive``; raises as `check_complete`: they may be others than those that were planned with."""
+    from changefeed.source.archive.completeness import check_complete  # it loads the decoder's kernels
+
+    archived = ArchivedBinlogs(archive)
+    check_complete(archived, ServerBinlogs(session), window.start, window.head)
+    return archived.files()
 
 
 def _with_unknown_counted(
