@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 
 from changefeed.ddl.history import SchemaHistory
 from changefeed.ddl.names import TableName
 from changefeed.errors import BinlogGoneError, SchemaError
-from changefeed.ingest.begin import begin_topics, begun_in_part, check_begin
+from changefeed.ingest.begin import begin_rules, begin_topics, begun_in_part, check_begin
 from changefeed.ingest.slicing import Cutting, cut
 from changefeed.kafka.commit_log.log import CommitLog, CommitLogState
 from changefeed.kafka.commit_log.records import BegunRecord
@@ -41,7 +41,7 @@ from changefeed.pipeline.schema_history import (
 from changefeed.pipeline.topics import table_topics, wanted_topics
 from changefeed.pipeline.unknown_tables import answered, check_tables_known, segments
 from changefeed.pipeline.windows import commit_log_state
-from changefeed.settings.message_rules import message_rules, rules_digest
+from changefeed.settings.message_rules import rules_digest
 from changefeed.source.archive.archive import Archive
 from changefeed.source.archive.binlogs import ArchivedBinlogs
 from changefeed.source.mysql import source
@@ -54,7 +54,7 @@ from changefeed.spark.stages.decode_task import DecodeTask
 from changefeed.spark.stages.decoding import Decoding
 from changefeed.spark.stages.expected import Decoded
 from changefeed.spark.stages.messages import DecodedSlice, Failure, Published, StoredBatch, TaskMessage
-from changefeed.spark.stages.publish import decode_and_publish, publish_batches
+from changefeed.spark.stages.publish import compare_batches, decode_and_publish, publish_batches
 from changefeed.spark.stages.publish_task import WindowPublishTask
 from changefeed.spark.stages.statement_follower import RenamedColumnError, UnscoutedError
 from changefeed.spark.target import SparkTarget
@@ -239,7 +239,7 @@ class _WindowRun:
             attempt=attempt,
             copies=self.spark.may_copy_tasks,
             window=window,
-            given=given_before(window, state),
+            given=given_before(window, state.progress),
             marks=record.marks,
         )
         return _Begun(decode, publish, record, history)
@@ -303,7 +303,7 @@ def _with_unknown_counted(
     window, connections = publish.window, publish.connections
     if history is None or not history.tables_known or publish.identity != connections.pipeline.name or decode.archive:
         return None
-    if publish.marks or given_before(window, commit_log_state(connections)):
+    if publish.marks or given_before(window, commit_log_state(connections).progress):
         return None
     known = {(name, since) for name, _, since, _ in segments(history)}
     moved = segments(with_statements(connections, history, window))
@@ -328,8 +328,7 @@ def _begin(
     for earlier in begun_in_part(window, state):
         check_same_ids(window, earlier.schema_ids, schema_ids)
         schema_ids = {**schema_ids, **earlier.schema_ids}
-    rules = message_rules(connections.pipeline)
-    begun = BegunRecord(window, rules, marks_of(connections, window, state), schema_ids)
+    begun = BegunRecord(window, begin_rules(connections), marks_of(connections, window, state), schema_ids)
     log.begin(begun, state)
     return begun
 
@@ -448,6 +447,9 @@ def _many_slices(
         fault_point.reached("after_decode")
         packed = pack(outcome.decoded.size_bytes, tasks)
         publish = publish.settled(decode.slices, outcome.reports, outcome.decoded, packed)
+        if publish.given and not publish.is_one_task:
+            with shown(spark, "compare", len(set(packed.values()))):
+                _take(outcome, store.publish(partial(compare_batches, publish), packed))
         if packed:
             published = MessageCount(spark)
             with shown(spark, "publish", len(set(packed.values())), published):
