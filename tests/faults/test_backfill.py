@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 from both_settings import on_both_settings
-from faults.feed import Feed
+from faults.feed import Feed, Runner
 from faults.inline_spark import InlineSpark
 from integration.rebuilt import event_ids, records_of
 
@@ -15,6 +19,12 @@ from changefeed.pipeline.connections import PipelineConnections
 from changefeed.settings.file import read_pipeline
 from changefeed.settings.requests.backfill import BackfillRequest, backfill_pipeline
 from changefeed.source.archive.archive import Archive
+from devstack.identity import ProcessId
+from devstack.kafka import KafkaBroker
+from devstack.mariadb import MariadbServer
+from devstack.mysql import GTIDS, MysqlServer
+from devstack.process import started
+from devstack.sql_server import SqlServer
 
 
 @on_both_settings
@@ -40,3 +50,161 @@ def test_a_backfill_into_replay_topics_leaves_the_live_schema_changes_alone(feed
     ]
     assert again == before
     assert len(before) == 4  # the database, its two tables, and what was altered
+
+
+ROWS = 6
+
+SERVERS = {
+    "mysql": (MysqlServer, {"gtid-mode": "OFF", "enforce-gtid-consistency": "OFF"}),
+    "mysql-gtids": (MysqlServer, GTIDS),
+    "mariadb": (MariadbServer, {}),
+}
+
+
+@dataclass
+class Archived:
+    """A file of a binlog with the transactions of ROWS rows, and one after it, and copies of both in ``folder``."""
+
+    feed: Feed
+    file: str
+    following: str
+    folder: Path
+    ends: list[int]
+    """Where the transactions end."""
+    inside: int
+    """A position in the last one, behind the event with its row."""
+    begun: str
+    """A time before the first one."""
+
+    @property
+    def copy(self) -> Path:
+        return self.folder / self.file
+
+    def cut(self, size: int) -> None:
+        """Cut the copy short."""
+        with self.copy.open("r+b") as file:
+            file.truncate(size)
+
+    def backfill(self, *arguments: str) -> tuple[int, str]:
+        run = self.feed.fork_command("", "backfill", self.feed.name, "--archive", str(self.folder), *arguments)
+        return run.result(), " ".join(run.text().split())
+
+    def published(self) -> int:
+        """How many rows backfills have published."""
+        return len(self.feed.records("journal.replay"))
+
+    def check_refused(self, *arguments: str) -> None:
+        before = self.published()
+        code, text = self.backfill(*arguments)
+        assert (code, "is not known to be complete" in text) == (1, True), text
+        assert "Traceback" not in text
+        assert self.published() == before
+
+    def check_published(self, rows: int, *arguments: str) -> None:
+        before = self.published()
+        code, text = self.backfill(*arguments)
+        assert code == 0, text
+        assert self.published() == before + rows
+
+
+def archived_of(server: SqlServer, feed: Feed, folder: Path, *, dies: bool) -> Archived:
+    """The server closes the file, or ``dies``; it has no other of its binlog then."""
+    server.execute("FLUSH BINARY LOGS")
+    file, ends = server.head().partition(":")[0], []
+    begun = f"{server.execute('SELECT UTC_TIMESTAMP()')[0][0].isoformat()}Z"
+    for _ in range(ROWS):
+        server.execute("INSERT INTO journal (text) VALUES ('x')", database=feed.name)
+        ends.append(int(server.head().partition(":")[2]))
+    if dies:
+        server.kill()
+        server.start()
+    else:
+        server.execute("FLUSH BINARY LOGS")
+    events = server.execute(f"SHOW BINLOG EVENTS IN '{file}' FROM {ends[-2]}")
+    rows = next(number for number, event in enumerate(events) if str(event[2]).startswith("Write_rows"))
+    inside = int(events[rows + 1][1])
+    following = server.head().partition(":")[0]
+    server.execute("INSERT INTO journal (text) VALUES ('of the next file')", "FLUSH BINARY LOGS", database=feed.name)
+    feed.run()  # so that what tables were is known without the files
+    folder.mkdir()
+    for name in (file, following):
+        shutil.copy(server.data / name, folder)
+    server.execute(f"PURGE BINARY LOGS TO '{following}'")
+    return Archived(feed, file, following, folder, ends, inside, begun)
+
+
+@pytest.fixture
+def own(
+    request: pytest.FixtureRequest, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner
+) -> Iterator[Feed]:
+    """A feed of a server of its own, whose binlog may be purged."""
+    kind, options = SERVERS[request.param]
+    with started(kind(tmp_path / "server", options=options, owner=ProcessId.own(), quick=True)) as server:
+        feed = Feed(unique_name, server, kafka_broker, tmp_path, runner, {"topics": {"partitions": 1}})
+        feed.run()
+        yield feed
+
+
+@pytest.mark.parametrize(
+    "own",
+    ["mysql", *(pytest.param(name, marks=pytest.mark.extended) for name in SERVERS if name != "mysql")],
+    indirect=True,
+)
+def test_archived_file_that_was_cut_short_is_refused_before_anything_is_published(own: Feed, tmp_path: Path) -> None:
+    archived = archived_of(own.mysql, own, tmp_path / "archive", dies=False)
+    one, both = ("--from-file", archived.file), ("--from-file", archived.file, "--to-file", archived.following)
+    archived.check_published(ROWS, *one)
+    archived.check_published(ROWS + 1, *both)
+    archived.cut(archived.ends[-2])
+    archived.check_refused(*one)
+    archived.check_refused(*both)
+    (archived.folder / archived.following).unlink()
+    archived.check_refused(*one)
+    archived.check_refused("--from", archived.begun)
+    archived.check_published(ROWS - 1, "--from", f"{archived.file}:4", "--to", f"{archived.file}:{archived.ends[-2]}")
+
+
+@pytest.mark.parametrize("own", SERVERS, indirect=True)
+@pytest.mark.extended
+def test_archived_file_that_was_cut_inside_a_transaction_is_refused(own: Feed, tmp_path: Path) -> None:
+    """It looks as the file of a server that died, which took the transaction back."""
+    archived = archived_of(own.mysql, own, tmp_path / "archive", dies=False)
+    archived.cut(archived.inside)
+    for arguments in (
+        ("--from-file", archived.file),
+        ("--from-file", archived.file, "--to-file", archived.following),
+        ("--from", f"{archived.file}:4", "--to", f"{archived.file}:{archived.inside}"),
+    ):
+        archived.check_refused(*arguments)
+    (archived.folder / archived.following).unlink()
+    archived.check_refused("--from-file", archived.file)
+
+
+@pytest.mark.parametrize("own", SERVERS, indirect=True)
+@pytest.mark.extended
+def test_archived_file_of_a_server_that_died_is_published_where_its_end_is_proved(own: Feed, tmp_path: Path) -> None:
+    """By the GTIDs of the file after it; without GTIDs by coordinates alone."""
+    archived = archived_of(own.mysql, own, tmp_path / "archive", dies=True)
+    whole = ("--from-file", archived.file)
+    if own.mysql.options.get("gtid-mode") != "OFF":
+        archived.check_published(ROWS, *whole)
+        archived.cut(archived.ends[-2])
+        archived.check_refused(*whole)
+        return
+    archived.check_refused(*whole)
+    archived.check_published(ROWS, "--from", f"{archived.file}:4", "--to", f"{archived.file}:{archived.ends[-1]}")
+
+
+@pytest.mark.extended
+def test_archived_file_that_the_server_still_has_is_complete_at_its_size(feed: Feed, tmp_path: Path) -> None:
+    """Also one that is written to, as long as nothing was added; and its copy of before is not."""
+    feed.mysql.execute("FLUSH BINARY LOGS")
+    file = feed.mysql.head().partition(":")[0]
+    feed.mysql.execute("INSERT INTO journal (text) VALUES ('x')", database=feed.name)
+    folder = tmp_path / "archive"
+    folder.mkdir()
+    shutil.copy(feed.mysql.data / file, folder)
+    archived = Archived(feed, file, "", folder, [], 0, "")
+    archived.check_published(1, "--from-file", file)
+    feed.mysql.execute("INSERT INTO journal (text) VALUES ('y')", database=feed.name)
+    archived.check_refused("--from-file", file)

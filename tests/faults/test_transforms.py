@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 from faults.feed import NOTHING_NEW, Feed
@@ -113,6 +114,92 @@ def test_a_function_that_makes_other_messages_at_a_retry_is_caught(feed: Feed) -
     marker.touch()
     feed.run()
     check(feed)
+
+
+ROUTED = """\
+import os
+
+from changefeed.transforms.change import Change
+
+
+def transform(change: Change, copies: str, salt: str = "old") -> Change:
+    number = change.row["id"]
+    if (salt == "new" or os.path.exists({marker!r})) and number % 3 == 0:
+        return change.changed(topic=copies + ".a")  # is published before the others
+    return change.changed(topic=copies + (".z" if number % 2 else ".m"))
+"""
+ROUTED_ROWS = 90
+
+
+def routed(feed: Feed, **transform: Any) -> None:
+    """Rows whose function sends some of them elsewhere with another ``salt``, or where a marker is; half published."""
+    transformed(feed, ROUTED.format(marker=str(feed.folder / "marker")))
+    feed.settings["transforms"][0] |= transform
+    feed.settings["topics"] = {"partitions": 1}
+    feed.configure(transaction_rows=10)
+    values = ", ".join(f"({number}, 'x')" for number in range(1, ROUTED_ROWS + 1))
+    feed.mysql.execute(f"INSERT INTO `{feed.name}`.journal VALUES {values}")
+
+
+def routed_ids(feed: Feed) -> Counter[str]:
+    """What was published, by event, in whatever topic."""
+    topics = [f"{feed.name}.copies.{each}" for each in "amz"]
+    return Counter(each for topic in topics for each in event_ids(records_of(feed.kafka.bootstrap, topic)))
+
+
+def half_published(feed: Feed) -> Counter[str]:
+    run = feed.begin("after_transaction_commit:2")
+    assert run.wait_until_held(), run.text()
+    run.kill()
+    return routed_ids(feed)
+
+
+def check_routed(feed: Feed) -> None:
+    feed.run()
+    ids = routed_ids(feed)
+    assert (len(ids), set(ids.values())) == (ROUTED_ROWS, {1})
+    assert feed.begin().result() == NOTHING_NEW
+
+
+def test_a_window_is_finished_with_the_secrets_that_it_was_begun_with_or_not_at_all(feed: Feed) -> None:
+    feed.connections["SALT"] = "generic://:old@"
+    routed(feed, secrets={"salt": {"connection": "salt"}})
+    before = half_published(feed)
+    feed.connections["SALT"] = "generic://:new@"
+    run = feed.begin()
+    assert run.result() == 2, run.text()
+    assert "`secrets` of the pipeline's settings changed" in run.text()
+    assert routed_ids(feed) == before
+    feed.connections["SALT"] = "generic://:old@"
+    check_routed(feed)
+
+
+def test_a_function_that_routes_otherwise_at_a_retry_stops_it_before_anything_is_published(feed: Feed) -> None:
+    """No digest knows what decides, and the topic that comes first was given nothing before."""
+    routed(feed)
+    before = half_published(feed)
+    (feed.folder / "marker").touch()
+    run = feed.begin()
+    assert run.result() == 2, run.text()
+    assert "were decoded now" in run.text()
+    assert routed_ids(feed) == before
+    (feed.folder / "marker").unlink()
+    check_routed(feed)
+
+
+@pytest.mark.extended
+def test_many_slices_on_spark_are_compared_with_all_that_was_given_before_any_is_published(
+    feed: Feed, spark_connect: SparkConnectServer
+) -> None:
+    feed.use_connect(spark_connect.url)
+    routed(feed)
+    feed.mysql.execute("FLUSH BINARY LOGS", f"INSERT INTO `{feed.name}`.accounts VALUES (1, 1, 'x')")
+    before = half_published(feed)
+    (feed.folder / "marker").touch()
+    run = feed.begin(spark=True)
+    assert run.result() == 1, run.text()
+    assert "were decoded now" in run.text()
+    assert routed_ids(feed) == before
 
 
 @pytest.mark.extended

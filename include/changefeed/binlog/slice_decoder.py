@@ -313,6 +313,10 @@ class SliceDecoder(KernelRun):
             end_transaction(state, self._accounts.runs)
         elif step in (TransactionStep.SAVEPOINT, TransactionStep.ROLLBACK_TO):
             self._savepoint(source, step, query)
+        elif step is None and not query.takes_effect:
+            self._inputs.clear()
+            if not inside:
+                end_transaction(state, self._accounts.runs)
         elif step not in (TransactionStep.RELEASE, TransactionStep.XA_END):
             ends_xa = step in (TransactionStep.XA_COMMIT, TransactionStep.XA_ROLLBACK)
             self._accounts.in_xa &= not ends_xa

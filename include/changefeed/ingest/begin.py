@@ -16,7 +16,7 @@ from changefeed.model.window import Window
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.failover import others_in_place
 from changefeed.pipeline.open_windows import check_next
-from changefeed.settings.message_rules import check_relied_on, check_same_rules, message_rules
+from changefeed.settings.message_rules import check_relied_on, check_same_rules, message_rules, secrets_rule
 
 
 def check_begin(connections: PipelineConnections, window: Window, state: CommitLogState) -> list[ReliedRecord]:
@@ -27,10 +27,14 @@ def check_begin(connections: PipelineConnections, window: Window, state: CommitL
     """
     check_next(window, state)
     passed = _check_relied(connections, window, state)
-    rules = message_rules(connections.pipeline)
     for earlier in begun_in_part(window, state):
-        check_same_rules(window, earlier.rules, rules)
+        check_same_rules(window, earlier.rules, begin_rules(connections))
     return passed
+
+
+def begin_rules(connections: PipelineConnections) -> dict[str, str]:
+    """What a window is begun with; raises SettingsError for a secret that cannot be had."""
+    return message_rules(connections.pipeline) | secrets_rule(connections.pipeline, connections.lookup)
 
 
 def begun_in_part(window: Window, state: CommitLogState) -> list[BegunRecord]:

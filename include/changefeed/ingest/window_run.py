@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 
 from changefeed.ddl.history import SchemaHistory
 from changefeed.ddl.names import TableName
 from changefeed.errors import BinlogGoneError, SchemaError
-from changefeed.ingest.begin import begin_topics, begun_in_part, check_begin
+from changefeed.ingest.begin import begin_rules, begin_topics, begun_in_part, check_begin
 from changefeed.ingest.slicing import Cutting, cut
 from changefeed.kafka.commit_log.log import CommitLog, CommitLogState
 from changefeed.kafka.commit_log.owned_log import OwnedLog
@@ -26,7 +26,7 @@ from changefeed.model import fault_point
 from changefeed.model.file_identity import FileIdentity
 from changefeed.model.manifest import Manifest, TopicPartitionReceipt, account
 from changefeed.model.slice_report import SliceReport
-from changefeed.model.window import Slice, Window, whole_file_slices
+from changefeed.model.window import BinlogFile, Slice, Window, whole_file_slices
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.failover import marks_of
 from changefeed.pipeline.open_windows import given_before, sealed_manifest
@@ -43,11 +43,11 @@ from changefeed.pipeline.schema_history import (
 from changefeed.pipeline.topics import table_topics, wanted_topics
 from changefeed.pipeline.unknown_tables import answered, check_tables_known, segments
 from changefeed.pipeline.windows import commit_log_state
-from changefeed.settings.message_rules import message_rules, rules_digest
+from changefeed.settings.message_rules import rules_digest
 from changefeed.source.archive.archive import Archive
 from changefeed.source.archive.binlogs import ArchivedBinlogs
 from changefeed.source.mysql import source
-from changefeed.source.mysql.binlogs import window_files
+from changefeed.source.mysql.binlogs import ServerBinlogs, window_files
 from changefeed.source.mysql.session import Session
 from changefeed.spark.failures import named_failures
 from changefeed.spark.progress import MessageCount, shown
@@ -56,7 +56,7 @@ from changefeed.spark.stages.decode_task import DecodeTask
 from changefeed.spark.stages.decoding import Decoding
 from changefeed.spark.stages.expected import Decoded
 from changefeed.spark.stages.messages import DecodedSlice, Failure, Published, StoredBatch, TaskMessage
-from changefeed.spark.stages.publish import decode_and_publish, publish_batches
+from changefeed.spark.stages.publish import compare_batches, decode_and_publish, publish_batches
 from changefeed.spark.stages.publish_task import WindowPublishTask
 from changefeed.spark.stages.statement_follower import RenamedColumnError, UnscoutedError
 from changefeed.spark.target import SparkTarget
@@ -196,7 +196,7 @@ class _WindowRun:
         with connections.session() as session:
             if archive is None:
                 _check_server(session, window)
-            listed = ArchivedBinlogs(archive).files() if archive is not None else source.binlog_files(session)
+            listed = source.binlog_files(session) if archive is None else _complete_files(archive, session, window)
             files = list(whole_file_slices(window, listed))
             size_bytes = sum(piece.size_bytes for piece in files)
             wait_for_workers = self.spark.warm_up(min(self.tasks, 1 + size_bytes // pipeline.spark.slice_bytes))
@@ -241,7 +241,7 @@ class _WindowRun:
             attempt=lease.attempt,
             copies=self.spark.may_copy_tasks,
             window=window,
-            given=given_before(window, state),
+            given=given_before(window, state.progress),
             marks=record.marks,
         )
         return _Begun(decode, publish, record, history)
@@ -286,6 +286,15 @@ class _WindowRun:
             )
 
 
+def _complete_files(archive: Archive, session: Session, window: Window) -> Sequence[BinlogFile]:
+    """The files of ``archive``; raises as `check_complete`: they may be others than those that were planned with."""
+    from changefeed.source.archive.completeness import check_complete  # it loads the decoder's kernels
+
+    archived = ArchivedBinlogs(archive)
+    check_complete(archived, ServerBinlogs(session), window.start, window.head)
+    return archived.files()
+
+
 def _with_unknown_counted(
     decode: DecodeTask, publish: WindowPublishTask, history: SchemaHistory | None, lease: Lease
 ) -> SchemaHistory | None:
@@ -298,7 +307,7 @@ def _with_unknown_counted(
     window, connections = publish.window, publish.connections
     if history is None or not history.tables_known or publish.identity != connections.pipeline.name or decode.archive:
         return None
-    if publish.marks or given_before(window, commit_log_state(connections)):
+    if publish.marks or given_before(window, commit_log_state(connections).progress):
         return None
     known = {(name, since) for name, _, since, _ in segments(history)}
     moved = segments(with_statements(connections, history, window))
@@ -323,8 +332,7 @@ def _begin(
     for earlier in begun_in_part(window, state):
         check_same_ids(window, earlier.schema_ids, schema_ids)
         schema_ids = {**schema_ids, **earlier.schema_ids}
-    rules = message_rules(connections.pipeline)
-    begun = BegunRecord(window, rules, marks_of(connections, window, state), schema_ids)
+    begun = BegunRecord(window, begin_rules(connections), marks_of(connections, window, state), schema_ids)
     log.begin(begun, state, passed)
     return begun
 
@@ -444,6 +452,9 @@ def _many_slices(
         fault_point.reached("after_decode")
         packed = pack(outcome.decoded.size_bytes, tasks)
         publish = publish.settled(decode.slices, outcome.reports, outcome.decoded, packed)
+        if publish.given and not publish.is_one_task:
+            with shown(spark, "compare", len(set(packed.values()))):
+                _take(outcome, store.publish(partial(compare_batches, publish), packed))
         if packed:
             published = MessageCount(spark)
             with shown(spark, "publish", len(set(packed.values())), published):

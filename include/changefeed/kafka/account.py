@@ -75,9 +75,14 @@ class Account:
     def _where(self) -> str:
         return f"{self._origin}:{self._position}"
 
-    def begin_of_rest(self, origin: str, positions: memoryview, sequences: memoryview) -> int:
-        """How many of a batch's messages the commit log already has; they are its first messages."""
-        return 0 if self._before is None else self._before.begin_of_rest(origin, positions, sequences)
+    def pass_given(self, batch: Batch) -> int:
+        """Note the messages of ``batch`` that the commit log has already, its first ones; returns how many they are."""
+        if self._before is None:
+            return 0
+        there = self._before.begin_of_rest(batch.origin, batch.positions, batch.sequences)
+        self.already_there += there
+        self.pass_by(batch.positions[:there], batch.sequences[:there])
+        return there
 
     def pass_by(self, positions: memoryview, sequences: memoryview) -> None:
         """The next messages of the window, whether they are there already or are published now, by where they stand."""
@@ -102,8 +107,9 @@ class Account:
                 f"partition {self.partition} of {self.topic!r} was given {self._before.given} messages of window "
                 f"{self._window} up to {self._before.where}, by the commit log, and up to there {self.already_there} "
                 f"{others}were decoded now: what decides which messages go there changed since (columns of a key, "
-                "filters, the version of changefeed). Nothing more was published to it. Undo that change and run "
-                "again; or seek the pipeline to where this window began, which publishes its messages again."
+                "filters, secrets and functions of transforms, the version of changefeed). Nothing more was published "
+                "to it. Undo that change and run again; or seek the pipeline to where this window began: its messages "
+                "are published again."
             )
 
     def move_over(self, batch: Batch) -> None:

@@ -128,6 +128,11 @@ class Publisher:
                 f"{state.attempt!r} has begun since. This attempt stops; the newer one publishes what is missing."
             )
 
+    @property
+    def progress(self) -> Mapping[TopicPartition, Progress]:
+        """What the commit log says that topic-partitions were given, as of the entering; of units it is empty."""
+        return self._progress
+
     def publish(self, batches: Iterable[Batch]) -> list[Receipt]:
         """Publish ``batches`` and return when the last transaction is committed: one receipt a topic-partition.
 
@@ -180,9 +185,7 @@ class Publisher:
     def _publish_batch(self, batch: Batch) -> None:
         begun = time.monotonic()
         account = self._account(batch)
-        there = account.begin_of_rest(batch.origin, batch.positions, batch.sequences)
-        account.already_there += there
-        account.pass_by(batch.positions[:there], batch.sequences[:there])
+        there = account.pass_given(batch)
         if there < batch.messages:
             account.compare()
             for part in self._parts(batch, there):

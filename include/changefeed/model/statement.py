@@ -84,12 +84,14 @@ class StatusVariable(IntEnum):
     """u8"""
     MARIADB_MICROSECONDS = 128
     """u24: the fraction of the event's time."""
+    ALTER_PHASE = 130
+    """u8, flags of MariaDB's GTID event; u64, the number of the ALTER that began, where they say that one ended."""
     CHARACTER_SET_COLLATIONS = 131
     """MariaDB 11.2+: pairs of u16, the ids of a charset and of its default collation."""
 
 
 _CODES_BY_SIZE = {
-    1: (16, 19, 20, 130),
+    1: (16, 19, 20),
     2: (7, 8, 18),
     3: (13, 128),
     4: (0, 3, 10),
@@ -99,6 +101,8 @@ _CODES_BY_SIZE = {
 _SIZES = {code: size for size, codes in _CODES_BY_SIZE.items() for code in codes}
 _TOO_MANY_DATABASES = 254
 """The count that stands there instead of names."""
+_STARTS_ALTER, _COMMITS_ALTER, _ROLLS_ALTER_BACK = 2, 4, 8
+"""Flags of ALTER_PHASE, `FL_..._ALTER_E1` of the server's sources."""
 
 
 def status_variables(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -122,6 +126,8 @@ def status_variables(data: bytes) -> Iterator[tuple[int, bytes]]:
             case 11:  # invoker: lengths and names of user and host
                 at = start + 1 + _byte(data, start)
                 at += 1 + _byte(data, at)
+            case StatusVariable.ALTER_PHASE:
+                at = start + (9 if _byte(data, start) & (_COMMITS_ALTER | _ROLLS_ALTER_BACK) else 1)
             case 12:  # databases that the statement touches: a count, and names that end in 0
                 count, at = _byte(data, start), start + 1
                 for _ in range(count if count < _TOO_MANY_DATABASES else 0):
@@ -131,6 +137,16 @@ def status_variables(data: bytes) -> Iterator[tuple[int, bytes]]:
         if at > len(data):
             raise ValueError(f"status variable {code} ends at {at} of {len(data)} bytes")
         yield code, data[start:at]
+
+
+def takes_effect(variables: bytes) -> bool:
+    """Whether the statement of a QUERY event with these status ``variables`` was done where its event is.
+
+    False where MariaDB logs that an ALTER begins, or that it was rolled back (binlog_alter_two_phase): the event of one
+    that was done comes later, with the same text. Raises ValueError for variables that are cut short.
+    """
+    flags = dict(status_variables(variables)).get(StatusVariable.ALTER_PHASE, b"\0")[0]
+    return not flags & (_STARTS_ALTER | _ROLLS_ALTER_BACK)
 
 
 def _byte(data: bytes, at: int) -> int:

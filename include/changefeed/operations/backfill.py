@@ -26,6 +26,7 @@ from changefeed.pipeline.windows import commit_log_state
 from changefeed.settings.requests.backfill import BackfillRequest, backfill_pipeline
 from changefeed.source.archive.archive import Archive, ArchiveLookup
 from changefeed.source.archive.binlogs import ArchivedBinlogs
+from changefeed.source.archive.completeness import check_complete
 from changefeed.source.mysql import source
 from changefeed.source.mysql.binlogs import ServerBinlogs, file_identity
 from changefeed.source.mysql.preflight import preflight
@@ -80,7 +81,8 @@ def plan_backfill(
     With an ``identity`` that has begun already, the window is the one that was frozen then: planned again, an open
     range ends where it ended the first time, and nothing is published twice.
 
-    Raises BinlogGoneError for a range that is not there, naming the files that are, and SettingsError for one that
+    Raises BinlogGoneError for a range that is not there, naming the files that are, and for an archived file that is
+    not proved to be complete (`check_complete`); SettingsError for one that
     is empty, for ends that are no commit boundaries, and for tables that the pipeline does not capture.
     """
     archive = archive_of(request.archive) if request.archive else None
@@ -101,6 +103,9 @@ def plan_backfill(
             size_bytes = bytes_between(list(binlogs.files()), start.coordinates, head.coordinates)
             if size_bytes <= 0:
                 raise SettingsError(f"the range is empty: it goes from {start} to {head}")
+            if isinstance(binlogs, ArchivedBinlogs):
+                to_end = not (request.to_coordinates or request.gtids)
+                check_complete(binlogs, ServerBinlogs(session), start.coordinates, head.coordinates, to_end=to_end)
             slices = _slices(binlogs, start, head)
             read = {each.file for each in slices}
             files = tuple(file for file in binlogs.files() if file.name in read)

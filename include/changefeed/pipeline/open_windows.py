@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from changefeed.errors import AccountingError, CheckpointError, StaleCheckpointError
 from changefeed.kafka.commit_log.log import CommitLogState
 from changefeed.kafka.commit_log.records import RenamedRecord
-from changefeed.kafka.progress import TopicPartition
+from changefeed.kafka.progress import Progress, TopicPartition
 from changefeed.model.checkpoint import Checkpoint
 from changefeed.model.manifest import Manifest
 from changefeed.model.window import Window
@@ -151,26 +151,26 @@ def check_next(window: Window, state: CommitLogState) -> None:
         raise _stale(window, f"a window {ends} was begun in its place, and parts of that are in Kafka")
 
 
-def given_before(window: Window, state: CommitLogState) -> dict[TopicPartition, int]:
-    """How many messages earlier attempts at ``window`` gave each topic-partition."""
-    return {
-        partition: progress.given for partition, progress in state.progress.items() if progress.window == window.number
-    }
+def given_before(window: Window, progress: Mapping[TopicPartition, Progress]) -> dict[TopicPartition, Progress]:
+    """What earlier attempts at ``window`` gave topic-partitions, of all ``progress`` that the commit log has."""
+    return {partition: given for partition, given in progress.items() if given.window == window.number}
 
 
-def check_given(window: Window, given: Mapping[TopicPartition, int], decoded: Mapping[TopicPartition, int]) -> None:
+def check_given(
+    window: Window, given: Mapping[TopicPartition, Progress], decoded: Mapping[TopicPartition, int]
+) -> None:
     """Raises AccountingError where an earlier attempt gave a topic-partition more than ``window`` has for it.
 
-    That the messages are the same, where it gave a part of them, the publisher finds out (`Account.compare`).
+    That the messages are the same, where it gave a part of them, `Account.compare` finds out.
     """
-    for (topic, partition), messages in sorted(given.items()):
+    for (topic, partition), progress in sorted(given.items(), key=lambda item: item[0]):
         found = decoded.get((topic, partition), 0)
-        if messages > found:
+        if progress.given > found:
             raise AccountingError(
-                f"an earlier attempt gave partition {partition} of {topic!r} {messages} messages of window "
-                f"{window.number}, and the window is decoded into {found} for it now: what decides which "
-                "messages go there changed since (columns of a key, filters, the version of changefeed). "
-                "Nothing more was published. Undo that change and run again; or seek the pipeline to "
+                f"an earlier attempt gave partition {partition} of {topic!r} {progress.given} messages of window "
+                f"{window.number}, and the window is decoded into {found} for it now: what decides which messages go "
+                "there changed since (columns of a key, filters, secrets and functions of transforms, the version of "
+                "changefeed). Nothing more was published. Undo that change and run again; or seek the pipeline to "
                 f"{window.start}, which publishes the window's messages again."
             )
 

@@ -41,6 +41,7 @@ from changefeed.pipeline.unknown_tables import with_answers_of
 from changefeed.pipeline.windows import commit_log_state
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.routes import compile_routes
+from changefeed.source.archive.binlogs import ArchivedBinlogs
 from changefeed.source.mysql import source
 from changefeed.source.mysql.binlogs import ServerBinlogs, file_identity
 from changefeed.source.mysql.server_schemas import collation_names, current_schemas, server_of
@@ -56,7 +57,7 @@ def history_for(
     window: Window,
     state: CommitLogState,
     *,
-    archived: Binlogs | None = None,
+    archived: ArchivedBinlogs | None = None,
 ) -> SchemaHistory | None:
     """The history that ``window`` is read with, which reaches its start: the one kept, or one made from it.
 

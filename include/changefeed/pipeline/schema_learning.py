@@ -21,11 +21,12 @@ from changefeed.ddl.seen_rows import RowsByTable, SeenRows
 from changefeed.ddl.session import Server
 from changefeed.ddl.table import Table, UnknownTable
 from changefeed.ddl.timeline import SchemaTimeline
-from changefeed.errors import SchemaError
+from changefeed.errors import BinlogGoneError, SchemaError
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.file_identity import FileIdentity
 from changefeed.model.statement import Statement
 from changefeed.model.window import BinlogFile, Slice, slices_between
+from changefeed.source.archive.binlogs import ArchivedBinlogs
 from changefeed.source.mysql import source
 from changefeed.source.mysql.binlogs import ServerBinlogs, file_identity
 from changefeed.source.mysql.server_schemas import collation_names, current_schemas, server_of, wait_for_logged_ddl
@@ -43,7 +44,8 @@ _REPORT_SECONDS = 10.0
 def scan_range(binlogs: Binlogs, start: BinlogCoordinates, end: BinlogCoordinates) -> SchemaScan:
     """What lies in ``[start, end)``; each file has a connection and a thread of its own, and progress is logged.
 
-    Raises BinlogGoneError, which names the file, where one of the range is missing, and what reading raises.
+    Raises BinlogGoneError, which names the file, where one of the range is missing or not complete, and what reading
+    raises.
     """
     from changefeed.binlog.search.schema_scan import SchemaScan, scan_schemas
 
@@ -57,6 +59,8 @@ def scan_range(binlogs: Binlogs, start: BinlogCoordinates, end: BinlogCoordinate
             "tables were: `changefeed schema PIPELINE --define FILE.sql --at FILE:POSITION`."
         )
 
+    if isinstance(binlogs, JoinedBinlogs):
+        binlogs.check_complete(start, end)
     pieces = list(slices_between(start, end, binlogs.files(), gone)) if start < end else []
     total, done, reported = sum(piece.size_bytes for piece in pieces), 0, time.monotonic()
     found = SchemaScan()
@@ -77,9 +81,21 @@ def scan_range(binlogs: Binlogs, start: BinlogCoordinates, end: BinlogCoordinate
 class JoinedBinlogs:
     """`Binlogs` of archived files, and the server's where the archive has none of that number."""
 
-    def __init__(self, archived: Binlogs, server: Binlogs) -> None:
+    def __init__(self, archived: ArchivedBinlogs, server: Binlogs) -> None:
+        self._archived = archived
         files = {file.number: (file, binlogs) for binlogs in (server, archived) for file in binlogs.files()}
         self._server, self._files = server, {file.name: (file, binlogs) for file, binlogs in files.values()}
+
+    def check_complete(self, start: BinlogCoordinates, end: BinlogCoordinates) -> None:
+        """Raises BinlogGoneError for an archived file of ``[start, end)`` that is not proved to be complete."""
+        from changefeed.source.archive.completeness import check_complete  # it loads the decoder's kernels
+
+        try:
+            check_complete(self._archived, self._server, start, end)
+        except BinlogGoneError as error:
+            raise BinlogGoneError(
+                f"what tables were from {start} to {end} is not known: statements of all files between say it. {error}"
+            ) from error
 
     def files(self) -> Sequence[BinlogFile]:
         """All files, by their number."""

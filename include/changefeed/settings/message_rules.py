@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from changefeed.errors import BinlogGoneError, SettingsError
 from changefeed.formats.by_table import all_formats
 from changefeed.formats.style import Kind, Style
 from changefeed.kafka.commit_log.records import ReliedRecord
+from changefeed.model.connection import ConnectionLookup
 from changefeed.model.gtid import GtidSet
 from changefeed.model.window import Window
+from changefeed.settings.column_settings import SecretSettings
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.routes import compile_routes
 
@@ -45,8 +47,8 @@ _HIDDEN = "**********"
 def message_rules(pipeline: Pipeline) -> dict[str, str]:
     """A digest of each setting that decides which messages a window becomes and where they go.
 
-    Secrets are left out, and where they stand: a weak salt could be guessed by its digest, and salts decide no
-    message's key. So are the numbers of partitions: Kafka says them, and progress keeps them.
+    Secrets are left out, and where they stand: a weak salt could be guessed by its digest, so `secrets_rule` is by
+    itself. So are the numbers of partitions: Kafka says them, and progress keeps them.
     """
     values: dict[str, Any] = pipeline.model_dump(mode="python", exclude=_SHAPE_NO_MESSAGE)
     usual, *own = [format.style for format in all_formats(compile_routes(pipeline).format(0))]
@@ -71,9 +73,42 @@ def message_rules(pipeline: Pipeline) -> dict[str, str]:
     return {name: _digest(value) for name, value in values.items()}
 
 
+SECRETS = "secrets"
+"""The rule that `secrets_rule` makes."""
+
+
+def secrets_rule(pipeline: Pipeline, lookup: ConnectionLookup) -> dict[str, str]:
+    """A rule that changes with the texts of the pipeline's secrets, those of masks and of transforms; {} without any.
+
+    It is one byte of a slow hash over all of them: of 256 changes it shows 255. Whoever reads the commit log may be one
+    who must not know the secrets, and secrets may be few: of a longer digest, under whatever key is stored beside it,
+    each guess could be tried. A byte leaves one of 256 guesses standing, however long somebody computes, and it is the
+    same byte for each window, so that many do not tell more. A change that it does not show is still compared: what a
+    window gave topic-partitions with what is decoded now.
+
+    Raises SettingsError for a secret that its connection or environment variable does not have.
+    """
+    secrets = [(of, name, where.read(lookup)) for of, name, where in _secrets(pipeline)]
+    if not secrets:
+        return {}
+    text, salt = json.dumps(secrets).encode(), f"changefeed secrets of {pipeline.name}".encode()
+    return {SECRETS: hashlib.scrypt(text, salt=salt, n=1 << 14, r=8, p=1, dklen=64)[:1].hex()}
+
+
+def _secrets(pipeline: Pipeline) -> Iterator[tuple[str, str, SecretSettings]]:
+    """What each secret is for, and where it stands."""
+    for pattern, mask in pipeline.columns.mask.items():
+        if mask.secret is not None:
+            key, where = mask.secret
+            yield pattern, key, where
+    for number, transform in enumerate(pipeline.transforms):
+        for name, where in sorted(transform.secrets.items()):
+            yield str(number), name, where
+
+
 def rules_digest(rules: Mapping[str, str]) -> str:
-    """One digest of all rules."""
-    return _digest(dict(rules))
+    """One digest of all rules but that of secrets, which a snapshot does not have."""
+    return _digest({name: rule for name, rule in rules.items() if name != SECRETS})
 
 
 def check_relied_on(window: Window, relied: ReliedRecord, pipeline: Pipeline, fault: str = "") -> None:

@@ -76,12 +76,23 @@ class VariableCheckpointStore:
 
 
 class AirflowVariables:
-    """Variables inside a task: they go through the task's supervisor."""
+    """Variables inside a task: they go through the task's supervisor to Airflow's API.
+
+    `Variable.get` answers an error of the API as it answers a Variable that is not there, and a checkpoint that cannot
+    be read would look like one that was lost. So one that is not there has to be missing in the list of keys, too.
+    Raises StateStoreUnavailableError where it is not, or where there is no such list.
+    """
 
     def get(self, key: str) -> str | None:
         from airflow.sdk import Variable
 
         value = Variable.get(key, default=None)
+        if value is None and key in self.keys(key):
+            raise StateStoreUnavailableError(
+                f"Airflow has Variable {key!r} and does not give it: its API answers with an error, or it was written "
+                "with another key than AIRFLOW__CORE__FERNET_KEY. Nothing was stored, and nothing published. The log "
+                "of Airflow's API server says which; run again when the Variable can be read."
+            )
         return None if value is None else str(value)
 
     def set(self, key: str, value: str, description: str) -> None:
@@ -91,8 +102,15 @@ class AirflowVariables:
 
     def keys(self, prefix: str) -> list[str]:
         from airflow.sdk import Variable
+        from airflow.sdk.exceptions import AirflowRuntimeError
 
-        return list(Variable.keys(prefix=prefix))
+        try:
+            return list(Variable.keys(prefix=prefix))
+        except AirflowRuntimeError as error:
+            raise StateStoreUnavailableError(
+                f"Airflow's API, which has the Variables with the checkpoints, does not list them: {error}. Nothing "
+                "was stored. Run again when it answers."
+            ) from error
 
     def delete(self, key: str) -> None:
         from airflow.sdk import Variable

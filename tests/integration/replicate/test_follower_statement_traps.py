@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from integration.followed import Followed
+from two_phase_alter import TABLE, alter_at_once
 
 from changefeed.errors import SettingsError
 from devstack.kafka import KafkaBroker
@@ -148,3 +149,16 @@ def test_numbers_behind_a_given_one_are_not_worked_out_anew(followed: Followed) 
     followed.publish()
     with pytest.raises(SettingsError, match="AUTO_INCREMENT"):
         followed.follow(runs_statements=True)
+
+
+@pytest.mark.parametrize("followed", ["mariadb"], indirect=True)
+def test_an_alter_in_two_phases_is_run_once_and_one_that_was_rolled_back_never(followed: Followed) -> None:
+    """binlog_alter_two_phase: what a follower runs is where the ALTER was committed on the source."""
+    tables = [f"CREATE TABLE {table} {TABLE}" for table in ("t0", "t1", "t2")]
+    followed.source.execute(
+        *tables, "CREATE TABLE journal (id INT PRIMARY KEY AUTO_INCREMENT, text VARCHAR(9))", database=followed.name
+    )
+    alter_at_once(followed.source, followed.name)
+    followed.publish()
+    followed.follow()
+    followed.check()

@@ -86,7 +86,7 @@ def test_a_window_that_another_server_began_is_not_ended_by_guess() -> None:
     with pytest.raises(AccountingError, match="was given window 3 of server 'a'"):
         Account("shop.orders", 0, LIMITS, 3, "b", begun)
     later = Account("shop.orders", 0, LIMITS, 4, "b", begun)
-    assert later.begin_of_rest("other.000001", _view([4]), _view([0])) == 0
+    assert later.pass_given(_batch("other.000001", (4, 0))) == 0
 
 
 def test_totals_go_on_within_a_window_and_begin_anew_with_the_next() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from changefeed.model.statement import session_of
+from changefeed.model.statement import session_of, takes_effect
 
 
 def test_each_variable_that_an_event_has_is_said_and_no_other() -> None:
@@ -42,3 +42,21 @@ def test_default_collations_of_mariadb_come_in_pairs() -> None:
 def test_variables_that_are_cut_short_are_refused() -> None:
     with pytest.raises(ValueError, match="ends at"):
         session_of(5, "0120")
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ("", True),
+        ("00" + "00000000", True),
+        ("82" + "02", False),  # ALTER begins
+        ("82" + "04" + "0500000000000000", True),  # ALTER 5 is committed
+        ("82" + "08" + "0500000000000000", False),  # ALTER 5 is rolled back
+        ("82" + "01", True),  # a flag of something else
+    ],
+)
+def test_alter_in_two_phases_takes_effect_where_it_is_committed(variables: str, expected: bool) -> None:
+    """The number of the ALTER that ends is no status variable of its own."""
+    charset = "04" + "2d002d000800"
+    assert takes_effect(bytes.fromhex(variables + charset)) == expected
+    assert session_of(5, variables + charset)["character_set_client"] == 45

@@ -9,7 +9,7 @@ import pytest
 from changefeed.errors import SettingsError
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.window import Window
-from changefeed.settings.message_rules import check_same_rules, message_rules
+from changefeed.settings.message_rules import SECRETS, check_same_rules, message_rules, rules_digest, secrets_rule
 from changefeed.settings.pipeline import Pipeline
 
 PLAIN: dict[str, Any] = {"name": "shop", "source": {"connection": "mysql"}, "kafka": {"connection": "kafka"}}
@@ -100,3 +100,40 @@ def test_a_value_setting_that_a_format_has_by_itself_changes_nothing_and_another
     assert rules(values={"documents": "text"}) == rules()
     with pytest.raises(SettingsError, match="then `values` of"):
         check_same_rules(WINDOW, rules(), rules(values={"decimal": "string"}))
+
+
+MASKED = Pipeline.model_validate(
+    PLAIN
+    | {
+        "columns": {"mask": {"shop.*.email": {"sha256": {"connection": "salt"}}}},
+        "transforms": [
+            {
+                "tables": "shop.*",
+                "function": "obfuscate",
+                "arguments": {"columns": ["email"]},
+                "secrets": {"keep": {"connection": "other"}},
+            }
+        ],
+    }
+)
+
+
+def secrets_of(**texts: str) -> dict[str, str]:
+    return secrets_rule(MASKED, lambda connection: f"generic://:{texts[connection]}@")
+
+
+def test_secrets_of_masks_and_transforms_have_one_byte_among_the_rules() -> None:
+    before = secrets_of(salt="1234", other="x")
+    assert (list(before), len(bytes.fromhex(before[SECRETS]))) == ([SECRETS], 1)
+    assert secrets_of(salt="1234", other="x") == before
+    others = [secrets_of(salt=str(guess), other="x") for guess in range(5)]
+    assert any(other != before for other in others)
+    assert any(secrets_of(salt="1234", other=str(guess)) != before for guess in range(5))
+    assert secrets_rule(Pipeline.model_validate(PLAIN), {}.__getitem__) == {}
+
+
+def test_changed_secrets_are_named_and_no_part_of_the_digest_of_all_rules() -> None:
+    plain = message_rules(MASKED)
+    with pytest.raises(SettingsError, match="`secrets` of the pipeline's settings changed"):
+        check_same_rules(WINDOW, plain | {SECRETS: "00"}, plain | {SECRETS: "01"})
+    assert rules_digest(plain | {SECRETS: "00"}) == rules_digest(plain)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from typing import BinaryIO
 
 from changefeed.binlog.events.framing import (
+    CHECKSUM_SIZE,
     ENCRYPTED_MAGIC,
     HEADER,
     HEADER_SIZE,
@@ -19,6 +21,7 @@ from changefeed.errors import BinlogFormatError
 from changefeed.model.coordinates import FIRST_POSITION
 
 _CHUNK_BYTES = 1 << 20
+_FIRST = FIRST_POSITION.to_bytes(8, "little")
 
 
 def check_magic(stream: BinaryIO, name: str) -> None:
@@ -51,6 +54,27 @@ def dumped_chunks(stream: BinaryIO, name: str, start: int, end: int) -> Iterator
             raise BinlogFormatError(f"binlog {name}: the file ends at {position}, and was wanted up to {end}")
         position += len(chunk)
         yield chunk
+
+
+LONGEST_CLOSING = HEADER_SIZE + 8 + 512 + CHECKSUM_SIZE
+"""Bytes of a ROTATE event with the longest name of a file; a STOP event has less."""
+
+
+def is_closed_by(tail: bytes, *, checksum: bool) -> bool:
+    """Whether ``tail``, the last LONGEST_CLOSING bytes of a binlog file or less, ends in a ROTATE or STOP event.
+
+    A server writes either as it closes a file; one that dies writes neither.
+    """
+    footer = CHECKSUM_SIZE * checksum
+    for at in range(len(tail) - HEADER_SIZE - footer, -1, -1):
+        _, kind, _, size, _, _ = HEADER.unpack_from(tail, at)
+        if at + size != len(tail) or kind not in (EventType.STOP, EventType.ROTATE):
+            continue
+        body = tail[at + HEADER_SIZE : len(tail) - footer]
+        is_whole = not footer or zlib.crc32(tail[at:-footer]) == int.from_bytes(tail[-footer:], "little")
+        if is_whole and (not body if kind == EventType.STOP else body[:8] == _FIRST and len(body) > 8):
+            return True
+    return False
 
 
 def _description(stream: BinaryIO, where: str) -> bytes:

@@ -99,6 +99,34 @@ def gtid_of(kind: int, server_id: int, body: bytes) -> str:
     return ""
 
 
+def logged_before(kind: int, body: bytes) -> GtidSet:
+    """The GTIDs of everything before a file: its PREVIOUS_GTIDS or GTID_LIST event, whose ``body`` has no checksum.
+
+    MySQL: sources u64, each: uuid [16], intervals u64, each: first u64, behind the last u64. Where there are tags, the
+    highest byte of the first number is 1, the count of sources stands in the 6 bytes before it, and each uuid is
+    followed by its tag, a counted string. MariaDB: count and flags u32, each: domain u32, server u32, number u64.
+
+    Raises DamagedEvent for another event, or one that cannot be read.
+    """
+    fields = Fields(body)
+    if kind == EventType.MARIADB_GTID_LIST:
+        gtids = [(fields.number(4), fields.number(4), fields.number(8)) for _ in range(fields.number(4) & 0x0FFFFFFF)]
+        return GtidSet.parse(",".join("-".join(map(str, gtid)) for gtid in gtids))
+    if kind != EventType.PREVIOUS_GTIDS:
+        raise DamagedEvent(f"event of type {kind} holds no GTIDs of what is before its file")
+    sources = fields.number(8)
+    tagged = sources >> 56 == 1
+    text = []
+    for _ in range(sources >> 8 & (1 << 48) - 1 if tagged else sources):
+        source = str(uuid.UUID(bytes=fields.take(16)))
+        if tagged and (tag := fields.take(_unsigned(fields)).decode("ascii", "replace")):
+            source += f":{tag}"
+        for _ in range(fields.number(8)):
+            first, behind = fields.number(8), fields.number(8)
+            text.append(f"{source}:{first}-{behind - 1}")
+    return GtidSet.parse(",".join(text))
+
+
 def commit_micros(kind: int, body: bytes) -> int:
     """When the transaction was committed that such an event opens, on the server where it was made, in microseconds
     since 1970; 0 where the event does not say it. `kernel.transactions` reads it alike, and says how."""

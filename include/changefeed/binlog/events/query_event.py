@@ -15,7 +15,7 @@ from changefeed.binlog.events import charsets
 from changefeed.binlog.events.framing import DamagedEvent, Fields
 from changefeed.model.charset_codes import decoded
 from changefeed.model.server_text import server_text
-from changefeed.model.statement import Statement, StatusVariable, status_variables
+from changefeed.model.statement import Statement, StatusVariable, status_variables, takes_effect
 from changefeed.model.statement_inputs import inputs_text
 
 Header = tuple[int, int, int, int, int, int]
@@ -67,6 +67,14 @@ class Query:
     def step(self) -> TransactionStep | None:
         """What the statement does to a transaction; None for any other statement."""
         return transaction_step(self.sql)
+
+    @property
+    def takes_effect(self) -> bool:
+        """Whether the source did the statement where the event is: see `model.statement.takes_effect`."""
+        try:
+            return takes_effect(self.variables)
+        except ValueError as error:
+            raise DamagedEvent(f"a QUERY event cannot be read: {error}") from error
 
     @classmethod
     def parse(cls, body: bytes, *, compressed: bool = False, load: bool = False) -> Query:

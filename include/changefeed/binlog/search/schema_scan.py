@@ -125,7 +125,8 @@ class _Scan:
                 self._inside(payload.parts(body))
             case EventType.QUERY | EventType.MARIADB_QUERY_COMPRESSED as kind:
                 query = Query.parse(body, compressed=kind == EventType.MARIADB_QUERY_COMPRESSED)
-                if query.step is None and not query.sql[:7].upper().startswith(_CHANGE_ROWS):
+                changes_rows = query.sql[:7].upper().startswith(_CHANGE_ROWS)
+                if query.step is None and query.takes_effect and not changes_rows:
                     self.statements.append(query.statement(header, self._file, self.walk.position, ""))
                     self.end_of_rows()
             case kind if kind in rewrite.COMPRESSED_TYPES:

@@ -155,7 +155,7 @@ class _Scout:
             state[hop.CUTTABLE] = 1
         elif step in (TransactionStep.COMMIT, TransactionStep.ROLLBACK):
             state[hop.OPENED] = state[hop.CUTTABLE] = 0
-        elif step is None:
+        elif step is None and query.takes_effect:
             self._statements.append(query.statement(header, self._piece.file, self._position, self._gtid()))
 
     def _gtid(self) -> str:

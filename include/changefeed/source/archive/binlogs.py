@@ -56,12 +56,23 @@ class ArchivedBinlogs:
 
     def chunks(self, file: str, start: int, end: int) -> Iterator[bytes]:
         """The file's FORMAT_DESCRIPTION, then its bytes in ``[start, end)``."""
+        with self._open(file) as stream:
+            check_magic(stream, file)
+            yield from dumped_chunks(stream, file, start, end)
+
+    def tail(self, file: BinlogFile, most_bytes: int) -> bytes:
+        """The last bytes of a file."""
+        with self._open(file.name) as stream:
+            stream.seek(max(0, file.size_bytes - most_bytes))
+            return bytes(stream.read(most_bytes))
+
+    @contextmanager
+    def _open(self, file: str) -> Iterator[Any]:
         path = next((path for archived, path in self._archived if archived.name == file), None)
         if path is None:
             raise BinlogGoneError(f"archive {self.archive.url!r} has no file {file!r} any more")
         with self._readable(f"file {file!r} of archive"), self._filesystem.open(self._checked(path), "rb") as stream:
-            check_magic(stream, file)
-            yield from dumped_chunks(stream, file, start, end)
+            yield stream
 
     @cached_property
     def _filesystem(self) -> Any:

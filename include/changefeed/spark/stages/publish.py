@@ -34,6 +34,14 @@ def publish_batches(task: PublishTask, number: int, stored: Iterable[StoredBatch
         yield from messages
 
 
+def compare_batches(task: WindowPublishTask, number: int, stored: Iterable[StoredBatch]) -> Iterator[TaskMessage]:
+    """The stage before it at a retry: a failure where what was published before is not what is ``stored`` now."""
+    try:
+        task.compare(number, stored)
+    except ChangefeedError as error:
+        yield Failure.of(error)
+
+
 def decode_and_publish(
     decode: DecodeTask, publish: WindowPublishTask, slices: Sequence[Slice]
 ) -> Iterator[TaskMessage]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from changefeed.kafka.account import Receipt
-from changefeed.kafka.progress import TopicPartition
+from changefeed.kafka.account import Account, Receipt
+from changefeed.kafka.progress import Progress, TopicPartition
 from changefeed.kafka.publisher import Publisher
 from changefeed.kafka.window_topics import WindowTopics
 from changefeed.model import fault_point
@@ -15,7 +15,7 @@ from changefeed.model.slice_report import SliceReport
 from changefeed.model.topic_name import commit_log_topic
 from changefeed.model.window import Mark, Slice, Window
 from changefeed.pipeline.connections import PipelineConnections
-from changefeed.pipeline.open_windows import check_given
+from changefeed.pipeline.open_windows import check_given, given_before
 from changefeed.records.block_filter import BlockFilter
 from changefeed.records.filter_chain import FilterChain
 from changefeed.settings.pipeline import Pipeline
@@ -78,11 +78,15 @@ class PublishTask:
 
 @dataclass(frozen=True, kw_only=True)
 class WindowPublishTask(PublishTask):
-    """Publishes the batches of ``window``, of which earlier attempts have published ``given`` messages of each
-    topic-partition."""
+    """Publishes the batches of ``window``, of which earlier attempts have ``given`` topic-partitions their first
+    messages.
+
+    Before the first message of a retry is published, all that was given is compared with what is decoded now: by
+    `compare` in a stage of its own, or in `publish` where one task publishes everything.
+    """
 
     window: Window
-    given: Mapping[TopicPartition, int] = field(default_factory=dict)
+    given: Mapping[TopicPartition, Progress] = field(default_factory=dict)
     marks: tuple[Mark, ...] = ()
     """After a failover: how far the old server gave each topic-partition."""
     settlement: Settlement = field(default_factory=Settlement)
@@ -101,19 +105,58 @@ class WindowPublishTask(PublishTask):
     ) -> WindowPublishTask:
         """The task with what was ``decoded`` of all ``slices``, and what their ``reports`` say of their transactions.
 
-        Raises AccountingError where an earlier attempt published more than was decoded; and as `settle`.
+        Raises AccountingError where an earlier attempt gave more than was decoded; and as `settle`.
         """
         check_given(self.window, self.given, decoded.messages)
         self.topics.learn({topic for topic, _ in decoded.messages})
         return replace(self, settlement=settle(slices, reports), packed=packed, expected=decoded.by_slice)
 
     def publish(self, number: int, stored: Iterable[StoredBatch]) -> list[Published]:
-        """See `PublishTask`. What is ``stored`` comes in the order of topic-partition, slice and number."""
-        expected = {key: counts for key, counts in self.expected.items() if self.packed[key] == number}
-        chain = FilterChain(self.filters, encoder_of(self.pipeline, self.topics))
+        """See `PublishTask`. What is ``stored`` comes in the order of topic-partition, slice and number.
+
+        Raises AccountingError, with nothing published, where this task is the only one, and messages that were given
+        before, also by an attempt of Spark's at this very task, are not those that are ``stored``.
+        """
+        chain = self._chain()
         with self.publisher(number, self.window.number, self.window.server_uuid) as publisher:
-            receipts = publisher.publish(chain.rest(CompletenessCheck(expected).passed(stored)))
+            given = given_before(self.window, publisher.progress) if self.is_one_task else {}
+            if given:
+                stored = list(stored)
+                self._compare(given, stored)
+            receipts = publisher.publish(chain.rest(CompletenessCheck(self._expected_by(number)).passed(stored)))
         return list(_receipts(receipts, chain))
+
+    @property
+    def is_one_task(self) -> bool:
+        """Whether one task publishes everything."""
+        return len(set(self.packed.values())) < 2
+
+    def compare(self, number: int, stored: Iterable[StoredBatch]) -> None:
+        """Compare what topic-partitions were ``given`` with what the task of that ``number`` would publish to them.
+
+        Raises AccountingError where it is not the same, SparkFailedError where a batch is missing.
+        """
+        self._compare({key: given for key, given in self.given.items() if self.packed[key] == number}, stored)
+
+    def _compare(self, given: Mapping[TopicPartition, Progress], stored: Iterable[StoredBatch]) -> None:
+        window, known = self.window, self.topics.known
+        accounts = {
+            key: Account(*key, known[key[0]], window.number, window.server_uuid, before)
+            for key, before in given.items()
+        }
+        expected = CompletenessCheck({key: counts for key, counts in self.expected.items() if key in given})
+        of_given = (each for each in stored if each.topic_partition in given)
+        for batch in self._chain().rest(expected.passed(of_given)):
+            accounts[batch.topic, batch.partition].pass_given(batch)
+        for account in accounts.values():
+            account.compare()
+
+    def _chain(self) -> FilterChain:
+        return FilterChain(self.filters, encoder_of(self.pipeline, self.topics))
+
+    def _expected_by(self, number: int) -> SliceCounts:
+        """What the task of that ``number`` must get."""
+        return {key: counts for key, counts in self.expected.items() if self.packed[key] == number}
 
     @property
     def filters(self) -> list[BlockFilter]:

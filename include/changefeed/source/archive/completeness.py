@@ -1,0 +1,175 @@
+"""Proof that copies of binlog files are complete: what a copy lacks looks as if it was never written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from changefeed.binlog.decoder import KernelDecoder
+from changefeed.binlog.events.file_frame import LONGEST_CLOSING, is_closed_by
+from changefeed.binlog.events.framing import (
+    CHECKSUM_SIZE,
+    HEADER,
+    HEADER_SIZE,
+    OPENING,
+    DamagedEvent,
+    EventType,
+    FormatDescription,
+    whole_events,
+)
+from changefeed.binlog.events.gtids import gtid_of, logged_before
+from changefeed.binlog.search.finder import Binlogs
+from changefeed.errors import BinlogFormatError, BinlogGoneError
+from changefeed.formats.columns import ColumnsFormat
+from changefeed.model.coordinates import FIRST_POSITION, BinlogCoordinates
+from changefeed.model.gtid import GtidSet
+from changefeed.model.slice_report import SliceReport
+from changefeed.model.window import BinlogFile, Slice
+from changefeed.source.archive.binlogs import ArchivedBinlogs
+
+
+def check_complete(
+    archive: ArchivedBinlogs, server: Binlogs, start: BinlogCoordinates, end: BinlogCoordinates, *, to_end: bool = False
+) -> None:
+    """Check that each archived file of ``[start, end)`` that the range has to its end is complete.
+
+    A file is complete if it ends in a ROTATE or STOP event; or if the file after it says that before it were exactly
+    the GTIDs up to this one's end, as after a server that died; or if ``server``, whose binlog it is, has the same file
+    of the same size. A range that ends at a commit boundary of its last file needs no more than that, unless it goes
+    ``to_end``, wherever the archive has its end.
+
+    Raises BinlogGoneError for a file that none of them proves, BinlogFormatError for one that cannot be read.
+    """
+    files = {file.number: file for file in archive.files()}
+    for number, file in files.items():
+        is_last = number == end.number and end.position == file.size_bytes
+        if start.number <= number < end.number or is_last:
+            ending = _Ending(archive, server, file, files.get(number + 1))
+            ending.check(boundary_is_enough=is_last and not to_end)
+
+
+@dataclass(frozen=True)
+class _Preamble:
+    """What the first events of a file say."""
+
+    begun_seconds: int
+    server_id: int
+    has_checksums: bool
+    before: GtidSet
+    """GTIDs of everything before the file; empty where it says none."""
+    first_is_anonymous: bool
+    """Whether its first transaction has no GTID."""
+
+
+@dataclass(frozen=True)
+class _Ending:
+    """The end of ``file`` in ``archive``; ``following`` is the archived file after it."""
+
+    archive: ArchivedBinlogs
+    server: Binlogs
+    file: BinlogFile
+    following: BinlogFile | None
+
+    def check(self, *, boundary_is_enough: bool) -> None:
+        preamble = self._preamble(self.archive, self.file)
+        if is_closed_by(self.archive.tail(self.file, LONGEST_CLOSING), checksum=preamble.has_checksums):
+            return
+        report = self._report()
+        if boundary_is_enough and report.open_since is None:
+            return
+        by_gtids = self._not_proved_by_gtids(preamble, report)
+        if not by_gtids:
+            return
+        by_server = self._not_proved_by_server(preamble)
+        if by_server:
+            raise self._incomplete(report, f"{by_gtids}, and {by_server}")
+
+    def _not_proved_by_gtids(self, preamble: _Preamble, report: SliceReport) -> str:
+        """Why the file after this one does not prove that it is complete; '' where it does."""
+        if self.following is None:
+            return "the archive has no file after it"
+        following = self._preamble(self.archive, self.following)
+        upto = preamble.before.union(GtidSet.parse(report.gtids))
+        if missing := following.before.subtract(upto):
+            return f"{self.following.name!r} says that transactions {missing} were before it, which are in no file"
+        if following.before != upto:
+            return f"{self.following.name!r} says that {following.before} were before it, not {upto}"
+        if not upto or following.first_is_anonymous or not self._has_gtids(report):
+            return f"its transactions have no GTIDs by which {self.following.name!r} would prove it"
+        return ""
+
+    def _has_gtids(self, report: SliceReport) -> bool:
+        """Whether all transactions of the file have GTIDs; MariaDB's always have."""
+        gtids = GtidSet.parse(report.gtids)
+        counted = sum(last - first + 1 for _, intervals in gtids.intervals for first, last in intervals)
+        return bool(gtids.mariadb_servers) or counted == report.transactions
+
+    def _not_proved_by_server(self, preamble: _Preamble) -> str:
+        """Why the server does not prove that the file is complete; '' where it does."""
+        name = self.file.name
+        theirs = next((file for file in self.server.files() if file.name == name), None)
+        if theirs is None:
+            return "the server has no such file any more"
+        found = self._preamble(self.server, theirs)
+        if (found.begun_seconds, found.server_id) != (preamble.begun_seconds, preamble.server_id):
+            return "the server's file of that name is another one"
+        if theirs.size_bytes != self.file.size_bytes:
+            return f"the server's file of that name has {theirs.size_bytes:,} bytes"
+        return ""
+
+    def _incomplete(self, report: SliceReport, why: str) -> BinlogGoneError:
+        name, end = self.file.name, self.file.size_bytes
+        inside = f", inside the transaction from {report.open_since} on" if report.open_since is not None else ""
+        boundary = report.open_since if report.open_since is not None else end
+        return BinlogGoneError(
+            f"archived file {name!r} of {end:,} bytes is not known to be complete: expected a ROTATE or STOP event at "
+            f"its end, which a server writes when it closes a file, found none{inside}; {why}. Changes that a copy "
+            "which was cut short lacks would be taken for never written; nothing was published. Copy the file again. "
+            "If it has no more, as the server died while it wrote it or writes it still, end the range where its last "
+            f"transaction ends (--from FILE:POSITION --to {name}:{boundary}), and begin another with the next file."
+        )
+
+    # --- what the files say
+
+    def _report(self) -> SliceReport:
+        """The accounts of the whole file, of which no row is decoded."""
+        name, size = self.file.name, self.file.size_bytes
+        decoder = KernelDecoder(lambda *_: None, lambda *_: None, ColumnsFormat(), "")
+        piece = Slice(0, name, FIRST_POSITION, size)
+        try:
+            *_, report = decoder.decode(self.archive.chunks(name, FIRST_POSITION, size), piece)
+        except BinlogFormatError as error:
+            raise BinlogFormatError(
+                f"archived file {name!r} of {size:,} bytes is damaged, or was cut short: {error}. Nothing was "
+                "published. Copy the file again"
+            ) from error
+        assert isinstance(report, SliceReport)
+        return report
+
+    def _preamble(self, binlogs: Binlogs, file: BinlogFile) -> _Preamble:
+        """Read up to the first transaction. Raises BinlogFormatError for a file that does not begin as a binlog."""
+        begun, server_id, checksum, before, anonymous = 0, 0, 0, GtidSet(), False
+        with _located(file):
+            for event in whole_events(
+                binlogs.chunks(file.name, FIRST_POSITION, file.size_bytes), file.size_bytes - FIRST_POSITION
+            ):
+                seconds, kind, server, size, _, _ = HEADER.unpack_from(event)
+                body = bytes(event[HEADER_SIZE : size - checksum])
+                if kind == EventType.FORMAT_DESCRIPTION and not begun:
+                    begun, server_id = seconds, server
+                    checksum = CHECKSUM_SIZE * FormatDescription.parse(bytes(event[HEADER_SIZE:])).checksum
+                elif kind in (EventType.PREVIOUS_GTIDS, EventType.MARIADB_GTID_LIST):
+                    before = logged_before(kind, body)
+                elif kind in OPENING:
+                    anonymous = not gtid_of(kind, server, body)
+                    break
+        return _Preamble(begun, server_id, bool(checksum), before, anonymous)
+
+
+@contextmanager
+def _located(file: BinlogFile) -> Iterator[None]:
+    try:
+        yield
+    except DamagedEvent as damage:
+        raise BinlogFormatError(f"binlog {file.name}: {damage}") from damage
