@@ -83,10 +83,12 @@ def test_killed_at_random_it_goes_on_and_repeats_nothing_and_loses_nothing(
 
 
 @pytest.mark.extended
-def test_a_run_that_takes_over_fences_a_snapshot_that_stands_still(feed: Feed) -> None:
-    """It stands in an open transaction when its claim runs out; a window publishes changes of the same rows."""
+@pytest.mark.parametrize("stage", ["in_open_transaction", *(f"before_log_write:{number}" for number in range(3, 8))])
+def test_a_run_that_takes_over_fences_a_snapshot_that_stands_still(feed: Feed, stage: str) -> None:
+    """It stands in an open transaction, or before a write of its progress, when its claim runs out; a window publishes
+    changes of the same rows."""
     prepared(feed, "numbers")
-    run = begin(feed, fault="in_open_transaction")
+    run = begin(feed, fault=stage)
     assert run.wait_until_held(400), run.text()
     for pid in processes_of(run.process.pid):
         os.kill(pid, signal.SIGSTOP)

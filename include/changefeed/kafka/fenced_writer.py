@@ -62,9 +62,9 @@ class FencedWriter:
             transactions.commit(wanted)
         except FencedError as error:
             raise FencedError(
-                f"{wanted}: another process took over {self._identity!r} while this one gave no sign of life for "
-                "longer than kafka.lease_seconds. Nothing of this was written, and this process stops; what it had "
-                "begun is finished, or done again, by the next run."
+                f"{wanted}: another process took over {self._identity!r}, as this one gave no sign of life for longer "
+                "than kafka.lease_seconds, or it stood still for so long that the brokers ended its transaction. This "
+                "process stops and writes nothing more; what it had begun the next run finishes, or begins again."
             ) from error
 
     def close(self) -> None:
