@@ -1,4 +1,4 @@
-"""A file with decoded batches is gone, or cut, when they are to be published."""
+"""A file with decoded batches is gone, cut or damaged when they are to be published."""
 
 from __future__ import annotations
 
@@ -20,7 +20,14 @@ def cut(file: Path) -> None:
     os.truncate(file, file.stat().st_size - 1)
 
 
-def test_a_payload_file_that_is_gone_or_cut_stops_the_run_and_a_later_one_publishes_all(
+def damage_last_byte(file: Path) -> None:
+    """Of the coordinates or the record batch of its last payload: no length tells."""
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+
+
+def test_a_payload_file_that_is_gone_cut_or_damaged_stops_the_run_and_a_later_one_publishes_all(
     feed: Feed, spark_connect: SparkConnectServer, tmp_path: Path
 ) -> None:
     blocks = tmp_path / "blocks"
@@ -33,6 +40,7 @@ def test_a_payload_file_that_is_gone_or_cut_stops_the_run_and_a_later_one_publis
     damages: list[tuple[Callable[[Path], None], str]] = [
         (Path.unlink, "No such file or directory"),
         (cut, "bytes of a decoded batch at"),
+        (damage_last_byte, "the file was damaged since it was written"),
     ]
     for damage, words in damages:
         run = feed.begin("after_decode", spark=True)

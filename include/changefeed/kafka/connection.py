@@ -99,11 +99,15 @@ class KafkaConnection:
                 client.close()
 
     @contextmanager
-    def consumer(self, **settings: Any) -> Iterator[KafkaConsumer]:
-        """kafka-python's consumer without a group, closed afterwards. Raises as `admin` does."""
+    def consumer(self, *, nearest: bool = False, **settings: Any) -> Iterator[KafkaConsumer]:
+        """kafka-python's consumer without a group, closed afterwards. Raises as `admin` does.
+
+        ``nearest`` lets a replica in `client.rack` answer, which may be behind the leader: for readers that know from
+        the leader where a partition ends.
+        """
         with self.kafka_python_errors():
             ours: dict[str, Any] = {"group_id": None, "allow_auto_create_topics": False}
-            if "client.rack" in self.options:
+            if nearest and "client.rack" in self.options:
                 ours["client_rack"] = self.options["client.rack"]
             consumer = KafkaConsumer(**{**self.kafka_python(), **ours, **settings})
             try:

@@ -55,18 +55,20 @@ def partition_reader(
     start: Start = "first",
     committed: bool = True,
     whole_batches: bool = False,
+    nearest: bool = False,
 ) -> Iterator[PartitionReader]:
     """A reader of ``partitions``, at least one, closed afterwards. ``wanted`` ("to read ...") begins its messages.
 
     With ``committed`` it passes over records of aborted transactions, and stops before one that is open; without,
     it reads all that was written. With ``whole_batches`` each `KafkaRecord` is a record batch as it is stored: its
-    offset is that of its first record, its value its bytes.
+    offset is that of its first record, its value its bytes. ``nearest`` is for topics of many rows, read up to offsets
+    that are known: a replica in the connection's `client.rack` may answer, which can be behind the leader.
 
     Raises BrokerUnavailableError when no broker answers, SettingsError where the login is refused.
     """
     isolation = "read_committed" if committed else "read_uncommitted"
     with connection.consumer(
-        isolation_level=isolation, auto_offset_reset="earliest", fetch_max_wait_ms=_FETCH_WAIT_MS
+        nearest=nearest, isolation_level=isolation, auto_offset_reset="earliest", fetch_max_wait_ms=_FETCH_WAIT_MS
     ) as consumer:
         assigned = [kafka.TopicPartition(*partition) for partition in partitions]
         if whole_batches:

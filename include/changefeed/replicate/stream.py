@@ -147,7 +147,7 @@ def source_blocks(
     start_at = {each: queue.start for each, queue in queues.items()}
     listed = sorted(first)
     with partition_reader(
-        connections.kafka, listed, _wanted(connections), start=start_at, whole_batches=True
+        connections.kafka, listed, _wanted(connections), start=start_at, whole_batches=True, nearest=True
     ) as reader:
         yield SourceBlocks(reader, queues)
 

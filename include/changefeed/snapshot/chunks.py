@@ -161,6 +161,11 @@ class PublishedChunk(TaskMessage):
 def read_chunks(task: ReadTask, chunks: Sequence[PlannedChunk]) -> Iterator[StoredBatch | ReadChunk | Failure]:
     """The first stage: of each chunk its batches, of a changing table its rows' keys, then what it was read as; or a
     failure, for a chunk that could not be read."""
+    try:
+        task.check_version()
+    except ChangefeedError as error:
+        yield Failure.of(error)
+        return
     from changefeed.binlog.row_reader import RowReader  # it loads the kernels, which only workers need
     from changefeed.spark.stages.readers import finisher_of
 

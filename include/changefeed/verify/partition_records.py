@@ -23,7 +23,7 @@ def records_of(job: VerifyJob, piece: PartitionPiece) -> Iterator[RecordIndex]:
     """All records of ``piece``. Raises as `PartitionReader.to_end`, and BadRecordError for a batch that is none."""
     ends = {piece.topic_partition: piece.end}
     with partition_reader(
-        job.connections.kafka, [piece.topic_partition], "to verify a topic", whole_batches=True
+        job.connections.kafka, [piece.topic_partition], "to verify a topic", whole_batches=True, nearest=True
     ) as reader:
         for batch in reader.to_end(ends, patience_seconds=_PATIENCE_SECONDS):
             yield _read(batch, job.source_uuid).between(piece.first, piece.end)

@@ -58,6 +58,16 @@ def keys(records: list[KafkaRecord]) -> list[bytes | None]:
     return sorted(record.key or b"" for record in records)
 
 
+def test_only_readers_that_say_so_may_be_answered_by_a_replica_of_their_rack(kafka_broker: KafkaBroker) -> None:
+    """A replica may be behind the leader: a commit log that is read too short would have messages published again."""
+    connection = KafkaConnection(kafka_broker.bootstrap, {"client.rack": "here"})
+    racks = []
+    for nearest in (False, True):
+        with connection.consumer(nearest=nearest) as consumer:
+            racks.append(consumer.config["client_rack"])
+    assert racks == ["", "here"]
+
+
 def test_reading_ends_where_the_partitions_ended_when_it_began_and_goes_on_with_what_came_since(
     connection: KafkaConnection, topic: str
 ) -> None:

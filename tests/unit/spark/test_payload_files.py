@@ -34,13 +34,16 @@ def test_a_batch_is_the_same_by_a_file_as_through_spark(tmp_path: Path) -> None:
     assert stored.batch() == batch
 
 
-def test_a_file_that_ends_early_or_is_gone_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_a_file_that_ends_early_or_is_damaged_or_gone_is_an_error_that_names_it(tmp_path: Path) -> None:
     with PayloadFile(str(tmp_path)) as file:
         file.write(b"first")
         where = file.write(b"second")
     (path,) = tmp_path.iterdir()
     path.write_bytes(b"firstsec")
     with pytest.raises(OSError, match=f"expected 6 bytes of a decoded batch at 5 of '{path}', found 3"):
+        where.read()
+    path.write_bytes(b"firstsecanD")
+    with pytest.raises(OSError, match=r"expected checksum .* of a decoded batch at 5"):
         where.read()
     path.unlink()
     with pytest.raises(FileNotFoundError):

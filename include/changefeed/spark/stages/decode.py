@@ -35,6 +35,11 @@ def decode_slices(
 
     ``count`` gets the number of messages of each batch.
     """
+    try:
+        task.check_version()
+    except ChangefeedError as error:
+        yield Failure.of(error)
+        return
     from changefeed.spark.stages.readers import reader_of  # as above
 
     gc.freeze()  # all that was imported: Spark's worker has the collector look at it after each task

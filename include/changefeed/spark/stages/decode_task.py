@@ -23,11 +23,12 @@ from changefeed.settings.pipeline import Pipeline
 from changefeed.source.archive.archive import Archive
 from changefeed.source.mysql.server_ids import ServerIds
 from changefeed.source.mysql.session import Session
+from changefeed.spark.stages.drivers_task import DriversTask
 from changefeed.spark.stages.scouted_bytes import ScoutedBytes
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceTask:
+class SourceTask(DriversTask):
     """Makes messages of what is on one server, be it events of its binlog or rows of its tables.
 
     ``topics`` are those that exist, each with its number of partitions and the largest record that it takes.

@@ -132,7 +132,7 @@ class StoredBatch:
         return self.topic, self.partition, self.slice, self.number
 
     def read(self) -> bytes:
-        """The payload. Raises OSError where its file is gone, or ends early."""
+        """The payload. Raises OSError where its file is gone, ends early or is damaged."""
         return self.payload.read() if isinstance(self.payload, FilePart) else self.payload
 
     def batch(self) -> Batch:

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
+from zlib import crc32
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +23,11 @@ class FilePart:
     path: str
     start: int
     size_bytes: int
+    checksum: int
+    """Its CRC-32."""
 
     def read(self) -> bytes:
-        """What is there. Raises OSError where the file is gone, or ends early."""
+        """What is there. Raises OSError where the file is gone, ends early, or has other bytes than were written."""
         with Path(self.path).open("rb", buffering=0) as file:
             file.seek(self.start)
             payload = file.read(self.size_bytes)
@@ -32,6 +35,12 @@ class FilePart:
             raise OSError(
                 f"expected {self.size_bytes} bytes of a decoded batch at {self.start} of {self.path!r}, "
                 f"found {len(payload)}"
+            )
+        if (found := crc32(payload)) != self.checksum:
+            raise OSError(
+                f"expected checksum {self.checksum:08x} of a decoded batch at {self.start} of {self.path!r}, found "
+                f"{found:08x}: the file was damaged since it was written. Nothing of the batch was published; check "
+                "the disk, and run again"
             )
         return payload
 
@@ -55,7 +64,7 @@ class PayloadFile:
         while len(view):
             view = view[self._file.write(view) :]
         start, self._end = self._end, self._end + len(payload)
-        return FilePart(self._file.name, start, len(payload))
+        return FilePart(self._file.name, start, len(payload), crc32(payload))
 
 
 def payload_file(folder: str | None) -> AbstractContextManager[PayloadFile | None]:

@@ -25,6 +25,7 @@ def publish_batches(task: PublishTask, number: int, stored: Iterable[StoredBatch
     the copy; as it is, the copy's counts.
     """
     try:
+        task.check_version()
         messages = task.publish(number, stored)
     except ChangefeedError as error:
         if isinstance(error, FencedError) and task.copies and task.is_latest:
@@ -37,6 +38,7 @@ def publish_batches(task: PublishTask, number: int, stored: Iterable[StoredBatch
 def compare_batches(task: WindowPublishTask, number: int, stored: Iterable[StoredBatch]) -> Iterator[TaskMessage]:
     """The stage before it at a retry: a failure where what was published before is not what is ``stored`` now."""
     try:
+        task.check_version()
         task.compare(number, stored)
     except ChangefeedError as error:
         yield Failure.of(error)

@@ -20,6 +20,7 @@ from changefeed.records.block_filter import BlockFilter
 from changefeed.records.filter_chain import FilterChain
 from changefeed.settings.pipeline import Pipeline
 from changefeed.spark.stages.decode import encoder_of
+from changefeed.spark.stages.drivers_task import DriversTask
 from changefeed.spark.stages.expected import CompletenessCheck, Decoded, SliceCounts
 from changefeed.spark.stages.messages import Published, StoredBatch, TaskMessage
 from changefeed.spark.stages.published_filter import PublishedFilter
@@ -27,7 +28,7 @@ from changefeed.spark.stages.settlement import Settlement, settle
 
 
 @dataclass(frozen=True, kw_only=True)
-class PublishTask:
+class PublishTask(DriversTask):
     """Publishes batches to the topics of a pipeline.
 
     ``identity`` is whose transactional ids it has, the pipeline's or a backfill's own; ``attempt`` is the fencing token
