@@ -54,7 +54,12 @@ from changefeed.spark.stages.decode_task import DecodeTask
 from changefeed.spark.stages.decoding import Decoding
 from changefeed.spark.stages.expected import Decoded
 from changefeed.spark.stages.messages import DecodedSlice, Failure, Published, StoredBatch, TaskMessage
-from changefeed.spark.stages.publish import decode_and_publish, publish_batches
+from changefeed.spark.stages.publish import (
+    check_before_publishing,
+    compare_batches,
+    decode_and_publish,
+    publish_batches,
+)
 from changefeed.spark.stages.publish_task import WindowPublishTask
 from changefeed.spark.stages.statement_follower import RenamedColumnError, UnscoutedError
 from changefeed.spark.target import SparkTarget
@@ -241,6 +246,7 @@ class _WindowRun:
             window=window,
             given=given_before(window, state),
             marks=record.marks,
+            orders={mark.window: state.orders[mark.window] for mark in record.marks},
         )
         return _Begun(decode, publish, record, history)
 
@@ -439,6 +445,8 @@ def _many_slices(
         fault_point.reached("after_decode")
         packed = pack(outcome.decoded.size_bytes, tasks)
         publish = publish.settled(decode.slices, outcome.reports, outcome.decoded, packed)
+        if publish.window.failover is not None:
+            _compare_stored(store, publish)
         if packed:
             published = MessageCount(spark)
             with shown(spark, "publish", len(set(packed.values())), published):
@@ -454,6 +462,15 @@ def _publish_stored(store: BatchStore, task: WindowPublishTask, count: Callable[
             yield message
 
     return store.publish(stage, task.packed)
+
+
+def _compare_stored(store: BatchStore, task: WindowPublishTask) -> None:
+    """Read what is stored once before it is published, as what was given before a failover cannot be taken back."""
+
+    def stage(number: int, stored: Iterable[StoredBatch]) -> Iterator[TaskMessage]:
+        return compare_batches(task, number, stored)
+
+    check_before_publishing(task, store.publish(stage, task.packed) if task.packed else ())
 
 
 def pack(sizes: dict[tuple[str, int], int], tasks: int) -> dict[tuple[str, int], int]:

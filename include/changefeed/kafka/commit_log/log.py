@@ -19,6 +19,7 @@ from changefeed.kafka.commit_log.records import (
     BegunRecord,
     LogEntry,
     LogRecord,
+    OrderRecord,
     ProgressRecord,
     RenamedRecord,
     SealRecord,
@@ -31,6 +32,7 @@ from changefeed.kafka.progress import Progress, TopicPartition
 from changefeed.kafka.record_writer import RecordWriter
 from changefeed.kafka.topics import partition_counts
 from changefeed.kafka.transactions import Transactions
+from changefeed.model.binlog_order import BinlogOrder
 from changefeed.model.manifest import Manifest
 from changefeed.model.publish_settings import PublishSettings
 from changefeed.model.seek import SeekRecord
@@ -127,6 +129,11 @@ class CommitLogState:
     def begun(self) -> LatestRecords[int, Window]:
         """Windows by number, in order, of which publishing began and that are not sealed."""
         return self._numbered(BegunRecord, lambda record: record.window)
+
+    @cached_property
+    def orders(self) -> LatestRecords[int, BinlogOrder]:
+        """By number, in order, the transactions of windows of which a part is in Kafka."""
+        return self._numbered(OrderRecord, lambda record: record.order)
 
     def begun_record(self, window: Window) -> BegunRecord | None:
         """The record of ``window``, if it is exactly this one that was begun under its number."""
@@ -250,6 +257,8 @@ class CommitLog:
         records: dict[bytes, bytes | None] = {seal.key(self.identity): value}
         records |= {SealRecord.key_of(self.identity, number): None for number in old}
         records |= {BegunRecord.key_of(self.identity, number): None for number in (window, *old)}
+        ended = {window, *old, *(number for number in state.orders if number < window)}
+        records |= {OrderRecord.key_of(self.identity, number): None for number in sorted(ended)}
         self._write(records, f"to seal window {window}")
 
     def keep(self, record: LogRecord, forgotten: Iterable[LogRecord] = ()) -> None:
@@ -280,7 +289,8 @@ class CommitLog:
         What ``state`` has of them, as `read` gave it, is of coordinates that the seek leaves.
         """
         sought = SoughtRecord(record)
-        left: list[LogRecord] = [*state.of(ProgressRecord), *state.of(BegunRecord), *state.of(RenamedRecord)]
+        kinds = (ProgressRecord, BegunRecord, OrderRecord, RenamedRecord)
+        left: list[LogRecord] = [record for kind in kinds for record in state.of(kind)]
         records: dict[bytes, bytes | None] = {gone.key(self.identity): None for gone in left}
         records[sought.key(self.identity)] = sought.value()
         self._write(records, f"to seek to {record.to}", transactional_id=f"changefeed.{self.identity}.seek")
@@ -303,6 +313,7 @@ class CommitLog:
     def forget_begun(self, state: CommitLogState, window: int) -> int:
         """Forget windows begun up to ``window``, which is committed; return how many records."""
         gone = [BegunRecord.key_of(self.identity, number) for number in state.begun if number <= window]
+        gone += [OrderRecord.key_of(self.identity, number) for number in state.orders if number <= window]
         return self._forget(gone, f"to forget windows up to {window}")
 
     def forget_records(self, records: Iterable[LogRecord]) -> int:

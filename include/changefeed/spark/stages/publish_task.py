@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from changefeed.errors import AccountingError
 from changefeed.kafka.account import Receipt
+from changefeed.kafka.commit_log.records import LogRecord, OrderRecord
 from changefeed.kafka.progress import TopicPartition
 from changefeed.kafka.publisher import Publisher
 from changefeed.kafka.window_topics import WindowTopics
 from changefeed.model import fault_point
+from changefeed.model.binlog_order import BinlogOrder, joined
 from changefeed.model.manifest import TopicPartitionReceipt
 from changefeed.model.slice_report import SliceReport
 from changefeed.model.topic_name import commit_log_topic
 from changefeed.model.window import Mark, Slice, Window
 from changefeed.pipeline.connections import PipelineConnections
+from changefeed.pipeline.failover import check_rising
 from changefeed.pipeline.open_windows import check_given
 from changefeed.records.block_filter import BlockFilter
 from changefeed.records.filter_chain import FilterChain
@@ -22,8 +26,11 @@ from changefeed.settings.pipeline import Pipeline
 from changefeed.spark.stages.decode import encoder_of
 from changefeed.spark.stages.expected import CompletenessCheck, Decoded, SliceCounts
 from changefeed.spark.stages.messages import Published, StoredBatch, TaskMessage
-from changefeed.spark.stages.published_filter import PublishedFilter
+from changefeed.spark.stages.published_filter import GivenFilter, PublishedFilter
 from changefeed.spark.stages.settlement import Settlement, settle
+
+MOST_ORDER_BYTES = 900_000
+"""A longer order of transactions is not stored: by default a topic takes records of a megabyte."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +55,14 @@ class PublishTask:
         """
         raise NotImplementedError
 
-    def publisher(self, number: int, window: int = 0, source: str = "", units_of: str | None = None) -> Publisher:
+    def publisher(
+        self,
+        number: int,
+        window: int = 0,
+        source: str = "",
+        units_of: str | None = None,
+        beside: Sequence[LogRecord] = (),
+    ) -> Publisher:
         """The publisher of the Spark task of that ``number``; see there for the others."""
         return Publisher(
             self.connections.kafka,
@@ -63,6 +77,7 @@ class PublishTask:
             dead_letter=self.pipeline.dead_letter_topic,
             on_stage=fault_point.reached,
             units_of=units_of,
+            beside=beside,
         )
 
     @property
@@ -85,6 +100,10 @@ class WindowPublishTask(PublishTask):
     given: Mapping[TopicPartition, int] = field(default_factory=dict)
     marks: tuple[Mark, ...] = ()
     """After a failover: how far the old server gave each topic-partition."""
+    orders: Mapping[int, BinlogOrder] = field(default_factory=dict)
+    """By the windows of ``marks``, the old server's order of transactions."""
+    order: OrderRecord | None = None
+    """The order of its own transactions, known when all slices are decoded; None where nobody needs it."""
     settlement: Settlement = field(default_factory=Settlement)
     """What is not published of the slices, known when all of them are decoded."""
     packed: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -101,19 +120,62 @@ class WindowPublishTask(PublishTask):
     ) -> WindowPublishTask:
         """The task with what was ``decoded`` of all ``slices``, and what their ``reports`` say of their transactions.
 
-        Raises AccountingError where an earlier attempt published more than was decoded; and as `settle`.
+        Raises AccountingError where an earlier attempt published more than was decoded, or where numbers of MariaDB's
+        GTIDs do not rise after a failover; and as `settle`.
         """
         check_given(self.window, self.given, decoded.messages)
         self.topics.learn({topic for topic, _ in decoded.messages})
-        return replace(self, settlement=settle(slices, reports), packed=packed, expected=decoded.by_slice)
+        order = _order_of(slices, reports)
+        if self.window.failover is not None:
+            check_rising(self.window, order)
+        return replace(
+            self,
+            settlement=settle(slices, reports),
+            packed=packed,
+            expected=decoded.by_slice,
+            order=self._order_record(order),
+        )
+
+    def _order_record(self, order: BinlogOrder) -> OrderRecord | None:
+        """What a failover in the middle of the window needs. Without it such a failover is refused."""
+        if self.identity != self.pipeline.name or not order.runs:
+            return None
+        record = OrderRecord(self.window.number, order)
+        return record if len(record.value() or b"") <= MOST_ORDER_BYTES else None
 
     def publish(self, number: int, stored: Iterable[StoredBatch]) -> list[Published]:
         """See `PublishTask`. What is ``stored`` comes in the order of topic-partition, slice and number."""
         expected = {key: counts for key, counts in self.expected.items() if self.packed[key] == number}
         chain = FilterChain(self.filters, encoder_of(self.pipeline, self.topics))
-        with self.publisher(number, self.window.number, self.window.server_uuid) as publisher:
+        beside = () if self.order is None else (self.order,)
+        with self.publisher(number, self.window.number, self.window.server_uuid, beside=beside) as publisher:
             receipts = publisher.publish(chain.rest(CompletenessCheck(expected).passed(stored)))
         return list(_receipts(receipts, chain))
+
+    def left_out(self, number: int, stored: Iterable[StoredBatch]) -> list[Published]:
+        """What `publish` would leave out of what is ``stored``, by topic-partition; nothing is published."""
+        expected = {key: counts for key, counts in self.expected.items() if self.packed[key] == number}
+        chain = FilterChain(self.filters, encoder_of(self.pipeline, self.topics))
+        for _ in chain.rest(CompletenessCheck(expected).passed(stored)):
+            pass
+        return list(_receipts((), chain))
+
+    def check_left_out(self, found: Iterable[TopicPartitionReceipt]) -> None:
+        """Raises AccountingError unless ``found``, what `left_out` returned, has exactly the messages that were given
+        before a failover."""
+        counts = {(each.topic, each.partition): each.dropped.get(GivenFilter.reason, 0) for each in found}
+        for mark in self.marks:
+            there = counts.get((mark.topic, mark.partition), 0)
+            if there != mark.given:
+                raise AccountingError(
+                    f"the old server gave partition {mark.partition} of {mark.topic!r} {mark.given} messages of window "
+                    f"{mark.window} of pipeline {self.window.pipeline!r}, up to transaction {mark.gtid}, and on server "
+                    f"{self.window.server_uuid} those transactions have {there} messages for it: the two servers' "
+                    "binlogs do not have the same rows (filters of a replica, binlog_row_image, triggers), or what "
+                    "decides which messages go there says something else on each. Which messages are missing is not "
+                    "known. Nothing was published. Point the connection at the old server again and run, or seek the "
+                    "pipeline to where it should resume, which may repeat changes."
+                )
 
     @property
     def filters(self) -> list[BlockFilter]:
@@ -123,8 +185,13 @@ class WindowPublishTask(PublishTask):
         """
         filters = self.settlement.filters
         if self.window.failover is not None:
-            filters.append(PublishedFilter(self.window.failover, self.marks))
+            filters += [PublishedFilter(self.window.failover), GivenFilter(self.marks, self.orders)]
         return filters
+
+
+def _order_of(slices: Sequence[Slice], reports: Sequence[SliceReport]) -> BinlogOrder:
+    by_number = {report.slice: report for report in reports}
+    return BinlogOrder(joined(run for piece in slices for run in by_number[piece.number].order))
 
 
 def _receipts(receipts: Iterable[Receipt], chain: FilterChain) -> Iterator[Published]:
