@@ -6,14 +6,16 @@ import json
 import random
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 from faults.conftest import Pair
-from faults.feed import Feed
-from faults.replica import caught_up, replicate, stop_replicating
+from faults.feed import Feed, Runner
+from faults.replica import caught_up, replicate, replication_group, stop_replicating
 from faults.test_changed_between_attempts import add_partitions
 from faults.test_failover import killed_at, refused
 
+from devstack.kafka import KafkaBroker
 from devstack.mariadb import MariadbServer
 from devstack.mysql import MysqlServer
 from devstack.spark_connect import SparkConnectServer
@@ -126,6 +128,27 @@ def test_numbers_of_gtids_need_not_rise_nor_have_one_order(
     pair_feed.write(5)
     pair_feed.run()
     pair_feed.check(one_server=False)
+
+
+@pytest.mark.extended
+def test_a_real_group_gives_gtids_in_blocks(
+    tmp_path: Path, kafka_broker: KafkaBroker, unique_name: str, runner: Runner
+) -> None:
+    with replication_group(tmp_path) as (first, second):
+        feed = Feed(unique_name, first, kafka_broker, tmp_path, runner)
+        feed.run()
+        caught_up(first, second)
+        for number in range(0, 200, 2):
+            for member, row in ((first, number), (second, number + 1)):
+                member.execute(f"INSERT INTO `{feed.name}`.accounts VALUES ({row}, 1, 'x')")
+        caught_up(second, first)
+        killed_at(feed, IN_MID_WINDOW)
+        caught_up(first, second)
+        first.stop()
+        feed.mysql = second
+        feed.write(5)
+        feed.run()
+        feed.check(one_server=False)
 
 
 @pytest.mark.extended
