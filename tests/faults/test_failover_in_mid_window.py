@@ -98,6 +98,38 @@ def test_rows_without_a_key_are_published_once(pair: Pair, pair_feed: Feed, sett
     assert {record.partition for record in pair_feed.records("plain")} == {0, 1, 2}
 
 
+@pytest.mark.extended
+def test_messages_of_an_outbox_without_a_key_are_published_once(pair: Pair, pair_feed: Feed) -> None:
+    source, follower = pair
+    table = f"`{pair_feed.name}`.events"
+    pair_feed.settings |= {
+        "topics": {"partitions": 3},
+        "tables": {"include": [f"{pair_feed.name}.events"]},
+        "outbox": {
+            "tables": ["*.events"],
+            "table.field.event.id": "n",
+            "table.field.event.key": "about",
+            "table.field.event.payload": "body",
+            "route.by.field": "kind",
+            "route.topic.replacement": f"{pair_feed.name}.made",
+        },
+    }
+    pair_feed.configure()
+    source.execute(
+        f"CREATE TABLE {table} (n INT PRIMARY KEY, kind VARCHAR(9) DEFAULT 'any', about VARCHAR(9), "
+        """body VARCHAR(40) DEFAULT '{"n": 0}')"""
+    )
+    pair_feed.run()
+    insert(source, table, range(321))
+    killed_at(pair_feed, IN_MID_WINDOW)
+    fail_over(pair_feed, source, follower)
+    insert(follower, table, range(321, 340))
+    pair_feed.run()
+    made = [dict(record.headers)["id"] for record in pair_feed.records("made")]
+    assert Counter(made) == Counter(b"%d" % n for n in range(340))
+    assert {record.key for record in pair_feed.records("made")} == {None}
+
+
 IN_ORDER = list(range(1, 203))
 BLOCKS = [*range(1001, 1080), *range(1, 60), *range(1080, 1110), *range(60, 94)]
 SHUFFLED = random.Random(3).sample(IN_ORDER, len(IN_ORDER))
