@@ -53,14 +53,18 @@ def mariadb_feed(
 
 @pytest.fixture
 def pair(tmp_path: Path, server_settings: str, request: pytest.FixtureRequest) -> Iterator[Pair]:
-    """A source and its follower; a parameter is their kind."""
+    """A source and its follower; a parameter is their kind.
+
+    The follower divides statements into more events, so that rows have other numbers within theirs.
+    """
     kind = getattr(request, "param", MysqlServer)
     options = dict(EVERYTHING_ON[kind]) if server_settings == "everything" else {}
     if kind is MariadbServer:
         options["log_slave_updates"] = "ON"
+    others = {**options, "server_id": 2, "binlog_row_event_max_size": 256}
     with (
         started(kind(tmp_path / "a", options=options, owner=ProcessId.own(), quick=True)) as source,
-        started(kind(tmp_path / "b", options={**options, "server_id": 2}, owner=ProcessId.own(), quick=True)) as other,
+        started(kind(tmp_path / "b", options=others, owner=ProcessId.own(), quick=True)) as other,
     ):
         replicate(source, other)
         yield source, other

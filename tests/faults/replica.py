@@ -1,7 +1,14 @@
 """Replication between two servers of the devstack."""
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from devstack.identity import ProcessId
 from devstack.mariadb import MariadbServer
-from devstack.mysql import OLD_RELEASES
+from devstack.mysql import OLD_RELEASES, MysqlServer
+from devstack.port import free_port
+from devstack.process import started
 from devstack.sql_server import SqlServer
 
 
@@ -39,3 +46,37 @@ def stop_replicating(follower: SqlServer) -> None:
     """As somebody does who makes the follower the new source."""
     role = _role(follower)
     follower.execute(f"STOP {role}", f"RESET {role} ALL")
+
+
+@contextmanager
+def replication_group(folder: Path) -> Iterator[tuple[MysqlServer, MysqlServer]]:
+    """Two members of a group of MySQL's Group Replication that both take writes, each in blocks of 5 GTIDs."""
+    ports = [free_port(), free_port()]
+    common: dict[str, str | int] = {
+        "plugin_load_add": "group_replication.so",
+        "report_host": "127.0.0.1",
+        "group_replication_group_name": "aaaaaaaa-0000-4000-8000-00000000000a",
+        "group_replication_start_on_boot": "OFF",
+        "group_replication_group_seeds": ",".join(f"127.0.0.1:{port}" for port in ports),
+        "group_replication_single_primary_mode": "OFF",
+        "group_replication_enforce_update_everywhere_checks": "ON",
+        "group_replication_recovery_get_public_key": "ON",
+        "group_replication_gtid_assignment_block_size": 5,
+    }
+    with ExitStack() as stack:
+        first, second = (
+            stack.enter_context(started(MysqlServer(folder / f"member{number}", options={
+                **common, "server_id": number, "group_replication_local_address": f"127.0.0.1:{port}",
+            }, owner=ProcessId.own(), quick=True)))
+            for number, port in enumerate(ports, 1)
+        )  # fmt: skip
+        for member in (first, second):
+            member.execute(
+                "RESET BINARY LOGS AND GTIDS",
+                "CHANGE REPLICATION SOURCE TO SOURCE_USER = 'root', "
+                f"SOURCE_PASSWORD = {member._account().root_password!r} FOR CHANNEL 'group_replication_recovery'",
+            )
+        bootstrap = "SET GLOBAL group_replication_bootstrap_group = "
+        first.execute(f"{bootstrap} ON", "START GROUP_REPLICATION", f"{bootstrap} OFF")
+        second.execute("START GROUP_REPLICATION")
+        yield first, second

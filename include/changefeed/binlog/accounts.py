@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from changefeed.binlog.events.gtids import TAGGED, GtidRuns
+from changefeed.binlog.events.gtids import TAGGED, GtidRuns, source_of
 from changefeed.binlog.kernel import layout
 from changefeed.binlog.kernel.transaction_orders import ORDER
 from changefeed.formats.template import OPS
+from changefeed.model.binlog_order import GtidRun, joined
 from changefeed.model.slice_report import SliceReport
 from changefeed.model.statement import Statement
 from changefeed.model.transaction_event import TransactionEvent
@@ -53,6 +54,7 @@ class Accounts:
         self._set_aside: Words | None = None
         self._committed = CountedRows()
         self._gtids = GtidRuns()
+        self._order: list[GtidRun] = []
 
     def make_room(self, counters: int) -> None:
         """Room for so many counters of tables."""
@@ -64,7 +66,9 @@ class Accounts:
         """Take over the kernel's list of GTIDs; ``tagged`` are the prefixes of those that have a tag."""
         for index in range(int(self._state[layout.RUNS])):
             kind, a, b, first, last = (int(word) for word in self.runs[layout.RUN * index : layout.RUN * (index + 1)])
-            self._gtids.add(kind, a, b, first, last, tagged[a] if kind == TAGGED else "")
+            prefix = tagged[a] if kind == TAGGED else ""
+            self._gtids.add(kind, a, b, first, last, prefix)
+            self._order.append((source_of(kind, a, b, prefix), first, last))
         self._state[layout.RUNS] = 0
 
     def begin_prepared(self) -> None:
@@ -116,6 +120,7 @@ class Accounts:
             skipped_rows=int(state[layout.SKIPPED_ROWS]),
             transactions=int(state[layout.TRANSACTIONS]),
             gtids=self._gtids.text(),
+            order=joined(self._order),
             first_ts_seconds=int(state[layout.FIRST_TS]),
             last_ts_seconds=int(state[layout.LAST_TS]),
             statements=tuple(self.statements),

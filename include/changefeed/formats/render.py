@@ -84,6 +84,8 @@ class RowChange:
     """Where in its transaction it stands; None where nobody counts."""
     commit_micros: int = 0
     """When it was committed, in microseconds since 1970; 0 where nothing says it."""
+    statement_row: int = 0
+    """Its row's number in the statement, among the rows of captured tables."""
 
     @property
     def micros(self) -> int:
@@ -265,6 +267,7 @@ def _scalar(slot: Slot, change: RowChange, notation: Notation) -> bytes | None:
 _NUMBERS: Mapping[Slot, Callable[[RowChange], int]] = {
     Slot.POSITION: lambda change: change.position,
     Slot.ROW: lambda change: change.row,
+    Slot.STATEMENT_ROW: lambda change: change.statement_row,
     Slot.SEQUENCE: lambda change: sequence_number(change.file, change.position, change.row),
     Slot.EVENT_TYPE: lambda change: change.event.type,
     Slot.EVENT_SIZE: lambda change: change.event.size_bytes,

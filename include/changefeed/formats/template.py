@@ -49,6 +49,9 @@ class Slot(StrEnum):
     """Start of the event in the file."""
     ROW = "row"
     """Row number within the event, from 0."""
+    STATEMENT_ROW = "statement_row"
+    """Row number within the statement, from 0, among the rows of captured tables: the same on each server that has the
+    transaction, however it divides the statement into events. 0 for rows that were read."""
     GTID = "gtid"
     """GTID as a JSON string; absent where the transaction has none."""
     GTID_TEXT = "gtid_text"
@@ -113,6 +116,13 @@ class Slot(StrEnum):
 
 Template = tuple[bytes | Slot, ...]
 """Literal bytes and slots, in order."""
+
+OF_SERVER = frozenset(
+    {Slot.FILE, Slot.POSITION, Slot.ROW, Slot.EVENT_ID, Slot.SEQUENCE, Slot.EVENT_TYPE, Slot.EVENT_SIZE}
+    | {Slot.EVENT_END, Slot.EVENT_FLAGS}
+)
+"""The slots that say where and how one server has a change in its binlog: of the same change another server says
+something else."""
 
 RowHeader = tuple[str, Template]
 """A record header of a row message: its name, and what its value is."""

@@ -56,7 +56,12 @@ from changefeed.spark.stages.decode_task import DecodeTask
 from changefeed.spark.stages.decoding import Decoding
 from changefeed.spark.stages.expected import Decoded
 from changefeed.spark.stages.messages import DecodedSlice, Failure, Published, StoredBatch, TaskMessage
-from changefeed.spark.stages.publish import compare_batches, decode_and_publish, publish_batches
+from changefeed.spark.stages.publish import (
+    check_before_publishing,
+    compare_batches,
+    decode_and_publish,
+    publish_batches,
+)
 from changefeed.spark.stages.publish_task import WindowPublishTask
 from changefeed.spark.stages.statement_follower import RenamedColumnError, UnscoutedError
 from changefeed.spark.target import SparkTarget
@@ -243,6 +248,7 @@ class _WindowRun:
             window=window,
             given=given_before(window, state.progress),
             marks=record.marks,
+            orders={mark.window: state.orders[mark.window] for mark in record.marks},
         )
         return _Begun(decode, publish, record, history)
 
@@ -452,9 +458,9 @@ def _many_slices(
         fault_point.reached("after_decode")
         packed = pack(outcome.decoded.size_bytes, tasks)
         publish = publish.settled(decode.slices, outcome.reports, outcome.decoded, packed)
-        if publish.given and not publish.is_one_task:
+        if publish.must_compare:
             with shown(spark, "compare", len(set(packed.values()))):
-                _take(outcome, store.publish(partial(compare_batches, publish), packed))
+                _compare_stored(store, publish)
         if packed:
             published = MessageCount(spark)
             with shown(spark, "publish", len(set(packed.values())), published):
@@ -470,6 +476,10 @@ def _publish_stored(store: BatchStore, task: WindowPublishTask, count: Callable[
             yield message
 
     return store.publish(stage, task.packed)
+
+
+def _compare_stored(store: BatchStore, task: WindowPublishTask) -> None:
+    check_before_publishing(task, store.publish(partial(compare_batches, task), task.packed) if task.packed else ())
 
 
 def pack(sizes: dict[tuple[str, int], int], tasks: int) -> dict[tuple[str, int], int]:

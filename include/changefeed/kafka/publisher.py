@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from types import TracebackType
@@ -61,8 +61,9 @@ class Publisher:
 
     ``limits`` has each topic that a batch may name (`topics.topic_limits`). ``source`` is the UUID of the server
     whose coordinates the batches carry. ``attempt`` is what `fencing.fence` returned to the driver; '' leaves the
-    check out. ``dead_letter`` is a topic of ``limits`` for records that their topic does not take; without it such
-    a record fails the run. ``on_stage`` is called with each of STAGES when it is reached, for tests that kill.
+    check out. ``beside`` are records of the identity that are written in the first transaction, with its progress.
+    ``dead_letter`` is a topic of ``limits`` for records that their topic does not take; without it such a record fails
+    the run. ``on_stage`` is called with each of STAGES when it is reached, for tests that kill.
 
     Raises FencedError when a newer attempt has begun, BrokerUnavailableError, TopicError (unknown, removed or
     shrunk topic, ACLs, a broker without transactions), BadRecordError, AccountingError for batches out of order.
@@ -83,6 +84,7 @@ class Publisher:
         dead_letter: str | None = None,
         on_stage: OnStage | None = None,
         units_of: str | None = None,
+        beside: Sequence[LogRecord] = (),
     ) -> None:
         self._settings = settings or PublishSettings()
         self._identity, self._window, self._source, self._attempt = identity, window_number, source, attempt
@@ -100,6 +102,7 @@ class Publisher:
         self._units_of = units_of
         self._published_keys: set[bytes | None] = set()
         self._records: list[LogRecord] = []
+        self._beside = tuple(beside)
         self._others: list[Delivery] = []
         self._rows = 0
 
@@ -268,7 +271,9 @@ class Publisher:
         identity, records = self._units_of, self._records
         if identity is None:
             identity = self._identity
-            records = [ProgressRecord(*partition, account.progress()) for partition, account in self._touched.items()]
+            progress = [ProgressRecord(*partition, account.progress()) for partition, account in self._touched.items()]
+            records = [*progress, *self._beside]
+            self._beside = ()
         for record in records:
             self._others.append(self._transactions.send(self._log.topic, 0, record.value(), record.key(identity), []))
 

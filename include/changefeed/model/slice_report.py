@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from changefeed.model.binlog_order import GtidRun
 from changefeed.model.statement import Statement
 from changefeed.model.transaction_event import TransactionEvent
 
@@ -15,7 +16,7 @@ class SliceReport:
     ``size_bytes`` is the sum of the sizes of all events read; it must equal the slice's own size.
     ``rows`` counts published row changes by "database.table" and op (c, u, d, r), ``filtered`` those of captured tables
     that a filter left out, ``skipped_rows`` those of other tables.
-    ``gtids`` is a GTID set of the transactions that ended in the slice.
+    ``gtids`` is a GTID set of the transactions that ended in the slice, and ``order`` has them in binlog order.
     ``transaction_events`` are those on which depends whether rows before them are published, in binlog order, and
     ``open_since`` is where the transaction begins that the slice ends in, None where it ends between two: `settlement`
     makes of them what is left out. ``transformed_away`` counts row changes of which a function of the pipeline made
@@ -39,3 +40,4 @@ class SliceReport:
     transformed_away: dict[str, int] = field(default_factory=dict)
     prepared: tuple[str, ...] = ()
     ended: tuple[str, ...] = ()
+    order: tuple[GtidRun, ...] = ()

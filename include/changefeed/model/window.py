@@ -3,22 +3,20 @@
 Coordinates of two servers have nothing in common, so after a failover what was published is known by transaction:
 
 - a transaction in the checkpoint's GTID set was published, wherever it stands in the new binlog;
-- an unfinished window of the old server gave each topic-partition the messages up to some transaction. The old server
-  wrote them in the order of their GTID numbers, so those with lower numbers were given in full, and of the last of them
-  as many messages as its progress counts (`Mark`).
+- an unfinished window of the old server gave each topic-partition the messages up to some transaction. Those before it
+  in the old server's binlog (`BinlogOrder`) were given in full, and of the last of them as many messages as its
+  progress counts (`Mark`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from typing import Any
 
 from changefeed.errors import BinlogGoneError
 from changefeed.model.coordinates import FIRST_POSITION, BinlogCoordinates
 from changefeed.model.file_identity import FileIdentity
-from changefeed.model.gtid import GtidSet
 
 
 @dataclass(frozen=True)
@@ -41,19 +39,15 @@ class Failover:
 
 @dataclass(frozen=True)
 class Mark:
-    """How far an unfinished window of the old server gave a topic-partition: ``messages`` of transaction ``gtid``."""
+    """How far unfinished window number ``window`` of the old server gave a topic-partition: ``given`` messages, the
+    last ``messages`` of them of transaction ``gtid``."""
 
     topic: str
     partition: int
+    window: int
     gtid: str
     messages: int
-
-
-@lru_cache(maxsize=4096)
-def source_and_number(gtid: str) -> tuple[str, int]:
-    """("uuid", "uuid:tag" or MariaDB's domain, number) of one GTID."""
-    (source, intervals), *_ = GtidSet.parse(gtid).intervals
-    return source, intervals[-1][1]
+    given: int
 
 
 @dataclass(frozen=True)

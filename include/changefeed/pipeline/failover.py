@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 from changefeed.binlog.search.finder import Finder, ResumePoint
 from changefeed.errors import AccountingError, BinlogGoneError
 from changefeed.kafka.commit_log.log import CommitLogState
 from changefeed.kafka.progress import Progress, TopicPartition
+from changefeed.model.binlog_order import UUID_LENGTH, BinlogOrder, gtid_of
 from changefeed.model.checkpoint import Checkpoint
 from changefeed.model.gtid import GtidSet
-from changefeed.model.window import Failover, Mark, Window, source_and_number
+from changefeed.model.window import Failover, Mark, Window
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.source.mysql.binlogs import ServerBinlogs
 from changefeed.source.mysql.session import Session
@@ -42,13 +44,25 @@ def position_on_new_server(checkpoint: Checkpoint, session: Session, uuid: str, 
             "consumers have changes that the source does not have any more: mend that there, and seek the pipeline to "
             "where it should resume."
         )
+    published = GtidSet.parse(checkpoint.gtids)
+    finder = Finder(ServerBinlogs(session))
     try:
-        resume = Finder(ServerBinlogs(session)).after_gtids(GtidSet.parse(checkpoint.gtids))
+        resume = finder.after_gtids(published)
     except BinlogGoneError as error:
         raise BinlogGoneError(
             f"{what}: {error}. Compare the source with what is in Kafka, mend what was lost there, and seek the "
             "pipeline to where it should resume."
         ) from error
+    nameless = None if published.mariadb_gtids else finder.nameless_before(resume.coordinates, published)
+    if nameless is not None:
+        raise BinlogGoneError(
+            f"{what}, where the transaction at {nameless} has no GTID (gtid_mode is or was not ON), and is before "
+            f"{resume.coordinates}, the first one that is not among {checkpoint.gtids}: whether it was published "
+            "already is not known. Nothing was published. Point the connection at the old server again, run until "
+            "nothing is new, and fail over when both servers have gtid_mode=ON and all transactions without a GTID are "
+            "in older binlog files (FLUSH BINARY LOGS); or seek the pipeline to where it should resume, which may "
+            "repeat changes."
+        )
     _log.warning("%s: the position was found again by GTID set at %s there", what, resume)
     return resume
 
@@ -76,7 +90,8 @@ def marks_of(connections: PipelineConnections, window: Window, state: CommitLogS
             len(ahead),
         )
     return tuple(
-        Mark(topic, partition, progress.gtid, progress.gtid_messages) for (topic, partition), progress in ahead.items()
+        Mark(topic, partition, progress.window, progress.gtid, progress.gtid_messages, progress.given)
+        for (topic, partition), progress in ahead.items()
     )
 
 
@@ -87,22 +102,25 @@ def _check_exact(
     ahead: dict[TopicPartition, Progress],
     state: CommitLogState,
 ) -> None:
-    """Raises AccountingError unless the GTIDs alone show what the old server's windows have published."""
-    published = GtidSet.parse(failover.published)
-    begun = [*state.begun.values(), *(manifest.window for manifest in state.seals.values())]
-    old = [each for each in begun if each.number > failover.window and each.server_uuid == failover.from_uuid]
-    given = {progress.gtid for progress in ahead.values()}
-    ends = GtidSet().union(*(GtidSet.parse(each.head_gtids) for each in old), *map(GtidSet.parse, given))
-    sources = {source for source, _ in ends.subtract(published).intervals}
+    """Raises AccountingError unless it is known which transactions the old server's windows have published, and the
+    new server has them."""
+    places = {
+        partition: state.orders[progress.window].place(progress.gtid)
+        for partition, progress in ahead.items()
+        if progress.gtid and progress.window in state.orders
+    }
     reason = None
     if {progress.source for progress in ahead.values()} != {failover.from_uuid}:
         reason = "a third server had begun a window too"
-    elif "" in given or not old or any(source_and_number(gtid)[0] not in sources for gtid in given):
-        reason = "its transactions have no GTIDs, or its commit log does not say where it was to end"
-    elif len(sources) > 1:
-        reason = f"its transactions are of several sources ({', '.join(sorted(sources))}), which have no common order"
-    elif fault := _lacking(connections, window, given):
-        reason = f"the new server {fault}; what is in Kafka already has to be there, in the same order"
+    elif any(not progress.gtid for progress in ahead.values()):
+        reason = "its transactions have no GTIDs"
+    elif any(places.get(partition) is None for partition in ahead):
+        reason = (
+            "the commit log does not have the order of its transactions, which is too long where GTIDs are of many "
+            "sources or their numbers do not rise"
+        )
+    elif fault := _lacking(connections, window, _given_gtids(ahead, places, state)):
+        reason = f"the new server {fault}; what is in Kafka already has to be there"
     if reason:
         raise AccountingError(
             f"window {failover.window + 1} of pipeline {window.pipeline!r} was published in part from server "
@@ -110,6 +128,41 @@ def _check_exact(
             "was published. Point the connection at the old server again and run, or seek the pipeline to where it "
             "should resume, which may repeat changes."
         )
+
+
+def _given_gtids(
+    ahead: dict[TopicPartition, Progress], places: Mapping[TopicPartition, int | None], state: CommitLogState
+) -> set[str]:
+    """The transactions of the old server's windows up to the last that any topic-partition was given a message of."""
+    ends: dict[int, int] = {}
+    for partition, progress in ahead.items():
+        ends[progress.window] = max(ends.get(progress.window, 0), (places[partition] or 0) + 1)
+    return {
+        gtid_of(source, number)
+        for window, end in ends.items()
+        for source, first, last in state.orders[window].before(end)
+        for number in range(first, last + 1)
+    }
+
+
+def check_rising(window: Window, order: BinlogOrder) -> None:
+    """Raises AccountingError where numbers of one of MariaDB's domains do not rise in ``order``, the transactions of
+    ``window``, the first one after a failover: whether one was published before it is known by its number."""
+    lasts = dict(GtidSet.parse(window.start_gtids).intervals)
+    known = {domain: runs[-1][1] for domain, runs in lasts.items()}
+    for source, first, last in order.runs:
+        domain, separator, _ = source.partition("-")
+        if len(source) >= UUID_LENGTH or not separator:
+            continue
+        if first <= known.get(domain, 0):
+            raise AccountingError(
+                f"binlog {window.start} to {window.head} of server {window.server_uuid} has transaction "
+                f"{gtid_of(source, first)} after number {known[domain]} of domain {domain}: with gtid_strict_mode=OFF "
+                "numbers need not rise (SET gtid_seq_no, or a replica that logs transactions of its own), and after a "
+                f"failover it is not known then which of them pipeline {window.pipeline!r} has published. Nothing was "
+                "published. Seek the pipeline to where it should resume, which may repeat changes."
+            )
+        known[domain] = last
 
 
 def others_in_place(connections: PipelineConnections, window: Window, gtids: str) -> str:
@@ -123,10 +176,11 @@ def others_in_place(connections: PipelineConnections, window: Window, gtids: str
 def _lacking(connections: PipelineConnections, window: Window, given: set[str]) -> str:
     """How the new server's binlog shows that it lacks some of the transactions ``given``, '' where it has them."""
     head = GtidSet.parse(window.head_gtids)
-    if lost := sorted(gtid for gtid in given if not head.contains(GtidSet.parse(gtid))):
-        return f"lacks transactions {', '.join(lost)}"
     if not head.mariadb_gtids:
-        return ""
+        lost = GtidSet.parse(",".join(given)).subtract(head)
+        return f"lacks transactions {lost}" if lost else ""
+    if missing := sorted(gtid for gtid in given if not head.contains(GtidSet.parse(gtid))):
+        return f"lacks transactions {', '.join(missing[:5])}" + (f" and {len(missing) - 5} others" * bool(missing[5:]))
     with connections.session_on(window.server_uuid) as session:
         start = ResumePoint(window.start, window.start_gtids)
         return Finder(ServerBinlogs(session)).lacks(given, start)

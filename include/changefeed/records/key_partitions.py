@@ -9,14 +9,20 @@ from changefeed.native.murmur2 import partition_of
 from changefeed.native.span import length, span
 
 
-@entry("void(uint8[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1])")
-def key_partitions(data: Bytes, starts: Words, sizes: Words, id_starts: Words, id_sizes: Words, counts: Words) -> None:
-    """Put in place of each of ``counts``, which are numbers of partitions, the partition of the key at ``starts``; of a
-    message whose key is null (-1) that of the event id at ``id_starts``, as `changefeed.records.partition` has it."""
+@entry("void(uint8[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1])")
+def key_partitions(
+    data: Bytes, starts: Words, sizes: Words, spread_starts: Words, spread_sizes: Words, shifts: Words, counts: Words
+) -> None:
+    """Put in place of each of ``counts``, which are numbers of partitions, the partition of the key at ``starts``.
+
+    Of a message whose key is null (-1) it follows from the text at ``spread_starts``, its GTID or else its event id,
+    and from what ``shifts`` adds to that, as in `changefeed.records.partition`.
+    """
     data, starts, sizes = span(data), span(starts), span(sizes)
-    id_starts, id_sizes, counts = span(id_starts), span(id_sizes), span(counts)
+    spread_starts, spread_sizes, shifts, counts = span(spread_starts), span(spread_sizes), span(shifts), span(counts)
     for row in range(length(starts)):
         if starts[row] < 0:
-            counts[row] = crc32(data, id_starts[row], id_starts[row] + id_sizes[row]) % counts[row]
+            begin = spread_starts[row]
+            counts[row] = (crc32(data, begin, begin + spread_sizes[row]) + shifts[row]) % counts[row]
         else:
             counts[row] = partition_of(data, starts[row], starts[row] + sizes[row], counts[row])

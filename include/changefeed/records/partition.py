@@ -24,6 +24,15 @@ def murmur2(data: bytes) -> int:
     return value ^ value >> 15
 
 
-def partition_of(key: bytes | None, event_id: bytes, partitions: int) -> int:
-    """The partition of Kafka's default partitioner; a null key is spread by its event id, the same at each retry."""
-    return (murmur2(key) & 0x7FFFFFFF if key is not None else crc32(event_id)) % partitions
+def partition_of(
+    key: bytes | None, event_id: bytes, partitions: int, *, gtid: bytes = b"", statement_row: int = 0
+) -> int:
+    """The partition of Kafka's default partitioner; a null key has none, and its message is spread.
+
+    ``gtid`` and ``statement_row``, the row's number in its statement, are the same on each server that has the
+    transaction, so that a failover finds the messages in the same partitions. Without a GTID the event id is the same
+    at each retry.
+    """
+    if key is not None:
+        return (murmur2(key) & 0x7FFFFFFF) % partitions
+    return (crc32(gtid) + statement_row if gtid else crc32(event_id)) % partitions

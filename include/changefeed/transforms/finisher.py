@@ -9,6 +9,7 @@ from itertools import groupby
 
 import numpy as np
 
+from changefeed.binlog.kernel import plain_rows
 from changefeed.binlog.output import Output
 from changefeed.binlog.programs.topics import Topics, UnfinishedTable
 from changefeed.binlog.unfinished import Routed
@@ -135,13 +136,14 @@ class TransformFinisher:
             return
         numbers = sorted(failures)
         letters: list[Routed] = []
-        for number, change in zip(numbers, rows.objects(numbers).changes, strict=True):
+        statement_rows = rows.facts[numbers, plain_rows.STATEMENT_ROW].tolist()
+        for number, row, change in zip(numbers, statement_rows, rows.objects(numbers).changes, strict=True):
             error = failures[number].error(change)
             if self._dead_letters is None:
                 raise error from failures[number]
             _log.warning("%s", error)
             (message,) = rows.output.messages(number, number + 1)
-            letters.append(self._dead_letter(self._dead_letters, message, change))
+            letters.append(self._dead_letter(self._dead_letters, message, change, row))
         groups = [topics.group_of(topic, self._partitions(topic)) + partition for (topic, partition), _ in letters]
         yield Arrays.of(pack(letter for _, letter in letters)), np.array(groups, np.int64)
 
@@ -160,7 +162,7 @@ class TransformFinisher:
         format = of_table(self._format, schema.database, schema.table)
         return _Table(unfinished, Chain(functions, self._dropped), format, rules, self._suffix)
 
-    def _dead_letter(self, topic: str, message: Message, change: Change) -> Routed:
+    def _dead_letter(self, topic: str, message: Message, change: Change, statement_row: int) -> Routed:
         headers = (
             (REASON_HEADER, b"a transform of the pipeline failed on this change: see the log of its run"),
             (TOPIC_HEADER, (change.topic + self._suffix).encode()),
@@ -176,7 +178,9 @@ class TransformFinisher:
             headers,
             message.seconds,
         )
-        return (topic, partition_of(None, message.event_id, self._partitions(topic))), letter
+        count = self._partitions(topic)
+        partition = partition_of(None, message.event_id, count, gtid=message.gtid, statement_row=statement_row)
+        return (topic, partition), letter
 
 
 class _Table:

@@ -81,9 +81,13 @@ class _Pieces:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Inserted rows that messages are made of, the columns of each, and as what rows they were read."""
+    """Inserted rows that messages are made of, the columns of each, and as what rows they were read.
+
+    ``statement_rows`` are the numbers of the rows in their statements.
+    """
 
     numbers: Words
+    statement_rows: Words
     output: Output
     columns: Mapping[str, pa.Array]
 
@@ -94,7 +98,7 @@ class _Rows:
         stay = np.flatnonzero(~np.isin(self.numbers, list(failed)))
         taken = pa.array(stay)
         columns = {name: values.take(taken) for name, values in self.columns.items()}
-        return _Rows(self.numbers[stay], self.output.selected(stay), columns)
+        return _Rows(self.numbers[stay], self.statement_rows[stay], self.output.selected(stay), columns)
 
 
 class OutboxTable:
@@ -145,9 +149,9 @@ class OutboxTable:
                     column.name: there.get(column.name, pa.nulls(len(chosen), pa.string()))
                     for column in self._of.values()
                 }
-                made += self._messages(
-                    _Rows(chosen, rows.output.selected(chosen), columns), partitions, topics, failures
-                )
+                statement_rows = rows.facts[chosen, plain_rows.STATEMENT_ROW]
+                inserted = _Rows(chosen, statement_rows, rows.output.selected(chosen), columns)
+                made += self._messages(inserted, partitions, topics, failures)
         return made, failures
 
     def _count_changed(self, rows: PlainRows, ops: Words, failures: Failures) -> None:
@@ -232,7 +236,11 @@ class OutboxTable:
             parts += [pieces.one_of({**literals, -1: b""}, before), (starts, sizes)]
         data = np.concatenate(pieces.parts)
         numbers = np.ascontiguousarray(counts)
-        key_partitions(data, *key, *ids, numbers)
+        has_gtid = gtids[1] > 0
+        texts = zip(gtids, ids, strict=True)
+        starts, sizes = (np.ascontiguousarray(np.where(has_gtid, of_gtid, of_id)) for of_gtid, of_id in texts)
+        shifts = np.ascontiguousarray(np.where(has_gtid, rows.statement_rows, 0))
+        key_partitions(data, *key, starts, sizes, shifts, numbers)
         groups = np.ascontiguousarray(firsts + np.where(placed >= 0, placed, numbers))
         starts = np.ascontiguousarray(np.stack([start for start, _ in parts], axis=1)).reshape(-1)
         sizes = np.ascontiguousarray(np.stack([size for _, size in parts], axis=1)).reshape(-1)

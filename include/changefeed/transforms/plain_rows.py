@@ -41,7 +41,10 @@ from changefeed.transforms.change import Change, Coordinates
 SEPARATOR = b"\x1e"
 """ASCII's record separator: JSON text never holds it unescaped."""
 
-_FIELDS = (Slot.FILE, Slot.POSITION, Slot.ROW, Slot.SERVER_ID, Slot.TS_SECONDS, Slot.TS_MICROS, Slot.THREAD)
+_FIELDS = (
+    *(Slot.FILE, Slot.POSITION, Slot.ROW, Slot.SERVER_ID, Slot.TS_SECONDS, Slot.TS_MICROS),
+    *(Slot.THREAD, Slot.STATEMENT_ROW),
+)
 _EVENT_FIELDS = (Slot.EVENT_TYPE, Slot.EVENT_SIZE, Slot.EVENT_END, Slot.EVENT_FLAGS, Slot.XID)
 """Those that few formats have."""
 _OF_EVENT = frozenset({*_EVENT_FIELDS, Slot.XID_TEXT})

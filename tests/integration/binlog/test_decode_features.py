@@ -146,8 +146,9 @@ def test_partitions_are_those_of_kafkas_own_partitioner(full_mysql_server: Mysql
         ),
     )
     assert len(found.messages) == 600
-    for _, partition, message in found.messages:
-        assert partition == partition_of(message.key, message.event_id, 3)
+    for row, (_, partition, message) in enumerate(found.messages):
+        wanted = partition_of(message.key, message.event_id, 3, gtid=message.gtid, statement_row=row % 300)
+        assert partition == wanted
     assert {partition for topic, partition, _ in found.messages if topic.endswith(".n")} == {0, 1, 2}
 
 

@@ -279,7 +279,8 @@ def row_by_row(binlog: Binlog, columns: OutboxColumns, rules: ColumnRules) -> Gi
         row = change["after"]
         topic = columns.topic(row[columns.route_by])
         key = text(row, columns.key)
-        partition = partition_of(key, message.event_id, 3)
+        statement_row = message.sequence >> 2  # each statement is one event
+        partition = partition_of(key, message.event_id, 3, gtid=message.gtid, statement_row=statement_row)
         headers = [("id", text(row, columns.id))]
         for each in columns.placements:
             if each.place is Place.PARTITION and row[each.column] is not None:

@@ -21,6 +21,7 @@ from changefeed.kafka.commit_log.records import (
     FirstRecord,
     LogEntry,
     LogRecord,
+    OrderRecord,
     ProgressRecord,
     RenamedRecord,
     SealRecord,
@@ -29,6 +30,7 @@ from changefeed.kafka.commit_log.records import (
 )
 from changefeed.kafka.partition_reader import KafkaRecord
 from changefeed.kafka.progress import Progress
+from changefeed.model.binlog_order import BinlogOrder
 from changefeed.model.checkpoint import Checkpoint
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.manifest import Manifest, TopicPartitionReceipt
@@ -120,9 +122,16 @@ STORED: list[tuple[bytes, bytes, LogRecord]] = [
     ),
     (
         b'["shop","begun",7]',
-        WINDOW_TEXT[:-1] + b',"rules":{"format":"1f"},"marks":[{"topic":"shop.orders","partition":0,"gtid":"uuid-a:7",'
-        b'"messages":4}],"schema_ids":{"shop.orders-value":12}}',
-        BegunRecord(WINDOW, {"format": "1f"}, (Mark("shop.orders", 0, "uuid-a:7", 4),), {"shop.orders-value": 12}),
+        WINDOW_TEXT[:-1] + b',"rules":{"format":"1f"},"marks":[{"topic":"shop.orders","partition":0,"window":6,'
+        b'"gtid":"uuid-a:7","messages":4,"given":9}],"schema_ids":{"shop.orders-value":12}}',
+        BegunRecord(
+            WINDOW, {"format": "1f"}, (Mark("shop.orders", 0, 6, "uuid-a:7", 4, 9),), {"shop.orders-value": 12}
+        ),
+    ),
+    (
+        b'["shop","order",7]',
+        b'{"sources":["uuid-a","0-1"],"runs":[0,5,2,1,9,1,0,-3,1]}',
+        OrderRecord(7, BinlogOrder((("uuid-a", 5, 6), ("0-1", 9, 9), ("uuid-a", 3, 3)))),
     ),
     (
         b'["shop","first"]',

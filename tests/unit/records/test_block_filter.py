@@ -8,6 +8,7 @@ import pytest
 from finished import encoder, finished, messages_of
 
 from changefeed.errors import AccountingError
+from changefeed.model.binlog_order import BinlogOrder
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.manifest import TopicPartitionReceipt, account
 from changefeed.model.slice_report import SliceReport
@@ -16,7 +17,7 @@ from changefeed.records.batch import Batch
 from changefeed.records.block import Message, MessageBlock, Step, pack, sequence_of
 from changefeed.records.block_filter import BlockFilter, without
 from changefeed.records.filter_chain import FilterChain
-from changefeed.spark.stages.published_filter import PublishedFilter
+from changefeed.spark.stages.published_filter import GivenFilter, PublishedFilter
 
 SOURCE = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 WINDOW = Window("shop", 3, "uuid", BinlogCoordinates("bin.000001", 4), BinlogCoordinates("bin.000001", 904), "", "", 0)
@@ -91,15 +92,14 @@ def test_a_batch_that_concerns_no_filter_is_not_looked_into() -> None:
 
 def test_filters_stand_one_behind_the_other_and_each_has_its_own_count() -> None:
     """Before the failover partition 0 got transactions 1 and 2, and one of the even rows of 3; partition 1 nothing."""
-    failover = PublishedFilter(
-        Failover("old", 2, f"{SOURCE}:1", "bin.000001:4"), [Mark("shop.orders", 0, f"{SOURCE}:3", 1)]
-    )
-    chain = chain_of(OddRows(), failover)
+    published = PublishedFilter(Failover("old", 2, f"{SOURCE}:1", "bin.000001:4"))
+    given = GivenFilter([Mark("shop.orders", 0, 3, f"{SOURCE}:3", 1, 3)], {3: BinlogOrder(((SOURCE, 2, 4),))})
+    chain = chain_of(OddRows(), published, given)
     batches = list(chain.rest(finished([block(0, range(1, 3)), block(0, range(3, 5)), block(1, range(1, 3))])))
     assert left(batches) == [(3, 2), (4, 0), (4, 2), (2, 0), (2, 2)]
     assert [(batch.partition, batch.number) for batch in batches] == [(0, 3), (1, 1)]
     assert chain.dropped == {
-        ("shop.orders", 0): {"odd rows": 8, "failover": 5},
+        ("shop.orders", 0): {"odd rows": 8, "failover": 2, "given_before_failover": 3},
         ("shop.orders", 1): {"odd rows": 4, "failover": 2},
     }
 
@@ -128,4 +128,13 @@ def test_after_a_failover_a_message_without_a_gtid_ends_the_run() -> None:
     payload = pack([replace(message(1, 0), gtid=b"")])
     nameless = MessageBlock("shop.orders", 0, "bin.000001", 0, 0, payload)
     with pytest.raises(AccountingError, match=r"bin\.000001:1 holds a transaction without a GTID"):
-        PublishedFilter(Failover("old", 2, f"{SOURCE}:1", "bin.000001:4"), []).rest(nameless)
+        PublishedFilter(Failover("old", 2, f"{SOURCE}:1", "bin.000001:4")).rest(nameless)
+
+
+def test_what_the_old_server_gave_is_left_out_by_its_own_order_of_transactions() -> None:
+    """It logged 3, 1, 2; transaction 1 was given in part, and the new server has them in the order of their numbers."""
+    order = BinlogOrder(((SOURCE, 3, 3), (SOURCE, 1, 2)))
+    chain = chain_of(GivenFilter([Mark("shop.orders", 0, 3, f"{SOURCE}:1", 3, 7)], {3: order}))
+    batches = list(chain.rest(finished([block(0, range(1, 5))])))
+    assert left(batches) == [(1, 3), (2, 0), (2, 1), (2, 2), (2, 3), (4, 0), (4, 1), (4, 2), (4, 3)]
+    assert chain.dropped == {("shop.orders", 0): {"given_before_failover": 7}}

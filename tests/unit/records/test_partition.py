@@ -45,3 +45,11 @@ def test_all_changes_of_a_key_go_to_one_partition(key: bytes, one: bytes, other:
 
 def test_messages_without_a_key_are_spread() -> None:
     assert {partition_of(None, b"uuid/bin.000007:4/%d" % row, 3) for row in range(50)} == {0, 1, 2}
+
+
+def test_a_null_key_with_a_gtid_has_one_partition_on_each_server() -> None:
+    """The event id is another one on each; the rows of a statement go round the partitions."""
+    gtid = b"3e11fa47-71ca-11e1-9e33-c80aa9429562:7"
+    for row in range(12):
+        here, there = (partition_of(None, event, 3, gtid=gtid, statement_row=row) for event in (b"a/1:4/0", b"b/9:7/5"))
+        assert here == there == (partition_of(None, b"", 3, gtid=gtid) + row) % 3

@@ -148,6 +148,13 @@ def _unsigned(fields: Fields) -> int:
     return first >> (more + 1) | rest << (7 - more)
 
 
+def source_of(kind: int, a: int, b: int, tagged: str = "") -> str:
+    """The source of a GTID as a `GtidRun` has it, by the kernel's words; ``tagged`` is its `uuid:tag`."""
+    if kind == MARIADB:
+        return f"{a}-{b}"
+    return tagged if kind == TAGGED else str(uuid.UUID(bytes=struct.pack("<qq", a, b)))
+
+
 class GtidRuns:
     """A GTID set that grows by one transaction, or a run of them, at a time, and is made into text only when asked.
 
@@ -164,8 +171,7 @@ class GtidRuns:
         if kind == MARIADB:
             self._last[a] = f"{a}-{b}-{last}"
             return
-        prefix = tagged if kind == TAGGED else str(uuid.UUID(bytes=struct.pack("<qq", a, b)))
-        self._runs.setdefault(prefix, []).append((first, last))
+        self._runs.setdefault(source_of(kind, a, b, tagged), []).append((first, last))
 
     def add_text(self, gtid: str) -> None:
         """Add one GTID as `gtid_of` gives it; '' adds nothing."""

@@ -178,7 +178,10 @@ TABLE_UNCHANGED = 21
 """Address of the list of columns of which an update has to change one; -1 where each update is published."""
 TABLE_NAME = 22
 """Address and size of the literal before the number of its events in the record of a transaction's end."""
-TABLE = 24
+TABLE_SPREAD = 24
+"""1: its key says where the row is in the binlog, and is another one on each server, so partitions follow from the
+transaction as those of null keys do."""
+TABLE = 25
 
 # --- what a table is to the pipeline, in TABLE_CAPTURED
 COUNTED, CAPTURED, PASSED_OVER = 0, 1, 2
@@ -248,6 +251,8 @@ OP_GTID_SIZED = 31
 """a: address of two literals: what stands where there is no GTID, and what stands before one and its length."""
 OP_TRANSACTION, OP_EVENT_COUNT, OP_EVENT_COUNTS = 34, 35, 36
 """a: address of literals: outside of a transaction, before id and orders, behind. Of its messages; of each table's."""
+
+OP_STATEMENT_ROW = 37
 
 LIST = 3
 
@@ -368,7 +373,9 @@ TRANSACTION_SIZE, TRANSACTION_NUMBER, TRANSACTION_EVENTS, TRANSACTION_TABLES, TA
 """Of the transaction at hand: size of its id, 0 for none; number, from 1; messages, tables; the table's last number."""
 SPLIT_PART = 53
 """Which of the changes that a function made of one row the current row is; 0 for the first, and without functions."""
-STATE_WORDS = 54
+STATEMENT_ROW = 54
+"""Number of the next row of a captured table in its statement: the same on each server that has the transaction."""
+STATE_WORDS = 55
 
 # --- the commit infos, COMMIT_INFO words each
 COMMIT_INFO = 5
@@ -399,6 +406,6 @@ DRAIN = 5
 REWRITE = 6
 """The rows event must be rewritten by Python first."""
 
-# --- the list of GTIDs, RUN words each: kind, a, b, first, last
+# --- the list of GTIDs in binlog order, RUN words each: kind, a, b, first, last
 RUN = 5
 MAX_RUNS = 1024

@@ -1,8 +1,8 @@
 """Rows that the kernel left as JSON, taken apart: where each value stands, and the values of a column side by side.
 
 A row is what `transforms.plain_rows` has the kernel write: op, file, position, row, server_id, seconds, microseconds,
-thread; of some tables type, size, end and flags of the event, and the xid; the before and the after image. SEPARATOR
-stands between them.
+thread, row of the statement; of some tables type, size, end and flags of the event, and the xid; the before and the
+after image. SEPARATOR stands between them.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ SEPARATOR = 0x1E
 """ASCII's record separator: JSON text never holds it unescaped."""
 
 # --- what is known of a row besides its images, FACTS words
-OP, POSITION, ROW, SERVER_ID, SECONDS, MICROS, THREAD = 0, 1, 2, 3, 4, 5, 6
+OP, POSITION, ROW, SERVER_ID, SECONDS, MICROS, THREAD, STATEMENT_ROW = 0, 1, 2, 3, 4, 5, 6, 7
 """Op is the letter's code."""
-EVENT_TYPE, EVENT_SIZE, EVENT_END, EVENT_FLAGS = 7, 8, 9, 10
-XID, XID_SIZE = 11, 12
+EVENT_TYPE, EVENT_SIZE, EVENT_END, EVENT_FLAGS = 8, 9, 10, 11
+XID, XID_SIZE = 12, 13
 """Address and size of the xid as a JSON string; a size of 0 for none."""
-ID, ID_SIZE, GTID, GTID_SIZE = 13, 14, 15, 16
+ID, ID_SIZE, GTID, GTID_SIZE = 14, 15, 16, 17
 """The event id up to its row, and the GTID."""
-TABLE = 17
+TABLE = 18
 """Left to the caller: the address of the header of the table that its messages are written by."""
-PART = 18
+PART = 19
 """Left to the caller: which of the changes that functions made of one row this is, from 0."""
-XID_COUNTED = 19
+XID_COUNTED = 20
 """Left to the caller: the size of the xid in a binary notation, behind that in quotes."""
-FACTS = 20
+FACTS = 21
 
 NULL, ABSENT = -1, -2
 """In an address's stead: the column is NULL, or the image does not have it."""
@@ -161,7 +161,7 @@ def scan(
             if u8(data, at + index) != u8(file, index):
                 return UNLIKE
         at = field_end + 1
-        for field in range(POSITION, (EVENT_FLAGS if has_event else THREAD) + 1):
+        for field in range(POSITION, (EVENT_FLAGS if has_event else STATEMENT_ROW) + 1):
             field_end = _field_end(data, at, end)
             facts[fact + field] = _number(data, at, field_end)
             at = field_end + 1

@@ -89,6 +89,8 @@ def _number(state: Words, code: int, server_id: int, seconds: int, row: int) -> 
     """The number that ``code`` stands for, of an op of its own or of OP_LONG."""
     if code == layout.OP_ROW:
         return row
+    if code == layout.OP_STATEMENT_ROW:
+        return int(state[layout.STATEMENT_ROW])
     if code == layout.OP_SERVER_ID:
         return server_id
     if code == layout.OP_TS:
@@ -196,6 +198,7 @@ def run_program(
 def _is_number(code: int) -> bool:
     return (
         code == layout.OP_ROW
+        or code == layout.OP_STATEMENT_ROW
         or code == layout.OP_POSITION
         or code == layout.OP_SERVER_ID
         or code == layout.OP_TS
@@ -275,8 +278,9 @@ def put_message(
     """Write one message of a row: key, value, event id, GTID, headers. 0, FULL or a fault.
 
     Its partition is the table's, or follows from columns that were chosen for it, or from the key. A null key has no
-    partition of its own: such messages are spread by the CRC-32 of their event id, the same at each retry
-    (`changefeed.records.partition` is the same in plain Python).
+    partition of its own, and a key that says where the row is in the binlog has another one on each server: such
+    messages are spread by their GTID and the row's number in its statement, which are the same on each, or without a
+    GTID by their event id, the same at each retry (`changefeed.records.partition` is the same in plain Python).
 
     ``op`` chooses the value's program (`layout.CREATE` …, or NO_VALUE for a tombstone), ``image`` is the one that the
     key is of, ``headers`` is the address of the message's headers, or -1.
@@ -335,6 +339,9 @@ def put_message(
         if end < 0:
             return end
         partition = partition_of(out, at, end, partitions)
+    elif gtid_size > 0 and ((null & 1) or words[table + layout.TABLE_SPREAD] == 1):
+        at_gtid = layout.GTID_TEXT
+        partition = (crc32(texts, at_gtid, at_gtid + gtid_size) + state[layout.STATEMENT_ROW]) % partitions
     elif null & 1:
         partition = crc32(out, value_end, row_end) % partitions
     else:

@@ -24,6 +24,7 @@ def end_statement(state: Words, flags: int) -> None:
     """Note that a rows event with these flags was read: its statement's last ends what its TABLE_MAPs hold for."""
     if flags & 1:
         state[layout.GENERATION] += 1
+        state[layout.STATEMENT_ROW] = 0
         state[layout.QUERY_SIZE] = state[layout.QUERY_COUNTED] = 0
 
 
@@ -57,6 +58,7 @@ def put_rows(work: Workspace, at: int, body: int, end: int, kind: int) -> int:
     flags = u16(data, body + 6)
     if table_id == _DUMMY_TABLE and flags & 1:
         state[layout.GENERATION] += 1  # ends a statement whose rows were all left out by a filter of the server
+        state[layout.STATEMENT_ROW] = 0
         return 0
     table = _mapped_table(work, table_id)
     if table < 0:
@@ -155,6 +157,7 @@ def _put_all_rows(work: Workspace, at: int, body: int, end: int, operation: int,
             if fault < 0:
                 state[layout.ROW_AT] = begin - body
                 return layout.ROOM if fault == FULL else fault
+            state[layout.STATEMENT_ROW] += 1
         else:
             state[layout.SKIPPED_ROWS] += 1
         state[layout.ROW] += 1

@@ -93,27 +93,23 @@ def take_gtid(data: Bytes, body: int, end: int, state: Words, texts: Bytes, kind
 
 @inline
 def end_transaction(state: Words, runs: Words) -> None:
-    """Count a transaction and add its GTID to the list, extending a run that it follows."""
+    """Count a transaction and add its GTID to the list, extending the last run where it follows that."""
     state[layout.TRANSACTIONS] += 1
     kind = state[layout.GTID_KIND]
     number = state[layout.GTID_NUMBER]
     used = state[layout.RUNS]
     if kind != 0:
-        extended = False
-        for back in range(1, 5):
-            at = (used - back) * layout.RUN
-            if (
-                at >= 0
-                and runs[at] == kind
-                and runs[at + 1] == state[layout.GTID_A]
-                and runs[at + 2] == state[layout.GTID_B]
-                and runs[at + 4] + 1 == number
-            ):
-                runs[at + 4] = number
-                extended = True
-                break
-        if not extended:
-            at = used * layout.RUN
+        at = (used - 1) * layout.RUN
+        if (
+            at >= 0
+            and runs[at] == kind
+            and runs[at + 1] == state[layout.GTID_A]
+            and runs[at + 2] == state[layout.GTID_B]
+            and runs[at + 4] + 1 == number
+        ):
+            runs[at + 4] = number
+        else:
+            at += layout.RUN
             runs[at] = kind
             runs[at + 1] = state[layout.GTID_A]
             runs[at + 2] = state[layout.GTID_B]
@@ -130,6 +126,7 @@ def end_transaction(state: Words, runs: Words) -> None:
     state[layout.XID_SIZE] = state[layout.XID_COUNTED] = 0
     state[layout.PLAIN_XID_SIZE] = 0
     state[layout.GENERATION] += 1
+    state[layout.STATEMENT_ROW] = 0
     state[layout.SETTLED] = state[layout.COMMIT_INFOS]
     state[layout.IN_PARTS] = 0
 

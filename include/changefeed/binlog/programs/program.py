@@ -15,6 +15,7 @@ from changefeed.formats.style import Style
 from changefeed.formats.template import (
     ABSENT_IMAGE,
     NO_SNAPSHOT,
+    OF_SERVER,
     OPS,
     ChangeKind,
     Messages,
@@ -34,6 +35,7 @@ _SLOT_OPS = {
     Slot.FILE: layout.OP_FILE,
     Slot.POSITION: layout.OP_POSITION,
     Slot.ROW: layout.OP_ROW,
+    Slot.STATEMENT_ROW: layout.OP_STATEMENT_ROW,
     Slot.GTID: layout.OP_GTID,
     Slot.SERVER_ID: layout.OP_SERVER_ID,
     Slot.TS_SECONDS: layout.OP_TS,
@@ -61,6 +63,7 @@ _IMAGES = {Slot.BEFORE: 0, Slot.AFTER: 1, Slot.KEY: 2, Slot.KEY_BEFORE: 0, Slot.
 _NUMBERS = {
     Slot.POSITION: (layout.OP_POSITION, 1),
     Slot.ROW: (layout.OP_ROW, 1),
+    Slot.STATEMENT_ROW: (layout.OP_STATEMENT_ROW, 1),
     Slot.SERVER_ID: (layout.OP_SERVER_ID, 1),
     Slot.TS_SECONDS: (layout.OP_TS, 1),
     Slot.TS_MILLIS: (layout.OP_MILLIS, 1),
@@ -76,7 +79,7 @@ _CHANGES = (ChangeKind.CREATE, ChangeKind.UPDATE, ChangeKind.DELETE, ChangeKind.
 _WITH_BOTH_IMAGES = frozenset({ChangeKind.UPDATE, ChangeKind.KEY_CHANGE})
 _OF_ROW = frozenset(
     {layout.OP_OBJECT, layout.OP_CHANGED, layout.OP_SEPARATOR, layout.OP_ROW, layout.OP_EVENT_ID, layout.OP_SEQUENCE}
-    | {layout.OP_COMMIT_INFO, layout.OP_TRANSACTION}
+    | {layout.OP_COMMIT_INFO, layout.OP_TRANSACTION, layout.OP_STATEMENT_ROW}
 )
 _ORDER = (b'{"id":"', b'","total_order":', b',"data_collection_order":', b"}")
 """What is around the values of `Slot.TRANSACTION`."""
@@ -154,6 +157,7 @@ class ProgramBuilder:
             if key_template is not None:
                 _check_own_key(key_template, "a key")
                 header[layout.TABLE_KEY] = self._program(key_template, "u", table)
+                header[layout.TABLE_SPREAD] = int(not OF_SERVER.isdisjoint(key_template))
             for index, op in enumerate(OPS):
                 template = self._format.value(seen, op)
                 if op != "u":

@@ -209,6 +209,26 @@ class Finder:
             raise BinlogGoneError(f"the binlog from {begin} on {fault}. {why}")
         return resume or self.latest()
 
+    def nameless_before(self, resume: BinlogCoordinates, wanted: GtidSet) -> BinlogCoordinates | None:
+        """Where the first transaction without a GTID is that may follow those of ``wanted``, and is before ``resume``.
+
+        Looked for from the begin of the file on that has the last of ``wanted``: replicas that apply in parallel may
+        log transactions that follow each other closely in another order. None where there is none.
+        """
+        files = [file for file in self.binlogs.files() if file.number <= resume.number]
+        lacking = (file for file in reversed(files) if not self._begins_after(file, wanted))
+        begin = self.begin_of(next(lacking, files[0]).name)
+        for file_range in self._walk(begin):
+            for index in np.flatnonzero(file_range.opens & ~file_range.gtids.present).tolist():
+                at = BinlogCoordinates(file_range.file, int(file_range.positions[index]))
+                return at if at < resume else None
+            if BinlogCoordinates(file_range.file, int(file_range.positions[-1])) >= resume:
+                return None
+        return None
+
+    def _begins_after(self, file: BinlogFile, wanted: GtidSet) -> bool:
+        return GtidSet.parse(self.binlogs.previous_gtids(file.name)).contains(wanted)
+
     def lacks(self, gtids: Iterable[str], start: ResumePoint) -> str:
         """How the binlog from ``start`` on shows that it lacks some of MariaDB's ``gtids``, '' where it has them."""
         positions = DomainPositions(gtids, GtidSet.parse(start.gtids))

@@ -19,6 +19,7 @@ from changefeed.kafka.commit_log.records import (
     LogEntry,
     LogRecord,
     Note,
+    OrderRecord,
     ProgressRecord,
     SealRecord,
     SoughtRecord,
@@ -29,6 +30,7 @@ from changefeed.kafka.partition_reader import partition_reader
 from changefeed.kafka.progress import Progress, TopicPartition
 from changefeed.kafka.record_writer import RecordWriter
 from changefeed.kafka.topics import partition_counts
+from changefeed.model.binlog_order import BinlogOrder
 from changefeed.model.manifest import Manifest
 from changefeed.model.seek import SeekRecord
 from changefeed.model.window import Window
@@ -121,6 +123,11 @@ class CommitLogState:
     def begun(self) -> LatestRecords[int, Window]:
         """Windows by number, in order, of which publishing began and that are not sealed."""
         return self._numbered(BegunRecord, lambda record: record.window)
+
+    @cached_property
+    def orders(self) -> LatestRecords[int, BinlogOrder]:
+        """By number, in order, the transactions of windows of which a part is in Kafka."""
+        return self._numbered(OrderRecord, lambda record: record.order)
 
     def begun_record(self, window: Window) -> BegunRecord | None:
         """The record of ``window``, if it is exactly this one that was begun under its number."""

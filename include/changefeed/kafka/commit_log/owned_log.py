@@ -11,6 +11,7 @@ from changefeed.kafka.commit_log.records import (
     AttemptRecord,
     BegunRecord,
     LogRecord,
+    OrderRecord,
     ProgressRecord,
     RenamedRecord,
     SealRecord,
@@ -82,6 +83,8 @@ class OwnedLog(CommitLog):
         records: dict[bytes, bytes | None] = {seal.key(self.identity): value}
         records |= {SealRecord.key_of(self.identity, number): None for number in old}
         records |= {BegunRecord.key_of(self.identity, number): None for number in (window, *old)}
+        ended = {window, *old, *(number for number in state.orders if number < window)}
+        records |= {OrderRecord.key_of(self.identity, number): None for number in sorted(ended)}
         self.write(records, f"to seal window {window}")
 
     def seek(self, record: SeekRecord, state: CommitLogState) -> None:
@@ -89,7 +92,8 @@ class OwnedLog(CommitLog):
 
         What ``state`` has of them, as `read` gave it, is of coordinates that the seek leaves.
         """
-        left: list[LogRecord] = [*state.of(ProgressRecord), *state.of(BegunRecord), *state.of(RenamedRecord)]
+        kinds = (ProgressRecord, BegunRecord, OrderRecord, RenamedRecord)
+        left: list[LogRecord] = [record for kind in kinds for record in state.of(kind)]
         self.keep(SoughtRecord(record), forgotten=left)
 
     def forget(self, topics: Iterable[str], state: CommitLogState, window: int = 0) -> int:
@@ -97,6 +101,7 @@ class OwnedLog(CommitLog):
         names = set(topics)
         keys = [ProgressRecord.key_of(self.identity, *each) for each in state.progress if each[0] in names]
         keys += [BegunRecord.key_of(self.identity, number) for number in state.begun if number <= window]
+        keys += [OrderRecord.key_of(self.identity, number) for number in state.orders if number <= window]
         return self._forget(keys)
 
     def forget_everything(self) -> int:

@@ -20,6 +20,7 @@ import orjson
 from changefeed.errors import CheckpointError
 from changefeed.kafka.partition_reader import KafkaRecord
 from changefeed.kafka.progress import Progress, TopicPartition
+from changefeed.model.binlog_order import BinlogOrder
 from changefeed.model.checkpoint import Checkpoint
 from changefeed.model.manifest import Manifest
 from changefeed.model.seek import SeekRecord
@@ -179,6 +180,28 @@ class BegunRecord(LogRecord, kind="begun"):
     def from_json(cls, _parts: Sequence[Any], value: Any, /) -> Self:
         marks = tuple(Mark(**mark) for mark in value["marks"])
         return cls(Window.from_json(value), value["rules"], marks, value.get("schema_ids", {}))
+
+
+@dataclass(frozen=True)
+class OrderRecord(LogRecord, kind="order"):
+    """The transactions of a begun window in the order of its server's binlog, for a failover in the middle of it.
+
+    It is written with the first messages of the window, in the same Kafka transaction, and forgotten with the window.
+    """
+
+    window: int
+    order: BinlogOrder
+
+    @property
+    def parts(self) -> tuple[str | int, ...]:
+        return (self.window,)
+
+    def to_json(self) -> Any:
+        return self.order.to_json()
+
+    @classmethod
+    def from_json(cls, parts: Sequence[Any], value: Any, /) -> Self:
+        return cls(int(parts[0]), BinlogOrder.from_json(value))
 
 
 @dataclass(frozen=True)

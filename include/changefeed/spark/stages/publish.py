@@ -8,12 +8,13 @@ from dataclasses import replace
 
 from changefeed.errors import ChangefeedError, FencedError
 from changefeed.model import fault_point
+from changefeed.model.manifest import TopicPartitionReceipt
 from changefeed.model.slice_report import SliceReport
 from changefeed.model.window import Slice
 from changefeed.spark.stages.decode import decode_slices
 from changefeed.spark.stages.decode_task import DecodeTask
 from changefeed.spark.stages.expected import Decoded
-from changefeed.spark.stages.messages import DecodedSlice, Failure, StoredBatch, TaskMessage
+from changefeed.spark.stages.messages import DecodedSlice, Failure, Published, StoredBatch, TaskMessage
 from changefeed.spark.stages.payload_files import own_folder
 from changefeed.spark.stages.publish_task import PublishTask, WindowPublishTask
 
@@ -36,12 +37,29 @@ def publish_batches(task: PublishTask, number: int, stored: Iterable[StoredBatch
 
 
 def compare_batches(task: WindowPublishTask, number: int, stored: Iterable[StoredBatch]) -> Iterator[TaskMessage]:
-    """The stage before it at a retry: a failure where what was published before is not what is ``stored`` now."""
+    """The stage before it, where something was given before: what the publish stage would leave out in the Spark task of
+    that ``number``, or a failure where what was given is not what is ``stored`` now; publishes nothing."""
     try:
         task.check_version()
-        task.compare(number, stored)
+        messages = task.compare(number, stored)
     except ChangefeedError as error:
         yield Failure.of(error)
+    else:
+        yield from messages
+
+
+def check_before_publishing(task: WindowPublishTask, found: Iterable[TaskMessage]) -> None:
+    """Compare what `compare_batches` yielded in all tasks with what was given before a failover.
+
+    Raises AccountingError where it is not the same, and the first failure that is among it.
+    """
+    receipts: list[TopicPartitionReceipt] = []
+    for message in found:
+        if isinstance(message, Failure):
+            raise message.error
+        if isinstance(message, Published):
+            receipts.append(message.receipt)
+    task.check_left_out(receipts)
 
 
 def decode_and_publish(
@@ -70,7 +88,10 @@ def decode_and_publish(
         fault_point.reached("after_decode")
         try:
             publish = publish.settled(slices, reports, decoded, dict.fromkeys(decoded.messages, 0))
+            stored.sort(key=lambda batch: batch.order)
+            if publish.must_compare:
+                check_before_publishing(publish, compare_batches(publish, 0, stored))
         except ChangefeedError as error:
             yield Failure.of(error)
             return
-        yield from publish_batches(publish, 0, sorted(stored, key=lambda batch: batch.order))
+        yield from publish_batches(publish, 0, stored)

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from changefeed.errors import AccountingError
 from changefeed.kafka.account import Account, Receipt
+from changefeed.kafka.commit_log.records import LogRecord, OrderRecord
 from changefeed.kafka.progress import Progress, TopicPartition
 from changefeed.kafka.publisher import Publisher
 from changefeed.kafka.window_topics import WindowTopics
 from changefeed.model import fault_point
+from changefeed.model.binlog_order import BinlogOrder, joined
 from changefeed.model.manifest import TopicPartitionReceipt
 from changefeed.model.slice_report import SliceReport
 from changefeed.model.topic_name import commit_log_topic
 from changefeed.model.window import Mark, Slice, Window
 from changefeed.pipeline.connections import PipelineConnections
+from changefeed.pipeline.failover import check_rising
 from changefeed.pipeline.open_windows import check_given, given_before
 from changefeed.records.block_filter import BlockFilter
 from changefeed.records.filter_chain import FilterChain
@@ -23,8 +27,11 @@ from changefeed.spark.stages.decode import encoder_of
 from changefeed.spark.stages.drivers_task import DriversTask
 from changefeed.spark.stages.expected import CompletenessCheck, Decoded, SliceCounts
 from changefeed.spark.stages.messages import Published, StoredBatch, TaskMessage
-from changefeed.spark.stages.published_filter import PublishedFilter
+from changefeed.spark.stages.published_filter import GivenFilter, PublishedFilter
 from changefeed.spark.stages.settlement import Settlement, settle
+
+MOST_ORDER_BYTES = 900_000
+"""A longer order of transactions is not stored: by default a topic takes records of a megabyte."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +56,14 @@ class PublishTask(DriversTask):
         """
         raise NotImplementedError
 
-    def publisher(self, number: int, window: int = 0, source: str = "", units_of: str | None = None) -> Publisher:
+    def publisher(
+        self,
+        number: int,
+        window: int = 0,
+        source: str = "",
+        units_of: str | None = None,
+        beside: Sequence[LogRecord] = (),
+    ) -> Publisher:
         """The publisher of the Spark task of that ``number``; see there for the others."""
         return Publisher(
             self.connections.kafka,
@@ -64,6 +78,7 @@ class PublishTask(DriversTask):
             dead_letter=self.pipeline.dead_letter_topic,
             on_stage=fault_point.reached,
             units_of=units_of,
+            beside=beside,
         )
 
     @property
@@ -90,6 +105,10 @@ class WindowPublishTask(PublishTask):
     given: Mapping[TopicPartition, Progress] = field(default_factory=dict)
     marks: tuple[Mark, ...] = ()
     """After a failover: how far the old server gave each topic-partition."""
+    orders: Mapping[int, BinlogOrder] = field(default_factory=dict)
+    """By the windows of ``marks``, the old server's order of transactions."""
+    order: OrderRecord | None = None
+    """The order of its own transactions, known when all slices are decoded; None where nobody needs it."""
     settlement: Settlement = field(default_factory=Settlement)
     """What is not published of the slices, known when all of them are decoded."""
     packed: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -106,11 +125,28 @@ class WindowPublishTask(PublishTask):
     ) -> WindowPublishTask:
         """The task with what was ``decoded`` of all ``slices``, and what their ``reports`` say of their transactions.
 
-        Raises AccountingError where an earlier attempt gave more than was decoded; and as `settle`.
+        Raises AccountingError where an earlier attempt gave more than was decoded, or where numbers of MariaDB's GTIDs
+        do not rise after a failover; and as `settle`.
         """
         check_given(self.window, self.given, decoded.messages)
         self.topics.learn({topic for topic, _ in decoded.messages})
-        return replace(self, settlement=settle(slices, reports), packed=packed, expected=decoded.by_slice)
+        order = _order_of(slices, reports)
+        if self.window.failover is not None:
+            check_rising(self.window, order)
+        return replace(
+            self,
+            settlement=settle(slices, reports),
+            packed=packed,
+            expected=decoded.by_slice,
+            order=self._order_record(order),
+        )
+
+    def _order_record(self, order: BinlogOrder) -> OrderRecord | None:
+        """What a failover in the middle of the window needs. Without it such a failover is refused."""
+        if self.identity != self.pipeline.name or not order.runs:
+            return None
+        record = OrderRecord(self.window.number, order)
+        return record if len(record.value() or b"") <= MOST_ORDER_BYTES else None
 
     def publish(self, number: int, stored: Iterable[StoredBatch]) -> list[Published]:
         """See `PublishTask`. What is ``stored`` comes in the order of topic-partition, slice and number.
@@ -119,38 +155,71 @@ class WindowPublishTask(PublishTask):
         before, also by an attempt of Spark's at this very task, are not those that are ``stored``.
         """
         chain = self._chain()
-        with self.publisher(number, self.window.number, self.window.server_uuid) as publisher:
+        beside = () if self.order is None else (self.order,)
+        with self.publisher(number, self.window.number, self.window.server_uuid, beside=beside) as publisher:
             given = given_before(self.window, publisher.progress) if self.is_one_task else {}
             if given:
                 stored = list(stored)
-                self._compare(given, stored)
+                self._compare(given, number, stored)
             receipts = publisher.publish(chain.rest(CompletenessCheck(self._expected_by(number)).passed(stored)))
         return list(_receipts(receipts, chain))
+
+    def check_left_out(self, found: Iterable[TopicPartitionReceipt]) -> None:
+        """Raises AccountingError unless ``found``, what `compare` returned in all tasks, has exactly the messages that were given
+        before a failover."""
+        counts = {(each.topic, each.partition): each.dropped.get(GivenFilter.reason, 0) for each in found}
+        for mark in self.marks:
+            there = counts.get((mark.topic, mark.partition), 0)
+            if there != mark.given:
+                raise AccountingError(
+                    f"the old server gave partition {mark.partition} of {mark.topic!r} {mark.given} messages of window "
+                    f"{mark.window} of pipeline {self.window.pipeline!r}, up to transaction {mark.gtid}, and on server "
+                    f"{self.window.server_uuid} those transactions have {there} messages for it: the two servers' "
+                    "binlogs do not have the same rows (filters of a replica, binlog_row_image, triggers), or what "
+                    "decides which messages go there says something else on each. Which messages are missing is not "
+                    "known. Nothing was published. Point the connection at the old server again and run, or seek the "
+                    "pipeline to where it should resume, which may repeat changes."
+                )
 
     @property
     def is_one_task(self) -> bool:
         """Whether one task publishes everything."""
         return len(set(self.packed.values())) < 2
 
-    def compare(self, number: int, stored: Iterable[StoredBatch]) -> None:
+    @property
+    def must_compare(self) -> bool:
+        """Whether a stage of `compare` comes before the one of `publish`."""
+        return self.window.failover is not None or (bool(self.given) and not self.is_one_task)
+
+    def compare(self, number: int, stored: Iterable[StoredBatch]) -> list[Published]:
         """Compare what topic-partitions were ``given`` with what the task of that ``number`` would publish to them.
 
-        Raises AccountingError where it is not the same, SparkFailedError where a batch is missing.
+        Returns what it would leave out of them, for `check_left_out`. Raises AccountingError where what was given is
+        not the same, SparkFailedError where a batch is missing.
         """
-        self._compare({key: given for key, given in self.given.items() if self.packed[key] == number}, stored)
+        return self._compare(
+            {key: given for key, given in self.given.items() if self.packed[key] == number}, number, stored
+        )
 
-    def _compare(self, given: Mapping[TopicPartition, Progress], stored: Iterable[StoredBatch]) -> None:
+    def _compare(
+        self, given: Mapping[TopicPartition, Progress], number: int, stored: Iterable[StoredBatch]
+    ) -> list[Published]:
         window, known = self.window, self.topics.known
         accounts = {
             key: Account(*key, known[key[0]], window.number, window.server_uuid, before)
             for key, before in given.items()
         }
-        expected = CompletenessCheck({key: counts for key, counts in self.expected.items() if key in given})
-        of_given = (each for each in stored if each.topic_partition in given)
-        for batch in self._chain().rest(expected.passed(of_given)):
-            accounts[batch.topic, batch.partition].pass_given(batch)
+        expected = self._expected_by(number)
+        if window.failover is None:
+            expected = {key: counts for key, counts in expected.items() if key in given}
+        chain = self._chain()
+        concerned = (each for each in stored if each.topic_partition in expected)
+        for batch in chain.rest(CompletenessCheck(expected).passed(concerned)):
+            if (account := accounts.get((batch.topic, batch.partition))) is not None:
+                account.pass_given(batch)
         for account in accounts.values():
             account.compare()
+        return list(_receipts((), chain))
 
     def _chain(self) -> FilterChain:
         return FilterChain(self.filters, encoder_of(self.pipeline, self.topics))
@@ -167,8 +236,13 @@ class WindowPublishTask(PublishTask):
         """
         filters = self.settlement.filters
         if self.window.failover is not None:
-            filters.append(PublishedFilter(self.window.failover, self.marks))
+            filters += [PublishedFilter(self.window.failover), GivenFilter(self.marks, self.orders)]
         return filters
+
+
+def _order_of(slices: Sequence[Slice], reports: Sequence[SliceReport]) -> BinlogOrder:
+    by_number = {report.slice: report for report in reports}
+    return BinlogOrder(joined(run for piece in slices for run in by_number[piece.number].order))
 
 
 def _receipts(receipts: Iterable[Receipt], chain: FilterChain) -> Iterator[Published]:

@@ -10,12 +10,14 @@ from typing import Any
 from changefeed.binlog.events.framing import HEADER_SIZE, NO_CHANGE, OPENING, EventType, stands_in_file
 from changefeed.binlog.events.gtids import commit_micros
 from changefeed.binlog.events.query_event import Query, TransactionStep, savepoint_of, transaction_step
+from changefeed.binlog.unfinished import Routed
 from changefeed.binlog.unsettled import Unsettled
 from changefeed.errors import BinlogFormatError
 from changefeed.formats import render
 from changefeed.formats.format import RowFormat
 from changefeed.formats.style import Encoding, Kind
-from changefeed.formats.template import Op
+from changefeed.formats.template import OF_SERVER, Op
+from changefeed.model.binlog_order import joined, source_and_number
 from changefeed.model.gtid import GtidSet
 from changefeed.model.route import Route, Router, SchemaLookup
 from changefeed.model.slice_report import SliceReport
@@ -89,6 +91,7 @@ class ReferenceReader:
         self._tables: dict[int, _Table] = {}
         self._gtid, self._commit_micros, self._thread = "", 0, 0
         self._query: str | None = None
+        self._statement_row = 0
 
     def read(self, piece: Slice) -> Iterator[MessageBlock | SliceReport]:
         """As the contract says. Raises BinlogFormatError, with coordinates, for what the library cannot decode."""
@@ -102,8 +105,8 @@ class ReferenceReader:
                 self._tables.clear()
             if not stands_in_file(raw.type, raw.next_position, raw.flags, accounts.position):
                 continue
-            for route, message in self._messages(raw, piece, accounts):
-                yield from blocks.add(route, message)
+            for topic_partition, message in self._messages(raw, piece, accounts):
+                yield from blocks.add(topic_partition, message)
             accounts.position += raw.size_bytes
             accounts.events += 1
             if accounts.position >= piece.end:
@@ -117,6 +120,7 @@ class ReferenceReader:
             skipped_rows=accounts.skipped_rows,
             transactions=accounts.transactions,
             gtids=str(GtidSet.parse(",".join(accounts.gtids))),
+            order=joined((source, number, number) for source, number in map(source_and_number, accounts.gtids)),
             first_ts_seconds=accounts.first_ts_seconds,
             last_ts_seconds=accounts.last_ts_seconds,
             statements=tuple(accounts.statements),
@@ -124,7 +128,7 @@ class ReferenceReader:
             open_since=accounts.open_since,
         )
 
-    def _messages(self, raw: events.RawEvent, piece: Slice, accounts: _Accounts) -> Iterator[tuple[Route, Message]]:
+    def _messages(self, raw: events.RawEvent, piece: Slice, accounts: _Accounts) -> Iterator[Routed]:
         accounts.first_ts_seconds = accounts.first_ts_seconds or raw.ts_seconds
         accounts.last_ts_seconds = max(accounts.last_ts_seconds, raw.ts_seconds)
         if raw.type in NO_CHANGE or raw.type == EventType.FORMAT_DESCRIPTION:
@@ -190,12 +194,15 @@ class ReferenceReader:
         accounts.open_since = None
         if self._gtid:
             accounts.gtids.append(self._gtid)
-        self._query = None
+        self._query, self._statement_row = None, 0
         self._commit_micros, self._thread = 0, 0
 
-    def _take_rows(
-        self, event: Any, raw: events.RawEvent, piece: Slice, accounts: _Accounts
-    ) -> Iterator[tuple[Route, Message]]:
+    def _take_rows(self, event: Any, raw: events.RawEvent, piece: Slice, accounts: _Accounts) -> Iterator[Routed]:
+        yield from self._routed_rows(event, raw, piece, accounts)
+        if event.flags & 1:  # its statement's last
+            self._statement_row = 0
+
+    def _routed_rows(self, event: Any, raw: events.RawEvent, piece: Slice, accounts: _Accounts) -> Iterator[Routed]:
         table = self._tables.get(event.table_id)
         if table is None:
             raise BinlogFormatError(f"rows at {piece.file}:{accounts.position} are of a table without a TABLE_MAP")
@@ -218,10 +225,23 @@ class ReferenceReader:
             change = render.RowChange(
                 op, before, after, piece.file, accounts.position, number, self._gtid, raw.server_id, raw.ts_seconds,
                 self._query, event=header, server_uuid=self._server_uuid, thread=self._thread,
-                commit_micros=self._commit_micros,
+                commit_micros=self._commit_micros, statement_row=self._statement_row,
             )  # fmt: skip
             for message in self._row_messages(change, table.schema):
-                yield table.route, message
+                yield self._topic_partition(table.route, table.schema, message), message
+            self._statement_row += 1
+
+    def _topic_partition(self, route: Route, schema: TableSchema, message: Message) -> tuple[str, int]:
+        """Where a message goes. A key that is another one on each server has no part in it where there is a GTID."""
+        is_spread = bool(message.gtid) and not OF_SERVER.isdisjoint(self._format.key(schema) or ())
+        partition = partition_of(
+            None if is_spread else message.key,
+            message.event_id,
+            route.partitions,
+            gtid=message.gtid,
+            statement_row=self._statement_row,
+        )
+        return route.topic, partition
 
     def _row_messages(self, change: render.RowChange, schema: TableSchema) -> Iterator[Message]:
         row_id = f"{self._server_uuid}/{change.file}:{change.position}/{change.row}"
@@ -265,8 +285,7 @@ class _Blocks:
         self._sizes: Counter[tuple[str, int]] = Counter()
         self._count = 0
 
-    def add(self, route: Route, message: Message) -> Iterator[MessageBlock]:
-        topic_partition = (route.topic, partition_of(message.key, message.event_id, route.partitions))
+    def add(self, topic_partition: tuple[str, int], message: Message) -> Iterator[MessageBlock]:
         self._held.setdefault(topic_partition, []).append(message)
         self._sizes[topic_partition] += len(message.value or b"") + len(message.key or b"") + 150
         if self._sizes[topic_partition] >= BLOCK_BYTES:

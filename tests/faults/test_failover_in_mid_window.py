@@ -1,0 +1,344 @@
+"""The server changes in the middle of a window: what the old one gave is known, or nothing more is published."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from faults.conftest import Pair
+from faults.feed import Feed, Runner
+from faults.replica import caught_up, replicate, replication_group, stop_replicating
+from faults.test_changed_between_attempts import add_partitions
+from faults.test_failover import killed_at, refused
+
+from devstack.kafka import KafkaBroker
+from devstack.mariadb import MariadbServer
+from devstack.mysql import MysqlServer
+from devstack.spark_connect import SparkConnectServer
+from devstack.sql_server import SqlServer
+
+pytestmark = pytest.mark.timeout(900)
+
+MARIADB = pytest.param(MariadbServer, marks=pytest.mark.extended)
+SOURCE = "aaaaaaaa-0000-4000-8000-000000000001"
+IN_MID_WINDOW = "after_transaction_commit:3"
+
+
+def fail_over(feed: Feed, source: SqlServer, follower: SqlServer) -> None:
+    """The follower becomes the pipeline's source, with all that the old one had."""
+    caught_up(source, follower)
+    stop_replicating(follower)
+    feed.mysql = follower
+
+
+def numbers_in(feed: Feed, table: str) -> Counter[int]:
+    """How often each row of a table of inserts is in its topic, by its column n."""
+    values = [json.loads(record.value) for record in feed.records(table)]
+    return Counter((value.get("after") or value.get("data") or value)["n"] for value in values)
+
+
+def published_once(feed: Feed, table: str) -> None:
+    found = numbers_in(feed, table)
+    there = Counter(n for (n,) in feed.mysql.execute(f"SELECT n FROM `{feed.name}`.`{table}`"))
+    assert (dict(there - found), dict(found - there)) == ({}, {}), "lost, and published more than once"
+
+
+def insert(server: SqlServer, table: str, numbers: Iterable[int], columns: str = "n") -> None:
+    """Transactions of one to three statements of several rows each."""
+    left, chosen = list(numbers), random.Random(7)
+    with server.connect(autocommit=False) as connection, connection.cursor() as cursor:
+        while left:
+            for _ in range(chosen.randrange(1, 4)):
+                size = chosen.randrange(1, 5)
+                rows, left = left[:size], left[size:]
+                if rows:
+                    cursor.execute(f"INSERT INTO {table} ({columns}) VALUES " + ", ".join(f"({n})" for n in rows))
+            connection.commit()
+
+
+def written_as(server: SqlServer, database: str, numbers: Iterable[int], source: str = SOURCE) -> None:
+    """A transaction with each of these numbers as its GTID's, in this order, which inserts that account."""
+    with server.connect(database=database, autocommit=False) as connection, connection.cursor() as cursor:
+        for number in numbers:
+            cursor.execute(f"SET GTID_NEXT = '{source}:{number}'")
+            cursor.execute(f"INSERT INTO accounts VALUES ({number}, 1, 'x')")
+            connection.commit()
+        cursor.execute("SET GTID_NEXT = 'AUTOMATIC'")
+
+
+@pytest.mark.parametrize(
+    ("pair", "settings"),
+    [
+        (MysqlServer, {}),
+        pytest.param(MysqlServer, {"format": "maxwell"}, marks=pytest.mark.extended),
+        pytest.param(MysqlServer, {"topics": {"partitions": 3, "partition_by": ["n"]}}, marks=pytest.mark.extended),
+        pytest.param(MariadbServer, {}, marks=pytest.mark.extended),
+    ],
+    indirect=["pair"],
+    ids=["null", "maxwell", "partition_by", "mariadb"],
+)
+def test_rows_without_a_key_are_published_once(pair: Pair, pair_feed: Feed, settings: dict[str, object]) -> None:
+    """The replica divides statements into other events, so that each row has another place in its binlog."""
+    source, follower = pair
+    pair_feed.settings |= {"topics": {"partitions": 3}, "tables": {"include": [f"{pair_feed.name}.plain"]}, **settings}
+    pair_feed.configure()
+    source.execute(f"CREATE TABLE `{pair_feed.name}`.plain (n INT)")
+    pair_feed.run()
+    insert(source, f"`{pair_feed.name}`.plain", range(321))
+    killed_at(pair_feed, IN_MID_WINDOW)
+    assert 0 < numbers_in(pair_feed, "plain").total() < 321
+    fail_over(pair_feed, source, follower)
+    insert(follower, f"`{pair_feed.name}`.plain", range(321, 340))
+    pair_feed.run()
+    published_once(pair_feed, "plain")
+    assert {record.partition for record in pair_feed.records("plain")} == {0, 1, 2}
+
+
+@pytest.mark.extended
+def test_messages_of_an_outbox_without_a_key_are_published_once(pair: Pair, pair_feed: Feed) -> None:
+    source, follower = pair
+    table = f"`{pair_feed.name}`.events"
+    pair_feed.settings |= {
+        "topics": {"partitions": 3},
+        "tables": {"include": [f"{pair_feed.name}.events"]},
+        "outbox": {
+            "tables": ["*.events"],
+            "table.field.event.id": "n",
+            "table.field.event.key": "about",
+            "table.field.event.payload": "body",
+            "route.by.field": "kind",
+            "route.topic.replacement": f"{pair_feed.name}.made",
+        },
+    }
+    pair_feed.configure()
+    source.execute(
+        f"CREATE TABLE {table} (n INT PRIMARY KEY, kind VARCHAR(9) DEFAULT 'any', about VARCHAR(9), "
+        """body VARCHAR(40) DEFAULT '{"n": 0}')"""
+    )
+    pair_feed.run()
+    insert(source, table, range(321))
+    killed_at(pair_feed, IN_MID_WINDOW)
+    fail_over(pair_feed, source, follower)
+    insert(follower, table, range(321, 340))
+    pair_feed.run()
+    made = [dict(record.headers)["id"] for record in pair_feed.records("made")]
+    assert Counter(made) == Counter(b"%d" % n for n in range(340))
+    assert {record.key for record in pair_feed.records("made")} == {None}
+
+
+IN_ORDER = list(range(1, 203))
+BLOCKS = [*range(1001, 1080), *range(1, 60), *range(1080, 1110), *range(60, 94)]
+SHUFFLED = random.Random(3).sample(IN_ORDER, len(IN_ORDER))
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (BLOCKS, BLOCKS),
+        pytest.param(SHUFFLED, SHUFFLED, marks=pytest.mark.extended),
+        pytest.param(SHUFFLED, IN_ORDER, marks=pytest.mark.extended),
+        pytest.param(IN_ORDER, SHUFFLED, marks=pytest.mark.extended),
+    ],
+    ids=["blocks", "shuffled", "old_shuffled", "new_shuffled"],
+)
+def test_numbers_of_gtids_need_not_rise_nor_have_one_order(
+    pair: Pair, pair_feed: Feed, ours: list[int], theirs: list[int]
+) -> None:
+    """As Group Replication, SET GTID_NEXT, and appliers that do not preserve the order of commits leave them."""
+    source, follower = pair
+    pair_feed.run()
+    fail_over(pair_feed, source, follower)
+    pair_feed.mysql = source
+    written_as(source, pair_feed.name, ours)
+    killed_at(pair_feed, IN_MID_WINDOW)
+    written_as(follower, pair_feed.name, theirs)
+    pair_feed.mysql = follower
+    pair_feed.write(5)
+    pair_feed.run()
+    pair_feed.check(one_server=False)
+
+
+@pytest.mark.extended
+def test_a_real_group_gives_gtids_in_blocks(
+    tmp_path: Path, kafka_broker: KafkaBroker, unique_name: str, runner: Runner
+) -> None:
+    with replication_group(tmp_path) as (first, second):
+        feed = Feed(unique_name, first, kafka_broker, tmp_path, runner)
+        feed.run()
+        caught_up(first, second)
+        for number in range(0, 200, 2):
+            for member, row in ((first, number), (second, number + 1)):
+                member.execute(f"INSERT INTO `{feed.name}`.accounts VALUES ({row}, 1, 'x')")
+        caught_up(second, first)
+        killed_at(feed, IN_MID_WINDOW)
+        caught_up(first, second)
+        first.stop()
+        feed.mysql = second
+        feed.write(5)
+        feed.run()
+        feed.check(one_server=False)
+
+
+@pytest.mark.extended
+def test_transactions_of_several_sources_have_the_old_servers_order(pair: Pair, pair_feed: Feed) -> None:
+    source, follower = pair
+    pair_feed.run()
+    for number in range(1, 160, 2):
+        written_as(source, pair_feed.name, [number])
+        written_as(source, pair_feed.name, [number + 1], SOURCE[:-1] + "2")
+    killed_at(pair_feed, IN_MID_WINDOW)
+    fail_over(pair_feed, source, follower)
+    pair_feed.write(5)
+    pair_feed.run()
+    pair_feed.check(one_server=False)
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("pair", [MariadbServer], indirect=True)
+def test_mariadbs_domains_have_the_old_servers_order(pair: Pair, pair_feed: Feed) -> None:
+    source, follower = pair
+    pair_feed.run()
+    for number in range(60):
+        source.execute(
+            f"SET SESSION gtid_domain_id = {number % 3}",
+            *[f"INSERT INTO `{pair_feed.name}`.accounts VALUES ({3 * number + row}, 1, 'x')" for row in range(3)],
+        )
+    killed_at(pair_feed, IN_MID_WINDOW)
+    fail_over(pair_feed, source, follower)
+    pair_feed.write(5)
+    pair_feed.run()
+    pair_feed.check(one_server=False)
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("pair", [MariadbServer], indirect=True)
+def test_a_number_of_mariadb_that_does_not_rise_after_a_failover_is_refused(pair: Pair, pair_feed: Feed) -> None:
+    """By its number alone it would be taken for one that was published."""
+    source, follower = pair
+    pair_feed.write(20)
+    pair_feed.run()
+    fail_over(pair_feed, source, follower)
+    pair_feed.write(2)
+    insert = f"INSERT INTO `{pair_feed.name}`.journal (text) VALUES ('any')"
+    follower.execute("SET SESSION gtid_seq_no = 3", insert, "SET SESSION gtid_seq_no = 1000", insert)
+    refused(pair_feed, "AccountingError", "0-2-3", "gtid_strict_mode", "Nothing was published", "Seek")
+
+
+def test_a_transaction_without_a_gtid_that_may_follow_the_checkpoint_is_refused(pair: Pair, pair_feed: Feed) -> None:
+    """gtid_mode=ON_PERMISSIVE: nothing says whether it was published."""
+    source, follower = pair
+    pair_feed.write(10)
+    pair_feed.run()
+    fail_over(pair_feed, source, follower)
+    follower.execute("SET GLOBAL gtid_mode = ON_PERMISSIVE", "FLUSH BINARY LOGS")
+    for number in range(100, 105):
+        follower.execute(
+            "SET GTID_NEXT = 'ANONYMOUS'",
+            f"INSERT INTO `{pair_feed.name}`.accounts VALUES ({number}, 1, 'x')",
+            "SET GTID_NEXT = 'AUTOMATIC'",
+        )
+    follower.execute("FLUSH BINARY LOGS")
+    refused(pair_feed, "BinlogGoneError", "has no GTID", "gtid_mode", "Nothing was published", "seek")
+    written_as(follower, pair_feed.name, range(201, 206))
+    refused(pair_feed, "BinlogGoneError", "has no GTID", "gtid_mode", "Nothing was published", "seek")
+
+
+@pytest.mark.extended
+def test_a_huge_transaction_in_slices_and_one_that_was_given_in_part_are_published_once(
+    pair: Pair, pair_feed: Feed, spark_connect: SparkConnectServer
+) -> None:
+    """Slices begin inside of the transaction, on each server somewhere else."""
+    source, follower = pair
+    pair_feed.settings |= {"topics": {"partitions": 3}, "spark": {"master": "local[2]", "slice_bytes": 65536}}
+    pair_feed.configure()
+    source.execute(f"CREATE TABLE `{pair_feed.name}`.plain (n INT, text VARCHAR(2000))")
+    pair_feed.run()
+    with source.connect(database=pair_feed.name, autocommit=False) as connection, connection.cursor() as cursor:
+        for first in range(0, 600, 20):
+            rows = ", ".join(f"({n}, REPEAT('x', 2000))" for n in range(first, first + 20))
+            cursor.execute(f"INSERT INTO plain VALUES {rows}")
+        connection.commit()
+    killed_at(pair_feed, IN_MID_WINDOW)
+    assert 0 < numbers_in(pair_feed, "plain").total() < 600
+    follower_logs_otherwise(follower)
+    fail_over(pair_feed, source, follower)
+    pair_feed.settings["spark"] = {"connect": spark_connect.url, "slice_bytes": 65536}
+    pair_feed.configure()
+    pair_feed.run(spark=True)
+    published_once(pair_feed, "plain")
+
+
+def follower_logs_otherwise(follower: SqlServer) -> None:
+    """A file begins where the old server's does not."""
+    follower.execute("FLUSH BINARY LOGS")
+
+
+@pytest.mark.extended
+def test_a_second_failover_in_mid_window_is_refused_and_failing_back_too(pair: Pair, pair_feed: Feed) -> None:
+    """The second server has given a part as well: only it can go on, and it does."""
+    source, follower = pair
+    pair_feed.write(20)
+    pair_feed.run()
+    pair_feed.write(60)
+    killed_at(pair_feed, IN_MID_WINDOW)
+    fail_over(pair_feed, source, follower)
+    killed_at(pair_feed, "after_transaction_commit:1")
+    pair_feed.mysql = source
+    refused(pair_feed, "AccountingError", "Nothing was published", "Point the connection at server")
+    pair_feed.mysql = follower
+    pair_feed.run()
+    pair_feed.check(one_server=False)
+    replicate(follower, source)
+    fail_over(pair_feed, follower, source)
+    pair_feed.write(5)
+    pair_feed.run()
+    pair_feed.check(one_server=False)
+
+
+@pytest.mark.extended
+def test_a_transform_that_drops_and_keys_rows_otherwise_is_published_once(pair: Pair, pair_feed: Feed) -> None:
+    source, follower = pair
+    folder = pair_feed.folder / "transforms"
+    folder.mkdir(exist_ok=True)
+    (folder / "some.py").write_text(
+        "def transform(change):\n"
+        "    if change.after['n'] % 5 == 0:\n"
+        "        return None\n"
+        "    change.after['twice'] = 2 * change.after['n']\n"
+        "    return change\n"
+    )
+    pair_feed.settings |= {"topics": {"partitions": 3}, "transforms": [{"function": "some", "tables": "*.plain"}]}
+    pair_feed.settings["tables"] = {"include": [f"{pair_feed.name}.plain"]}
+    pair_feed.configure()
+    source.execute(f"CREATE TABLE `{pair_feed.name}`.plain (n INT)")
+    pair_feed.run()
+    insert(source, f"`{pair_feed.name}`.plain", range(321))
+    killed_at(pair_feed, IN_MID_WINDOW)
+    add_partitions(pair_feed, "plain", 5)
+    fail_over(pair_feed, source, follower)
+    pair_feed.run()
+    assert numbers_in(pair_feed, "plain") == Counter(n for n in range(321) if n % 5)
+
+
+@pytest.mark.extended
+def test_a_new_server_with_other_rows_under_the_same_gtids_is_refused(pair: Pair, pair_feed: Feed) -> None:
+    """Counted by topic-partition before anything is published."""
+    source, follower = pair
+    pair_feed.run()
+    fail_over(pair_feed, source, follower)
+    pair_feed.mysql = source
+    written_as(source, pair_feed.name, IN_ORDER)
+    killed_at(pair_feed, IN_MID_WINDOW)
+    with follower.connect(database=pair_feed.name, autocommit=False) as connection, connection.cursor() as cursor:
+        for number in IN_ORDER:
+            cursor.execute(f"SET GTID_NEXT = '{SOURCE}:{number}'")
+            if number > 20:
+                cursor.execute(f"INSERT INTO accounts VALUES ({number}, 1, 'x')")
+            connection.commit()
+        cursor.execute("SET GTID_NEXT = 'AUTOMATIC'")
+    pair_feed.mysql = follower
+    refused(pair_feed, "AccountingError", "do not have the same rows", "Nothing was published")
