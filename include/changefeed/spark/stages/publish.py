@@ -39,8 +39,8 @@ def publish_batches(task: PublishTask, number: int, stored: Iterable[StoredBatch
 def compare_batches(task: WindowPublishTask, number: int, stored: Iterable[StoredBatch]) -> Iterator[TaskMessage]:
     """The stage before it, where something was given before; it publishes nothing.
 
-    Yields what the publish stage would leave out in the Spark task of that ``number``, or a failure where what was given
-    is not what is ``stored`` now.
+    Yields what the publish stage would leave out in the Spark task of that ``number``, or a failure where what was
+    given is not what is ``stored`` now.
     """
     try:
         task.check_version()

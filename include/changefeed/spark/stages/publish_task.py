@@ -165,8 +165,8 @@ class WindowPublishTask(PublishTask):
         return list(_receipts(receipts, chain))
 
     def check_left_out(self, found: Iterable[TopicPartitionReceipt]) -> None:
-        """Raises AccountingError unless ``found``, what `compare` returned in all tasks, has exactly the messages that were given
-        before a failover."""
+        """Raises AccountingError unless ``found``, what `compare` returned in all tasks, has exactly the messages that
+        were given before a failover."""
         counts = {(each.topic, each.partition): each.dropped.get(GivenFilter.reason, 0) for each in found}
         for mark in self.marks:
             there = counts.get((mark.topic, mark.partition), 0)
