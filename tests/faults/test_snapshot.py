@@ -100,7 +100,7 @@ def test_a_run_that_takes_over_fences_a_snapshot_that_stands_still(feed: Feed, s
             os.kill(pid, signal.SIGCONT)
     assert run.result() == 1, run.text()[-3000:]
     assert "Fenced" in run.text()
-    assert len(reads(feed, "numbers")) == 0
+    assert len(reads(feed, "numbers")) in (0, ROWS), "all were there already before its last write"
     finish(feed)
     records = feed.records("numbers")
     assert len(consumed(records)) == len(reads(feed, "numbers")) == ROWS

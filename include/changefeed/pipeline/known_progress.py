@@ -104,7 +104,8 @@ def check_first_run(
         own = set(here.topics) - {topic for other in logs.values() for topic, _ in other.progress}
         if refusal := here.unknown_records(last_ids(connections.kafka, sorted(own)[:_LOOKED_AT])):
             raise CheckpointError(refusal)
-    return tuple(here.doubts(checkpoint for name, checkpoint in gone.items() if name not in logs))
+    published = {name for name, other in logs.items() if other.latest_number}
+    return tuple(here.doubts(checkpoint for name, checkpoint in gone.items() if name not in published))
 
 
 @dataclass(frozen=True)
@@ -166,15 +167,15 @@ class _Here:
         return None
 
     def doubts(self, gone: Iterator[Checkpoint]) -> Iterator[str]:
-        """A sentence for each checkpoint of a pipeline that is gone without a commit log, and may be this one."""
+        """A sentence for each checkpoint of a pipeline that is gone, of no known window, and may be this one."""
         for checkpoint in gone:
             if self._same_source(checkpoint) and checkpoint.coordinates != self.head.coordinates:
                 name, own = checkpoint.pipeline, self.pipeline.name
                 yield (
                     f"pipeline {own!r} has no checkpoint yet, and the state store has one of pipeline {name!r}, window "
                     f"{checkpoint.window} at {checkpoint.coordinates} of the same server, which has neither a YAML "
-                    f"file nor a commit log: if {own!r} is that pipeline, `changefeed rename {name} {own}` before its "
-                    f"first run; it would begin at its `start: {self.pipeline.start}` otherwise"
+                    f"file nor a window in a commit log: if {own!r} is that pipeline, `changefeed rename {name} {own}` "
+                    f"before its first run; it would begin at its `start: {self.pipeline.start}` otherwise"
                 )
 
     def _same_source(self, other: Checkpoint) -> bool:
