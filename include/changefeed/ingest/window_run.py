@@ -46,6 +46,7 @@ from changefeed.pipeline.windows import commit_log_state
 from changefeed.settings.message_rules import rules_digest
 from changefeed.source.archive.archive import Archive
 from changefeed.source.archive.binlogs import ArchivedBinlogs
+from changefeed.source.archive.completeness import check_complete
 from changefeed.source.mysql import source
 from changefeed.source.mysql.binlogs import ServerBinlogs, window_files
 from changefeed.source.mysql.session import Session
@@ -294,8 +295,6 @@ class _WindowRun:
 
 def _complete_files(archive: Archive, session: Session, window: Window) -> Sequence[BinlogFile]:
     """The files of ``archive``; raises as `check_complete`: they may be others than those that were planned with."""
-    from changefeed.source.archive.completeness import check_complete  # it loads the decoder's kernels
-
     archived = ArchivedBinlogs(archive)
     check_complete(archived, ServerBinlogs(session), window.start, window.head)
     return archived.files()

@@ -27,6 +27,7 @@ from changefeed.model.file_identity import FileIdentity
 from changefeed.model.statement import Statement
 from changefeed.model.window import BinlogFile, Slice, slices_between
 from changefeed.source.archive.binlogs import ArchivedBinlogs
+from changefeed.source.archive.completeness import check_complete
 from changefeed.source.mysql import source
 from changefeed.source.mysql.binlogs import ServerBinlogs, file_identity
 from changefeed.source.mysql.server_schemas import collation_names, current_schemas, server_of, wait_for_logged_ddl
@@ -88,8 +89,6 @@ class JoinedBinlogs:
 
     def check_complete(self, start: BinlogCoordinates, end: BinlogCoordinates) -> None:
         """Raises BinlogGoneError for an archived file of ``[start, end)`` that is not proved to be complete."""
-        from changefeed.source.archive.completeness import check_complete  # it loads the decoder's kernels
-
         try:
             check_complete(self._archived, self._server, start, end)
         except BinlogGoneError as error:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from changefeed.binlog.events.framing import whole_events
+from changefeed.binlog.events.gtids import logged_before
 from changefeed.binlog.search.finder import Finder
 from changefeed.errors import BinlogFormatError, BinlogGoneError, SettingsError
 from changefeed.model.connection import MysqlConnection
@@ -162,3 +164,24 @@ def test_targets_of_a_seek_are_read_in_every_form() -> None:
     assert SeekTarget.parse("3e11fa47-71ca-11e1-9e33-c80aa9429562:1-42").kind == "gtids"
     with pytest.raises(SettingsError, match="wanted earliest"):
         SeekTarget.parse("yesterday")
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("kind", ["full_mysql_server", "mariadb_server"])
+def test_the_gtids_before_a_file_are_read_as_the_server_shows_them(
+    kind: str, request: pytest.FixtureRequest, unique_name: str
+) -> None:
+    """MySQL's with tags, in a form of their own, and without."""
+    server = request.getfixturevalue(kind)
+    server.execute(f"CREATE DATABASE {unique_name}")
+    if kind == "full_mysql_server":
+        for tag in ("ours", "theirs"):
+            server.execute(f"SET gtid_next = 'AUTOMATIC:{tag}'", f"CREATE TABLE {unique_name}.{tag} (id INT)")
+    server.execute(f"DROP DATABASE {unique_name}", "FLUSH BINARY LOGS")
+    file = server.head().partition(":")[0]
+    data = (server.data / file).read_bytes()[4:]
+    body = next((event[4], bytes(event[19:-4])) for event in whole_events([data], len(data)) if event[4] in (35, 163))
+    with Session(MysqlConnection.from_uri(server.url)) as session:
+        shown = ServerBinlogs(session).logged_before(file)
+    assert logged_before(*body) == GtidSet.parse(shown)
+    assert (":ours:" in shown) == (kind == "full_mysql_server")

@@ -104,14 +104,18 @@ def logged_before(kind: int, body: bytes) -> GtidSet:
 
     MySQL: sources u64, each: uuid [16], intervals u64, each: first u64, behind the last u64. Where there are tags, the
     highest byte of the first number is 1, the count of sources stands in the 6 bytes before it, and each uuid is
-    followed by its tag, a counted string. MariaDB: count and flags u32, each: domain u32, server u32, number u64.
+    followed by its tag, a counted string. MariaDB: count and flags u32, each: domain u32, server u32, number u64; of a
+    domain the last transaction comes last.
 
     Raises DamagedEvent for another event, or one that cannot be read.
     """
     fields = Fields(body)
     if kind == EventType.MARIADB_GTID_LIST:
-        gtids = [(fields.number(4), fields.number(4), fields.number(8)) for _ in range(fields.number(4) & 0x0FFFFFFF)]
-        return GtidSet.parse(",".join("-".join(map(str, gtid)) for gtid in gtids))
+        last: dict[int, str] = {}
+        for _ in range(fields.number(4) & 0x0FFFFFFF):
+            domain, server, number = fields.number(4), fields.number(4), fields.number(8)
+            last[domain] = f"{domain}-{server}-{number}"
+        return GtidSet.parse(",".join(last.values()))
     if kind != EventType.PREVIOUS_GTIDS:
         raise DamagedEvent(f"event of type {kind} holds no GTIDs of what is before its file")
     sources = fields.number(8)

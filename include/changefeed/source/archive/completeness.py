@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from changefeed.binlog.decoder import KernelDecoder
 from changefeed.binlog.events.file_frame import LONGEST_CLOSING, is_closed_by
 from changefeed.binlog.events.framing import (
     CHECKSUM_SIZE,
@@ -134,6 +133,8 @@ class _Ending:
 
     def _report(self) -> SliceReport:
         """The accounts of the whole file, of which no row is decoded."""
+        from changefeed.binlog.decoder import KernelDecoder  # few files need it, and it loads the kernels
+
         name, size = self.file.name, self.file.size_bytes
         decoder = KernelDecoder(lambda *_: None, lambda *_: None, ColumnsFormat(), "")
         piece = Slice(0, name, FIRST_POSITION, size)
