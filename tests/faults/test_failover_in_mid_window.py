@@ -174,7 +174,7 @@ def test_a_real_group_gives_gtids_in_blocks(
             for member, row in ((first, number), (second, number + 1)):
                 member.execute(f"INSERT INTO `{feed.name}`.accounts VALUES ({row}, 1, 'x')")
         caught_up(second, first)
-        killed_at(feed, IN_MID_WINDOW)
+        killed_at(feed, "after_transaction_commit:2")  # of the three that a partition takes
         caught_up(first, second)
         first.stop()
         feed.mysql = second
