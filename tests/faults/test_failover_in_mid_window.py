@@ -325,6 +325,26 @@ def test_a_transform_that_drops_and_keys_rows_otherwise_is_published_once(pair: 
 
 
 @pytest.mark.extended
+def test_changed_rows_of_mysqls_tables_without_a_primary_key_are_refused(pair: Pair, pair_feed: Feed) -> None:
+    """The replica finds them by HASH_SCAN, and logs them in the order of its table, whatever that of the source was."""
+    source, follower = pair
+    pair_feed.settings |= {"topics": {"partitions": 3}, "tables": {"include": [f"{pair_feed.name}.plain"]}}
+    pair_feed.configure()
+    table = f"`{pair_feed.name}`.plain"
+    source.execute(f"CREATE TABLE {table} (n INT, v INT)")
+    source.execute(f"INSERT INTO {table} VALUES " + ", ".join(f"({n}, 0)" for n in range(300)))
+    pair_feed.run()
+    for first in range(0, 300, 60):
+        source.execute(f"UPDATE {table} SET v = 1 WHERE n >= {first} AND n < {first + 60} ORDER BY n DESC")
+    killed_at(pair_feed, IN_MID_WINDOW)
+    fail_over(pair_feed, source, follower)
+    refused(pair_feed, "AccountingError", f"{pair_feed.name}.plain", "primary key", "Nothing was published")
+    pair_feed.mysql = source
+    pair_feed.run()
+    assert numbers_in(pair_feed, "plain") == Counter(2 * list(range(300)))
+
+
+@pytest.mark.extended
 def test_a_new_server_with_other_rows_under_the_same_gtids_is_refused(pair: Pair, pair_feed: Feed) -> None:
     """Counted by topic-partition before anything is published."""
     source, follower = pair

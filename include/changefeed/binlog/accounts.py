@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -25,14 +26,20 @@ RowCounts = dict[str, dict[str, int]]
 
 @dataclass(frozen=True)
 class CountedRows:
-    """Rows of captured tables: those that were published, and those that a filter left out."""
+    """Rows of captured tables: those that were published, and those that a filter left out. ``unordered`` is as in a
+    `SliceReport`."""
 
     published: RowCounts = field(default_factory=dict)
     filtered: RowCounts = field(default_factory=dict)
+    unordered: frozenset[str] = frozenset()
 
     def with_others(self, other: CountedRows) -> CountedRows:
         """These and others."""
-        return CountedRows(_sum(self.published, other.published), _sum(self.filtered, other.filtered))
+        return CountedRows(
+            _sum(self.published, other.published),
+            _sum(self.filtered, other.filtered),
+            self.unordered | other.unordered,
+        )
 
 
 class Accounts:
@@ -108,8 +115,10 @@ class Accounts:
         counters: dict[str, int],
         transaction_events: tuple[TransactionEvent, ...] = (),
         open_since: int | None = None,
+        unordered: Collection[str] = (),
     ) -> SliceReport:
-        """The report of slice ``number``; ``counters`` says by table which counter is its."""
+        """The report of slice ``number``; ``counters`` says by table which counter is its, ``unordered`` are tables
+        of which a replica may log changes in another order."""
         rows, state = _counted(self.rows, counters).with_others(self._committed), self._state
         return SliceReport(
             slice=number,
@@ -126,7 +135,13 @@ class Accounts:
             statements=tuple(self.statements),
             transaction_events=transaction_events,
             open_since=open_since,
+            unordered=tuple(sorted(rows.unordered | _changed(rows.published, unordered))),
         )
+
+
+def _changed(rows: RowCounts, tables: Collection[str]) -> set[str]:
+    """Those of ``tables`` that have rows that were updated or deleted."""
+    return {table for table in tables if not rows.get(table, {}).keys().isdisjoint("ud")}
 
 
 def _counted(rows: Words, counters: dict[str, int]) -> CountedRows:

@@ -132,7 +132,7 @@ class PreparedRows:
                     where = (item.topic, item.partition)
                     yield ((where, message) for message in item.messages())
                 else:
-                    count(CountedRows(item.rows, item.filtered))
+                    count(CountedRows(item.rows, item.filtered, frozenset(item.unordered)))
 
 
 def _size_of(messages: list[Routed] | None) -> int:

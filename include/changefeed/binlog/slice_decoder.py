@@ -336,7 +336,8 @@ class SliceDecoder(KernelRun):
     def report(self) -> SliceReport:
         open_since = self.committed if self.state[layout.IN_TRANSACTION] == 1 else None
         events = self._unsettled.report(open_since)
-        report = self._accounts.report(self._number, self._programs.counters, events, open_since)
+        programs = self._programs
+        report = self._accounts.report(self._number, programs.counters, events, open_since, programs.unordered)
         return report if self._prepared is None else self._prepared.noted(report)
 
     def _transaction_event(self, source: Input, happening: Happening, name: str = "") -> TransactionEvent:

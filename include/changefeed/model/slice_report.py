@@ -21,7 +21,8 @@ class SliceReport:
     ``open_since`` is where the transaction begins that the slice ends in, None where it ends between two: `settlement`
     makes of them what is left out. ``transformed_away`` counts row changes of which a function of the pipeline made
     nothing, by its name; they are among ``rows``. ``prepared`` are the xids of XA transactions that the slice prepared
-    and did not end, ``ended`` those that it ended and had not prepared.
+    and did not end, ``ended`` those that it ended and had not prepared. ``unordered`` are the tables of which it has
+    updated or deleted rows that a replica may log in another order.
     """
 
     slice: int
@@ -41,3 +42,4 @@ class SliceReport:
     prepared: tuple[str, ...] = ()
     ended: tuple[str, ...] = ()
     order: tuple[GtidRun, ...] = ()
+    unordered: tuple[str, ...] = ()

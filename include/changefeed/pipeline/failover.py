@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from changefeed.binlog.search.finder import Finder, ResumePoint
 from changefeed.errors import AccountingError, BinlogGoneError
@@ -122,11 +122,12 @@ def _check_exact(
     elif fault := _lacking(connections, window, _given_gtids(ahead, places, state)):
         reason = f"the new server {fault}; what is in Kafka already has to be there"
     if reason:
+        latest = max(ahead.values(), key=lambda progress: progress.window).source
         raise AccountingError(
             f"window {failover.window + 1} of pipeline {window.pipeline!r} was published in part from server "
-            f"{failover.from_uuid}, and cannot be ended on server {window.server_uuid} exactly once: {reason}. Nothing "
-            "was published. Point the connection at the old server again and run, or seek the pipeline to where it "
-            "should resume, which may repeat changes."
+            f"{latest}, and cannot be ended on server {window.server_uuid} exactly once: {reason}. Nothing was "
+            f"published. Point the connection at server {latest} again and run, or seek the pipeline to where it should "
+            "resume, which may repeat changes."
         )
 
 
@@ -163,6 +164,21 @@ def check_rising(window: Window, order: BinlogOrder) -> None:
                 "published. Seek the pipeline to where it should resume, which may repeat changes."
             )
         known[domain] = last
+
+
+def check_ordered(window: Window, tables: Collection[str]) -> None:
+    """Raises AccountingError where ``tables`` of ``window``, of which the old server gave a part, have rows that the new
+    one may have in another order: which of them were given is known by their order alone."""
+    if tables:
+        named = ", ".join(sorted(tables)[:5]) + (f" and {len(tables) - 5} others" if len(tables) > 5 else "")
+        raise AccountingError(
+            f"window {window.number} of pipeline {window.pipeline!r} ends one that another server published in part, "
+            f"and has updated or deleted rows of {named}, without a primary key: MySQL's replicas log such rows in "
+            "another order than their source (they look for them by HASH_SCAN), so which of them are in Kafka is not "
+            "known. Nothing was published. Point the connection at the old server again and run, or seek the pipeline "
+            "to where it should resume, which may repeat changes; a primary key, also an invisible one "
+            "(sql_generate_invisible_primary_key), keeps the order."
+        )
 
 
 def others_in_place(connections: PipelineConnections, window: Window, gtids: str) -> str:

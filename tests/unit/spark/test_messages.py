@@ -38,6 +38,7 @@ REPORT = SliceReport(
     open_since=7,
     prepared=("x",),
     ended=("y",),
+    unordered=("shop.t",),
 )
 COUNTS = (PartitionCount(1, "t", 0, 5, 600), PartitionCount(1, "u", 1, 6, 700))
 VIEW = TableView("bin.000001:4", "CREATE DATABASE d", "CREATE TABLE t")

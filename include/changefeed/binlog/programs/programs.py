@@ -52,6 +52,9 @@ class Programs:
         self.topics = Topics()
         self.counters: dict[str, int] = {}
         """By "database.table" the number of its row counters."""
+        self.unordered: set[str] = set()
+        """"database.table" of MySQL's tables without a primary key: a replica finds their rows by a hash of each event
+        (HASH_SCAN), and logs what an UPDATE or DELETE changed in another order than its source."""
         self.types: dict[int, list[int]] = {}
         """Column types by program."""
         self.bound: dict[str, tuple[BoundTable, int]] = {}
@@ -123,6 +126,8 @@ class Programs:
         if route is not None and schema is not None and not schema.is_published:
             route = Route(route.topic, route.partitions, skipped=_ALL_OPS)
         table = bind(table_map, schema, is_mariadb=is_mariadb)
+        if not is_mariadb and not table.schema.primary_key:
+            self.unordered.add(f"{database}.{name}")
         if route is not None:
             if route.lacking_in(table.schema):
                 self._asked_schemas = True  # what the names are is said by where the table map stands

@@ -78,7 +78,7 @@ class DecodedSlice(TaskMessage):
     def from_json(cls, values: Any, /) -> Self:
         report = values["report"]
         report["statements"] = tuple(Statement(**item) for item in report["statements"])
-        report |= {name: tuple(report[name]) for name in ("prepared", "ended")}
+        report |= {name: tuple(report[name]) for name in ("prepared", "ended", "unordered")}
         report["order"] = tuple(map(tuple, report["order"]))
         report["transaction_events"] = tuple(map(TransactionEvent.from_json, report["transaction_events"]))
         return cls(SliceReport(**report), counts_from_json(values["counts"]))

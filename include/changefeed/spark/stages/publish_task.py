@@ -18,7 +18,7 @@ from changefeed.model.slice_report import SliceReport
 from changefeed.model.topic_name import commit_log_topic
 from changefeed.model.window import Mark, Slice, Window
 from changefeed.pipeline.connections import PipelineConnections
-from changefeed.pipeline.failover import check_rising
+from changefeed.pipeline.failover import check_ordered, check_rising
 from changefeed.pipeline.open_windows import check_given, given_before
 from changefeed.records.block_filter import BlockFilter
 from changefeed.records.filter_chain import FilterChain
@@ -126,13 +126,16 @@ class WindowPublishTask(PublishTask):
         """The task with what was ``decoded`` of all ``slices``, and what their ``reports`` say of their transactions.
 
         Raises AccountingError where an earlier attempt gave more than was decoded, or where numbers of MariaDB's GTIDs
-        do not rise after a failover; and as `settle`.
+        do not rise after a failover, or rows may be in another order than on the old server, which gave a part of them;
+        and as `settle`.
         """
         check_given(self.window, self.given, decoded.messages)
         self.topics.learn({topic for topic, _ in decoded.messages})
         order = _order_of(slices, reports)
         if self.window.failover is not None:
             check_rising(self.window, order)
+        if self.marks:
+            check_ordered(self.window, {table for report in reports for table in report.unordered})
         return replace(
             self,
             settlement=settle(slices, reports),
