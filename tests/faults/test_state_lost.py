@@ -17,6 +17,8 @@ from devstack.spark_connect import SparkConnectServer
 
 pytestmark = pytest.mark.timeout(600)
 
+COMPACT = {"cleanup.policy": "compact"}
+
 
 @pytest.mark.extended
 def test_a_state_store_restored_from_an_older_backup_repeats_nothing(feed: Feed) -> None:
