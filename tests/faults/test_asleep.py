@@ -226,3 +226,18 @@ def test_variable_that_is_written_too_late_moves_no_pipeline_back(with_variables
         assert in_order(feed.records("accounts"))
     else:
         feed.check()
+
+
+def test_run_that_slept_before_its_first_message_publishes_nothing_after_a_schema_command(feed: Feed) -> None:
+    """The command saw that no window is published in part: its rows would have columns of before and of now."""
+    feed.write(5)
+    feed.run()
+    feed.write(20)
+    ids = feed.ids()
+    sleeper = asleep(feed.begin("after_take_over"))
+    done = feed.fork_command("", "schema", feed.name, "--relearn", f"{feed.name}.accounts")
+    assert done.result() == 0, done.text()
+    fails_when_it_wakes(sleeper)
+    assert feed.ids() == ids
+    goes_on(feed)
+    feed.check()

@@ -6,13 +6,18 @@ import shutil
 
 import kafka
 import pytest
+from both_settings import with_everything
 from faults.feed import NOTHING_NEW, Feed
 
+from changefeed.kafka.connection import KafkaConnection
+from changefeed.kafka.topics import TopicSettings, ensure_topics
 from changefeed.model.topic_name import commit_log_topic, schema_history_topic
 from changefeed.state.table_store import TableCheckpointStore
 from devstack.spark_connect import SparkConnectServer
 
 pytestmark = pytest.mark.timeout(600)
+
+COMPACT = {"cleanup.policy": "compact"}
 
 
 @pytest.mark.extended
@@ -194,3 +199,22 @@ def test_recover_without_a_commit_log_and_a_checkpoint_does_not_say_that_nothing
     feed.write(5)
     feed.run()
     feed.check()
+
+
+@with_everything
+def test_a_schema_history_that_nothing_needs_and_its_topic_does_not_take_keeps_no_window_from_its_seal(
+    feed: Feed,
+) -> None:
+    feed.settings |= {"publish_ddl": "off", "format": "flat"}
+    feed.configure()
+    ensure_topics(
+        KafkaConnection(feed.kafka.bootstrap),
+        {
+            schema_history_topic(feed.name): TopicSettings(
+                1, 1, {"cleanup.policy": "compact", "max.message.bytes": "90"}
+            )
+        },
+    )
+    feed.write()
+    feed.run()
+    assert feed.begin().result() == NOTHING_NEW

@@ -105,14 +105,19 @@ def _changed(
     unknown: Answer | None,
     lease: Lease,
 ) -> SchemaHistory:
-    """The schema history with what one of the options changed, stored; under the pipeline's lease."""
+    """The schema history with what one of the options changed, stored; under the pipeline's lease.
+
+    Publishers of earlier attempts are fenced first: else one that slept would go on with a window, of which nothing was
+    published yet, by the history of before.
+    """
+    from changefeed.kafka.fencing import fence
     from changefeed.pipeline import open_windows, schema_history
     from changefeed.pipeline.defined_tables import define as define_tables
     from changefeed.pipeline.unknown_tables import with_answer
-    from changefeed.pipeline.windows import commit_log_state
 
     pipeline = connections.pipeline
-    open_windows.check_none_in_part(pipeline.name, commit_log_state(connections))
+    fence(lease)
+    open_windows.check_none_in_part(pipeline.name, lease.log().read())
     if relearn:
         schema_history.restore_history(connections, store_of(pipeline), lease)
         with connections.session() as session:

@@ -34,6 +34,7 @@ from changefeed.pipeline.registered_ids import check_same_ids, ids_by_subject, r
 from changefeed.pipeline.schema_history import (
     history_for,
     keep_learned,
+    learn_behind,
     makes_records_of_tables,
     relearn,
     save_history,
@@ -124,10 +125,13 @@ def ingest(
             compare_gtids=archive is None,
         )
         manifest = replace(manifest, rules=rules_digest(begun.record.rules))
-        if run.is_pipelines and history is not None:
-            manifest = replace(manifest, schemas=save_history(connections, history, window, outcome.reports, lease))
+        kept = history if run.is_pipelines else None
+        if kept is not None and kept.tables_known:
+            manifest = replace(manifest, schemas=save_history(connections, kept, window, outcome.reports, lease))
         fault_point.reached("before_seal")
         lease.log().seal(manifest, state, uncommitted=2 * pipeline.windows_per_run)
+        if kept is not None and not kept.tables_known:
+            learn_behind(connections, window, lease)
     fault_point.reached("after_seal")
     if manifest.dead_letters:
         _log.warning("window %d: %d records went to the dead-letter topic", window.number, manifest.dead_letters)

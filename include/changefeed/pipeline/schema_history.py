@@ -246,31 +246,32 @@ def save_history(
     reports: Iterable[SliceReport],
     lease: Lease,
 ) -> str:
-    """Move ``history`` through the window's statements, and store it where they change it; return its id.
+    """Move ``history``, whose tables are known, through the window's statements, and store it where they change it.
 
-    Where its tables are not known they are learned behind the window, when little of the binlog is left to read.
+    Returns its id.
     """
-    if not history.tables_known:
-        return _learned_behind(connections, window, lease)
     for report in sorted(reports, key=lambda report: report.slice):
         for statement in report.statements:
             history = history.advance(statement)
     return history.id or _stored(connections, history.reached(window.head), window.start, lease).id
 
 
-def _learned_behind(connections: PipelineConnections, window: Window, lease: Lease) -> str:
-    """The id of a history from the end of ``window`` on; '' where much is left to read, or it cannot be learned."""
+def learn_behind(connections: PipelineConnections, window: Window, lease: Lease) -> None:
+    """Learn the tables from the end of ``window`` on, where little of the binlog is left to read, and store that.
+
+    Called when the window is sealed: nothing needs the history yet, so where it cannot be learned or stored that is
+    only logged, and a write that fails leaves ``lease`` with nothing that can be written any more. Raises FencedError.
+    """
     try:
         with connections.session_on(window.server_uuid) as session:
             if source.head(session).coordinates.number > window.head.number + 1:
-                return ""
+                return
             history = learned(session, window.server_uuid, window.head)
-        return _stored(connections, history, window.head, lease).id
+        _stored(connections, history, window.head, lease)
     except FencedError:
         raise
-    except ChangefeedError as error:  # nothing needs it yet, and the window is published
+    except ChangefeedError as error:
         _log.warning("the schemas are not learned yet: %s", error)
-        return ""
 
 
 def _stored(
