@@ -52,11 +52,11 @@ test: lint ## What to run after each change: units, contracts, DAGs, and an end-
 
 test-all: lint ## The whole test suite; CI runs this (ARGS="-n 0": one test at a time)
 	$(BIN)/python -m devstack fetch --tests
-	$(BIN)/python -m pytest -n 2 --durations 40 $(ARGS)
+	$(BIN)/python -m pytest -n 3 --durations 40 $(ARGS)
 
 test-durations: lint ## The whole suite, and how long each file takes, by which workers are balanced
 	$(BIN)/python -m devstack fetch --tests
-	$(BIN)/python -m pytest -n 2 --keep-durations $(ARGS)
+	$(BIN)/python -m pytest -n 3 --keep-durations $(ARGS)
 
 test-unit: $(READY) ## The tests that need no server
 	$(BIN)/python -m pytest tests/unit $(ARGS)

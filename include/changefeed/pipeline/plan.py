@@ -14,6 +14,7 @@ from changefeed.errors import BinlogFormatError, BinlogGoneError, PipelineBusyEr
 from changefeed.kafka.commit_log.log import CommitLogState
 from changefeed.kafka.commit_log.records import FirstRecord
 from changefeed.kafka.lease import Lease
+from changefeed.kafka.topics import ensure_topics
 from changefeed.model import fault_point
 from changefeed.model.checkpoint import Checkpoint, CheckpointStore
 from changefeed.model.coordinates import BinlogCoordinates
@@ -24,6 +25,7 @@ from changefeed.pipeline.failover import position_on_new_server
 from changefeed.pipeline.known_progress import check_commit_log, check_first_run
 from changefeed.pipeline.open_windows import Unfinished, described, unfinished
 from changefeed.pipeline.schema_history import history_for, is_learned, is_lost, prepare_history, restore_history
+from changefeed.pipeline.topics import wanted_topics
 from changefeed.pipeline.windows import first_checkpoint, settled_state
 from changefeed.settings.pipeline import Pipeline
 from changefeed.source.mysql import source
@@ -85,9 +87,19 @@ def plan(connections: PipelineConnections, store: CheckpointStore, *, keep_first
     stored = store.load(name)
     if stored is not None or not keep_first_checkpoint:
         return _plan(connections, store, stored, None, keep=keep_first_checkpoint)
-    ensure_commit_log(connections)
+    _ensure_topics(connections)
     with connections.lease(brief=True) as lease:  # two that begin a pipeline at once begin it at one place
         return _plan(connections, store, store.load(name), lease, keep=True)
+
+
+def _ensure_topics(connections: PipelineConnections) -> None:
+    """Make the commit log; where the pipeline makes no topics, raises TopicError that names all that are missing."""
+    pipeline = connections.pipeline
+    if pipeline.topics.create:
+        ensure_commit_log(connections)
+    else:
+        with connections.session() as session:
+            ensure_topics(connections.kafka, wanted_topics(pipeline, session), create=False)
 
 
 def _plan(

@@ -15,7 +15,7 @@ from changefeed.binlog.decoder import KernelDecoder
 from changefeed.errors import SettingsError, TopicError
 from changefeed.ingest.cut import cut
 from changefeed.ingest.run import run_windows
-from changefeed.kafka.topics import TopicSettings, ensure_topics, partition_counts
+from changefeed.kafka.topics import TopicSettings, commit_log_settings, ensure_topics, schema_history_settings
 from changefeed.model.coordinates import FIRST_POSITION
 from changefeed.model.manifest import Manifest
 from changefeed.model.window import Slice
@@ -219,19 +219,20 @@ def test_topics_that_are_not_to_be_made_are_named_before_anything_is_published(
     pipeline = pipeline_of(name, topics={"create": False, "partitions": 2}, publish_ddl="off")
     runs = Runs(spark, full_mysql_server, kafka_broker, pipeline, tmp_path)
     full_mysql_server.execute(f"CREATE DATABASE `{name}`", f"CREATE TABLE `{name}`.t (id INT PRIMARY KEY)")
-    plan(runs.connections, runs._store)
-    full_mysql_server.execute(f"INSERT INTO `{name}`.t VALUES (1)")
     own = [f"changefeed.{name}.commits", f"changefeed.{name}.schema-history"]
     with pytest.raises(TopicError, match=r"3 topics are not in the cluster.*`topics.create: false`") as refused:
-        runs.run()
+        plan(runs.connections, runs._store)
     assert all(repr(topic) in str(refused.value) for topic in (f"{name}.t", *own))
 
     def findings() -> list[Finding]:
         return list(check(runs.connections, Neighbours({}, runs.lookup), lambda: runs._store))
 
     assert [each.text for each in findings() if each.level is Level.FAIL] == [f"TopicError: {refused.value}"]
-    ensure_topics(runs.connections.kafka, {topic: TopicSettings(1, 1) for topic in (f"{name}.t", *own)})
+    logs = {own[0]: commit_log_settings(1), own[1]: schema_history_settings(1)}
+    ensure_topics(runs.connections.kafka, {f"{name}.t": TopicSettings(1, 1), **logs})
     assert "3 topics: all are there, none would be made" in [each.text for each in findings()]
+    plan(runs.connections, runs._store)
+    full_mysql_server.execute(f"INSERT INTO `{name}`.t VALUES (1)")
     runs.run()
     assert [record.key for record in read_topics(kafka_broker.bootstrap, [f"{name}.t"])] == [{"id": 1}]
 
