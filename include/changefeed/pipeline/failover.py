@@ -126,8 +126,8 @@ def _check_exact(
         raise AccountingError(
             f"window {failover.window + 1} of pipeline {window.pipeline!r} was published in part from server "
             f"{latest}, and cannot be ended on server {window.server_uuid} exactly once: {reason}. Nothing was "
-            f"published. Point the connection at server {latest} again and run, or seek the pipeline to where it should "
-            "resume, which may repeat changes."
+            f"published. Point the connection at server {latest} again and run, or seek the pipeline to where it "
+            "should resume, which may repeat changes."
         )
 
 
@@ -167,8 +167,8 @@ def check_rising(window: Window, order: BinlogOrder) -> None:
 
 
 def check_ordered(window: Window, tables: Collection[str]) -> None:
-    """Raises AccountingError where ``tables`` of ``window``, of which the old server gave a part, have rows that the new
-    one may have in another order: which of them were given is known by their order alone."""
+    """Raises AccountingError where ``tables`` of ``window``, of which the old server gave a part, have rows that the
+    new one may have in another order: which of them were given is known by their order alone."""
     if tables:
         named = ", ".join(sorted(tables)[:5]) + (f" and {len(tables) - 5} others" if len(tables) > 5 else "")
         raise AccountingError(
