@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from collections import Counter
@@ -15,9 +16,11 @@ from faults.replica import caught_up, replicate, replication_group, stop_replica
 from faults.test_changed_between_attempts import add_partitions
 from faults.test_failover import killed_at, refused
 
+from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.mariadb import MariadbServer
 from devstack.mysql import MysqlServer
+from devstack.process import started
 from devstack.spark_connect import SparkConnectServer
 from devstack.sql_server import SqlServer
 
@@ -300,6 +303,27 @@ def test_a_second_failover_in_mid_window_is_refused_and_failing_back_too(pair: P
 
 
 @pytest.mark.extended
+def test_a_server_that_dies_in_its_first_window_after_a_failover_is_named(
+    tmp_path: Path, pair: Pair, pair_feed: Feed
+) -> None:
+    """The checkpoint is another server's than the one that can end the window."""
+    first, second = pair
+    with started(MysqlServer(tmp_path / "c", options={"server_id": 3}, owner=ProcessId.own(), quick=True)) as third:
+        replicate(second, third)
+        pair_feed.write(20)
+        pair_feed.run()
+        fail_over(pair_feed, first, second)
+        pair_feed.write(60)
+        killed_at(pair_feed, "after_transaction_commit:2")
+        ((uuid,),) = second.execute("SELECT @@server_uuid")
+        fail_over(pair_feed, second, third)
+        refused(pair_feed, "AccountingError", f"Point the connection at server {uuid} again", "Nothing was published")
+        pair_feed.mysql = second
+        pair_feed.run()
+        pair_feed.check(one_server=False)
+
+
+@pytest.mark.extended
 def test_a_transform_that_drops_and_keys_rows_otherwise_is_published_once(pair: Pair, pair_feed: Feed) -> None:
     source, follower = pair
     folder = pair_feed.folder / "transforms"
@@ -342,6 +366,82 @@ def test_changed_rows_of_mysqls_tables_without_a_primary_key_are_refused(pair: P
     pair_feed.mysql = source
     pair_feed.run()
     assert numbers_in(pair_feed, "plain") == Counter(2 * list(range(300)))
+
+
+def mixed_transactions(server: SqlServer, name: str) -> None:
+    """Of XA that end later, or never, of savepoints, triggers, tags and DDL, and that are rolled back."""
+    numbers = itertools.count()
+
+    def insert_into(table: str, rows: int) -> str:
+        return f"INSERT INTO `{name}`.{table} (n) VALUES " + ", ".join(f"({next(numbers)})" for _ in range(rows))
+
+    for each in range(4):
+        plain, more, keyed = insert_into("plain", 7), insert_into("plain", 3), insert_into("keyed", 4)
+        server.execute(f"XA START 'x{each}'", plain, more, f"XA END 'x{each}'", f"XA PREPARE 'x{each}'")
+        server.execute("BEGIN", keyed, "SAVEPOINT a", insert_into("plain", 3), "ROLLBACK TO a", "COMMIT")
+        server.execute(f"ALTER TABLE `{name}`.triggers ADD c{each} INT", insert_into("triggers", 4))
+        server.execute("BEGIN", insert_into("plain", 5), f"UPDATE `{name}`.keyed SET n = n + 500000 LIMIT 3", "COMMIT")
+        server.execute(f"XA {'ROLLBACK' if each == 2 else 'COMMIT'} 'x{each}'")
+        if isinstance(server, MariadbServer):
+            temporary = f"CREATE TEMPORARY TABLE `{name}`.held (n INT)"
+            server.execute("BEGIN", temporary, insert_into("plain", 2), "ROLLBACK")  # it logs them
+        else:
+            server.execute("SET gtid_next = 'AUTOMATIC:tagged'", insert_into("plain", 5), insert_into("keyed", 3))
+        server.execute(insert_into("excluded", 3), insert_into("myisam", 3), insert_into("plain", 8))
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("pair", [MysqlServer, MARIADB], indirect=True, ids=["mysql", "mariadb"])
+def test_transactions_of_all_kinds_that_the_new_server_compresses_are_published_once(
+    pair: Pair, pair_feed: Feed
+) -> None:
+    """MariaDB's replica does not log what the source logged and rolled back."""
+    source, follower = pair
+    tables = ("plain", "keyed", "triggers", "triggered", "myisam")
+    database = f"`{pair_feed.name}`"
+    pair_feed.settings |= {
+        "topics": {"partitions": 3},
+        "format": {"name": "debezium", "provide.transaction.metadata": True},
+        "tables": {"include": [f"{pair_feed.name}.{table}" for table in tables]},
+    }
+    pair_feed.configure(transaction_rows=15)
+    source.execute(
+        *(f"CREATE TABLE {database}.{table} (n INT, text CHAR(200) DEFAULT 'text')" for table in ("plain", "excluded")),
+        *(f"CREATE TABLE {database}.{table} (n INT PRIMARY KEY)" for table in ("keyed", "triggers")),
+        f"CREATE TABLE {database}.triggered (n INT)",
+        f"CREATE TABLE {database}.myisam (n INT) ENGINE=MyISAM",
+        f"CREATE TRIGGER {database}.first_one AFTER INSERT ON {database}.triggers FOR EACH ROW "
+        f"INSERT INTO {database}.triggered VALUES (NEW.n), (NEW.n + 1000000)",
+        f"CREATE TRIGGER {database}.second_one AFTER INSERT ON {database}.triggers FOR EACH ROW "
+        f"INSERT INTO {database}.excluded (n) VALUES (NEW.n)",
+    )
+    pair_feed.run()
+    if isinstance(source, MariadbServer):
+        compress = ("SET GLOBAL log_bin_compress = ON", "SET GLOBAL log_bin_compress_min_len = 10")
+        follower.execute("STOP SLAVE", *compress, "START SLAVE")
+    else:
+        follower.execute("STOP REPLICA", "SET GLOBAL binlog_transaction_compression = ON", "START REPLICA")
+    mixed_transactions(source, pair_feed.name)
+    killed_at(pair_feed, IN_MID_WINDOW)
+    fail_over(pair_feed, source, follower)
+    pair_feed.run()
+    for table in tables:
+        left, seen = Counter[int](), Counter[object]()
+        for record in pair_feed.records(table):
+            value = json.loads(record.value) if record.value else {}
+            seen[
+                dict(record.headers)["changefeed.gtid"], record.key, str(value.get("before")), str(value.get("after"))
+            ] += 1
+            left.update(image["n"] for image in [value.get("after")] if image)
+            left.subtract(image["n"] for image in [value.get("before")] if image)
+        assert max(seen.values()) == 1, table
+        assert +left == Counter(n for (n,) in follower.execute(f"SELECT n FROM {database}.{table}")), table
+    ends = Counter(
+        (value["status"], value["id"])
+        for value in (json.loads(each.value) for each in pair_feed.records("transaction"))
+    )
+    assert set(ends.values()) == {1}
+    assert {gtid for status, gtid in ends if status == "BEGIN"} == {gtid for status, gtid in ends if status == "END"}
 
 
 @pytest.mark.extended

@@ -69,13 +69,17 @@ class Accounts:
             self.rows = np.concatenate([self.rows, np.zeros(layout.COUNTS * counters, np.int64)])
             self.orders = np.concatenate([self.orders, np.zeros(ORDER * counters, np.int64)])
 
-    def drain(self, tagged: list[str]) -> None:
-        """Take over the kernel's list of GTIDs; ``tagged`` are the prefixes of those that have a tag."""
+    def drain(self, tagged: list[str], *, rolled_back: bool = False) -> None:
+        """Take over the kernel's list of GTIDs; ``tagged`` are the prefixes of those that have a tag.
+
+        Those that were ``rolled_back`` have no place in the order: they give nothing, and MariaDB's replicas log none.
+        """
         for index in range(int(self._state[layout.RUNS])):
             kind, a, b, first, last = (int(word) for word in self.runs[layout.RUN * index : layout.RUN * (index + 1)])
             prefix = tagged[a] if kind == TAGGED else ""
             self._gtids.add(kind, a, b, first, last, prefix)
-            self._order.append((source_of(kind, a, b, prefix), first, last))
+            if not rolled_back:
+                self._order.append((source_of(kind, a, b, prefix), first, last))
         self._state[layout.RUNS] = 0
 
     def begin_prepared(self) -> None:

@@ -328,7 +328,10 @@ class SliceDecoder(KernelRun):
                 yield from self._end_prepared(query, self._prepared)
             if step is TransactionStep.ROLLBACK:
                 self._unsettled.add(self._transaction_event(source, Happening.ROLLBACK))
-            if not inside or step is TransactionStep.ROLLBACK:
+                self._drain()
+                end_transaction(state, self._accounts.runs)
+                self._accounts.drain(self._texts.tagged, rolled_back=True)
+            elif not inside:
                 end_transaction(state, self._accounts.runs)
 
     # --- rows that may be void

@@ -16,7 +16,8 @@ class SliceReport:
     ``size_bytes`` is the sum of the sizes of all events read; it must equal the slice's own size.
     ``rows`` counts published row changes by "database.table" and op (c, u, d, r), ``filtered`` those of captured tables
     that a filter left out, ``skipped_rows`` those of other tables.
-    ``gtids`` is a GTID set of the transactions that ended in the slice, and ``order`` has them in binlog order.
+    ``gtids`` is a GTID set of the transactions that ended in the slice, and ``order`` has those in binlog order
+    that were not rolled back.
     ``transaction_events`` are those on which depends whether rows before them are published, in binlog order, and
     ``open_since`` is where the transaction begins that the slice ends in, None where it ends between two: `settlement`
     makes of them what is left out. ``transformed_away`` counts row changes of which a function of the pipeline made

@@ -58,6 +58,8 @@ class _Accounts:
     skipped_rows: int = 0
     rows: dict[str, Counter[str]] = field(default_factory=dict)
     gtids: list[str] = field(default_factory=list)
+    order: list[str] = field(default_factory=list)
+    """Of those that were not rolled back."""
     statements: list[Statement] = field(default_factory=list)
     unsettled: Unsettled = field(default_factory=Unsettled)
     open_since: int | None = None
@@ -120,7 +122,7 @@ class ReferenceReader:
             skipped_rows=accounts.skipped_rows,
             transactions=accounts.transactions,
             gtids=str(GtidSet.parse(",".join(accounts.gtids))),
-            order=joined((source, number, number) for source, number in map(source_and_number, accounts.gtids)),
+            order=joined((source, number, number) for source, number in map(source_and_number, accounts.order)),
             first_ts_seconds=accounts.first_ts_seconds,
             last_ts_seconds=accounts.last_ts_seconds,
             statements=tuple(accounts.statements),
@@ -187,13 +189,14 @@ class ReferenceReader:
                 TransactionEvent(_HAPPENINGS[step], accounts.open_since, accounts.position, end, name)
             )
         if step in (TransactionStep.COMMIT, TransactionStep.ROLLBACK):
-            self._end_transaction(accounts)
+            self._end_transaction(accounts, rolled_back=step is TransactionStep.ROLLBACK)
 
-    def _end_transaction(self, accounts: _Accounts) -> None:
+    def _end_transaction(self, accounts: _Accounts, *, rolled_back: bool = False) -> None:
         accounts.transactions += 1
         accounts.open_since = None
         if self._gtid:
             accounts.gtids.append(self._gtid)
+            accounts.order += [] if rolled_back else [self._gtid]
         self._query, self._statement_row = None, 0
         self._commit_micros, self._thread = 0, 0
 
