@@ -15,13 +15,8 @@ from changefeed.binlog.decoder import KernelDecoder
 from changefeed.errors import SettingsError, TopicError
 from changefeed.ingest.cut import cut
 from changefeed.ingest.run import run_windows
-from changefeed.kafka.topics import (
-    TopicSettings,
-    commit_log_settings,
-    ensure_topics,
-    partition_counts,
-    schema_history_settings,
-)
+from changefeed.kafka.schema_log import schema_history_settings
+from changefeed.kafka.topics import TopicSettings, commit_log_settings, ensure_topics, partition_counts
 from changefeed.model.coordinates import FIRST_POSITION
 from changefeed.model.manifest import Manifest
 from changefeed.model.window import Slice
