@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import orjson
 import pymysql
 import pytest
 from foreign import judge
 from foreign.suites import reference_of
 from foreign.trial import Arena, Trial, Verdict
 
+from changefeed.ddl import Schemas
 from devstack.home import Home
 from devstack.identity import ProcessId
 from devstack.mariadb import MariadbServer
@@ -174,7 +176,7 @@ def test_a_fault_of_ours_is_none_of_the_servers(arena: Arena, tmp_path: Path, mo
     def wrong(text: bytes) -> object:
         return {"a": 7, "b": "x"} if text == b'{"a":6,"b":"x"}' else loads(text)
 
-    loads = judge.orjson.loads
+    loads = orjson.loads
     with monkeypatch.context() as patch:
         patch.setattr(judge, "image_of", wrong)
         (difference,) = trial(arena, tmp_path, text).seen.differences
@@ -182,7 +184,7 @@ def test_a_fault_of_ours_is_none_of_the_servers(arena: Arena, tmp_path: Path, mo
         assert "records  (7, 'x')" in difference.text
         assert "table    (6, 'x')" in difference.text
     with monkeypatch.context() as patch:
-        patch.setattr(judge.Schemas, "apply", lambda schemas, _statement: schemas)
+        patch.setattr(Schemas, "apply", lambda schemas, _statement: schemas)
         first, *_ = trial(arena, tmp_path, text).seen.differences
         assert (first.what, first.is_servers) == ("schema", False)
 

@@ -53,8 +53,8 @@ def _compare(server: SqlServer, tables: list[RandomTable], rng: random.Random) -
             inserted[table.name] = table.rows(cursor)
             for number in range(0, ROWS, 2):
                 pairs = zip(table.columns, table.literals(rng), strict=True)
-                changes = ", ".join(f"`{column.name}` = {literal}" for column, literal in pairs)
-                cursor.execute(f"UPDATE {table.qualified} SET {changes} WHERE id = {number}")
+                assignments = ", ".join(f"`{column.name}` = {literal}" for column, literal in pairs)
+                cursor.execute(f"UPDATE {table.qualified} SET {assignments} WHERE id = {number}")
             updated[table.name] = table.rows(cursor)
             cursor.execute(f"DELETE FROM {table.qualified}")
         cursor.execute("FLUSH BINARY LOGS")

@@ -10,7 +10,8 @@ from typing import Any, cast
 from integration.binlog.test_decode_features import decoded
 from typer.main import get_command
 
-from changefeed.cli.main import app
+import changefeed.cli.main  # noqa: F401 - adds the commands
+from changefeed.cli.app import app
 from devstack.home import PROJECT
 from devstack.mysql import MysqlServer
 

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from changefeed.errors import SourceError
+from changefeed.ingest import slicing
 from changefeed.ingest import window_run as ingest_module
 from changefeed.ingest.slicing import Cutting
 from changefeed.ingest.window_run import ingest
@@ -90,7 +91,7 @@ def test_columns_are_named_as_they_were_at_each_row_whatever_slices_come_first(
             cuttings.append(cutting)
             yield cutting
 
-    cut = ingest_module.cut
+    cut = slicing.cut
     monkeypatch.setattr(ingest_module, "cut", recorded)
     ids = f"{server_id}-{server_id + 1}" if has_server_ids else None
     connections = connections_of(unique_name, mysql_server, kafka_broker, ids)

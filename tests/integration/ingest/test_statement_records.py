@@ -118,16 +118,16 @@ def test_definitions_stand_between_the_rows_before_and_after_them_in_each_partit
             (home,) = [partition for partition in told.values() if change in partition]
             assert home.index(definitions[after]) < home.index(change) < home.index(definitions[after + 1])
             assert together.count(change) == 1
-    changes = runner.records(f"changefeed.{name}.schema-changes")
-    assert [record.value["kind"] for record in changes] == [
+    defined = runner.records(f"changefeed.{name}.schema-changes")
+    assert [record.value["kind"] for record in defined] == [
         "CREATE", "CREATE", "ALTER", "TRUNCATE", "CREATE", "RENAME", "DROP",
     ]  # fmt: skip
-    altered = changes[2].value["tableChanges"][0]["table"]
+    altered = defined[2].value["tableChanges"][0]["table"]
     assert [column["name"] for column in altered["columns"]] == ["extra", "id", "title"]
     assert altered["primaryKeyColumnNames"] == ["id"]
     renamed = [record.value for record in runner.records(f"{name}.c") if record.value.get("op")]
     assert [value["after"] for value in renamed] == [{"extra": 1, "id": 1, "title": "later"}]
-    ids = [record.event_id for record in (*changes, *runner.records(f"{name}.a"))]
+    ids = [record.event_id for record in (*defined, *runner.records(f"{name}.a"))]
     assert len(ids) == len(set(ids))
 
 

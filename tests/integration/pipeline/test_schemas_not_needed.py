@@ -12,7 +12,7 @@ from changefeed.ddl.names import TableName
 from changefeed.ingest.cut import cut
 from changefeed.ingest.run import run_windows
 from changefeed.model.coordinates import BinlogCoordinates
-from changefeed.pipeline import schema_history
+from changefeed.pipeline import schema_history, schema_learning
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.plan import plan
 from changefeed.settings.format_choice import FormatChoice
@@ -80,7 +80,7 @@ def test_a_backlog_is_published_before_schemas_are_learned_at_its_end_and_kept_u
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     starts: list[BinlogCoordinates] = []
-    learned = schema_history.learned
+    learned = schema_learning.learned
 
     def recorded(*args: object) -> object:
         starts.append(args[2])  # type: ignore[arg-type]

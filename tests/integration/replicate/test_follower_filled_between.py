@@ -13,7 +13,7 @@ from integration.replicate.test_follower_filled import Filled, filled, on_mariad
 from changefeed.errors import SchemaError, SettingsError, SourceError
 from changefeed.kafka.commit_log.snapshots import SnapshotRecord
 from changefeed.replicate.filler import TableRows
-from changefeed.snapshot.planning import SnapshotPlan
+from changefeed.snapshot.planning import SnapshotPlan, plan_snapshot
 
 pytestmark = pytest.mark.extended
 
@@ -123,7 +123,7 @@ def test_a_table_is_dropped_that_the_pipeline_has_not_published_yet(filled: Fill
 @on_mariadb
 def test_a_table_is_made_between_plan_and_announcement(filled: Filled, monkeypatch: pytest.MonkeyPatch) -> None:
     name = made(filled, first=30)
-    plan = integration.replicate.test_follower_filled.plan_snapshot
+    plan = plan_snapshot
 
     def planned(*args: Any) -> SnapshotPlan:
         done = plan(*args)

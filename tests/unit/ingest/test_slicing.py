@@ -9,8 +9,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from binlog_events import FILE, Event, EventType, description, gtid, query, rows, written
+from binlog_events import FILE, Event, description, gtid, query, rows, written
 
+from changefeed.binlog.events.framing import EventType
 from changefeed.errors import SourceUnavailableError
 from changefeed.ingest import slicing as cutting
 from changefeed.model.window import Slice
