@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 ARGS ?=
 RANGES ?= tests/unit tests/dags tests/integration/binlog/test_decode_types.py tests/integration/cli/test_command.py \
-	tests/integration/kafka/test_kafka_publisher.py tests/contract
+	tests/integration/kafka/test_kafka_publisher.py tests/contract tests/security/test_mysql_impersonators.py
 
 export PYTHONPATH := $(CURDIR)/include
 export CHANGEFEED_KERNEL_CACHE ?= $(CURDIR)/$(VENV)/kernel-cache

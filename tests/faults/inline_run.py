@@ -37,7 +37,7 @@ from changefeed.pipeline.plan import plan
 from changefeed.settings.file import load_pipeline
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.requests.run import RunBounds
-from changefeed.source.mysql.session import _Connection
+from changefeed.source.mysql.login import _Connection
 from changefeed.state.stores import checkpoint_store
 
 IMPORTED = (

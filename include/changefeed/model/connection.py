@@ -70,7 +70,8 @@ class MysqlConnection:
         """Read ``mysql://user:password@host:port/?ssl_ca=…``.
 
         Options are ssl_mode (`preferred`, which takes TLS where the server has it and verifies nothing, or `disabled`),
-        ssl_ca, ssl_cert, ssl_key, ssl_verify and connect_timeout_seconds, which wins over ``patience``.
+        ssl_ca, ssl_cert, ssl_key, ssl_verify (`true`; `ca`: for any name; `false`: nothing) and
+        connect_timeout_seconds, which wins over ``patience``. Each ssl_… but ssl_mode requires TLS.
         Raises SettingsError for another scheme or option, and without a host. No message has the password in it.
         """
         parts = _split(uri, "mysql")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from sqlalchemy import BigInteger, Column, MetaData, String, Table, Text, create_engine, delete, insert, select, update
 from sqlalchemy.dialects.mysql import LONGTEXT
@@ -13,6 +14,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fi
 from changefeed.errors import CheckpointError, SettingsError, StateStoreUnavailableError
 from changefeed.model import fault_point
 from changefeed.model.checkpoint import Checkpoint, check_forward, stale
+from changefeed.source.mysql.login import PASSWORD_PLUGINS
 
 _METADATA = MetaData()
 _CHECKPOINTS = Table(
@@ -36,14 +38,16 @@ def _is_misread(url: URL) -> bool:
     return any("@" in part for part in beside) or re.search(r"/.*\?.*=", str(url.password or "")) is not None
 
 
-def _timeouts(url: URL) -> dict[str, int]:
-    """For the drivers whose own is none: a database that keeps silent must not hold a run, or a page, for ever."""
-    seconds = {
-        "pymysql": {"connect_timeout": 10, "read_timeout": 60},
+def _connect_args(url: URL) -> dict[str, Any]:
+    """Timeouts for the drivers whose own is none: a database that keeps silent must not hold a run, or a page, for
+    ever. And no password in clear for whoever answers in a MySQL's place."""
+    by_driver: dict[str, dict[str, Any]] = {
+        "pymysql": {"connect_timeout": 10, "read_timeout": 60, "auth_plugin_map": PASSWORD_PLUGINS},
         "psycopg2": {"connect_timeout": 10},
         "psycopg": {"connect_timeout": 10},
-    }.get(url.get_driver_name(), {})
-    return {name: value for name, value in seconds.items() if name not in url.query}
+    }
+    arguments = by_driver.get(url.get_driver_name(), {})
+    return {name: value for name, value in arguments.items() if name not in url.query}
 
 
 class TableCheckpointStore:
@@ -59,7 +63,7 @@ class TableCheckpointStore:
             if _is_misread(parsed):
                 raise ValueError
             self._database = parsed.set(query={}).render_as_string(hide_password=True)
-            self._engine = create_engine(parsed, pool_pre_ping=True, connect_args=_timeouts(parsed))
+            self._engine = create_engine(parsed, pool_pre_ping=True, connect_args=_connect_args(parsed))
         except (ArgumentError, ModuleNotFoundError, ValueError, TypeError) as error:
             raise SettingsError(
                 f"the state table's connection is no database that SQLAlchemy knows here: {type(error).__name__}. "

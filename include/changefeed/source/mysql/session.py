@@ -5,13 +5,14 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import pymysql
 from pymysql.constants import CR, ER
 
 from changefeed.errors import ChangefeedError, SourceError, SourceUnavailableError
 from changefeed.model.connection import MysqlConnection
+from changefeed.source.mysql.login import connect
 
 _REFUSED = {ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, ER.SPECIFIC_ACCESS_DENIED_ERROR, 1227, 1142}
 _UNREACHABLE = {CR.CR_CONN_HOST_ERROR, CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, CR.CR_CONNECTION_ERROR}
@@ -19,6 +20,11 @@ _BUSY = {ER.CON_COUNT_ERROR, ER.SERVER_SHUTDOWN, ER.LOCK_WAIT_TIMEOUT, ER.LOCK_D
 
 _NO_COMMON_TLS = {"WRONG_VERSION_NUMBER", "UNSUPPORTED_PROTOCOL", "TLSV1_ALERT_PROTOCOL_VERSION"}
 """OpenSSL's reasons where the server has only versions of TLS that are not accepted here."""
+
+_ASKS_FOR_A_FILE = (
+    "it asks for a file of this machine (LOAD DATA LOCAL), which no server has a reason to. Nothing was sent. Find out "
+    "who answers at that address"
+)
 
 Row = tuple[Any, ...]
 Translation = Callable[[MysqlConnection, Exception, int, str], ChangefeedError]
@@ -84,56 +90,6 @@ class Session:
         return int(major), int(minor)
 
 
-class _Connection(pymysql.connections.Connection):  # type: ignore[misc]
-    """PyMySQL's. Where no option asks for TLS it prefers TLS all the same, and verifies nothing; it loads the machine's
-    CAs for that with each connection, which takes 25 ms of CPU, and here once in a process."""
-
-    _preferred_tls: ClassVar[ssl.SSLContext | None] = None
-
-    def _create_ssl_ctx(self, sslp: Any) -> ssl.SSLContext:
-        if sslp:
-            return super()._create_ssl_ctx(sslp)  # type: ignore[no-any-return]
-        if _Connection._preferred_tls is None:
-            _Connection._preferred_tls = super()._create_ssl_ctx(sslp)
-        return _Connection._preferred_tls
-
-
-def connect(connection: MysqlConnection) -> pymysql.Connection[Any]:
-    """PyMySQL's connection with our timeouts and the TLS that the options ask for."""
-    patience = connection.patience
-    connect_seconds = int(connection.options.get("connect_timeout_seconds", patience.connect_seconds))
-    connected = _Connection(
-        host=connection.host,
-        port=connection.port,
-        user=connection.user,
-        password=connection.password,
-        charset="utf8mb4",
-        # PyMySQL believes MySQL's greeting, which says that autocommit is on where `SET GLOBAL autocommit = 0` is in
-        # force. Without it all reads of a session are of one snapshot: information_schema would stay as it was.
-        autocommit=True,
-        init_command="SET autocommit = 1",
-        connect_timeout=connect_seconds,
-        read_timeout=connect_seconds,  # for the greeting: PyMySQL's connect_timeout ends when the port is open
-        ssl=_tls(connection),
-        ssl_disabled=connection.options.get("ssl_mode", "").lower() == "disabled",
-    )
-    connected._read_timeout = patience.answer_seconds
-    return connected
-
-
-def _tls(connection: MysqlConnection) -> ssl.SSLContext | None:
-    options = connection.options
-    if not any(name.startswith("ssl_") and name != "ssl_mode" for name in options):
-        return None
-    context = ssl.create_default_context(cafile=options.get("ssl_ca"))
-    if options.get("ssl_verify", "true") == "false":
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if cert := options.get("ssl_cert"):
-        context.load_cert_chain(cert, options.get("ssl_key"))
-    return context
-
-
 @contextmanager
 def translated(connection: MysqlConnection, ours: Translation | None = None) -> Iterator[None]:
     """Turn PyMySQL's errors into ours, with the server's own words; ``ours`` makes others of them than a source's."""
@@ -143,6 +99,10 @@ def translated(connection: MysqlConnection, ours: Translation | None = None) -> 
         code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
         words = str(error.args[1]) if len(error.args) > 1 else str(error)
         raise (ours or _of_source)(connection, error, code, words) from error
+    except RuntimeError as error:
+        if "LOAD_LOCAL" not in str(error):
+            raise
+        raise (ours or _of_source)(connection, error, CR.CR_MALFORMED_PACKET, _ASKS_FOR_A_FILE) from error
 
 
 def _of_source(connection: MysqlConnection, error: Exception, code: int, words: str) -> ChangefeedError:
