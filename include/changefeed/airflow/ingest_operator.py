@@ -25,7 +25,15 @@ from changefeed.airflow.tasks import skip_if_sought
 from changefeed.settings.file import load_pipeline, pipelines_folder
 from changefeed.settings.pipeline import Pipeline
 from changefeed.spark.class_archive import with_class_archive
-from changefeed.spark.conf import JOB_CONF, SMALL_BYTES, SMALL_JOB_CONF, job_conf, properties
+from changefeed.spark.conf import (
+    JOB_CONF,
+    PRIVATE_UMASK,
+    SMALL_BYTES,
+    SMALL_JOB_CONF,
+    environment_at,
+    job_conf,
+    properties,
+)
 from changefeed.spark.submitted import EXIT_TERMINAL
 
 SOURCE_ROOT = Path(__file__).parents[2]
@@ -45,9 +53,12 @@ class CleanSparkSubmitHook(SparkSubmitHook):
     Kubernetes it would stand on the command line.
     """
 
-    def __init__(self, environment: dict[str, str], **settings: Any) -> None:
-        super().__init__(**settings)
-        self._environment = environment
+    def __init__(self, environment: dict[str, str], conf_file: IO[str], **settings: Any) -> None:
+        super().__init__(properties_file=conf_file.name, **settings)
+        master = str(self._connection["master"])
+        self._environment = environment | environment_at(master)
+        conf_file.write(properties(job_conf(self._conf, master, {})))
+        conf_file.flush()
 
     def _build_spark_common_args(self) -> list[str]:
         """Airflow's arguments, but for the settings, which go in a file: a command line is shown to all who list
@@ -59,8 +70,8 @@ class CleanSparkSubmitHook(SparkSubmitHook):
         return [*arguments, "--load-spark-defaults"]
 
     def submit(self, application: str = "", **kwargs: Any) -> str | None:
-        """Run spark-submit with that environment."""
-        return super().submit(application, **kwargs, env=self._environment)
+        """Run spark-submit with that environment. What it makes is for this user alone."""
+        return super().submit(application, **kwargs, env=self._environment, umask=PRIVATE_UMASK)
 
     @property
     def exit_code(self) -> int | None:
@@ -99,14 +110,11 @@ class JobOperator(SparkSubmitOperator):
 
     def _get_hook(self) -> CleanSparkSubmitHook:
         pipeline = load_pipeline(self.pipeline_name)
-        conf = job_conf(pipeline.spark.conf, with_class_archive(self._conf))
-        self._conf_file.write(properties(conf))
-        self._conf_file.flush()
         return CleanSparkSubmitHook(
             self._environment(pipeline),
+            self._conf_file,
             conn_id=pipeline.spark.connection,
-            conf=conf,
-            properties_file=self._conf_file.name,
+            conf={**with_class_archive(self._conf), **pipeline.spark.conf},
             name=f"changefeed-{pipeline.name}",
             application_args=[self._plan_file, *(self.application_args or ())],
             files=self._plan_file,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import re
+import secrets
 from collections.abc import Mapping
 
 _log = logging.getLogger(__name__)
@@ -49,20 +51,50 @@ It looks for better plans while a query runs, where ours has one. Its checksum o
 that made other rows when it ran again; our batches are a checkpoint that is never made again, and are counted
 (`spark.stages.expected`)."""
 
-ALWAYS = {"spark.speculation": "false"}
-"""What no setting changes: a second copy of a publishing task takes over from the first, whose work is then thrown
-away. Where the session is not ours, such as a Connect server's, a copy costs that and no more: see
-`spark.stages.publish`."""
+LOOPBACK = "127.0.0.1"
+
+ALWAYS = {"spark.speculation": "false", "spark.authenticate": "true"}
+"""What no setting of a pipeline changes. A second copy of a publishing task takes over from the first, whose work is
+then thrown away. Where the session is not ours, such as a Connect server's, a copy costs that and no more: see
+`spark.stages.publish`. Who has no secret of the application's is answered at no port of Spark's: tasks, with the
+passwords of their pipeline, are fetched there, and Java objects are read before anything else is looked at."""
+
+ON_THIS_MACHINE = {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
+"""What no setting changes for a local master. Its driver makes up a secret of its own, which never leaves the JVM."""
+
+ON_OTHER_MACHINES = {
+    "spark.network.crypto.enabled": "true",
+    "spark.network.crypto.saslFallback": "false",
+    "spark.io.encryption.enabled": "true",
+}
+"""What no setting changes for another master: nothing passes the network or stays on a disk of Spark's in clear."""
+
+PRIVATE_UMASK = 0o077
+"""Of each process that starts a driver: Spark makes some folders of blocks and of Python's files for everybody."""
+
+_SECRET = "spark.authenticate.secret"
 
 
-def job_conf(settings: Mapping[str, str], defaults: Mapping[str, str] = JOB_CONF) -> dict[str, str]:
-    """The whole conf of a job whose pipeline has ``settings`` as its `spark.conf`."""
-    for name, value in ALWAYS.items():
+def is_local(master: str) -> bool:
+    """Whether all tasks of a master run in the driver's JVM; those of local-cluster do not."""
+    return re.match(r"local\b(?!-)", master) is not None
+
+
+def job_conf(settings: Mapping[str, str], master: str, defaults: Mapping[str, str] = JOB_CONF) -> dict[str, str]:
+    """The whole conf of a job at ``master`` whose pipeline has ``settings`` as its `spark.conf`."""
+    always = ALWAYS | (ON_THIS_MACHINE if is_local(master) else ON_OTHER_MACHINES)
+    for name, value in always.items():
         if settings.get(name, value) != value:
             _log.warning(
                 "spark.conf of the pipeline sets %s=%s, which does not count: it is %s", name, settings[name], value
             )
-    return {**defaults, **settings, **ALWAYS}
+    own = {_SECRET: secrets.token_hex(32)} if master.startswith("local-cluster") else {}
+    return {**own, **defaults, **settings, **always}
+
+
+def environment_at(master: str) -> dict[str, str]:
+    """What else is in the environment of the process that starts the driver: where a web page of Spark's listens."""
+    return {"SPARK_LOCAL_IP": LOOPBACK} if is_local(master) else {}
 
 
 def properties(conf: Mapping[str, str]) -> str:

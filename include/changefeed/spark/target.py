@@ -7,7 +7,6 @@ Stages with a shuffle use its `session` for DataFrames, which both kinds have.
 from __future__ import annotations
 
 import logging
-import re
 import tempfile
 import uuid
 from abc import ABC, abstractmethod
@@ -21,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from changefeed.errors import SettingsError
+from changefeed.spark.conf import is_local
 from changefeed.spark.warm_up import load
 
 if TYPE_CHECKING:
@@ -287,11 +287,6 @@ class ConnectSpark(_WarmingSpark):
     def counter(self) -> None:
         """See `SparkTarget`."""
         return
-
-
-def is_local(master: str) -> bool:
-    """Whether all tasks of a master run in the driver's JVM; those of local-cluster do not."""
-    return re.match(r"local\b(?!-)", master) is not None
 
 
 def rows_of_tasks(

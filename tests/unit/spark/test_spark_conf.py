@@ -4,14 +4,49 @@ from __future__ import annotations
 
 import pytest
 
-from changefeed.spark.conf import JOB_CONF, job_conf
+from changefeed.spark.conf import ALWAYS, JOB_CONF, ON_OTHER_MACHINES, ON_THIS_MACHINE, environment_at, job_conf
+
+LOCAL = ["local", "local[2]", "local[*]", "local[2,3]"]
+REMOTE = ["local-cluster[2,1,768]", "spark://host:7077", "yarn", "k8s://https://host"]
 
 
 def test_a_pipelines_settings_go_before_ours() -> None:
-    assert job_conf({}) == {**JOB_CONF, "spark.speculation": "false"}
-    assert job_conf({"spark.log.level": "INFO"})["spark.log.level"] == "INFO"
+    assert job_conf({}, "local[*]") == {**JOB_CONF, **ALWAYS, **ON_THIS_MACHINE}
+    assert job_conf({}, "yarn") == {**JOB_CONF, **ALWAYS, **ON_OTHER_MACHINES}
+    assert job_conf({"spark.log.level": "INFO"}, "local[*]")["spark.log.level"] == "INFO"
 
 
 def test_speculation_is_off_and_a_setting_that_does_not_count_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    assert job_conf({"spark.speculation": "true"})["spark.speculation"] == "false"
+    assert job_conf({"spark.speculation": "true"}, "local[*]")["spark.speculation"] == "false"
     assert "spark.speculation=true, which does not count" in caplog.text
+
+
+@pytest.mark.parametrize("master", LOCAL)
+def test_local_master_listens_on_this_machine_and_answers_nobody_else(master: str) -> None:
+    asked = {
+        "spark.authenticate": "false",
+        "spark.driver.bindAddress": "0.0.0.0",
+        "spark.driver.host": "example.com",
+    }
+    conf = job_conf(asked, master)
+    assert conf["spark.authenticate"] == "true"
+    assert conf["spark.driver.bindAddress"] == conf["spark.driver.host"] == "127.0.0.1"
+    assert "spark.authenticate.secret" not in conf, "the driver makes up its own"
+    assert environment_at(master) == {"SPARK_LOCAL_IP": "127.0.0.1"}
+
+
+@pytest.mark.parametrize("master", REMOTE)
+def test_other_master_encrypts_what_passes_the_network_and_what_is_on_disk(master: str) -> None:
+    asked = dict.fromkeys([*ALWAYS, *ON_OTHER_MACHINES], "odd") | {"spark.driver.host": "driver.example.com"}
+    conf = job_conf(asked, master)
+    assert {name: conf[name] for name in asked} == ALWAYS | ON_OTHER_MACHINES | {
+        "spark.driver.host": "driver.example.com"
+    }
+    assert environment_at(master) == {}
+
+
+def test_cluster_of_one_machine_gets_a_new_secret_each_time() -> None:
+    name = "spark.authenticate.secret"
+    first, second = (job_conf({}, "local-cluster[1,1,512]")[name] for _ in range(2))
+    assert first != second
+    assert len(first) == 64

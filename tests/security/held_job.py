@@ -1,0 +1,68 @@
+"""A job on a local master that has run a task with a connection's password, and goes on until its folder is gone.
+
+    python held_job.py command|submit|submitted|bare FOLDER
+
+As `changefeed run` has it, as Airflow's task starts it, the job that spark-submit starts then, or as Spark's defaults.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+from changefeed.model.connection import MysqlConnection
+from changefeed.settings.file import load_pipeline
+
+
+def hold(kind: str, folder: Path) -> None:
+    """Run the task, say so, and wait."""
+    from pyspark.sql import SparkSession
+
+    from changefeed.spark.session import session
+    from changefeed.spark.target import ClassicSpark
+
+    password = (folder / "password").read_text()
+    connection = MysqlConnection("db", 3306, "reader", password)
+
+    def stage(task: int) -> Iterator[str]:
+        Path(os.environ["TMPDIR"], f"of-task-{task}").write_text("rows")
+        yield connection.host
+
+    if kind == "bare":
+        opened = nullcontext(ClassicSpark(SparkSession.builder.master("local[1]").getOrCreate()))
+    else:
+        opened = session(load_pipeline("held"), "json", submitted=kind == "submitted")
+    with opened as spark:
+        assert spark.results_of([1, 2], stage) == ["db", "db"]
+        with spark.local_folder() as local:
+            assert local
+            (folder / "ready").write_text(local)
+            while folder.exists():
+                time.sleep(0.05)
+
+
+def submit(folder: Path) -> None:
+    """As the task of Airflow does."""
+    from changefeed.airflow.ingest_operator import CleanSparkSubmitHook
+    from changefeed.spark.conf import JOB_CONF
+
+    with NamedTemporaryFile("w") as file:
+        conf = {**JOB_CONF, **load_pipeline("held").spark.conf}
+        arguments = ["submitted", str(folder)]
+        hook = CleanSparkSubmitHook(
+            dict(os.environ), file, conn_id="spark_default", conf=conf, application_args=arguments
+        )
+        hook.submit(__file__)
+
+
+if __name__ == "__main__":
+    kind, folder = sys.argv[1], Path(sys.argv[2])
+    if kind == "submit":
+        submit(folder)
+    else:
+        hold(kind, folder)

@@ -1,0 +1,99 @@
+"""Another user of the machine, beside a run on a local master: ports, files, environment and list of processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from security.spark_thief import (
+    addresses_of,
+    answer_of_gateway,
+    as_nobody,
+    environment_of,
+    family_of,
+    open_files,
+    stolen_blocks,
+)
+
+TESTS = Path(__file__).parents[1]
+PASSWORD = "pl4nted-secret"
+IN_CONF = "pl4nted-in-conf"
+
+
+@contextmanager
+def held(kind: str, tmp_path: Path, conf: dict[str, str]) -> Iterator[int]:
+    """The process of a job of ``kind``, while it runs: see `held_job`."""
+    folder, temporary = tmp_path / "held", tmp_path / "tmp"
+    for each in (folder, temporary, tmp_path / "local", tmp_path / "pipelines"):
+        each.mkdir()
+    (folder / "password").write_text(PASSWORD)
+    spark = {"master": "local[1]", "conf": {"spark.local.dir": str(tmp_path / "local"), **conf}}
+    pipeline = {"name": "held", "source": {"connection": "mysql_x"}, "kafka": {"connection": "kafka_x"}, "spark": spark}
+    (tmp_path / "pipelines" / "held.yaml").write_text(json.dumps(pipeline | {"tables": {"include": ["a.*"]}}))
+    env = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("SPARK_")},
+        "PYTHONPATH": f"{TESTS.parent / 'include'}:{TESTS}",
+        "CHANGEFEED_PIPELINES": str(tmp_path / "pipelines"),
+        "AIRFLOW_HOME": str(tmp_path),
+        "AIRFLOW_CONN_MYSQL_X": f"mysql://reader:{PASSWORD}@db",
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[1]"}),
+        "PYSPARK_PYTHON": sys.executable,
+        "TMPDIR": str(temporary),
+    }
+    old = os.umask(0o022)
+    try:
+        with (tmp_path / "log").open("wb") as log:
+            command = [sys.executable, str(TESTS / "security" / "held_job.py"), kind, str(folder)]
+            job = subprocess.Popen(command, env=env, stdout=log, stderr=log)
+    finally:
+        os.umask(old)
+    try:
+        until = time.monotonic() + 120
+        while not (folder / "ready").exists():
+            assert job.poll() is None, (tmp_path / "log").read_text()[-3000:]
+            assert time.monotonic() < until, (tmp_path / "log").read_text()[-3000:]
+            time.sleep(0.1)
+        yield job.pid
+    finally:
+        shutil.rmtree(folder)
+        job.wait(60)
+
+
+WEAK = {"spark.authenticate": "false", "spark.driver.bindAddress": "0.0.0.0", "spark.ui.enabled": "true"}
+"""What somebody might set in the pipeline's file."""
+
+
+@pytest.mark.parametrize("kind", ["command", pytest.param("submit", marks=pytest.mark.extended)])
+def test_other_user_of_the_machine_reads_nothing_of_a_run(kind: str, tmp_path: Path) -> None:
+    with held(kind, tmp_path, WEAK | {"spark.changefeed.secret": IN_CONF}) as job:
+        for process in family_of(job):
+            assert not as_nobody(environment_of, process.pid) or os.getuid()
+            shown = " ".join(process.cmdline())
+            assert PASSWORD not in shown
+            assert IN_CONF not in shown
+        addresses = addresses_of(job)
+        assert len(addresses) > 4, "gateway, RPC, blocks, page, daemon of Python, accumulators"
+        assert {host for host, _ in addresses} == {"127.0.0.1"}
+        answers = [as_nobody(stolen_blocks, address) for address in addresses]
+        assert not any(stolen for stolen, _ in answers)
+        assert sum("Expected SaslMessage" in refusal for _, refusal in answers) == 2, "RPC and blocks"
+        assert not any(as_nobody(answer_of_gateway, address).startswith(b"!y") for address in addresses)
+        for folder in ("tmp", "local"):
+            assert list(open_files(tmp_path / folder)) == []
+        local = Path((tmp_path / "held" / "ready").read_text())
+        assert local.is_relative_to(tmp_path / "local")
+
+
+@pytest.mark.extended
+def test_spark_as_it_comes_gives_a_password_to_other_users(tmp_path: Path) -> None:
+    """The attack itself: what it finds where nothing was set shows that it would find it."""
+    with held("bare", tmp_path, {}) as job:
+        assert any(PASSWORD.encode() in as_nobody(stolen_blocks, address)[0] for address in addresses_of(job))
