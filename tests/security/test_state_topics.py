@@ -80,17 +80,20 @@ def test_a_row_of_an_outbox_chooses_no_topic_that_a_pipeline_keeps_its_state_in(
     assert [record.key for record in letters] == [None] * len(chosen)
 
 
+@pytest.mark.parametrize(("publish_ddl", "words"), [("off", "is not for rows"), ("topic", "cannot end in")])
 def test_a_suffix_makes_no_commit_log_of_the_topic_of_transactions(
-    mysql_server: MysqlServer, kafka_broker: KafkaBroker, database: str, tmp_path: Path
+    mysql_server: MysqlServer, kafka_broker: KafkaBroker, database: str, tmp_path: Path, publish_ddl: str, words: str
 ) -> None:
     victim = commit_log_topic(f"vic-{database}")
     format = {"name": "debezium", "topic.prefix": "changefeed", "topic.transaction": f"vic-{database}", **TRANSACTIONS}
-    attacker = Attacked(mysql_server, kafka_broker, pipeline_of(database, format=format), tmp_path)
+    attacker = Attacked(
+        mysql_server, kafka_broker, pipeline_of(database, format=format, publish_ddl=publish_ddl), tmp_path
+    )
     ensure_topics(attacker.kafka, {victim: commit_log_settings(1)})
     attacker.run()
     mysql_server.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)", database=database)
     file = mysql_server.head().partition(":")[0]
-    with pytest.raises(TopicError, match="is not for rows"):
+    with pytest.raises(TopicError, match=words):
         attacker.backfill(from_file=file, suffix=".commits")
     assert records_of(kafka_broker.bootstrap, victim) == []
 

@@ -62,10 +62,10 @@ class Publisher:
 
     ``limits`` has each topic that a batch may name (`topics.topic_limits`); it names none that state is kept in but
     the dead letters and schema changes of the pipeline whose ``commit_log_topic`` that is. ``source`` is the UUID of
-    the server whose coordinates the batches carry. ``attempt`` is what `fencing.fence` returned to the driver; '' leaves the
-    check out. ``beside`` are records of the identity that are written in the first transaction, with its progress.
-    ``dead_letter`` is a topic of ``limits`` for records that their topic does not take; without it such a record fails
-    the run. ``on_stage`` is called with each of STAGES when it is reached, for tests that kill.
+    the server whose coordinates the batches carry. ``attempt`` is what `fencing.fence` returned to the driver; ''
+    leaves the check out. ``beside`` are records of the identity that are written in the first transaction, with its
+    progress. ``dead_letter`` is a topic of ``limits`` for records that their topic does not take; without it such a
+    record fails the run. ``on_stage`` is called with each of STAGES when it is reached, for tests that kill.
 
     Raises FencedError when a newer attempt has begun, BrokerUnavailableError, TopicError (unknown, removed or
     shrunk topic, ACLs, a broker without transactions), BadRecordError, AccountingError for batches out of order.

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from changefeed.errors import SettingsError
+from changefeed.settings.hidden_columns import settings_that_may_show
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.pipeline_settings import NotifierSettings, SparkSettings
 from changefeed.settings.routes import compile_routes
@@ -96,6 +97,7 @@ def check_rest_settings(
     _check_connections(new, old, others, site, may_edit)
     _check_server_ids(new, old, others)
     _check_masks(new, old)
+    _check_hidden(new, old)
     _check_transforms(new, old)
     _check_registry(new, old)
     _check_followers(new, old)
@@ -123,12 +125,21 @@ def added_notifiers(new: Pipeline, old: Pipeline | None) -> list[NotifierSetting
 def _check_connections(
     new: Pipeline, old: Pipeline | None, others: Mapping[str, Pipeline], site: Site, may_edit: Callable[[str], bool]
 ) -> None:
-    """A pipeline brings the rows of its source to its cluster: who may edit it must not choose both freely."""
+    """A pipeline brings the rows of its source to its cluster: who may edit it must not choose both freely. Where it
+    takes them from another pipeline, it shows nothing that that one hides."""
     wanted = _connections(new)
     if (old and _connections(old) == wanted) or wanted in site.connections:
         return
-    if any(_connections(other) == wanted and may_edit(name) for name, other in others.items()):
+    same = [other for name, other in others.items() if _connections(other) == wanted and may_edit(name)]
+    shown = [settings_that_may_show(new, other) for other in same]
+    if [] in shown:
         return
+    if same:
+        raise SettingsError(
+            f"pipeline {same[0].name!r}, which has the connections of this one, hides columns, and "
+            f"{', '.join(f'`{setting}`' for setting in shown[0])} of this one may show them: give it what that one has "
+            "of these, or have these connections written to `connections` " + site_file()
+        )
     entry = ", ".join(f"{name}: {value}" for name, value in wanted.model_dump(exclude_none=True).items())
     raise SettingsError(
         f"the connections {{{entry}}} may not be brought together by a pipeline that comes over REST: no pipeline that "
@@ -169,6 +180,18 @@ def _check_masks(new: Pipeline, old: Pipeline | None) -> None:
                 "holds could be published so. Such a mask comes from the pipeline's file; `text` and `characters` may "
                 "be set."
             )
+
+
+def _check_hidden(new: Pipeline, old: Pipeline | None) -> None:
+    """What is hidden stays hidden, and nothing is asked about it."""
+    if old and (shown := settings_that_may_show(new, old)):
+        raise SettingsError(
+            f"pipeline {old.name!r} hides columns, so {', '.join(f'`{setting}`' for setting in shown)} may not be set, "
+            "changed or taken away over REST: what is hidden could be shown by it, or asked about. It comes from the "
+            "pipeline's file. Over REST such a pipeline may take fewer tables (a pattern less, a table's name in place "
+            "of a pattern, more in `tables.exclude`) and hide more columns (more in `columns.exclude`, masks behind "
+            "those that are there); what shapes no message may be changed as in any other."
+        )
 
 
 def _check_transforms(new: Pipeline, old: Pipeline | None) -> None:

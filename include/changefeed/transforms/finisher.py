@@ -44,10 +44,10 @@ class TransformFinisher:
 
     ``partitions`` tells of a topic how many it has, and has it made where it is not there. Functions and rows of an
     outbox choose topics by any name that is for messages, known or not: neither one that pipelines or Kafka keep their
-    state in nor ``reserved`` ones, which have other records of the pipeline. ``suffix`` is added to
-    the names of topics behind the functions, which do not see it. ``dead_letters`` is the topic for changes that a function fails on; without one such a change stops the
-    slice with BadRecordError. A dead letter has headers that say what it was, and neither key nor value: what the
-    function was to hide would stand there.
+    state in nor ``reserved`` ones, which have other records of the pipeline. ``suffix`` is added to the names of
+    topics behind the functions, which do not see it. ``dead_letters`` is the topic for changes that a function fails
+    on; without one such a change stops the slice with BadRecordError. A dead letter has headers that say what it was,
+    and neither key nor value: what the function was to hide would stand there.
     """
 
     def __init__(

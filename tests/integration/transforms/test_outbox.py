@@ -182,7 +182,8 @@ MANY = (
         f"{'NULL' if number % 8 == 0 else repr(f'[{number}]')})"
         for number in range(40)
     ),
-    "INSERT INTO events VALUES (18446744073709551615, 'Größe', '', 0, '', '', '\"\"')",
+    "INSERT INTO events VALUES (18446744073709551615, 'big', '', 0, '', '', '\"\"')",
+    "INSERT INTO events VALUES (18446744073709551614, 'big', 'Größe', 0, 'Größe', X'80', '\"Größe\"')",
     "DELETE FROM events WHERE n < 5",
 )
 
