@@ -275,3 +275,27 @@ def test_a_pipeline_that_is_deleted_and_made_again_hides_what_it_hid(hidden: Sit
             assert (made.status_code, "may not be brought together" in made.text) == (422, True), made.text
         finally:
             (hidden.pipelines / "hiding.yaml").write_text(hiding())
+
+
+def test_no_expression_holds_up_the_server(hidden: Site) -> None:
+    slow = "/shop[.](?:[a-z_.]+)+[0-9]/"
+    database = "shop_of_slow_names"
+    hidden.mysql.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.{'customer_' * 6}history (id INT)")
+    plain = yaml.safe_load((hidden.pipelines / "plain.yaml").read_text())
+    (hidden.pipelines / "plain.yaml").write_text(text_of("plain"))
+    try:
+        answer = put(hidden, "plain", text_of("plain", tables={"include": [slow.replace("shop[.]", "")]}))
+        with ThreadPoolExecutor(1) as beside, hidden.client("rita") as rita, hidden.client("ada") as admin:
+            looking = beside.submit(rita.get, f"{API}/plain")
+            time.sleep(1)
+            admin.timeout = httpx.Timeout(10)
+            assert admin.get("/api/v2/monitor/health").status_code == 200
+            looking.result()
+            plans = [
+                rita.post(f"{API}/plain/{what}/plan", json={"tables": [slow], **body})
+                for what, body in {"snapshot": {}, "backfill": {"from_file": "binlog.000001"}}.items()
+            ]
+        assert [answer.status_code, *(plan.status_code for plan in plans)] == [422] * 3
+    finally:
+        hidden.mysql.execute(f"DROP DATABASE {database}")
+        (hidden.pipelines / "plain.yaml").write_text(yaml.safe_dump(plain))
