@@ -59,6 +59,8 @@ ATTACKS = {
     "a tag that no DAG takes": {"tags": ["x" * 101]},
     "a number that no JSON holds": {"alerts": {"headroom_hours": float("inf")}},
     "another's server_ids": {"source": {"connection": "mysql_shop", "server_ids": "64931-65000"}},
+    "a replica's server_id": {"source": {"connection": "mysql_shop", "server_ids": "1-1"}},
+    "another's pool": {"pool": "of_one_slot"},
 }
 
 

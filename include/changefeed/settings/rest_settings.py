@@ -14,7 +14,7 @@ from changefeed.errors import SettingsError
 from changefeed.model.table_pattern import is_regex
 from changefeed.settings.hidden_columns import settings_that_may_show
 from changefeed.settings.pipeline import Pipeline
-from changefeed.settings.pipeline_settings import NotifierSettings, SparkSettings
+from changefeed.settings.pipeline_settings import NotifierSettings, PipelineSettings, SparkSettings
 from changefeed.settings.regex_steps import check_steps
 from changefeed.settings.routes import compile_routes
 from changefeed.settings.site import ConnectionPair, Site, site_file
@@ -98,7 +98,8 @@ def check_rest_settings(
     edit."""
     _check_expressions(new, old)
     _check_connections(new, old, others, site, may_edit)
-    _check_server_ids(new, old, others)
+    _check_server_ids(new, old)
+    _check_pool(new, old, others, may_edit)
     _check_masks(new, old)
     _check_hidden(new, old)
     _check_transforms(new, old)
@@ -185,18 +186,29 @@ def _connections(pipeline: Pipeline) -> ConnectionPair:
     )
 
 
-def _check_server_ids(new: Pipeline, old: Pipeline | None, others: Mapping[str, Pipeline]) -> None:
-    """Of two readers with one server_id the server ends the older."""
-    if old and old.source == new.source:
-        return
-    own = new.source.server_id_range
-    for name, other in others.items():
-        its = other.source.server_id_range
-        if new.source.connection == other.source.connection and own and its and own[0] <= its[-1] and its[0] <= own[-1]:
-            raise SettingsError(
-                f"source.server_ids {new.source.server_ids} overlap those of pipeline {name!r} of the same source, "
-                f"{other.source.server_ids}: each would end the other's readers. Write another range, or none."
-            )
+def _check_server_ids(new: Pipeline, old: Pipeline | None) -> None:
+    """Of two that read a server's binlog under one server_id the server ends the older, be that another pipeline, also
+    by another connection, or a replica."""
+    if new.source.server_ids is not None and (old is None or old.source != new.source):
+        raise SettingsError(
+            f"source.server_ids {new.source.server_ids} may not be set over REST, nor taken to another connection: the "
+            "server ends others who read it under one of these ids, such as its replicas. They come from the "
+            "pipeline's file; without them readers name no id, and end nobody."
+        )
+
+
+def _check_pool(
+    new: Pipeline, old: Pipeline | None, others: Mapping[str, Pipeline], may_edit: Callable[[str], bool]
+) -> None:
+    """Whose slots its runs take: those of a pool that keeps others apart would be held from these."""
+    own = PipelineSettings.model_fields["pool"].default
+    if new.pool not in (own, old.pool if old else own) and not any(
+        other.pool == new.pool and may_edit(name) for name, other in others.items()
+    ):
+        raise SettingsError(
+            f"pool {new.pool!r} may not be set over REST: its runs would hold the slots of others. It comes from the "
+            f"pipeline's file; {own!r} may be set, and a pool of a pipeline that you may edit."
+        )
 
 
 def _check_masks(new: Pipeline, old: Pipeline | None) -> None:

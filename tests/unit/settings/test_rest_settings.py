@@ -126,12 +126,28 @@ def test_connections_are_brought_together_by_the_administrator_or_by_a_pipeline_
     check(as_mine, as_mine)
 
 
-def test_server_ids_of_another_pipeline_of_the_source_are_refused() -> None:
-    other = pipeline(name="other", source={"connection": "m", "server_ids": "100-199"})
-    for ids in ("199-200", "100-100", "50-300"):
-        with pytest.raises(SettingsError, match="overlap those of pipeline 'other'"):
-            check(pipeline(source={"connection": "m", "server_ids": ids}), None, other)
-    check(pipeline(source={"connection": "m", "server_ids": "200-299"}), None, other)
+def test_server_ids_come_from_the_file_and_go_to_no_other_source() -> None:
+    ids = {"connection": "m", "server_ids": "100-199"}
+    for old in (
+        None,
+        pipeline(),
+        pipeline(source={**ids, "server_ids": "100-200"}),
+        pipeline(source={**ids, "connection": "m2"}),
+    ):
+        with pytest.raises(SettingsError, match="server_ids 100-199 may not be set"):
+            check(pipeline(source=ids), old)
+    check(pipeline(source=ids, owner="ulf"), pipeline(source=ids))
+    check(pipeline(), pipeline(source=ids))
+
+
+def test_a_pool_is_its_own_or_one_of_a_pipeline_that_the_user_may_edit() -> None:
+    hers = pipeline(name="hers", pool="of_hers")
+    for old in (None, pipeline(), pipeline(pool="another")):
+        with pytest.raises(SettingsError, match="pool 'of_hers' may not be set"):
+            check(pipeline(pool="of_hers"), old, hers)
+        check(pipeline(pool="of_hers"), old, hers, mine=["hers"])
+        check(pipeline(), old, hers)
+    check(pipeline(pool="of_hers", owner="ulf"), pipeline(pool="of_hers"))
 
 
 @pytest.mark.parametrize(
