@@ -40,6 +40,9 @@ retries: 0
 retry_delay_seconds: 1
 {more}"""
 
+OVER_REST = PIPELINE.replace("  server_ids: {server_ids}\n", "")
+"""As somebody may write it who may not name server_ids."""
+
 PARSED = "changefeed_ingest__idle"
 """A DAG of the file whose DAGs follow the pipelines."""
 

@@ -142,7 +142,7 @@ def schemas(pipeline: Pipeline, limit: int) -> dict[str, Any]:
     """The schema history for people: tables with their columns, and the last changes; raises ChangefeedError."""
     from changefeed.ddl.table import Table
     from changefeed.pipeline.schema_history import captured, load_history
-    from changefeed.pipeline.unknown_tables import unknown_ranges
+    from changefeed.pipeline.unknown_tables import shown_problem, unknown_ranges
     from changefeed_web.silence import AskedOnce, unless_silent
 
     def read() -> Any:
@@ -156,11 +156,11 @@ def schemas(pipeline: Pipeline, limit: int) -> dict[str, Any]:
     for name, entry in captured(pipeline, history):
         known: dict[str, Any] = {"database": name.database, "table": name.table}
         if isinstance(entry, Table):
-            columns = entry.schema.columns
+            columns = pipeline.described(entry.schema).columns
             known["primary_key"] = [columns[index].name for index in entry.schema.primary_key]
             known["columns"] = [asdict(column) for column in columns]
         else:
-            known["problem"] = entry.problem
+            known["problem"] = shown_problem(pipeline, entry)
         tables.append(known)
     changes = [
         {
@@ -168,7 +168,7 @@ def schemas(pipeline: Pipeline, limit: int) -> dict[str, Any]:
             "kind": entry.kind,
             "database": entry.database,
             "tables": [str(name) for name in entry.touched],
-            "sql": entry.sql,
+            "sql": None if pipeline.hides_columns else entry.sql,
         }
         for entry in reversed(history.timeline.entries)
         if any(pipeline.tables.matches(*name) for name in entry.touched)

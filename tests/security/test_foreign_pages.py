@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from airflow_site import PIPELINE, Site
+from airflow_site import OVER_REST, Site
 
 import changefeed_web
 
@@ -20,7 +20,7 @@ NEIGHBOUR = {"Origin": "http://127.0.0.1:1", "Sec-Fetch-Site": "same-site"}
 NAMELESS = {"Origin": "null"}
 """A page in a sandboxed frame, in a browser that sends no Sec-Fetch-Site."""
 
-YAML = PIPELINE.format(name="foreign", database="foreign", server_ids="64800-64831", more="")
+YAML = OVER_REST.format(name="foreign", database="foreign", more="")
 WRITES = [
     ("POST", "/pipelines", {"yaml": YAML}),
     ("PUT", "/pipelines/idle", {"yaml": YAML}),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import httpx
 import pytest
 import yaml
 from airflow_site import Site
@@ -58,6 +59,8 @@ ATTACKS = {
     "a tag that no DAG takes": {"tags": ["x" * 101]},
     "a number that no JSON holds": {"alerts": {"headroom_hours": float("inf")}},
     "another's server_ids": {"source": {"connection": "mysql_shop", "server_ids": "64931-65000"}},
+    "a replica's server_id": {"source": {"connection": "mysql_shop", "server_ids": "1-1"}},
+    "another's pool": {"pool": "of_one_slot"},
 }
 
 
@@ -180,3 +183,121 @@ def test_connections_of_a_pipeline_are_taken_by_who_may_edit_that_one(attacked: 
     finally:
         attacked.give_rights()
         hers.unlink()
+
+
+HIDING: dict[str, Any] = {
+    "tables": {"include": ["shop.*"], "exclude": ["shop.staff"]},
+    "columns": {"exclude": ["shop.*.salary"], "mask": {"shop.*.email": {"characters": 1}, "*.*.phone": {"text": "-"}}},
+}
+
+
+def hiding(name: str = "hiding", **changed: Any) -> str:
+    return text_of(name, **{**HIDING, **changed})
+
+
+SHOWING: dict[str, dict[str, Any]] = {
+    "no columns hidden": {"columns": {}},
+    "one column fewer": {"columns": {**HIDING["columns"], "exclude": []}},
+    "a weaker mask": {"columns": {**HIDING["columns"], "mask": {"shop.*.email": {"characters": 99}}}},
+    "a weaker mask that counts first": {
+        "columns": {**HIDING["columns"], "mask": {"*.*.email": {"characters": 99}, **HIDING["columns"]["mask"]}}
+    },
+    "tables with copies of the hidden columns": {"tables": {"include": ["shop.*", "copies.*"]}},
+    "the table that was left out": {"tables": {"include": ["shop.*"]}},
+    "a name beside the pattern": {"tables": {"include": ["shop_copy.customers"], "exclude": ["shop.staff"]}},
+    "a condition": {"rows": {"shop.customers": "salary > 5000"}},
+    "a key": {"keys": {"shop.customers": ["email"]}},
+    "a partition": {"topics": {"partition_by": ["salary"]}},
+    "a route's partition": {"topics": {"routes": [{"match": "shop.customers", "partition_by": ["salary"]}]}},
+    "a message of the columns": {"outbox": {"tables": ["shop.customers"], "route.by.field": "phone"}},
+    "the columns under names of no meaning": {"unknown_definition": "placeholder"},
+    "the statements": {"statements": "publish", "publish_ddl": "inline"},
+    "another format": {"format": "maxwell"},
+}
+
+
+@pytest.fixture
+def hidden(attacked: Site) -> Iterator[Site]:
+    """A pipeline whose file hides columns, and one of another source that hides none; rita may edit both."""
+    apart = {"source": {"connection": "elsewhere"}, "kafka": {"connection": "elsewhere"}}
+    files = {"hiding": hiding(), "plain": text_of("plain", **apart)}
+    (attacked.pipelines / "attacked.yaml").rename(attacked.pipelines / "attacked.kept")
+    idle = attacked.pipelines / "idle.yaml"
+    for name, text in files.items():
+        (attacked.pipelines / f"{name}.yaml").write_text(text)
+    attacked.give_rights("* * *__hiding", "* * *__plain")
+    try:
+        yield attacked
+    finally:
+        attacked.give_rights()
+        (attacked.pipelines / "attacked.kept").rename(attacked.pipelines / "attacked.yaml")
+        for name in files:
+            (attacked.pipelines / f"{name}.yaml").unlink()
+        assert idle.exists()
+
+
+def put(site: Site, name: str, text: str) -> httpx.Response:
+    with site.client("rita") as rita:
+        seen = rita.get(f"{API}/{name}")
+        return rita.put(f"{API}/{name}", json={"yaml": text}, headers={"If-Match": seen.headers["ETag"]})
+
+
+def test_what_a_pipeline_hides_is_neither_shown_nor_asked_about_over_rest(hidden: Site) -> None:
+    answers = {what: put(hidden, "hiding", hiding(**changed)) for what, changed in SHOWING.items()}
+    assert {what: answer.status_code for what, answer in answers.items()} == dict.fromkeys(SHOWING, 422)
+    for what, answer in answers.items():
+        assert "hides columns" in answer.json()["detail"], what + answer.text
+    assert (hidden.pipelines / "hiding.yaml").read_text() == hiding()
+
+
+def test_a_pipeline_that_hides_columns_may_hide_more_and_be_scheduled(hidden: Site) -> None:
+    columns = {"exclude": ["shop.*.salary", "*.*.email"], "mask": {**HIDING["columns"]["mask"], "*.*.a": {"text": ""}}}
+    tables = {"include": ["shop.customers", "shop.orders"], "exclude": ["shop.staff", "shop.x"]}
+    topics = {"partitions": 12, "configs": {"retention.ms": "1000000"}}
+    changed = hiding(columns=columns, tables=tables, topics=topics, owner="rita", retries=7)
+    assert put(hidden, "hiding", changed).status_code == 200
+    assert put(hidden, "hiding", hiding()).status_code == 422
+
+
+def test_connections_of_a_pipeline_that_hides_columns_are_for_those_that_hide_them_too(hidden: Site) -> None:
+    for what, changed in SHOWING.items():
+        refused = put(hidden, "plain", hiding("plain", **changed))
+        assert (refused.status_code, "'hiding'" in refused.text) == (422, True), what + refused.text
+    assert put(hidden, "plain", hiding("plain")).status_code == 200
+
+
+def test_a_pipeline_that_is_deleted_and_made_again_hides_what_it_hid(hidden: Site) -> None:
+    (hidden.pipelines / "hiding.yaml").write_text(hiding(source={"connection": "of_hers"}))
+    hidden.give_rights("* * *__hiding", "POST * changefeed_ingest__[*]")
+    with hidden.client("rita") as rita:
+        seen = rita.get(f"{API}/hiding")
+        assert rita.delete(f"{API}/hiding", headers={"If-Match": seen.headers["ETag"]}).status_code == 204
+        try:
+            made = rita.post(API, json={"yaml": text_of("hiding", source={"connection": "of_hers"})})
+            assert (made.status_code, "may not be brought together" in made.text) == (422, True), made.text
+        finally:
+            (hidden.pipelines / "hiding.yaml").write_text(hiding())
+
+
+def test_no_expression_holds_up_the_server(hidden: Site) -> None:
+    slow = "/shop[.](?:[a-z_.]+)+[0-9]/"
+    database = "shop_of_slow_names"
+    hidden.mysql.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.{'customer_' * 6}history (id INT)")
+    plain = yaml.safe_load((hidden.pipelines / "plain.yaml").read_text())
+    (hidden.pipelines / "plain.yaml").write_text(text_of("plain"))
+    try:
+        answer = put(hidden, "plain", text_of("plain", tables={"include": [slow.replace("shop[.]", "")]}))
+        with ThreadPoolExecutor(1) as beside, hidden.client("rita") as rita, hidden.client("ada") as admin:
+            looking = beside.submit(rita.get, f"{API}/plain")
+            time.sleep(1)
+            admin.timeout = httpx.Timeout(10)
+            assert admin.get("/api/v2/monitor/health").status_code == 200
+            looking.result()
+            plans = [
+                rita.post(f"{API}/plain/{what}/plan", json={"tables": [slow], **body})
+                for what, body in {"snapshot": {}, "backfill": {"from_file": "binlog.000001"}}.items()
+            ]
+        assert [answer.status_code, *(plan.status_code for plan in plans)] == [422] * 3
+    finally:
+        hidden.mysql.execute(f"DROP DATABASE {database}")
+        (hidden.pipelines / "plain.yaml").write_text(yaml.safe_dump(plain))

@@ -13,7 +13,7 @@ from itertools import product
 
 import httpx
 import pytest
-from airflow_site import PIPELINE, Site
+from airflow_site import OVER_REST, PIPELINE, Site
 from starlette.routing import BaseRoute, Mount, Route
 
 from changefeed_web.app import create_app
@@ -185,7 +185,7 @@ def test_a_list_shows_what_one_may_see_and_names_nothing_else(walk: Site, row: R
 
 @pytest.mark.extended
 def test_a_change_is_in_the_audit_log_with_its_user_and_pipeline(airflow_site: Site) -> None:
-    text = PIPELINE.format(name="audited", database="walk", server_ids="66200-66231", more="")
+    text = OVER_REST.format(name="audited", database="walk", more="")
     pipelines, idle, runs = f"{PREFIX}/api/pipelines", f"{PREFIX}/api/pipelines/idle", "changefeed_ingest__idle/dagRuns"
     airflow_site.wait_for_dag("changefeed_ingest__idle")
     with airflow_site.client("ulf") as user:

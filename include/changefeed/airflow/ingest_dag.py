@@ -13,6 +13,7 @@ from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 from changefeed.airflow.alerts import deadline_missed, on_failure
 from changefeed.airflow.assets import pipeline_alias
 from changefeed.airflow.ingest_operator import IngestOperator
+from changefeed.airflow.markdown import code
 from changefeed.airflow.params import ingest_params
 from changefeed.airflow.tasks import commit_window, plan_window
 from changefeed.settings.pipeline import Pipeline
@@ -95,12 +96,13 @@ def _deadline(pipeline: Pipeline) -> DeadlineAlert | None:
 
 
 def _documentation(pipeline: Pipeline) -> str:
-    included, excluded = ", ".join(pipeline.tables.include), ", ".join(pipeline.tables.exclude) or "none"
+    included = ", ".join(map(code, pipeline.tables.include))
+    excluded = ", ".join(map(code, pipeline.tables.exclude)) or "none"
     return f"""
-Publishes the row changes of `{pipeline.source.connection}` to `{pipeline.kafka.connection}`.
+Publishes the row changes of {code(pipeline.source.connection)} to {code(pipeline.kafka.connection)}.
 
 - Tables: {included}; left out: {excluded}
-- Topics: `{pipeline.topics.template}`, {pipeline.topics.partitions} partitions
+- Topics: {code(pipeline.topics.template)}, {pipeline.topics.partitions} partitions
 - Checkpoint: in a {pipeline.checkpoint.store}
 
 Exactly once into Kafka for read_committed consumers; order kept per key within a topic-partition; no order across

@@ -22,6 +22,7 @@ from changefeed.kafka.topics import TopicLimits, topic_limits
 from changefeed.kafka.transactions import Delivery, Transactions
 from changefeed.kafka.window_topics import check_same_topic
 from changefeed.model.publish_settings import PublishSettings
+from changefeed.model.topic_name import check_published_to, pipeline_of_commit_log
 from changefeed.records.batch import Batch
 from changefeed.records.block import pack
 from changefeed.records.record_batch import headers_of
@@ -59,11 +60,12 @@ class Publisher:
     two `Unit`s only, and what is written are their records, in the log of the identity ``units_of``. A window that
     begins fences this publisher too, so that rows that were read before the window's changes are never after them.
 
-    ``limits`` has each topic that a batch may name (`topics.topic_limits`). ``source`` is the UUID of the server
-    whose coordinates the batches carry. ``attempt`` is what `fencing.fence` returned to the driver; '' leaves the
-    check out. ``beside`` are records of the identity that are written in the first transaction, with its progress.
-    ``dead_letter`` is a topic of ``limits`` for records that their topic does not take; without it such a record fails
-    the run. ``on_stage`` is called with each of STAGES when it is reached, for tests that kill.
+    ``limits`` has each topic that a batch may name (`topics.topic_limits`); it names none that state is kept in but
+    the dead letters and schema changes of the pipeline whose ``commit_log_topic`` that is. ``source`` is the UUID of
+    the server whose coordinates the batches carry. ``attempt`` is what `fencing.fence` returned to the driver; ''
+    leaves the check out. ``beside`` are records of the identity that are written in the first transaction, with its
+    progress. ``dead_letter`` is a topic of ``limits`` for records that their topic does not take; without it such a
+    record fails the run. ``on_stage`` is called with each of STAGES when it is reached, for tests that kill.
 
     Raises FencedError when a newer attempt has begun, BrokerUnavailableError, TopicError (unknown, removed or
     shrunk topic, ACLs, a broker without transactions), BadRecordError, AccountingError for batches out of order.
@@ -89,6 +91,7 @@ class Publisher:
         self._settings = settings or PublishSettings()
         self._identity, self._window, self._source, self._attempt = identity, window_number, source, attempt
         self._limits, self._dead_letter, self._connection = limits, dead_letter, connection
+        self._pipeline = pipeline_of_commit_log(commit_log_topic) or identity
         self._log = CommitLog(connection, commit_log_topic, identity, self._settings.transaction_timeout_seconds + 30)
         name = transactional_id(identity, task)
         self._transactions = Transactions(connection, name, self._settings, [*limits, commit_log_topic])
@@ -227,6 +230,7 @@ class Publisher:
         key = (batch.topic, batch.partition)
         account = self._accounts.get(key)
         if account is None:
+            check_published_to(batch.topic, self._pipeline)
             limits = self._limits.get(batch.topic)
             if limits is None:
                 raise TopicError(

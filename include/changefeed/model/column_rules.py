@@ -121,10 +121,12 @@ def as_shown(column: Column, treatment: Treatment | None) -> Column:
     match treatment:
         case None | Excluded():
             return column
+        case Constant(None) if not column.labels:
+            return replace(column, nullable=True, default=None, comment=None)
         case Constant(None):
-            return replace(column, nullable=True, default=None)
+            return Column(column.name, "varchar", nullable=True)
         case FirstCharacters():
-            return replace(column, default=None)
+            return replace(column, default=None, comment=None)
     return Column(column.name, "varchar", nullable=column.nullable)
 
 

@@ -35,6 +35,11 @@ def current_time(digits: int) -> Default:
     return Default(f"CURRENT_TIMESTAMP({digits})" if digits else "CURRENT_TIMESTAMP", is_sql=True)
 
 
+def is_current_time(default: Default) -> bool:
+    """Whether it is what `current_time` makes."""
+    return default.is_sql and (default.text or "").startswith("CURRENT_TIMESTAMP")
+
+
 @dataclass(frozen=True)
 class Column:
     """One column as the server defines it.

@@ -9,8 +9,22 @@ from changefeed.errors import TopicError
 
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]")
 _FIELD = re.compile(r"\{(\w+)\}")
-_OWN = re.compile(r"changefeed\.[^.]*\.(commits|dead-letter|schema-history|schema-changes)(\.|$)")
-"""Topics that a pipeline makes for itself, and their backfills'."""
+_STATE_WORDS = r"(commits|dead-letter|schema-history|schema-changes)([._]|$)"
+_STATE = re.compile(rf"changefeed[._].*[._]{_STATE_WORDS}", re.IGNORECASE)
+"""Topics that pipelines make for themselves, and their backfills'; `.` and `_` are one, as the broker makes no topic
+whose name differs from another's in these only (Topic.hasCollision): under such a name the true one could not be
+made."""
+_STATE_SUFFIX = re.compile(rf"[._]{_STATE_WORDS}", re.IGNORECASE)
+_KAFKAS = frozenset(
+    {
+        "__cluster_metadata",
+        "__consumer_offsets",
+        "__remote_log_metadata",
+        "__share_group_state",
+        "__transaction_state",
+    }
+)
+"""Kafka's own topics."""
 _COMMIT_LOG = re.compile(r"changefeed\.([^.]+)\.commits")
 _LONGEST = 249  # org.apache.kafka.common.internals.Topic.MAX_NAME_LENGTH
 
@@ -37,8 +51,37 @@ def schema_history_topic(pipeline: str) -> str:
 
 
 def schema_changes_topic(pipeline: str, suffix: str = "") -> str:
-    """The topic of a pipeline's schema-change records, or of a backfill's whose topics end in ``suffix``."""
+    """The topic of a pipeline's schema-change records, or of a backfill's whose topics end in ``suffix``.
+
+    Raises TopicError for a suffix that makes it a name of another kind of a pipeline's own topics.
+    """
+    if _STATE_SUFFIX.search(suffix):
+        raise TopicError(
+            f"topics cannot end in {suffix!r}: those of such names keep the progress, the schemas and the dead letters "
+            "of pipelines. Nothing was published. Choose another suffix, such as '.replay'."
+        )
     return legal_name(f"changefeed.{pipeline}.schema-changes{suffix}")
+
+
+def is_state_topic(name: str) -> bool:
+    """Whether a topic of this name is one that Kafka or a pipeline, whichever, keeps its own state in."""
+    return name in _KAFKAS or _STATE.match(name) is not None
+
+
+def check_published_to(topic: str, pipeline: str) -> None:
+    """The last look at the name of a topic before ``pipeline`` publishes messages to it, whoever chose that name.
+
+    Raises TopicError for a topic that Kafka or pipelines keep their own state in, but those of this pipeline's schema
+    changes and dead letters.
+    """
+    if is_state_topic(topic) and topic != dead_letter_topic(pipeline):
+        changes = schema_changes_topic(pipeline)
+        if topic != changes and not topic.startswith(f"{changes}."):
+            raise TopicError(
+                f"pipeline {pipeline!r} would publish messages to topic {topic!r}, in which pipelines or Kafka keep "
+                "their own state: it would be read as progress. Nothing of the transaction is visible. Choose another "
+                "name where the pipeline's settings, or a row of an outbox, name this one."
+            )
 
 
 def legal_name(name: str) -> str:
@@ -66,7 +109,7 @@ def topic_name(
     """
     names = {**(groups or {}), "pipeline": pipeline, "database": database, "table": table}
     name = legal_name(_FIELD.sub(lambda field: names.get(field[1], field[0]), template))
-    if _OWN.match(name):
+    if is_state_topic(name):
         raise TopicError(
             f"the changes of table `{database}`.`{table}` would go to topic {name!r} by the template {template!r}: "
             "topics of such names keep the progress, the schemas and the dead letters of pipelines. Choose another "
@@ -84,7 +127,7 @@ def check_chosen_name(name: str) -> None:
         raise ValueError(str(error)) from None
     if legal != name:
         raise ValueError(f"{name!r} cannot be a topic's name: wanted letters, digits, '.', '_' and '-'")
-    if _OWN.match(name) or name.startswith("__"):
+    if is_state_topic(name) or name.startswith("__"):
         raise ValueError(f"topic {name!r} is not for rows: it is one that Kafka or pipelines keep their own state in")
 
 

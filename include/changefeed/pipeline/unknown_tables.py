@@ -57,8 +57,16 @@ def unknown_ranges(
             answer = _answer(pipeline, table)
             full = f"{name.database}.{name.table}"
             end_text = str(end) if end else ""
-            found.append(UnknownRange(full, table.first, end_text, table.rows, table.problem, answer))
+            found.append(UnknownRange(full, table.first, end_text, table.rows, shown_problem(pipeline, table), answer))
     return sorted(found, key=lambda each: BinlogCoordinates.parse(each.start))
+
+
+def shown_problem(pipeline: Pipeline, table: UnknownTable) -> str:
+    """Since what the table's columns are not known; where the pipeline hides columns, without the statement that it
+    quotes, which has values that they hide."""
+    if not pipeline.hides_columns:
+        return table.problem
+    return "the statement that they do not follow from is not shown, as the pipeline hides columns"
 
 
 def check_tables_known(pipeline: Pipeline, history: SchemaHistory | None, start: BinlogCoordinates) -> None:

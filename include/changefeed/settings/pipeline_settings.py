@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
@@ -23,6 +24,7 @@ from changefeed.model.connection import ConnectionLookup
 from changefeed.model.message_key import Keyless
 from changefeed.model.publish_settings import PublishSettings
 from changefeed.model.table_pattern import matches, matches_any
+from changefeed.model.table_schema import Column, TableSchema, is_current_time
 from changefeed.model.topic_name import dead_letter_topic
 from changefeed.settings.column_settings import ColumnSettings
 from changefeed.settings.format_choice import FormatChoice
@@ -291,6 +293,13 @@ def _is_cron(text: str) -> bool:
     return True
 
 
+def _described(column: Column, is_hidden: bool) -> Column:
+    if is_hidden:
+        return replace(column, labels=(), default=None, comment=None)
+    is_expression = column.default is not None and column.default.is_sql and not is_current_time(column.default)
+    return replace(column, default=None) if is_expression else column
+
+
 class PipelineSettings(Section):
     """What a file of `include/pipelines/` says, each setting checked by itself: `Pipeline` checks them together."""
 
@@ -386,6 +395,21 @@ class PipelineSettings(Section):
             ColumnRule(pattern, mask.treatment(lookup), "columns.mask") for pattern, mask in self.columns.mask.items()
         ]
         return ColumnRules((*left_out, *masked), self.shown_file, transformed=bool(self.transforms))
+
+    def described(self, table: TableSchema) -> TableSchema:
+        """``table`` as those may see its definition who do not see what the pipeline hides.
+
+        Hidden columns are without their defaults, comments and labels, which are values that stand or may stand in
+        them; of all columns, where functions may hide any. Defaults that are expressions may quote others' values.
+        """
+        if not self.hides_columns:
+            return table
+        hiding = [ColumnRule(pattern, Excluded(), "") for pattern in (*self.columns.exclude, *self.columns.mask)]
+
+        def hides(column: str) -> bool:
+            return bool(self.transforms) or any(rule.covers(table.database, table.table, column) for rule in hiding)
+
+        return replace(table, columns=tuple(_described(column, hides(column.name)) for column in table.columns))
 
     def transform_calls(self, lookup: ConnectionLookup) -> tuple[TransformCall, ...]:
         """`transforms` with their secrets; raises SettingsError for one that cannot be had."""

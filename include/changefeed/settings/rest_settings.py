@@ -11,8 +11,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from changefeed.errors import SettingsError
+from changefeed.model.table_pattern import is_regex
+from changefeed.settings.hidden_columns import settings_that_may_show
 from changefeed.settings.pipeline import Pipeline
-from changefeed.settings.pipeline_settings import NotifierSettings, SparkSettings
+from changefeed.settings.pipeline_settings import NotifierSettings, PipelineSettings, SparkSettings
+from changefeed.settings.regex_steps import check_steps
 from changefeed.settings.routes import compile_routes
 from changefeed.settings.site import ConnectionPair, Site, site_file
 
@@ -93,9 +96,12 @@ def check_rest_settings(
     """Raise SettingsError where ``new`` says what may not come over REST, and ``old``, the pipeline that it replaces,
     does not say it. ``others`` are the other pipelines by name, ``may_edit`` tells which of them the same user may
     edit."""
+    _check_expressions(new, old)
     _check_connections(new, old, others, site, may_edit)
-    _check_server_ids(new, old, others)
+    _check_server_ids(new, old)
+    _check_pool(new, old, others, may_edit)
     _check_masks(new, old)
+    _check_hidden(new, old)
     _check_transforms(new, old)
     _check_registry(new, old)
     _check_followers(new, old)
@@ -103,6 +109,33 @@ def check_rest_settings(
     for notifier in added_notifiers(new, old):
         site.check_notifier(notifier.notifier)
         _check_arguments(notifier)
+
+
+def _check_expressions(new: Pipeline, old: Pipeline | None) -> None:
+    """Names are matched in the API server too, which all pipelines share."""
+    known = set(_expressions(old.model_dump())) if old else set()
+    for expression in _expressions(new.model_dump()):
+        if expression not in known:
+            try:
+                check_steps(expression)
+            except ValueError as error:
+                raise SettingsError(f"{error}. Another expression comes from the pipeline's file.") from None
+
+
+def _expressions(settings: object, key: str = "") -> Iterator[str]:
+    """The regular expressions in all ``settings``: between slashes, and those of Debezium's keys."""
+    if isinstance(settings, str):
+        if is_regex(settings):
+            yield settings[1:-1]
+        elif key == "message.key.columns":
+            yield from (part.partition(":")[0].strip() for part in settings.split(";"))
+    elif isinstance(settings, Mapping):
+        for name, value in settings.items():
+            yield from _expressions(name)
+            yield from _expressions(value, name)
+    elif isinstance(settings, list | tuple):
+        for value in settings:
+            yield from _expressions(value, key)
 
 
 def _check_followers(new: Pipeline, old: Pipeline | None) -> None:
@@ -123,12 +156,21 @@ def added_notifiers(new: Pipeline, old: Pipeline | None) -> list[NotifierSetting
 def _check_connections(
     new: Pipeline, old: Pipeline | None, others: Mapping[str, Pipeline], site: Site, may_edit: Callable[[str], bool]
 ) -> None:
-    """A pipeline brings the rows of its source to its cluster: who may edit it must not choose both freely."""
+    """A pipeline brings the rows of its source to its cluster: who may edit it must not choose both freely. Where it
+    takes them from another pipeline, it shows nothing that that one hides."""
     wanted = _connections(new)
     if (old and _connections(old) == wanted) or wanted in site.connections:
         return
-    if any(_connections(other) == wanted and may_edit(name) for name, other in others.items()):
+    same = [other for name, other in others.items() if _connections(other) == wanted and may_edit(name)]
+    shown = [settings_that_may_show(new, other) for other in same]
+    if [] in shown:
         return
+    if same:
+        raise SettingsError(
+            f"pipeline {same[0].name!r}, which has the connections of this one, hides columns, and "
+            f"{', '.join(f'`{setting}`' for setting in shown[0])} of this one may show them: give it what that one has "
+            "of these, or have these connections written to `connections` " + site_file()
+        )
     entry = ", ".join(f"{name}: {value}" for name, value in wanted.model_dump(exclude_none=True).items())
     raise SettingsError(
         f"the connections {{{entry}}} may not be brought together by a pipeline that comes over REST: no pipeline that "
@@ -144,18 +186,29 @@ def _connections(pipeline: Pipeline) -> ConnectionPair:
     )
 
 
-def _check_server_ids(new: Pipeline, old: Pipeline | None, others: Mapping[str, Pipeline]) -> None:
-    """Of two readers with one server_id the server ends the older."""
-    if old and old.source == new.source:
-        return
-    own = new.source.server_id_range
-    for name, other in others.items():
-        its = other.source.server_id_range
-        if new.source.connection == other.source.connection and own and its and own[0] <= its[-1] and its[0] <= own[-1]:
-            raise SettingsError(
-                f"source.server_ids {new.source.server_ids} overlap those of pipeline {name!r} of the same source, "
-                f"{other.source.server_ids}: each would end the other's readers. Write another range, or none."
-            )
+def _check_server_ids(new: Pipeline, old: Pipeline | None) -> None:
+    """Of two that read a server's binlog under one server_id the server ends the older, be that another pipeline, also
+    by another connection, or a replica."""
+    if new.source.server_ids is not None and (old is None or old.source != new.source):
+        raise SettingsError(
+            f"source.server_ids {new.source.server_ids} may not be set over REST, nor taken to another connection: the "
+            "server ends others who read it under one of these ids, such as its replicas. They come from the "
+            "pipeline's file; without them readers name no id, and end nobody."
+        )
+
+
+def _check_pool(
+    new: Pipeline, old: Pipeline | None, others: Mapping[str, Pipeline], may_edit: Callable[[str], bool]
+) -> None:
+    """Whose slots its runs take: those of a pool that keeps others apart would be held from these."""
+    own = PipelineSettings.model_fields["pool"].default
+    if new.pool not in (own, old.pool if old else own) and not any(
+        other.pool == new.pool and may_edit(name) for name, other in others.items()
+    ):
+        raise SettingsError(
+            f"pool {new.pool!r} may not be set over REST: its runs would hold the slots of others. It comes from the "
+            f"pipeline's file; {own!r} may be set, and a pool of a pipeline that you may edit."
+        )
 
 
 def _check_masks(new: Pipeline, old: Pipeline | None) -> None:
@@ -169,6 +222,18 @@ def _check_masks(new: Pipeline, old: Pipeline | None) -> None:
                 "holds could be published so. Such a mask comes from the pipeline's file; `text` and `characters` may "
                 "be set."
             )
+
+
+def _check_hidden(new: Pipeline, old: Pipeline | None) -> None:
+    """What is hidden stays hidden, and nothing is asked about it."""
+    if old and (shown := settings_that_may_show(new, old)):
+        raise SettingsError(
+            f"pipeline {old.name!r} hides columns, so {', '.join(f'`{setting}`' for setting in shown)} may not be set, "
+            "changed or taken away over REST: what is hidden could be shown by it, or asked about. It comes from the "
+            "pipeline's file. Over REST such a pipeline may take fewer tables (a pattern less, a table's name in place "
+            "of a pattern, more in `tables.exclude`) and hide more columns (more in `columns.exclude`, masks behind "
+            "those that are there); what shapes no message may be changed as in any other."
+        )
 
 
 def _check_transforms(new: Pipeline, old: Pipeline | None) -> None:

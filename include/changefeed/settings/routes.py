@@ -18,7 +18,7 @@ from changefeed.model.message_key import Keyless, KeyRule
 from changefeed.model.route import Route, TableField
 from changefeed.model.row_predicate import RowFilter
 from changefeed.model.table_pattern import is_regex, matcher, matches, matches_any
-from changefeed.model.topic_name import template_fields, topic_name
+from changefeed.model.topic_name import check_chosen_name, template_fields, topic_name
 from changefeed.settings.format_choice import FormatChoice
 from changefeed.settings.pipeline_settings import PipelineSettings
 from changefeed.settings.topic_settings import RouteSettings, TopicSettings
@@ -162,9 +162,22 @@ class Routes:
 
     @cached_property
     def transaction_topic(self) -> str | None:
-        """Where the records of transactions go; None for a pipeline without any."""
+        """Where the records of transactions go; None for a pipeline without any.
+
+        Raises TopicError for a name that, with its suffix, is not for messages.
+        """
         records = transactions_of(self.made(self.formats[0]))
-        return None if records is None else records.topic + self.suffix
+        if records is None:
+            return None
+        topic = records.topic + self.suffix
+        try:
+            check_chosen_name(topic)
+        except ValueError as error:
+            raise TopicError(
+                f"the topic of the records of transactions: {error}. Nothing was published. Choose another "
+                "`topic.transaction`, or another suffix."
+            ) from None
+        return topic
 
     def format(self, frozen_at_ms: int, schema_ids: SchemaIds | None = None) -> Format:
         """The wire format of the messages, by table where routes say so (see `formats.by_table`).

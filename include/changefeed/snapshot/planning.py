@@ -195,11 +195,14 @@ def _changed(begun: Mapping[str, str], rules: Mapping[str, str]) -> str:
 def _check_where(
     connections: PipelineConnections, where: str, session: Session, tables: Iterable[TableProgress]
 ) -> None:
-    """Columns that are hidden may not be asked about, nor those that a table does not have."""
+    """Columns that are hidden may not be asked about, nor those that a table does not have. What a function of
+    `transforms` hides, it alone knows: of its tables only the key may be asked about."""
     from changefeed.settings.sql_condition import server_condition  # sqlglot is only for those who need it
 
     for schema in table_schemas(session, ((table.database, table.table) for table in tables)).values():
-        hidden = connections.column_rules.of(schema)
+        hidden = set(connections.column_rules.of(schema))
+        if any(call.takes(schema.database, schema.table) for call in connections.transform_calls):
+            hidden |= set(range(len(schema.columns))) - set(schema.primary_key)
         positions = {column.name.lower(): number for number, column in enumerate(schema.columns)}
         for name in server_condition(where).columns:
             position = positions.get(name.lower())
@@ -211,5 +214,6 @@ def _check_where(
             if position in hidden:
                 raise SettingsError(
                     f"snapshot: where: column {name!r} of {schema.database}.{schema.table} is left out or masked by "
-                    "the pipeline, and a condition would tell what is in it"
+                    "the pipeline, or may be by its `transforms`, and a condition would tell what is in it. Nothing "
+                    "was published. Compare a column that is shown, or the table's key"
                 )

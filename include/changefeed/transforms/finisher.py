@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 
 import numpy as np
@@ -17,6 +17,7 @@ from changefeed.errors import SettingsError
 from changefeed.formats.by_table import of_table
 from changefeed.formats.format import RowFormat
 from changefeed.model.column_rules import ColumnRules
+from changefeed.model.topic_name import check_chosen_name
 from changefeed.native.memory import Words
 from changefeed.records.block import Arrays, Message, messages_of, pack
 from changefeed.records.partition import partition_of
@@ -41,11 +42,12 @@ _log = logging.getLogger(__name__)
 class TransformFinisher:
     """A `RowTransformer` of the tables that functions are for; each of ``calls`` is imported when its first row comes.
 
-    ``partitions`` tells of a topic how many it has, and has it made where it is not there; it raises ValueError for a
-    name that messages may not be sent to. ``suffix`` is added to the names of topics behind the functions, which do
-    not see it. ``dead_letters`` is the topic for changes that a function fails on; without one such a change stops the
-    slice with BadRecordError. A dead letter has headers that say what it was, and neither key nor value: what the
-    function was to hide would stand there.
+    ``partitions`` tells of a topic how many it has, and has it made where it is not there. Functions and rows of an
+    outbox choose topics by any name that is for messages, known or not: neither one that pipelines or Kafka keep their
+    state in nor ``reserved`` ones, which have other records of the pipeline. ``suffix`` is added to the names of
+    topics behind the functions, which do not see it. ``dead_letters`` is the topic for changes that a function fails
+    on; without one such a change stops the slice with BadRecordError. A dead letter has headers that say what it was,
+    and neither key nor value: what the function was to hide would stand there.
     """
 
     def __init__(
@@ -58,8 +60,9 @@ class TransformFinisher:
         suffix: str = "",
         dead_letters: str | None = None,
         outbox: OutboxSettings | None = None,
+        reserved: Collection[str] = (),
     ) -> None:
-        self._outbox = outbox
+        self._outbox, self._reserved = outbox, reserved
         self._calls, self._rules, self._partitions, self._dead_letters = calls, rules, partitions, dead_letters
         self._suffix = suffix
         self._format = format
@@ -127,8 +130,19 @@ class TransformFinisher:
         """The messages that the rows of ``output`` become, with the groups that they go to, in no order."""
         table = self._table(unfinished)
         rows = table.rows.read(output)
-        made, failures = table.written(rows, self._partitions, topics)
+
+        def partitions(topic: str) -> int:
+            if topic != unfinished.route.topic:  # by the pipeline's own template, which was checked
+                self._check_chosen(topic)
+            return self._partitions(topic)
+
+        made, failures = table.written(rows, partitions, topics)
         return [*made, *self._failed(rows, failures, topics)]
+
+    def _check_chosen(self, topic: str) -> None:
+        check_chosen_name(topic)
+        if topic in self._reserved:
+            raise ValueError(f"topic {topic!r} is not for rows: it has the records of transactions")
 
     def _failed(self, rows: PlainRows, failures: Failures, topics: Topics) -> Iterator[tuple[Arrays, Words]]:
         """The dead letters of rows that no message can be made of. Without a topic for them, raises the first error."""

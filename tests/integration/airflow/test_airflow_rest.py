@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from airflow_site import PIPELINE, Site
+from airflow_site import OVER_REST, Site
 
 API = "/changefeed/api"
 
@@ -25,7 +25,7 @@ def rest(airflow_site: Site) -> Iterator[Site]:
 
 
 def yaml_of(name: str, more: str = "") -> str:
-    return PIPELINE.format(name=name, database="rest", server_ids="65100-65131", more=more)
+    return OVER_REST.format(name=name, database="rest", more=more)
 
 
 WRITES = [

@@ -12,7 +12,13 @@ from pydantic import ValidationError
 
 from changefeed.errors import TopicError
 from changefeed.model.route import TableField
-from changefeed.model.topic_name import commit_log_topic, legal_name, topic_name
+from changefeed.model.topic_name import (
+    check_published_to,
+    commit_log_topic,
+    legal_name,
+    schema_changes_topic,
+    topic_name,
+)
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.pipeline_settings import TableSettings
 from changefeed.settings.routes import compile_routes
@@ -83,12 +89,32 @@ def test_a_template_is_replaced_and_never_formatted() -> None:
         ("changefeed.{table}.schema-history", "shop"),
         ("changefeed.{database}.{table}", "dead-letter"),
         ("{table}", "changefeed.shop.schema-changes.replay"),
+        ("{table}", "changefeed_shop_commits"),
+        ("changefeed.{table}_Commits", "shop"),
+        ("{table}", "__consumer_offsets"),
     ],
 )
 def test_no_table_is_published_to_a_topic_that_a_pipeline_keeps_its_progress_in(template: str, table: str) -> None:
     with pytest.raises(TopicError, match="keep the progress"):
         topic_name(template, "shop", table)
     assert topic_name("{database}.{table}", "changefeed", "commits") == "changefeed.commits"
+    assert topic_name("{table}", "shop", "__orders_new") == "__orders_new"
+
+
+def test_a_suffix_makes_no_name_of_another_kind_of_state() -> None:
+    for suffix in (".commits", "_x.schema-history", ".Dead-Letter.again"):
+        with pytest.raises(TopicError, match="Choose another suffix"):
+            schema_changes_topic("shop", suffix)
+    assert schema_changes_topic("shop", ".recommits") == "changefeed.shop.schema-changes.recommits"
+
+
+def test_a_pipeline_publishes_to_none_of_the_topics_that_others_keep_state_in() -> None:
+    for topic in ("shop.orders", "changefeed.shop.schema-changes", "changefeed.shop.dead-letter"):
+        check_published_to(topic, "shop")
+    check_published_to("changefeed.shop.schema-changes.replay", "shop")
+    for topic in ("changefeed.shop.commits", "changefeed.shop.schema-history", "changefeed.shop2.schema-changes"):
+        with pytest.raises(TopicError, match="keep their own state"):
+            check_published_to(topic, "shop")
 
 
 def test_names_that_cannot_be_made_legal_are_refused() -> None:

@@ -14,6 +14,7 @@ from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.rest_settings import SPARK_SIZES, check_rest_settings
 from changefeed.settings.site import ConnectionPair, Site
 
+SLOW = r"([a-z_.]+)+[0-9]"
 SMTP = "airflow.providers.smtp.notifications.smtp.SmtpNotifier"
 SITE = Site(connections=[ConnectionPair(source="m", kafka="k")], notifiers=[SMTP], spark_conf=["spark.local.dir"])
 
@@ -125,12 +126,28 @@ def test_connections_are_brought_together_by_the_administrator_or_by_a_pipeline_
     check(as_mine, as_mine)
 
 
-def test_server_ids_of_another_pipeline_of_the_source_are_refused() -> None:
-    other = pipeline(name="other", source={"connection": "m", "server_ids": "100-199"})
-    for ids in ("199-200", "100-100", "50-300"):
-        with pytest.raises(SettingsError, match="overlap those of pipeline 'other'"):
-            check(pipeline(source={"connection": "m", "server_ids": ids}), None, other)
-    check(pipeline(source={"connection": "m", "server_ids": "200-299"}), None, other)
+def test_server_ids_come_from_the_file_and_go_to_no_other_source() -> None:
+    ids = {"connection": "m", "server_ids": "100-199"}
+    for old in (
+        None,
+        pipeline(),
+        pipeline(source={**ids, "server_ids": "100-200"}),
+        pipeline(source={**ids, "connection": "m2"}),
+    ):
+        with pytest.raises(SettingsError, match="server_ids 100-199 may not be set"):
+            check(pipeline(source=ids), old)
+    check(pipeline(source=ids, owner="ulf"), pipeline(source=ids))
+    check(pipeline(), pipeline(source=ids))
+
+
+def test_a_pool_is_its_own_or_one_of_a_pipeline_that_the_user_may_edit() -> None:
+    hers = pipeline(name="hers", pool="of_hers")
+    for old in (None, pipeline(), pipeline(pool="another")):
+        with pytest.raises(SettingsError, match="pool 'of_hers' may not be set"):
+            check(pipeline(pool="of_hers"), old, hers)
+        check(pipeline(pool="of_hers"), old, hers, mine=["hers"])
+        check(pipeline(), old, hers)
+    check(pipeline(pool="of_hers", owner="ulf"), pipeline(pool="of_hers"))
 
 
 @pytest.mark.parametrize(
@@ -180,3 +197,27 @@ def test_a_follower_is_a_server_that_is_written_to_and_comes_from_the_file() -> 
 def test_a_pipeline_whose_topics_do_not_say_all_is_refused_a_follower_with_each_reason() -> None:
     with pytest.raises(SettingsError, match=r"(?s)publish_ddl: off.*statements: skip"):
         pipeline(followers=[{"connection": "copy"}], publish_ddl="off", statements="skip")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"tables": {"include": [f"/{SLOW}/"]}},
+        {"tables": {"exclude": [f"/{SLOW}/"]}},
+        {"topics": {"routes": [{"match": f"/{SLOW}/", "topic": "t"}]}},
+        {"keys": {f"/{SLOW}/": ["a"]}},
+        {"rows": {f"/{SLOW}/": "a = 1"}},
+        {"columns": {"exclude": [f"/{SLOW}/"]}},
+        {"columns": {"mask": {f"/{SLOW}/": {"text": "-"}}}},
+        {"unknown_definition": {f"/{SLOW}/": "begin"}},
+        {"outbox": {"tables": [f"/{SLOW}/"]}},
+        {"format": {"name": "debezium", "message.key.columns": f"a.b:c;{SLOW}:id"}},
+        {
+            "topics": {"routes": [{"match": "*.*", "format": {"name": "flat"}, "topic": "{table}"}]},
+            "tags": [f"/{SLOW}/"],
+        },
+    ],
+    ids=str,
+)
+def test_an_expression_that_could_hold_up_the_server_comes_from_the_file_only(settings: dict[str, Any]) -> None:
+    refused(settings, "too many ways")

@@ -19,6 +19,8 @@ from changefeed.errors import SettingsError, did_you_mean
 from changefeed.model.coordinates import COORDINATES_PATTERN, FILE_PATTERN, FIRST_POSITION, BinlogCoordinates
 from changefeed.model.gtid import GtidSet
 from changefeed.model.seek import SeekTarget, seconds_of
+from changefeed.model.table_pattern import is_regex
+from changefeed.settings.regex_steps import check_steps
 from changefeed.settings.section import Section
 from changefeed.settings.table_pattern import TablePattern
 
@@ -99,8 +101,15 @@ Time = Annotated[str, Field(max_length=1000, json_schema_extra={"format": "date-
 Place = Annotated[str, Field(min_length=1, max_length=60_000), _read_by(SeekTarget.parse)]
 """What a seek can go to: a word, or one of the above."""
 
+
+def _is_quick(pattern: str) -> str:
+    if is_regex(pattern):
+        check_steps(pattern[1:-1])
+    return pattern
+
+
 Tables = Annotated[
-    list[Annotated[TablePattern, Field(max_length=1000)]],
+    list[Annotated[TablePattern, Field(max_length=1000), AfterValidator(_is_quick)]],
     Field(
         max_length=10_000,
         title="Tables",

@@ -13,7 +13,6 @@ from changefeed.ddl.schemas import Schemas
 from changefeed.kafka.topics import TopicSettings
 from changefeed.model.route import Route
 from changefeed.model.slice_report import SliceReport
-from changefeed.model.topic_name import check_chosen_name
 from changefeed.model.window import Slice
 from changefeed.records.block import MessageBlock
 from changefeed.source.mysql.catalog import catalog_lookup
@@ -92,20 +91,16 @@ def finisher_of(task: SourceTask) -> TransformFinisher | None:
 
     topics = task.pipeline.topics
     settings = TopicSettings(topics.partitions, topics.replication_factor, topics.configs)
-
-    def partitions(topic: str) -> int:
-        if topic not in task.topics.known:
-            check_chosen_name(topic)
-        return task.topics.made(topic, settings).partitions
-
+    transactions = task.connections.routes.transaction_topic
     return TransformFinisher(
         task.connections.transform_calls,
         task.format(),
         task.column_rules,
-        partitions,
+        lambda topic: task.topics.made(topic, settings).partitions,
         suffix=topics.suffix,
         dead_letters=task.pipeline.dead_letter_topic,
         outbox=task.pipeline.outbox,
+        reserved=() if transactions is None else (transactions,),
     )
 
 

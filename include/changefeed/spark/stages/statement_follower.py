@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -15,6 +16,7 @@ from changefeed.errors import SchemaError
 from changefeed.formats.by_table import of_table
 from changefeed.formats.format import Format
 from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.model.identifier import quoted
 from changefeed.model.statement import Statement
 from changefeed.model.table_pattern import names_database
 from changefeed.model.table_schema import TableSchema
@@ -112,11 +114,23 @@ class StatementFollower:
                 self._definition(statement, read, before)
                 skipped = "t" in self._task.pipeline.skip
                 for name in () if skipped else self._captured(read.tables):
-                    self._truncated(statement, name)
+                    self._truncated(self._shown(statement, read), name)
             case Kind.DEFINITION:
                 self._definition(statement, read, before)
         if read.changes_rows:
             self._rows(statement, read, before)
+
+    def _shown(self, statement: Statement, read: DdlStatement) -> Statement:
+        """``statement`` as records may have it: where the pipeline hides columns, without its text, which has values
+        that they hide (defaults, comments, labels, conditions); that of a TRUNCATE is written anew."""
+        if not self._task.pipeline.hides_columns:
+            return statement
+        if read.kind is Kind.TRUNCATE and len(read.tables) == 1:
+            (name,) = read.tables
+            sql = f"TRUNCATE TABLE {quoted(name.database)}.{quoted(name.table)}"
+        else:
+            sql = f"/* {_verb(statement.sql)}: its text is not shown, as the pipeline hides columns */"
+        return replace(statement, sql=sql, inputs="", doubt=statement.doubt and "its text is not shown")
 
     def taken(self) -> Iterator[MessageBlock]:
         """The blocks made since the last call, in binlog order."""
@@ -130,8 +144,8 @@ class StatementFollower:
         if not touched:
             return
         tables = [(name.database, name.table) for name in read.tables]
-        hide_sql = self._task.pipeline.hides_columns  # a statement's text has the values that they hide
-        self._to_tables(statement, touched, lambda format: format.statement(statement, tables, hide_sql=hide_sql))
+        hide_sql, shown = self._task.pipeline.hides_columns, self._shown(statement, read)
+        self._to_tables(statement, touched, lambda format: format.statement(shown, tables, hide_sql=hide_sql))
 
     def _truncated(self, statement: Statement, name: TableName) -> None:
         table = self._seen(name)
@@ -142,15 +156,21 @@ class StatementFollower:
         touched = self._captured(read.tables)
         if where == "off" or not (touched or (not read.tables and self._captures_database(read))):
             return
-        changes = [(name.database, name.table, _columns(self._follower.schemas, name)) for name in touched]
+        changes = [(name.database, name.table, self._described(name)) for name in touched]
         kind = "TRUNCATE" if read.kind is Kind.TRUNCATE else _verb(statement.sql)
-        pipeline, value = self._task.pipeline, self._format.schema_change(statement, kind, changes)
+        shown = self._shown(statement, read)
+        pipeline, value = self._task.pipeline, self._format.schema_change(shown, kind, changes)
         topic = schema_changes_topic(pipeline.name, pipeline.topics.suffix)
         self._add(statement, topic, [0], value, self._format)
         if where == "inline":
             gone = {name for name in touched if name not in self._follower.schemas.tables and name not in before.tables}
             there = [name for name in touched if name not in gone]
-            self._to_tables(statement, there, lambda format: format.schema_change(statement, kind, changes))
+            self._to_tables(statement, there, lambda format: format.schema_change(shown, kind, changes))
+
+    def _described(self, name: TableName) -> TableSchema | None:
+        """The table as records of definitions show it; None where it is gone, or its columns are not known."""
+        table = _columns(self._follower.schemas, name)
+        return None if table is None else self._task.pipeline.described(table)
 
     def _seen(self, name: TableName) -> TableSchema:
         """The table as formats see it, without columns where these are not known."""
@@ -216,5 +236,5 @@ def _names(table: TableSchema) -> list[str]:
 
 
 def _verb(sql: str) -> str:
-    words = sql.split(None, 1)
-    return words[0].upper() if words else ""
+    found = re.match(r"\s*([A-Za-z]+)", sql)
+    return found[1].upper() if found else ""

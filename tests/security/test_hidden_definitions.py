@@ -1,0 +1,86 @@
+"""Values of hidden columns that stand in definitions: nobody reads them who does not see the columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from airflow_site import Site
+from integration.rebuilt import records_of
+from integration.settings.test_routing import pipeline_of
+from security.test_state_topics import Attacked
+
+from changefeed.model.topic_name import schema_changes_topic
+from devstack.kafka import KafkaBroker
+from devstack.mysql import MysqlServer
+
+SECRET = "s3cr3t"
+COLUMNS = {"exclude": ["*.*.grade"], "mask": {"*.*.level": {"text": None}, "*.*.salary": {"text": "-"}}}
+DEFINITIONS = (
+    f"CREATE TABLE staff (id INT PRIMARY KEY, grade ENUM('low', '{SECRET}') DEFAULT '{SECRET}' COMMENT '{SECRET}', "
+    f"level SET('a', '{SECRET}') DEFAULT '{SECRET}', salary VARCHAR(20) DEFAULT '{SECRET}' COMMENT '{SECRET}', "
+    f"is_rich INT AS (salary = '{SECRET}'), tier VARCHAR(20) DEFAULT (IF(salary = '{SECRET}', 'x', 'y')), "
+    f"CHECK (salary <> '{SECRET}{SECRET}'))",
+    "INSERT INTO staff (id) VALUES (1)",
+    f"ALTER TABLE staff ADD COLUMN later INT DEFAULT 1, ALTER COLUMN salary SET DEFAULT '{SECRET}2'",
+    f"TRUNCATE TABLE staff /* {SECRET} */",
+    f"CREATE/*{SECRET}*/TABLE other (id INT PRIMARY KEY)",
+    f"/* {SECRET} */ DROP TABLE other",
+    f"RENAME TABLE staff TO people /* {SECRET} */",
+)
+
+
+@pytest.mark.parametrize("format", ["debezium", "maxwell", "flat", "cloudevents", "fluvio"])
+def test_no_record_of_a_definition_has_a_value_of_a_hidden_column(
+    full_mysql_server: MysqlServer, kafka_broker: KafkaBroker, database: str, tmp_path: Path, format: str
+) -> None:
+    options = {"schemas": True, "skipped.operations": "none"} if format == "debezium" else {}
+    settings = {
+        "columns": COLUMNS,
+        "format": {"name": format, **options},
+        "publish_ddl": "inline",
+        "topics": {"partitions": 1},
+    }
+    hiding = Attacked(full_mysql_server, kafka_broker, pipeline_of(database, **settings), tmp_path)
+    hiding.run()
+    full_mysql_server.execute(*DEFINITIONS, database=database)
+    hiding.run()
+    topics = {schema_changes_topic(database): 6, f"{database}.staff": 3}
+    for topic, least in topics.items():
+        records = records_of(kafka_broker.bootstrap, topic)
+        assert len(records) >= least, topic
+        for record in records:
+            whole = b" ".join([record.key or b"", record.value or b"", *(value for _, value in record.headers)])
+            assert SECRET.encode() not in whole, whole
+
+
+@pytest.fixture
+def shown(airflow_site: Site, unique_name: str) -> Iterator[Site]:
+    """A pipeline that hides columns, with one window of definitions."""
+    name = unique_name
+    airflow_site.mysql.execute(f"CREATE DATABASE {name}")
+    columns = "columns: {exclude: ['*.*.grade'], mask: {'*.*.level': {text: null}, '*.*.salary': {text: '-'}}}\n"
+    airflow_site.add_pipeline(name, name, columns)
+    airflow_site.run(f"changefeed_ingest__{name}")
+    airflow_site.mysql.execute(*DEFINITIONS, database=name)
+    assert airflow_site.run(f"changefeed_ingest__{name}")[""] == "success"
+    yield airflow_site
+    (airflow_site.pipelines / f"{name}.yaml").unlink()
+    airflow_site.mysql.execute(f"DROP DATABASE {name}")
+
+
+@pytest.mark.extended
+@pytest.mark.timeout(600)
+def test_the_page_shows_definitions_without_values_of_hidden_columns(shown: Site, unique_name: str) -> None:
+    with shown.client("ulf") as user:
+        for what in ("schema", "tables", "windows", "commit-log"):
+            answer = user.get(f"/changefeed/api/pipelines/{unique_name}/{what}")
+            assert (answer.status_code, SECRET in answer.text) == (200, False), answer.text
+        schema = user.get(f"/changefeed/api/pipelines/{unique_name}/schema").json()
+    (table,) = schema["tables"]
+    assert [column["name"] for column in table["columns"]][:4] == ["id", "grade", "level", "salary"]
+    assert [column["default"] for column in table["columns"] if column["name"] == "later"] == [
+        {"text": "1", "is_sql": False}
+    ]
+    assert {change["sql"] for change in schema["changes"]} == {None}
