@@ -374,6 +374,6 @@ def test_pipelines_are_listed_and_a_removed_one_has_neither_checkpoint_nor_schem
     ours = [name for name in store.pipelines() if name.startswith(first.pipeline)]
     assert ours == [first.pipeline, other.pipeline]
     for _ in range(2):  # a rename that was killed removes once more
-        store.remove(first.pipeline)
+        store.remove(first.pipeline, first)
     assert (store.load(first.pipeline), store.load_schemas(first.pipeline)) == (None, None)
     assert (store.load(other.pipeline), store.load_schemas(other.pipeline)) == (other, "{}")

@@ -1,9 +1,10 @@
-"""A TCP proxy at 127.0.0.1 that can cut all its connections, refuse new ones, and lead them to another server."""
+"""TCP proxies at 127.0.0.1: one that cuts connections or leads them elsewhere, one that makes a broker an older one."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
+import struct
 import threading
 
 
@@ -69,3 +70,56 @@ class Proxy:
         with contextlib.suppress(OSError):
             connection.shutdown(socket.SHUT_RDWR)
         connection.close()
+
+
+class OlderBroker(Proxy):
+    """A Kafka broker that does not say that it knows the request with ``api_key``, as releases before it do not."""
+
+    def __init__(self, port: int, api_key: int) -> None:
+        self._api_key = api_key
+        super().__init__(port)
+
+    def _accept(self) -> None:
+        self._asked: dict[bytes, int] = {}
+        """Correlation ids of ApiVersions requests, with the version of each; clients of a test do not share one."""
+        super()._accept()
+
+    def _pump(self, source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError, struct.error):
+            is_broker = source.getpeername()[1] == self._target
+            while True:
+                frame = _read(source, *struct.unpack(">i", _read(source, 4)))
+                if not is_broker and frame[:2] == _API_VERSIONS:
+                    self._asked[frame[4:8]] = int.from_bytes(frame[2:4], "big")
+                elif is_broker and (version := self._asked.pop(frame[:4], None)) is not None:
+                    frame = _without(frame, version, self._api_key)
+                target.sendall(struct.pack(">i", len(frame)) + frame)
+        self._close(source)
+        self._close(target)
+
+
+_API_VERSIONS = (18).to_bytes(2, "big")
+
+
+def _read(source: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        part = source.recv(size - len(data))
+        if not part:
+            raise OSError("the other end closed the connection")
+        data += part
+    return data
+
+
+def _without(frame: bytes, version: int, api_key: int) -> bytes:
+    """An ApiVersions response, of which the list has entries of three INT16, without that of ``api_key``."""
+    at, is_compact = 6, version >= 3  # behind correlation id and error code
+    if is_compact:
+        count, begin, size = frame[at] - 1, at + 1, 7  # an entry ends with its tagged fields
+        assert count < 126, "a length of one byte"
+    else:
+        count, begin, size = int.from_bytes(frame[at : at + 4], "big"), at + 4, 6
+    entries = [frame[begin + number * size :][:size] for number in range(count)]
+    kept = [entry for entry in entries if int.from_bytes(entry[:2], "big") != api_key]
+    length = bytes([len(kept) + 1]) if is_compact else struct.pack(">i", len(kept))
+    return frame[:at] + length + b"".join(kept) + frame[begin + count * size :]

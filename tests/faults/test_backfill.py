@@ -195,6 +195,44 @@ def test_archived_file_of_a_server_that_died_is_published_where_its_end_is_prove
     archived.check_published(ROWS, "--from", f"{archived.file}:4", "--to", f"{archived.file}:{archived.ends[-1]}")
 
 
+PERMISSIVE = {"gtid-mode": "ON_PERMISSIVE", "enforce-gtid-consistency": "ON"}
+ANONYMOUS, AUTOMATIC = "SET SESSION gtid_next = 'ANONYMOUS'", "SET SESSION gtid_next = 'AUTOMATIC'"
+
+
+@pytest.mark.parametrize("sign", ["next file", "server"])
+@pytest.mark.extended
+def test_archived_file_without_its_tail_of_transactions_without_gtids_is_refused(
+    kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner, sign: str
+) -> None:
+    """All of the copy has GTIDs, and the file after it names these only. Where the mode was not ON says the server,
+    or a transaction of the next file."""
+    with started(MysqlServer(tmp_path / "server", options=PERMISSIVE, owner=ProcessId.own(), quick=True)) as server:
+        feed = Feed(unique_name, server, kafka_broker, tmp_path, runner, {"topics": {"partitions": 1}})
+        feed.run()
+        row = "INSERT INTO journal (text) VALUES ('x')"
+        server.execute("FLUSH BINARY LOGS", row, database=feed.name)
+        file, _, end = server.head().partition(":")
+        server.execute(ANONYMOUS, row, database=feed.name)
+        server.kill()
+        server.start()
+        following = server.head().partition(":")[0]
+        server.execute(row, *([ANONYMOUS, row, AUTOMATIC] if sign == "next file" else []), database=feed.name)
+        server.execute("FLUSH BINARY LOGS")
+        folder = tmp_path / "archive"
+        folder.mkdir()
+        for name in (file, following):
+            shutil.copy(server.data / name, folder)
+        feed.run()
+        if sign == "next file":
+            server.execute("SET GLOBAL gtid_mode = ON")
+        server.execute(f"PURGE BINARY LOGS TO '{server.head().partition(':')[0]}'")
+        archived = Archived(feed, file, following, folder, [int(end)], 0, "")
+        archived.check_refused("--from-file", file)
+        archived.cut(int(end))
+        archived.check_refused("--from-file", file)
+        archived.check_published(2 if sign == "next file" else 1, "--from-file", following)
+
+
 @pytest.mark.extended
 def test_archived_file_that_the_server_still_has_is_complete_at_its_size(feed: Feed, tmp_path: Path) -> None:
     """Also one that is written to, as long as nothing was added; and its copy of before is not."""

@@ -43,7 +43,7 @@ from changefeed.pipeline.schema_history import (
 )
 from changefeed.pipeline.topics import table_topics, wanted_topics
 from changefeed.pipeline.unknown_tables import answered, check_tables_known, segments
-from changefeed.pipeline.windows import commit_log_state
+from changefeed.pipeline.windows import check_not_renamed, commit_log_state
 from changefeed.settings.message_rules import rules_digest
 from changefeed.source.archive.archive import Archive
 from changefeed.source.archive.binlogs import ArchivedBinlogs
@@ -96,7 +96,8 @@ def ingest(
     Raises PipelineBusyError, before anything is published, while another run of ``identity`` is alive;
     StaleCheckpointError when the window is out of date, SettingsError or TopicError when it was begun under other
     settings or topics; AccountingError when its bytes or messages do not add up; and whatever a slice or a
-    topic-partition stopped with. The checkpoint is not touched in any case.
+    topic-partition stopped with; CheckpointError when the pipeline was renamed since. The checkpoint is not touched in
+    any case.
     """
     pipeline = connections.pipeline
     clock = _Clock(window)
@@ -107,10 +108,11 @@ def ingest(
     found = run.look()
     with connections.lease(run.identity) as lease:
         fence(lease, run.tasks)
-        state = run.log.read()
+        state, of_pipeline = run.log.read_beside(pipeline.name)
+        check_not_renamed(pipeline.name, of_pipeline)
         if (sealed := sealed_manifest(window, state)) is not None:
             return sealed
-        begun = run.begin(found, state, lease)
+        begun = run.begin(found, state, of_pipeline, lease)
         found.wait_for_workers()
         clock.end_of("prepare")
         slices, outcome, history = run.publish(found, begun, lease)
@@ -219,11 +221,11 @@ class _WindowRun:
                 wait_for_workers=wait_for_workers,
             )
 
-    def begin(self, found: _Found, state: CommitLogState, lease: Lease) -> _Begun:
+    def begin(self, found: _Found, state: CommitLogState, of_pipeline: CommitLogState, lease: Lease) -> _Begun:
         """Begin the window, or go on as it was begun; called behind the fence."""
         connections, window = self.connections, self.window
         pipeline = connections.pipeline
-        history = self._known_history(state)
+        history = self._known_history(of_pipeline)
         ids = registered_ids(connections, history, window)
         record = _begin(connections, window, state, lease.log(), ids_by_subject(ids))
         if self.is_pipelines and history is not None:
@@ -257,13 +259,12 @@ class _WindowRun:
         )
         return _Begun(decode, publish, record, history)
 
-    def _known_history(self, state: CommitLogState) -> SchemaHistory | None:
+    def _known_history(self, of_pipeline: CommitLogState) -> SchemaHistory | None:
         """How the tables are at the window's start; raises SchemaError where that is unknown of one."""
         connections, window, archive = self.connections, self.window, self.archive
-        pipeline_state = state if self.is_pipelines else commit_log_state(connections)
         with connections.session() if archive else connections.session_on(window.server_uuid) as session:
             archived = ArchivedBinlogs(archive) if archive else None
-            history = history_for(connections, session, window, pipeline_state, archived=archived)
+            history = history_for(connections, session, window, of_pipeline, archived=archived)
             check_tables_known(connections.pipeline, history, window.start)
         return history
 

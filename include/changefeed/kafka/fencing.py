@@ -28,12 +28,13 @@ def transactional_id(identity: str, task: int) -> str:
 def fence(lease: Lease, tasks: int = 1) -> str:
     """Stop the publishers of every earlier attempt at what ``lease`` is of; return its attempt, for its publishers.
 
-    Called by the driver before any task starts. For ids beyond ``tasks`` that an earlier attempt used the brokers are
-    asked (ListTransactions, KIP-664; Kafka 3.0); where they do not answer that, only those of ``tasks`` are
-    taken over. Raises FencedError, BrokerUnavailableError, TopicError (ACLs, no transactions), SettingsError.
+    Called by the driver before any task starts, of which there may be ``tasks``. The commit log has how many the
+    earlier attempts had. Publishers that it does not know of, as a log that was deleted had them, the brokers list
+    (ListTransactions, KIP-664; Kafka 3.0). Raises FencedError, BrokerUnavailableError, TopicError (ACLs, no
+    transactions), SettingsError.
     """
-    connection, identity = lease.connection, lease.identity
-    lease.log().keep(AttemptRecord(lease.attempt))
+    connection, identity, tasks = lease.connection, lease.identity, max(tasks, lease.earlier_tasks)
+    lease.log().keep(AttemptRecord(lease.attempt, tasks))
     with connection.admin() as admin:
         ids = {transactional_id(identity, task) for task in range(tasks)} | set(_used(admin, identity))
         _take_over(connection, admin, ids, identity, lease.transaction_seconds)

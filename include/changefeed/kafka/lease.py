@@ -28,7 +28,7 @@ from typing import Self
 
 from changefeed.errors import ChangefeedError, PipelineBusyError
 from changefeed.kafka.commit_log.owned_log import OwnedLog
-from changefeed.kafka.commit_log.records import ClaimRecord, LogEntry
+from changefeed.kafka.commit_log.records import AttemptRecord, ClaimRecord, LogEntry
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.fenced_writer import FencedWriter
 from changefeed.kafka.partition_reader import KafkaRecord, partition_reader
@@ -65,6 +65,7 @@ class Lease:
 
     In it, `log` writes the commit log, and `writer` other logs of the pipeline, under a transactional id that the next
     holder takes over. Its transaction timeout is ``transaction_seconds`` at most, which is that of the publishers.
+    ``earlier_tasks`` is the most that earlier attempts published with, also those whose record is not committed.
 
     Entering returns when no other run is alive: at once, or after up to ``seconds`` where another run died without
     giving its claim back. Raises PipelineBusyError while another run is alive, BrokerUnavailableError, TopicError, and
@@ -86,6 +87,7 @@ class Lease:
         transaction_seconds: float = PublishSettings.transaction_timeout_seconds,
     ) -> None:
         self.attempt = uuid.uuid4().hex
+        self.earlier_tasks = 1
         self.connection, self.identity, self.transaction_seconds = connection, identity, transaction_seconds
         self._brief, self._patience_seconds = brief, patience_seconds
         self._topic, self._seconds = topic, seconds
@@ -103,8 +105,7 @@ class Lease:
         try:
             self._first = self._write(self.attempt, ClaimRecord(self.attempt, None, self._who, self._brief))
             self._beat.start()
-            self._wait_for_others()
-            self._fenced.take_over()
+            self._take_over()
             self._is_held = True
         except BaseException:
             self._give_back()
@@ -141,15 +142,19 @@ class Lease:
             if self._claims is not None:
                 self._claims.close()
 
+    def _claim(self) -> int:
+        """Repeat the claim; return the offset of its record."""
+        return self._write(self.attempt, ClaimRecord(self.attempt, self._first, self._who, self._brief))
+
     def _repeat(self) -> None:
         while not self._done.wait(self._seconds / BEATS):
             try:
-                self._write(self.attempt, ClaimRecord(self.attempt, self._first, self._who, self._brief))
+                self._claim()
             except ChangefeedError as error:
                 _log.warning("the claim of this run could not be repeated: %s", error)
 
-    def _wait_for_others(self) -> None:
-        """Read the claims that stand before ours, and watch those that were not given back."""
+    def _take_over(self) -> None:
+        """Read the claims before ours, watch those that were not given back, and fence who writes the logs."""
         claims: dict[str, Claim] = {}
         partition = (self._topic, 0)
         wanted = f"to read the claims on {self.identity!r}"
@@ -178,6 +183,9 @@ class Lease:
                         )
                     seen[name] = claims[name].offset
                     deadline = time.monotonic() + self._seconds
+            self._fenced.take_over()
+            end = self._claim()  # what earlier attempts wrote is before it
+            self._take(reader.to_end({partition: end}, patience_seconds=6 * self.connection.timeout_seconds), claims)
         for name in earlier & claims.keys():
             _log.warning("the run of %s (attempt %s) did not end in order; it is taken over", claims[name].who, name)
             self._write(name, None)
@@ -190,19 +198,25 @@ class Lease:
     def _take(self, records: Iterable[KafkaRecord], claims: dict[str, Claim]) -> None:
         for record in records:
             entry = LogEntry.of(record)
-            if (entry.identity, entry.kind) != (self.identity, ClaimRecord.kind):
+            if entry.identity != self.identity:
                 continue
-            name = str(entry.parts[0])
-            at_ms = record.timestamp_ms if record.stamped_by_broker else None
-            if name == self.attempt:
-                self._first_ms = self._first_ms or at_ms
-                continue
-            claim = entry.read()
-            if isinstance(claim, ClaimRecord):
-                first = record.offset if claim.first is None else claim.first
-                claims[name] = Claim(name, first, record.offset, claim.who, claim.brief, at_ms)
-            else:
-                claims.pop(name, None)  # it was given back
+            if entry.kind == ClaimRecord.kind:
+                self._take_claim(entry, claims)
+            elif entry.kind == AttemptRecord.kind and isinstance(attempt := entry.read(), AttemptRecord):
+                self.earlier_tasks = max(self.earlier_tasks, attempt.tasks)
+
+    def _take_claim(self, entry: LogEntry, claims: dict[str, Claim]) -> None:
+        name, record = str(entry.parts[0]), entry.record
+        at_ms = record.timestamp_ms if record.stamped_by_broker else None
+        if name == self.attempt:
+            self._first_ms = self._first_ms or at_ms
+            return
+        claim = entry.read()
+        if isinstance(claim, ClaimRecord):
+            first = record.offset if claim.first is None else claim.first
+            claims[name] = Claim(name, first, record.offset, claim.who, claim.brief, at_ms)
+        else:
+            claims.pop(name, None)  # it was given back
 
     def _write(self, attempt: str, claim: ClaimRecord | None) -> int:
         """Write a claim, or give it back; return its offset."""

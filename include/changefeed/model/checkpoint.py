@@ -112,8 +112,11 @@ class CheckpointStore(Protocol):
         """The names of all pipelines that have a checkpoint here, sorted."""
         ...
 
-    def remove(self, pipeline: str) -> None:
-        """Remove the pipeline's checkpoint and its copy of the schema history, where it has them: for a rename."""
+    def remove(self, pipeline: str, expected: Checkpoint | None) -> None:
+        """Remove the pipeline's checkpoint and its copy of the schema history, where it has them: for a rename.
+
+        Raises StaleCheckpointError when another checkpoint than ``expected`` is stored (nothing changes).
+        """
         ...
 
     def load_schemas(self, pipeline: str) -> str | None:

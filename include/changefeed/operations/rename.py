@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from changefeed.kafka.commit_log.records import (
     RenamedRecord,
     stored_value,
 )
+from changefeed.kafka.commit_log.snapshots import SnapshotRecord
 from changefeed.kafka.fencing import fence
 from changefeed.kafka.lease import Lease
 from changefeed.kafka.schema_log import SchemaLog, schema_history_settings
@@ -27,15 +28,17 @@ from changefeed.model import fault_point
 from changefeed.model.checkpoint import Checkpoint, CheckpointStore
 from changefeed.model.topic_name import commit_log_topic, schema_history_topic
 from changefeed.pipeline.connections import PipelineConnections
-from changefeed.pipeline.known_progress import renamed_away
 from changefeed.pipeline.topics import wanted_topics
-from changefeed.pipeline.windows import latest_checkpoint
+from changefeed.pipeline.windows import latest_checkpoint, renamed_away
 from changefeed.settings.file import pipeline_names
 
 _log = logging.getLogger(__name__)
 
 _OF_A_RUN = (AttemptRecord.kind, ClaimRecord.kind, RenamedRecord.kind)
-"""Records of the pipeline itself that stay with the old name: no run of that may publish any more."""
+"""Records that stay with the old name: nothing of that may publish any more."""
+
+LeaseOf = Callable[[str], Lease]
+"""The lease of an identity in the old commit log, still to be entered."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +57,11 @@ def rename(connections: PipelineConnections, old: str, store: CheckpointStore) -
     none under the new name before its checkpoint is there. Then the schema history, the commit log (all or nothing)
     and the checkpoint are copied, in this order, and last the old ones are removed. So a rename that was killed is
     ended by another one, and a window that was published in part is finished under the new name, each message once.
+    So are backfills and snapshots: those that slept under the old name publish nothing more.
 
-    Raises SettingsError where the names do not fit, PipelineBusyError while a run is alive, CheckpointError where the
-    new name has published itself, or a window cannot be finished under it.
+    Raises SettingsError where the names do not fit, PipelineBusyError while a run, a backfill or a snapshot is alive,
+    CheckpointError where the new name has published itself, or a window cannot be finished under it. One that slept for
+    longer than its lease raises FencedError or StaleCheckpointError.
     """
     new, kafka = connections.pipeline.name, connections.kafka
     log, new_log = CommitLog(kafka, commit_log_topic(old), old), connections.commit_log()
@@ -66,13 +71,15 @@ def rename(connections: PipelineConnections, old: str, store: CheckpointStore) -
     schemas = {schema_history_topic(new): schema_history_settings(factor)}
     ensure_topics(kafka, logs | schemas, create=connections.pipeline.topics.create)
     settings = connections.pipeline.kafka
-    of_old = Lease(
-        kafka, log.topic, old, settings.lease_seconds, transaction_seconds=settings.transaction_timeout_seconds
-    )
-    with of_old, connections.lease() as of_new:
+
+    def lease_of(identity: str) -> Lease:
+        seconds, transaction_seconds = settings.lease_seconds, settings.transaction_timeout_seconds
+        return Lease(kafka, log.topic, identity, seconds, transaction_seconds=transaction_seconds)
+
+    with lease_of(old) as of_old, connections.lease() as of_new:
         fence(of_old)
-        entries = log.entries()
-        state = CommitLogState(tuple(entry for entry in entries if entry.identity == old))
+        _stop_others(log, lease_of)
+        state, stored = log.read(), store.load(old)
         begun = next((record.to for record in state.of(RenamedRecord)), None)
         moved = store.load(new)
         if begun not in (None, new):
@@ -80,23 +87,43 @@ def rename(connections: PipelineConnections, old: str, store: CheckpointStore) -
         if begun is None and (moved or new_log.read().latest_number):
             raise CheckpointError(_ran_already(old, new, moved))
         if moved is None:
-            moved = replace(_checkpoint(old, state, store), pipeline=new)
+            moved = replace(stored or _logged_checkpoint(old, state), pipeline=new)
             _check_topics(connections, old, state, moved)
             of_old.log().keep(RenamedRecord(new))
             fault_point.reached("after_rename_mark")
+            _stop_others(log, lease_of)  # those that began before that; from then on none begins
             _copy_schemas(connections, old, store, of_new)
-            records = {
-                _renamed_key(entry, old, new): _renamed_value(entry, old, new) for entry in _moving(entries, old)
-            }
+            records = {_renamed_key(entry, old, new): _renamed_value(entry, old, new) for entry in _moving(log)}
             of_new.log().write({RenamedRecord.key_of(new): None, **records}, f"to take over the commit log of {old!r}")
             fault_point.reached("after_rename_log")
             store.replace(None, moved)
             fault_point.reached("after_rename_checkpoint")
-        gone = {entry.record.key or b"": None for entry in _moving(entries, old)}
+        gone = {entry.record.key or b"": None for entry in _moving(log)}
         of_old.log().write(gone, f"to end the rename to {new!r}")
-        store.remove(old)
+        fault_point.reached("before_checkpoint_removal")
+        store.remove(old, stored)
     _log.info("pipeline %s is %s now, at %s", old, new, moved.coordinates)
     return Renamed(old, moved, len(gone))
+
+
+def _stop_others(log: CommitLog, lease_of: LeaseOf) -> None:
+    """Take over the backfills and snapshots of the old commit log that may be at work, so that none publishes any more.
+
+    It does not wait for transactions that they left open, which hide what is after them until they are taken over.
+    Raises PipelineBusyError while one is alive.
+    """
+    stopped = {log.identity}
+    while others := [name for name, state in log.read_all().items() if name not in stopped and _may_publish(state)]:
+        for name in others:
+            with lease_of(name) as lease:
+                fence(lease)
+        stopped.update(others)
+
+
+def _may_publish(state: CommitLogState) -> bool:
+    """Whether a backfill or a snapshot, of which the log says ``state``, is not finished or did not end in order."""
+    is_finished = bool(state.seals) or any(record.finished for record in state.of(SnapshotRecord))
+    return bool(state.of(ClaimRecord)) or not is_finished
 
 
 def _check_names(connections: PipelineConnections, old: str, log: CommitLog, store: CheckpointStore) -> None:
@@ -131,11 +158,8 @@ def _ran_already(old: str, new: str, checkpoint: Checkpoint | None) -> str:
     )
 
 
-def _checkpoint(old: str, state: CommitLogState, store: CheckpointStore) -> Checkpoint:
-    """The checkpoint to move: the one stored, or, where that was lost, the one that the commit log stands for."""
-    stored = store.load(old)
-    if stored is not None:
-        return stored
+def _logged_checkpoint(old: str, state: CommitLogState) -> Checkpoint:
+    """The checkpoint that the commit log stands for, where the stored one was lost."""
     found = latest_checkpoint(old, state)
     if found is None:
         raise CheckpointError(
@@ -171,9 +195,9 @@ def _copy_schemas(connections: PipelineConnections, old: str, store: CheckpointS
         store.save_schemas(new, text)
 
 
-def _moving(entries: Iterable[LogEntry], old: str) -> list[LogEntry]:
+def _moving(log: CommitLog) -> list[LogEntry]:
     """The records that go along: the pipeline's own, and those of its snapshots and backfills."""
-    return [entry for entry in entries if entry.identity != old or entry.kind not in _OF_A_RUN]
+    return [entry for entry in log.entries() if entry.kind not in _OF_A_RUN]
 
 
 def _renamed_key(entry: LogEntry, old: str, new: str) -> bytes:

@@ -16,7 +16,7 @@ from changefeed.model.gtid import GtidSet
 from changefeed.model.topic_name import commit_log_topic
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.topics import captured_routes
-from changefeed.pipeline.windows import latest_checkpoint, lost_checkpoint
+from changefeed.pipeline.windows import check_not_renamed, latest_checkpoint, lost_checkpoint, renamed_away
 from changefeed.records.event_id import EventId
 from changefeed.settings.file import pipeline_names
 from changefeed.settings.pipeline import Pipeline
@@ -35,8 +35,7 @@ def check_commit_log(connections: PipelineConnections, checkpoint: Checkpoint | 
     """
     logs = [connections.commit_log().topic, connections.schema_log().topic]
     check_whole_logs(connections.kafka, logs)
-    if renamed := state.of(RenamedRecord):
-        raise CheckpointError(renamed_away(connections.pipeline.name, renamed[0].to))
+    check_not_renamed(connections.pipeline.name, state)
     if checkpoint is not None and (lost := lost_log(connections, checkpoint, state)):
         raise CheckpointError(lost)
 
@@ -58,16 +57,6 @@ def lost_log(connections: PipelineConnections, checkpoint: Checkpoint, state: Co
         "first whether kafka.connection leads to the cluster of the last run, and restore the topic from a copy. "
         f"Otherwise `changefeed seek {name} {checkpoint.coordinates} --why ...` begins a new commit log at the "
         "checkpoint: what a run had published after it, and did not commit, comes twice then."
-    )
-
-
-def renamed_away(name: str, to: str) -> str:
-    """The error of a run under a name that a pipeline no longer has."""
-    return (
-        f"pipeline {name!r} was renamed to {to!r}: its checkpoint and its commit log went there, or go there when "
-        f"`changefeed rename {name} {to}` is run again, which ends one that was killed. Nothing was published. Name "
-        f"the pipeline {to!r} in its YAML; or, for a new pipeline of the old name, `changefeed seek {name} latest "
-        "--why ...`"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from changefeed.errors import PipelineBusyError
+from changefeed.kafka.fencing import fence
 from changefeed.pipeline.connections import PipelineConnections
 
 _log = logging.getLogger(__name__)
@@ -19,6 +20,7 @@ def forget_older(connections: PipelineConnections, prefix: str, kept: int) -> No
     for old in identities[:-kept]:
         try:
             with connections.lease(old, brief=True) as lease:
+                fence(lease)
                 lease.log().forget_everything()
         except PipelineBusyError as error:
             _log.info("%s", error)

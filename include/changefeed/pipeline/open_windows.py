@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from changefeed.errors import AccountingError, CheckpointError, StaleCheckpointError
 from changefeed.kafka.commit_log.log import CommitLogState
-from changefeed.kafka.commit_log.records import RenamedRecord
 from changefeed.kafka.progress import Progress, TopicPartition
 from changefeed.model.checkpoint import Checkpoint
 from changefeed.model.manifest import Manifest
@@ -122,8 +121,6 @@ def check_next(window: Window, state: CommitLogState) -> None:
     AccountingError where topic-partitions were given a part of this number from another server, which cannot be told
     from what this server has.
     """
-    if renamed := state.of(RenamedRecord):
-        raise _stale(window, f"the pipeline was renamed to {renamed[0].to!r}")
     if state.latest_number < window.after:
         raise CheckpointError(
             f"window {window.number} of pipeline {window.pipeline!r} follows window {window.after}, and the commit log "
@@ -169,9 +166,9 @@ def check_given(
             raise AccountingError(
                 f"an earlier attempt gave partition {partition} of {topic!r} {progress.given} messages of window "
                 f"{window.number}, and the window is decoded into {found} for it now: what decides which messages go "
-                "there changed since (columns of a key, filters, secrets and functions of transforms, the version of "
-                "changefeed). Nothing more was published. Undo that change and run again; or seek the pipeline to "
-                f"{window.start}, which publishes the window's messages again."
+                "there changed since (columns of a key, filters, secrets and functions of transforms, the pipeline's "
+                "name, the version of changefeed). Nothing more was published. Undo that change and run again; or seek "
+                f"the pipeline to {window.start}, which publishes the window's messages again."
             )
 
 

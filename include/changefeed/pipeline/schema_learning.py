@@ -82,9 +82,10 @@ def scan_range(binlogs: Binlogs, start: BinlogCoordinates, end: BinlogCoordinate
 class JoinedBinlogs:
     """`Binlogs` of archived files, and the server's where the archive has none of that number."""
 
-    def __init__(self, archived: ArchivedBinlogs, server: Binlogs) -> None:
+    def __init__(self, archived: ArchivedBinlogs, server: ServerBinlogs) -> None:
         self._archived = archived
-        files = {file.number: (file, binlogs) for binlogs in (server, archived) for file in binlogs.files()}
+        both: tuple[Binlogs, ...] = (server, archived)
+        files = {file.number: (file, binlogs) for binlogs in both for file in binlogs.files()}
         self._server, self._files = server, {file.name: (file, binlogs) for file, binlogs in files.values()}
 
     def check_complete(self, start: BinlogCoordinates, end: BinlogCoordinates) -> None:

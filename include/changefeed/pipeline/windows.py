@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 
+from changefeed.errors import CheckpointError
 from changefeed.kafka.commit_log.log import CommitLogState
-from changefeed.kafka.commit_log.records import FirstRecord
+from changefeed.kafka.commit_log.records import FirstRecord, RenamedRecord
 from changefeed.model.checkpoint import Checkpoint
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.manifest import Manifest
@@ -76,6 +77,22 @@ def sought_checkpoint(pipeline: str, record: SeekRecord) -> Checkpoint:
     """The checkpoint that a seek moved to, or was about to."""
     to = BinlogCoordinates.parse(record.to)
     return Checkpoint(pipeline, record.number, record.server_uuid, to, record.to_gtids, record.at_ms)
+
+
+def check_not_renamed(name: str, state: CommitLogState) -> None:
+    """Raises CheckpointError where ``state``, of pipeline ``name``, says that it was renamed."""
+    if renamed := state.of(RenamedRecord):
+        raise CheckpointError(renamed_away(name, renamed[0].to))
+
+
+def renamed_away(name: str, to: str) -> str:
+    """The error of a run under a name that a pipeline no longer has."""
+    return (
+        f"pipeline {name!r} was renamed to {to!r}: its checkpoint and its commit log went there, or go there when "
+        f"`changefeed rename {name} {to}` is run again, which ends one that was killed. Nothing was published. Name "
+        f"the pipeline {to!r} in its YAML; or, for a new pipeline of the old name, `changefeed seek {name} latest "
+        "--why ...`"
+    )
 
 
 def lost_checkpoint(connections: PipelineConnections, state: CommitLogState) -> str | None:

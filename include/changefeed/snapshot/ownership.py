@@ -13,6 +13,7 @@ from changefeed.kafka.commit_log.records import AttemptRecord
 from changefeed.kafka.commit_log.snapshots import PauseRecord
 from changefeed.kafka.fencing import fence
 from changefeed.pipeline.connections import PipelineConnections
+from changefeed.pipeline.windows import check_not_renamed
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,8 @@ class Ownership:
     def claim(self, patience_seconds: float, *, takes_over: bool = False) -> Iterator[Claim]:
         """Claim the pipeline for the block, waiting so long; no earlier publisher of it can publish any more.
 
-        With ``takes_over`` this process runs the snapshot from then on. Raises PipelineBusyError; FencedError as
-        `check`.
+        With ``takes_over`` this process runs the snapshot from then on. Raises PipelineBusyError; CheckpointError where
+        the pipeline was renamed; FencedError as `check`.
         """
         connections = self._connections
         with connections.lease(brief=True, patience_seconds=patience_seconds) as lease:
@@ -65,5 +66,6 @@ class Ownership:
             if takes_over:
                 log.keep(AttemptRecord(self._attempt))
             state, own = pipeline_log.read_beside(self._identity)
+            check_not_renamed(connections.pipeline.name, state)
             self.check(own)
             yield Claim(attempt, pipeline_log, log, state, own)

@@ -116,13 +116,17 @@ class TableCheckpointStore:
         except SQLAlchemyError as error:
             raise self._unavailable(error) from error
 
-    def remove(self, pipeline: str) -> None:
+    def remove(self, pipeline: str, expected: Checkpoint | None) -> None:
+        is_expected = _CHECKPOINTS.c.checkpoint == (expected.to_text() if expected else None)
+        others = select(_CHECKPOINTS.c.pipeline).where(_CHECKPOINTS.c.pipeline == pipeline)
         try:
             with self._engine.begin() as connection:
-                for stored in (_CHECKPOINTS, _SCHEMAS):
-                    connection.execute(delete(stored).where(stored.c.pipeline == pipeline))
+                connection.execute(delete(_CHECKPOINTS).where(_CHECKPOINTS.c.pipeline == pipeline, is_expected))
+                connection.execute(delete(_SCHEMAS).where(_SCHEMAS.c.pipeline == pipeline, ~others.exists()))
         except SQLAlchemyError as error:
             raise self._unavailable(error) from error
+        if (stored := self.load(pipeline)) is not None:
+            raise stale(pipeline, expected, stored)
 
     def load_schemas(self, pipeline: str) -> str | None:
         try:

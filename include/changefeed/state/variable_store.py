@@ -62,7 +62,10 @@ class VariableCheckpointStore:
         prefix = _key("")
         return sorted(key.removeprefix(prefix) for key in self._variables.keys(prefix))
 
-    def remove(self, pipeline: str) -> None:
+    def remove(self, pipeline: str, expected: Checkpoint | None) -> None:
+        stored = self.load(pipeline)
+        if stored not in (None, expected):
+            raise stale(pipeline, expected, stored)
         for key in (_key(pipeline), _schemas_key(pipeline)):
             self._variables.delete(key)
 

@@ -113,7 +113,7 @@ STORED: list[tuple[bytes, bytes, LogRecord]] = [
         b'"repeated_bytes":0,"server_uuid":"uuid-b","discarded":[]}',
         SoughtRecord(SEEK),
     ),
-    (b'["shop","attempt"]', b'"aaaaaaaa"', AttemptRecord("aaaaaaaa")),
+    (b'["shop","attempt"]', b'{"attempt":"aaaaaaaa","tasks":4}', AttemptRecord("aaaaaaaa", 4)),
     (b'["shop","renamed"]', b'"store"', RenamedRecord("store")),
     (
         b'["shop", "lease", "aaaa"]',
@@ -179,7 +179,7 @@ def test_a_kind_that_this_version_does_not_know_is_kept_and_not_interpreted() ->
     newer = stored(b'["shop","watermark","c",1]', b"\x00not even JSON")
     state = CommitLogState(tuple(latest_entries([newer, stored(*STORED[3][:2])])))
     assert state.attempt == "aaaaaaaa"
-    assert state.of(AttemptRecord) == [AttemptRecord("aaaaaaaa")]
+    assert state.of(AttemptRecord) == [AttemptRecord("aaaaaaaa", 4)]
     (unknown,) = state.unknown
     assert (unknown.kind, unknown.parts, unknown.record) == ("watermark", ("c", 1), newer)
 

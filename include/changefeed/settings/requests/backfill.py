@@ -120,8 +120,8 @@ class BackfillRequest(BackfillForm, OfPipeline):
 
     @property
     def fingerprint(self) -> str:
-        """Tells this request from others that are made under the same run id."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:12]
+        """Tells this request from others of its pipeline, whatever that is called, under the same run id."""
+        return hashlib.sha256(self.model_dump_json(exclude={"pipeline"}).encode()).hexdigest()[:12]
 
 
 class NarrowedTables(TableSettings):

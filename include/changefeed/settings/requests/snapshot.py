@@ -69,5 +69,6 @@ class SnapshotRequest(SnapshotForm, OfPipeline):
 
     @property
     def fingerprint(self) -> str:
-        """Tells what is published from what other requests under the same run id would be; not how fast."""
-        return hashlib.sha256(self.model_dump_json(include={"pipeline", "tables", "where"}).encode()).hexdigest()[:12]
+        """Tells what is published from what other requests of the pipeline under the same run id would be; not how
+        fast, nor what the pipeline is called."""
+        return hashlib.sha256(self.model_dump_json(include={"tables", "where"}).encode()).hexdigest()[:12]

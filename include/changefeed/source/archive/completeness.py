@@ -17,7 +17,7 @@ from changefeed.binlog.events.framing import (
     FormatDescription,
     whole_events,
 )
-from changefeed.binlog.events.gtids import gtid_of, logged_before
+from changefeed.binlog.events.gtids import logged_before
 from changefeed.binlog.search.finder import Binlogs
 from changefeed.errors import BinlogFormatError, BinlogGoneError
 from changefeed.formats.columns import ColumnsFormat
@@ -26,17 +26,26 @@ from changefeed.model.gtid import GtidSet
 from changefeed.model.slice_report import SliceReport
 from changefeed.model.window import BinlogFile, Slice
 from changefeed.source.archive.binlogs import ArchivedBinlogs
+from changefeed.source.mysql.binlogs import ServerBinlogs
 
 
 def check_complete(
-    archive: ArchivedBinlogs, server: Binlogs, start: BinlogCoordinates, end: BinlogCoordinates, *, to_end: bool = False
+    archive: ArchivedBinlogs,
+    server: ServerBinlogs,
+    start: BinlogCoordinates,
+    end: BinlogCoordinates,
+    *,
+    to_end: bool = False,
 ) -> None:
     """Check that each archived file of ``[start, end)`` that the range has to its end is complete.
 
     A file is complete if it ends in a ROTATE or STOP event; or if the file after it says that before it were exactly
     the GTIDs up to this one's end, as after a server that died; or if ``server``, whose binlog it is, has the same file
-    of the same size. A range that ends at a commit boundary of its last file needs no more than that, unless it goes
-    ``to_end``, wherever the archive has its end.
+    of the same size. GTIDs prove nothing of transactions that have none: so they do not count where either file has
+    such transactions, or the server's gtid_mode allows them.
+
+    A range that ends at a commit boundary of its last file needs no more than that, unless it goes ``to_end``, wherever
+    the archive has its end.
 
     Raises BinlogGoneError for a file that none of them proves, BinlogFormatError for one that cannot be read.
     """
@@ -57,8 +66,6 @@ class _Preamble:
     has_checksums: bool
     before: GtidSet
     """GTIDs of everything before the file; empty where it says none."""
-    first_is_anonymous: bool
-    """Whether its first transaction has no GTID."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +73,7 @@ class _Ending:
     """The end of ``file`` in ``archive``; ``following`` is the archived file after it."""
 
     archive: ArchivedBinlogs
-    server: Binlogs
+    server: ServerBinlogs
     file: BinlogFile
     following: BinlogFile | None
 
@@ -74,7 +81,7 @@ class _Ending:
         preamble = self._preamble(self.archive, self.file)
         if is_closed_by(self.archive.tail(self.file, LONGEST_CLOSING), checksum=preamble.has_checksums):
             return
-        report = self._report()
+        report = self._report(self.file)
         if boundary_is_enough and report.open_since is None:
             return
         by_gtids = self._not_proved_by_gtids(preamble, report)
@@ -88,21 +95,17 @@ class _Ending:
         """Why the file after this one does not prove that it is complete; '' where it does."""
         if self.following is None:
             return "the archive has no file after it"
-        following = self._preamble(self.archive, self.following)
+        name, before = self.following.name, self._preamble(self.archive, self.following).before
         upto = preamble.before.union(GtidSet.parse(report.gtids))
-        if missing := following.before.subtract(upto):
-            return f"{self.following.name!r} says that transactions {missing} were before it, which are in no file"
-        if following.before != upto:
-            return f"{self.following.name!r} says that {following.before} were before it, not {upto}"
-        if not upto or following.first_is_anonymous or not self._has_gtids(report):
-            return f"its transactions have no GTIDs by which {self.following.name!r} would prove it"
+        if missing := before.subtract(upto):
+            return f"{name!r} says that transactions {missing} were before it, which are in no file"
+        if before != upto:
+            return f"{name!r} says that {before} were before it, not {upto}"
+        if not upto or not _has_gtids(report):
+            return f"its transactions have no GTIDs by which {name!r} would prove it"
+        if self.server.takes_anonymous or not _has_gtids(self._report(self.following)):
+            return f"transactions without GTIDs may follow, of which {name!r} says nothing (gtid_mode is or was not ON)"
         return ""
-
-    def _has_gtids(self, report: SliceReport) -> bool:
-        """Whether all transactions of the file have GTIDs; MariaDB's always have."""
-        gtids = GtidSet.parse(report.gtids)
-        counted = sum(last - first + 1 for _, intervals in gtids.intervals for first, last in intervals)
-        return bool(gtids.mariadb_servers) or counted == report.transactions
 
     def _not_proved_by_server(self, preamble: _Preamble) -> str:
         """Why the server does not prove that the file is complete; '' where it does."""
@@ -131,11 +134,11 @@ class _Ending:
 
     # --- what the files say
 
-    def _report(self) -> SliceReport:
-        """The accounts of the whole file, of which no row is decoded."""
+    def _report(self, file: BinlogFile) -> SliceReport:
+        """The accounts of the whole ``file``, of which no row is decoded."""
         from changefeed.binlog.decoder import KernelDecoder  # few files need it, and it loads the kernels
 
-        name, size = self.file.name, self.file.size_bytes
+        name, size = file.name, file.size_bytes
         decoder = KernelDecoder(lambda *_: None, lambda *_: None, ColumnsFormat(), "")
         piece = Slice(0, name, FIRST_POSITION, size)
         try:
@@ -150,7 +153,7 @@ class _Ending:
 
     def _preamble(self, binlogs: Binlogs, file: BinlogFile) -> _Preamble:
         """Read up to the first transaction. Raises BinlogFormatError for a file that does not begin as a binlog."""
-        begun, server_id, checksum, before, anonymous = 0, 0, 0, GtidSet(), False
+        begun, server_id, checksum, before = 0, 0, 0, GtidSet()
         with _located(file):
             for event in whole_events(
                 binlogs.chunks(file.name, FIRST_POSITION, file.size_bytes), file.size_bytes - FIRST_POSITION
@@ -163,9 +166,15 @@ class _Ending:
                 elif kind in (EventType.PREVIOUS_GTIDS, EventType.MARIADB_GTID_LIST):
                     before = logged_before(kind, body)
                 elif kind in OPENING:
-                    anonymous = not gtid_of(kind, server, body)
                     break
-        return _Preamble(begun, server_id, bool(checksum), before, anonymous)
+        return _Preamble(begun, server_id, bool(checksum), before)
+
+
+def _has_gtids(report: SliceReport) -> bool:
+    """Whether all transactions of the file have GTIDs; MariaDB's always have."""
+    gtids = GtidSet.parse(report.gtids)
+    counted = sum(last - first + 1 for _, intervals in gtids.intervals for first, last in intervals)
+    return bool(gtids.mariadb_servers) or counted == report.transactions
 
 
 @contextmanager

@@ -93,6 +93,11 @@ class ServerBinlogs:
         purged = GtidSet.parse(re.sub(r"\s", "", self._session.variable("gtid_purged") or ""))
         return purged.subtract(GtidSet.parse(self.logged_before(self._files[0].name))) if purged else purged
 
+    @cached_property
+    def takes_anonymous(self) -> bool:
+        """Whether transactions without GTIDs may be logged: on MySQL, unless gtid_mode is ON."""
+        return not self._session.is_mariadb and self._session.variable("gtid_mode") != "ON"
+
     def logged_before(self, file: str) -> str:
         """The GTIDs in the server's binlogs before ``file``: its PREVIOUS_GTIDS or GTID_LIST event."""
         if file not in self._previous:
