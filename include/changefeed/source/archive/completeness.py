@@ -89,7 +89,7 @@ class _Ending:
         if self.following is None:
             return "the archive has no file after it"
         following = self._preamble(self.archive, self.following)
-        upto = preamble.before.union(GtidSet.parse(report.gtids))
+        upto = preamble.before.moved_by(GtidSet.parse(report.gtids))
         if missing := following.before.subtract(upto):
             return f"{self.following.name!r} says that transactions {missing} were before it, which are in no file"
         if following.before != upto:
