@@ -15,6 +15,7 @@ from faults.replica import caught_up, replicate
 
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
+from devstack.mariadb import MariadbServer
 from devstack.mysql import MysqlServer
 from devstack.process import started
 from devstack.spark_connect import SparkConnectServer
@@ -29,6 +30,12 @@ def own(
     """A feed on a server of its own, whose binlog has no other test's events; a parameter is its options."""
     options = dict(getattr(request, "param", {}))
     with started(MysqlServer(tmp_path / "own", options=options, owner=ProcessId.own(), quick=True)) as server:
+        yield Feed(unique_name, server, kafka_broker, tmp_path, runner)
+
+
+@pytest.fixture
+def own_mariadb(kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner) -> Iterator[Feed]:
+    with started(MariadbServer(tmp_path / "own", owner=ProcessId.own(), quick=True)) as server:
         yield Feed(unique_name, server, kafka_broker, tmp_path, runner)
 
 
@@ -167,3 +174,76 @@ def test_a_replica_that_does_not_log_what_it_applies_is_refused(own: Feed, tmp_p
         replica.execute("STOP REPLICA", "RESET REPLICA ALL")
         replica.execute(f"INSERT INTO `{own.name}`.journal (text) VALUES ('its own')")
         refused(own, "BinlogGoneError", server_uuid, "does not log")
+
+
+def insert_as(feed: Feed, variable: str, text: str) -> None:
+    """A transaction of a session with a GTID variable of MariaDB."""
+    feed.mysql.execute(f"SET SESSION {variable}", f"INSERT INTO journal (text) VALUES ('{text}')", database=feed.name)
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+def test_numbers_of_mariadb_that_fall_are_of_the_same_binlog(own_mariadb: Feed, start: str) -> None:
+    """As on a replica with gtid_strict_mode=OFF, the default, after an ANALYZE TABLE of its own."""
+    feed = own_mariadb
+    if start == "earliest":
+        feed.write(10)
+    else:
+        feed.settings["start"] = start
+        feed.configure()
+    feed.run_until_current()
+    insert_as(feed, "gtid_seq_no = 1000", "ahead")
+    feed.run()
+    for number in (2, 2, 3):
+        insert_as(feed, f"gtid_seq_no = {number}", "lower")
+        feed.run()
+    insert_as(feed, "gtid_seq_no = 2", "in another file")
+    feed.mysql.execute("FLUSH BINARY LOGS")
+    feed.write(60)
+    run = feed.begin("after_transaction_commit")
+    assert run.wait_until_held()
+    run.kill()
+    insert_as(feed, "gtid_seq_no = 2", "after a kill")
+    feed.run_until_current()
+    feed.check()
+
+
+@pytest.mark.extended
+def test_a_domain_that_mariadb_forgot_is_none_that_was_lost(own_mariadb: Feed) -> None:
+    feed, execute = own_mariadb, own_mariadb.mysql.execute
+    feed.write(3)
+    insert_as(feed, "gtid_domain_id = 7", "of domain 7")
+    execute("FLUSH BINARY LOGS", "SET GLOBAL slave_connections_needed_for_purge = 0")
+    feed.run_until_current()
+    ((file, *_),) = execute("SHOW MASTER STATUS")
+    for _ in range(100):  # it keeps the file while a checkpoint of InnoDB may need it
+        execute(f"PURGE BINARY LOGS TO '{file}'")
+        if execute("SHOW BINARY LOGS")[0][0] == file:
+            break
+        time.sleep(0.1)
+    execute("FLUSH BINARY LOGS DELETE_DOMAIN_ID = (7)")
+    feed.write(3)
+    feed.run_until_current()
+    (window, *_) = json.loads(feed.command("windows", feed.name, "--json").stdout)
+    assert not [gtid for gtid in window["gtids"].split(",") if gtid.startswith("7-")], "a failover asks for no domain 7"
+    feed.write(3)
+    feed.run_until_current()
+    feed.check()
+
+
+@pytest.mark.extended
+def test_a_reset_binlog_of_mariadb_is_known_by_its_position_where_no_window_was_sealed(own_mariadb: Feed) -> None:
+    feed = own_mariadb
+    feed.write(10)
+    feed.settings["start"] = "latest"
+    feed.configure()
+    feed.run()
+    (at,) = [row[:2] for row in feed.mysql.execute("SHOW MASTER STATUS")]
+    feed.mysql.execute(f"DROP TABLE `{feed.name}`.accounts, `{feed.name}`.journal", "RESET MASTER")
+    feed.mysql.execute(f"CREATE TABLE `{feed.name}`.other (id INT AUTO_INCREMENT PRIMARY KEY)")
+    while feed.mysql.execute("SHOW MASTER STATUS")[0][:2] <= at:
+        feed.mysql.execute(f"INSERT INTO `{feed.name}`.other VALUES (NULL)")
+    run = feed.begin()
+    assert run.result() == 2, run.text()
+    assert "binlog of this server is another one" in run.text()
+    assert "seek" in run.text().casefold()

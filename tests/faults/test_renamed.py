@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 from faults.feed import NOTHING_NEW, Feed, Run, Runner, fresh_feed
+from integration.rebuilt import rebuilt, selected
 
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
+from devstack.schema_registry import SchemaRegistry
 from devstack.spark_connect import SparkConnectServer
 
 pytestmark = pytest.mark.timeout(600)
@@ -141,3 +143,50 @@ def test_second_pipeline_is_refused_for_the_same_tables_in_the_same_topics_only(
     assert ended(latest.fork_command("", "run", twice))[0] == NOTHING_NEW, "somebody said that it is another one"
     code, text = ended(latest.fork_command("", "rename", name, twice))
     assert (code, "it ran before it was renamed" in text) == (1, True), text
+
+
+def half_published_and_renamed(feed: Feed) -> tuple[str, str]:
+    """The name that a pipeline had when its window was published in part, and the one that its YAML has now."""
+    feed.configure()
+    feed.write(20)
+    feed.run()
+    feed.write(60)
+    run = feed.begin("after_transaction_commit:2")
+    assert run.wait_until_held(), run.text()
+    run.kill()
+    return feed.name, named(feed, f"{feed.name}-new")
+
+
+@pytest.mark.extended
+def test_window_that_was_begun_with_secrets_is_finished_under_the_new_name(feed: Feed) -> None:
+    feed.connections["SALT"] = "generic://:pepper@"
+    feed.settings["columns"] = {"mask": {"*.journal.text": {"sha256": {"connection": "salt"}}}}
+    old, new = half_published_and_renamed(feed)
+    code, text = ended(feed.fork_command("", "rename", old, new))
+    assert code == 0, text
+    code, text = ended(feed.fork_command("", "run", new))
+    assert code == 0, text
+    ids = feed.ids()
+    assert len(ids) == len(set(ids))
+    assert rebuilt(feed.records("accounts")) == selected(feed.mysql, feed.name, "accounts")
+
+
+@pytest.mark.extended
+def test_window_whose_schemas_have_the_old_name_is_finished_before_the_rename(
+    feed: Feed, schema_registry: SchemaRegistry
+) -> None:
+    feed.connections["REGISTRY"] = schema_registry.url
+    feed.settings["format"] = {"name": "avro", "registry": "registry"}
+    old, new = half_published_and_renamed(feed)
+    code, text = ended(feed.fork_command("", "rename", old, new))
+    assert (code, f"Name the pipeline '{old}' again, run it once" in text) == (1, True), text
+    named(feed, old)
+    feed.run()
+    new = named(feed, new)
+    code, text = ended(feed.fork_command("", "rename", old, new))
+    assert code == 0, text
+    feed.write(5)
+    code, text = ended(feed.fork_command("", "run", new))
+    assert code == 0, text
+    ids = feed.ids()
+    assert len(ids) == len(set(ids))

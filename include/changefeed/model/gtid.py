@@ -65,6 +65,20 @@ class GtidSet:
                 by_source.setdefault(source, []).extend(intervals)
         return GtidSet._of(by_source, servers)
 
+    def moved_by(self, *later: GtidSet) -> GtidSet:
+        """The position behind transactions that were logged after this one, the ``later`` ones in order.
+
+        MariaDB's numbers need not rise in a domain (gtid_strict_mode=OFF): the last one of each domain counts, not the
+        highest. Of MySQL's sets it is the union.
+        """
+        by_source, servers = dict(self.intervals), dict(self.mariadb_servers)
+        for gtids in later:
+            if gtids and not gtids.mariadb_servers:
+                return self.union(*later)
+            by_source.update(gtids.intervals)
+            servers.update(gtids.mariadb_servers)
+        return GtidSet(tuple(sorted(by_source.items())), tuple(sorted(servers.items())))
+
     def subtract(self, other: GtidSet) -> GtidSet:
         """The GTIDs of this set that ``other`` lacks."""
         removed = dict(other.intervals)

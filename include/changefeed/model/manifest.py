@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any
 
 from changefeed.errors import AccountingError
+from changefeed.model.coordinates import LAST_DUMP_POSITION
 from changefeed.model.gtid import GtidSet
 from changefeed.model.slice_report import SliceReport
 from changefeed.model.window import Slice, Window
@@ -49,8 +50,8 @@ class Manifest:
     """A sealed window. ``rows`` counts published row changes by "database.table" and op, ``filtered`` those that a
     pipeline's `rows` and `skip` left out, ``skipped_rows`` those of tables that are not captured; ``seconds`` by phase.
 
-    ``gtids`` are those of everything before the window's head: what was there at its start, and what was read. The
-    server's own word (``head_gtids``) is read a moment before the head, and may lack the last transactions.
+    ``gtids`` are those of everything before the window's head: what was there at its start, and what was read.
+    MySQL's own word (``head_gtids``) is read a moment before the head, and may lack the last transactions.
     """
 
     window: Window
@@ -148,10 +149,9 @@ def account(
                 f"topic {topic!r} partition {partition}: {wanted} messages were decoded and {known} published or "
                 "dropped by a filter. The window is not committed."
             )
-    read = [GtidSet.parse(report.gtids) for report in reports]
-    gtids = GtidSet.parse(window.start_gtids).union(*read)
+    read = [GtidSet.parse(by_slice[piece.number].gtids) for piece in slices]
     if compare_gtids and window.start_gtids:
-        _check_gtids(window, gtids)
+        _check_gtids(window, GtidSet.parse(window.start_gtids).union(*read))
     return Manifest(
         window=window,
         size_bytes=sum(report.size_bytes for report in reports),
@@ -162,7 +162,7 @@ def account(
         skipped_rows=sum(report.skipped_rows for report in reports),
         topics=tuple(sorted(receipts, key=lambda receipt: (receipt.topic, receipt.partition))),
         seconds=seconds,
-        gtids=str(gtids.union(GtidSet.parse(window.head_gtids))),
+        gtids=str(_gtids_before_head(window, read)),
         transformed_away=dict(sum((Counter(report.transformed_away) for report in reports), Counter())),
         prepared=_prepared(by_slice[piece.number] for piece in slices),
     )
@@ -175,6 +175,18 @@ def _prepared(reports: Iterable[SliceReport]) -> tuple[str, ...]:
             xids.pop(xid, None)
         xids.update(dict.fromkeys(report.prepared))
     return tuple(islice(xids, _MOST_XIDS))
+
+
+def _gtids_before_head(window: Window, read: Sequence[GtidSet]) -> GtidSet:
+    """The GTIDs of everything before the head of ``window``, whose slices have those that were ``read``.
+
+    MariaDB's position is not computed where the server says it: numbers of a domain may fall
+    (gtid_strict_mode=OFF), and domains be deleted (FLUSH BINARY LOGS DELETE_DOMAIN_ID).
+    """
+    start, head = GtidSet.parse(window.start_gtids), GtidSet.parse(window.head_gtids)
+    if not head.mariadb_servers:
+        return start.union(*read, head)
+    return head if window.head.position <= LAST_DUMP_POSITION else start.moved_by(*read)
 
 
 def _check_gtids(window: Window, accounted: GtidSet) -> None:

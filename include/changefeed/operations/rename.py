@@ -13,6 +13,7 @@ from changefeed.kafka.commit_log.all_logs import read_commit_logs
 from changefeed.kafka.commit_log.log import CommitLog, CommitLogState
 from changefeed.kafka.commit_log.records import (
     AttemptRecord,
+    BegunRecord,
     ClaimRecord,
     LogEntry,
     ProgressRecord,
@@ -169,20 +170,24 @@ def _logged_checkpoint(old: str, state: CommitLogState) -> Checkpoint:
 
 
 def _check_topics(connections: PipelineConnections, old: str, state: CommitLogState, checkpoint: Checkpoint) -> None:
-    """Raises CheckpointError where a window that is published in part goes to other topics under the new name."""
-    finished = max((checkpoint.window, *state.seals, *state.seeks))
+    """Raises CheckpointError where a window that is published in part goes to other topics under the new name, or is of
+    schemas of a registry, in which the pipeline's name may be."""
+    new, finished = connections.pipeline.name, max((checkpoint.window, *state.seals, *state.seeks))
     given = {topic for (topic, _), progress in state.progress.items() if progress.window > finished}
     if not given:
         return
     with connections.session() as session:
         others = sorted(given - set(wanted_topics(connections.pipeline, session)))
     if others:
-        new = connections.pipeline.name
-        raise CheckpointError(
-            f"a window of pipeline {old!r} after window {finished} was published in part to {others[0]!r}, and "
-            f"pipeline {new!r} publishes to other topics: the rest of it would be missing there. Nothing was changed. "
-            f"Name the pipeline {old!r} again, run it once, which finishes the window, and then rename it."
-        )
+        why = f"to {others[0]!r}, and pipeline {new!r} publishes to other topics: the rest of it would be missing there"
+    elif any(begun.schema_ids for begun in state.of(BegunRecord)):
+        why = "by registered schemas, which have other names under another name of the pipeline"
+    else:
+        return
+    raise CheckpointError(
+        f"a window of pipeline {old!r} after window {finished} was published in part {why}. Nothing was changed. "
+        f"Name the pipeline {old!r} again, run it once, which finishes the window, and then rename it."
+    )
 
 
 def _copy_schemas(connections: PipelineConnections, old: str, store: CheckpointStore, lease: Lease) -> None:

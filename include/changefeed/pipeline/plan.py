@@ -289,11 +289,25 @@ def other_binlog(checkpoint: Checkpoint, head: source.Head, binlogs: ServerBinlo
 
     Raises as `ServerBinlogs` does.
     """
-    known = GtidSet.parse(checkpoint.gtids)
-    difference = _other_sets(known, head, checkpoint.coordinates.file, binlogs) if head.gtids or known else ""
-    if not difference and checkpoint.coordinates != head.coordinates:
-        difference = _other_transactions(checkpoint.coordinates, known, binlogs)
+    known, at = GtidSet.parse(checkpoint.gtids), checkpoint.coordinates
+    difference = ""
+    if not binlogs.is_mariadb and (head.gtids or known):
+        difference = _other_sets(known, head, at.file, binlogs)
+    if not difference and at != head.coordinates:
+        difference = _other_transactions(at, known, binlogs)
+    if not difference and binlogs.is_mariadb:
+        difference = _other_position(at, known, binlogs)
     return difference
+
+
+def _other_position(at: BinlogCoordinates, known: GtidSet, binlogs: ServerBinlogs) -> str:
+    """How MariaDB's position at the checkpoint shows that another binlog is there, '' where it does not.
+
+    It is compared as it is: a number says nothing of those below it, as servers need not log them in order
+    (gtid_strict_mode=OFF), and the head may have lost a domain (FLUSH BINARY LOGS DELETE_DOMAIN_ID).
+    """
+    found = binlogs.position_at(at)
+    return "" if found == known else f"at {at} it is behind {str(found) or 'none'}"
 
 
 def _other_sets(known: GtidSet, head: source.Head, file: str, binlogs: ServerBinlogs) -> str:
@@ -312,7 +326,8 @@ def _other_transactions(at: BinlogCoordinates, known: GtidSet, binlogs: ServerBi
         for boundary in boundaries(binlogs.chunks(at.file, at.position, size), at.file, at.position, size):
             if boundary.position != at.position:
                 return f"{at} is not between two transactions"
-            if boundary.gtid and known.contains(GtidSet.parse(boundary.gtid)):
+            is_before = bool(boundary.gtid) and known.contains(GtidSet.parse(boundary.gtid))
+            if is_before and not binlogs.is_mariadb:
                 return f"transaction {boundary.gtid} begins at {at}, and is one of them"
             return ""
     except (BinlogFormatError, SourceError) as error:

@@ -83,16 +83,16 @@ def secrets_rule(pipeline: Pipeline, lookup: ConnectionLookup) -> dict[str, str]
     It is one byte of a slow hash over all of them: of 256 changes it shows 255. Whoever reads the commit log may be one
     who must not know the secrets, and secrets may be few: of a longer digest, under whatever key is stored beside it,
     each guess could be tried. A byte leaves one of 256 guesses standing, however long somebody computes, and it is the
-    same byte for each window, so that many do not tell more. A change that it does not show is still compared: what a
-    window gave topic-partitions with what is decoded now.
+    same byte for each window, and under each name that the pipeline has, so that many do not tell more. A change that
+    it does not show is still compared: what a window gave topic-partitions with what is decoded now.
 
     Raises SettingsError for a secret that its connection or environment variable does not have.
     """
     secrets = [(of, name, where.read(lookup)) for of, name, where in _secrets(pipeline)]
     if not secrets:
         return {}
-    text, salt = json.dumps(secrets).encode(), f"changefeed secrets of {pipeline.name}".encode()
-    return {SECRETS: hashlib.scrypt(text, salt=salt, n=1 << 14, r=8, p=1, dklen=64)[:1].hex()}
+    text = json.dumps(secrets).encode()
+    return {SECRETS: hashlib.scrypt(text, salt=b"changefeed secrets", n=1 << 14, r=8, p=1, dklen=64)[:1].hex()}
 
 
 def _secrets(pipeline: Pipeline) -> Iterator[tuple[str, str, SecretSettings]]:

@@ -105,6 +105,22 @@ def test_mariadbs_union_keeps_the_later_transaction_and_its_server() -> None:
     assert str(one.union(two)) == str(two.union(one)) == "0-12-9,1-11-7"
 
 
+@pytest.mark.parametrize(
+    ("before", "later", "after"),
+    [
+        ("0-1-9,7-1-3", ["0-2-4", "", "0-1-5,8-3-1"], "0-1-5,7-1-3,8-3-1"),
+        ("", ["", "0-1-5"], "0-1-5"),
+        ("0-1-9", [], "0-1-9"),
+        ("aaaaaaaa-0000-4000-8000-00000000000a:1-5", ["", "aaaaaaaa-0000-4000-8000-00000000000a:9:6"],
+         "aaaaaaaa-0000-4000-8000-00000000000a:1-6:9"),
+    ],
+)  # fmt: skip
+def test_a_position_moves_to_the_last_transaction_of_a_domain_whatever_its_number(
+    before: str, later: list[str], after: str
+) -> None:
+    assert str(GtidSet.parse(before).moved_by(*map(GtidSet.parse, later))) == after
+
+
 def test_mariadbs_difference_is_what_the_other_has_not_seen() -> None:
     assert str(GtidSet.parse("0-10-5,1-11-7").subtract(GtidSet.parse("0-10-5"))) == "1-11-7"
     assert not GtidSet.parse("0-10-5").subtract(GtidSet.parse("0-12-9"))

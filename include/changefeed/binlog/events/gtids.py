@@ -192,7 +192,7 @@ class GtidRuns:
     def text(self) -> str:
         """MySQL's form of a set (`uuid:1-5:7,uuid:tag:1`), or MariaDB's last GTID of each domain."""
         added = self._added()
-        return str(self._before.union(GtidSet.parse(added))) if self._before else added
+        return str(self._before.moved_by(GtidSet.parse(added))) if self._before else added
 
     def _added(self) -> str:
         if self._last:

@@ -96,7 +96,7 @@ class _Ending:
         if self.following is None:
             return "the archive has no file after it"
         name, before = self.following.name, self._preamble(self.archive, self.following).before
-        upto = preamble.before.union(GtidSet.parse(report.gtids))
+        upto = preamble.before.moved_by(GtidSet.parse(report.gtids))
         if missing := before.subtract(upto):
             return f"{name!r} says that transactions {missing} were before it, which are in no file"
         if before != upto:

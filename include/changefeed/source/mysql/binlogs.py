@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 
 from changefeed.binlog.events.framing import HEADER
-from changefeed.binlog.search.finder import ResumePoint
+from changefeed.binlog.search.finder import Finder, ResumePoint
 from changefeed.errors import BinlogGoneError
 from changefeed.model.connection import MysqlConnection
-from changefeed.model.coordinates import FIRST_POSITION
+from changefeed.model.coordinates import FIRST_POSITION, BinlogCoordinates
 from changefeed.model.file_identity import FileIdentity
 from changefeed.model.gtid import GtidSet
 from changefeed.model.window import BinlogFile, Window
@@ -98,6 +98,16 @@ class ServerBinlogs:
         """Whether transactions without GTIDs may be logged: on MySQL, unless gtid_mode is ON."""
         return not self._session.is_mariadb and self._session.variable("gtid_mode") != "ON"
 
+    @property
+    def is_mariadb(self) -> bool:
+        """Whether the server is MariaDB, whose GTIDs make a position and no set."""
+        return self._session.is_mariadb
+
+    def position_at(self, at: BinlogCoordinates) -> GtidSet:
+        """MariaDB's position at a commit boundary; the binlog is read up to it only where the server cannot say it."""
+        position = source.mariadb_position(self._session, at)
+        return GtidSet.parse(Finder(self).at(at).gtids if position is None else position)
+
     def logged_before(self, file: str) -> str:
         """The GTIDs in the server's binlogs before ``file``: its PREVIOUS_GTIDS or GTID_LIST event."""
         if file not in self._previous:
@@ -106,7 +116,7 @@ class ServerBinlogs:
 
     def _read_previous(self, file: str) -> str:
         if self._session.is_mariadb:
-            return str(self._session.row("SELECT BINLOG_GTID_POS(%s, %s)", file, FIRST_POSITION)[0] or "")
+            return source.mariadb_position(self._session, BinlogCoordinates(file, FIRST_POSITION)) or ""
         for row in self._session.rows("SHOW BINLOG EVENTS IN %s LIMIT 3", file):
             if row[2] in _GTID_EVENTS:
                 return re.sub(r"\s", "", str(row[5]))

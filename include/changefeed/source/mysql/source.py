@@ -57,10 +57,17 @@ def head(session: Session) -> Head:
         raise SourceError(f"{session.connection}: the server shows no binlog status: its binary log is off (log_bin)")
     coordinates = BinlogCoordinates(str(shown["File"]), int(shown["Position"]))
     if session.is_mariadb:
-        if coordinates.position <= LAST_DUMP_POSITION:  # what BINLOG_GTID_POS has four bytes for, too
-            (logged,) = session.row("SELECT BINLOG_GTID_POS(%s, %s)", coordinates.file, coordinates.position)
-        return Head(coordinates, str(logged or ""))
+        position = mariadb_position(session, coordinates)
+        return Head(coordinates, str(logged or "") if position is None else position)
     return Head(coordinates, str(shown["Executed_Gtid_Set"]).replace("\n", ""))
+
+
+def mariadb_position(session: Session, at: BinlogCoordinates) -> str | None:
+    """MariaDB's GTID position at a commit boundary, '' before its first transaction; None where it has no way to say
+    it, as BINLOG_GTID_POS has four bytes for a position."""
+    if at.position > LAST_DUMP_POSITION:
+        return None
+    return str(session.row("SELECT BINLOG_GTID_POS(%s, %s)", at.file, at.position)[0] or "")
 
 
 def names_come_along(session: Session) -> bool:
