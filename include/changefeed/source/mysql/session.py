@@ -12,6 +12,7 @@ from pymysql.constants import CR, ER
 
 from changefeed.errors import ChangefeedError, SourceError, SourceUnavailableError
 from changefeed.model.connection import MysqlConnection
+from changefeed.source.mysql.session_settings import session_statement
 
 _REFUSED = {ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, ER.SPECIFIC_ACCESS_DENIED_ERROR, 1227, 1142}
 _UNREACHABLE = {CR.CR_CONN_HOST_ERROR, CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, CR.CR_CONNECTION_ERROR}
@@ -111,7 +112,7 @@ def connect(connection: MysqlConnection) -> pymysql.Connection[Any]:
         # PyMySQL believes MySQL's greeting, which says that autocommit is on where `SET GLOBAL autocommit = 0` is in
         # force. Without it all reads of a session are of one snapshot: information_schema would stay as it was.
         autocommit=True,
-        init_command="SET autocommit = 1",
+        init_command=session_statement(),
         connect_timeout=connect_seconds,
         read_timeout=connect_seconds,  # for the greeting: PyMySQL's connect_timeout ends when the port is open
         ssl=_tls(connection),
