@@ -12,7 +12,7 @@ from changefeed.errors import SettingsError, SourceError, StaleCheckpointError
 from changefeed.kafka.commit_log.records import BegunRecord
 from changefeed.kafka.commit_log.snapshots import SnapshotRecord, TableProgress
 from changefeed.model.checkpoint import Checkpoint, CheckpointStore
-from changefeed.model.table_schema import TableSchema
+from changefeed.model.table_schema import Column, TableSchema
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.plan import plan
 from changefeed.pipeline.rights import check_rights, known_tables
@@ -151,8 +151,16 @@ def _begun(
 def key_text(schema: TableSchema) -> str:
     """What decides how ranges of the table's key compare; '' without a key."""
     TableKey.of(schema)
-    columns = [schema.columns[number] for number in schema.primary_key]
-    return ", ".join(f"{column.name} {column.data_type} {column.collation or ''}".strip() for column in columns)
+    return ", ".join(_ordered_by(schema.columns[number]) for number in schema.primary_key)
+
+
+def _ordered_by(column: Column) -> str:
+    """Name and type of a key's column, with all that says how its values are written and compared."""
+    sizes = [column.length, column.precision, column.scale, column.datetime_precision]
+    arguments = [repr(label) for label in column.labels] or [str(size) for size in sizes if size is not None]
+    type = f"{column.data_type}({', '.join(arguments)})" if arguments else column.data_type
+    words = (column.name, type, "unsigned" if column.unsigned else "", column.collation or "")
+    return " ".join(word for word in words if word)
 
 
 def check_row_images(session: Session) -> None:
