@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import re
 import signal
 import time
 from collections import Counter
@@ -123,6 +124,32 @@ def test_a_table_that_comes_later_is_published_alone_and_again_only_when_asked(
     finish(feed, "--tables", f"{feed.name}.names", "--where", "text < 'row 5'")
     assert len(reads(feed, "names")) == 2 * count
     assert max(Counter(event_ids(feed.records("names"))).values()) == 1
+
+
+@pytest.mark.extended
+def test_a_table_whose_rows_cannot_be_read_as_of_one_moment_is_refused_and_a_dot_in_a_name_loses_none(
+    feed: Feed,
+) -> None:
+    dotted = f"{feed.name}.x"
+    feed.mysql.execute(
+        f"CREATE TABLE `{feed.name}`.heap (n INT) ENGINE = MyISAM",
+        f"CREATE DATABASE `{dotted}`",
+        f"CREATE TABLE `{dotted}`.t (id INT PRIMARY KEY)",
+        f"INSERT INTO `{dotted}`.t VALUES (1), (2)",
+    )
+    try:
+        feed.settings |= {"tables": {"include": [f"{feed.name}.heap"]}}
+        feed.configure()
+        feed.run_until_current()
+        refused = begin(feed)
+        assert refused.result(400) not in (0, 2)
+        assert "its engine MyISAM shows no rows as they were at one moment" in " ".join(refused.text().split())
+        feed.settings |= {"tables": {"include": ["/" + re.escape(dotted) + "[.]t/"]}}
+        feed.configure()
+        finish(feed)
+        assert len(reads(feed, "x.t")) == 2
+    finally:
+        feed.mysql.execute(f"DROP DATABASE `{dotted}`")
 
 
 @pytest.mark.extended
