@@ -127,6 +127,20 @@ def test_like_a_temporary_table_that_shadows_another(fresh: Feed) -> None:
     assert code == 2 or rows(fresh, "copied") == [{"id": 1, "b": 20, "a": 10}], text
 
 
+def test_definitions_that_are_of_their_thread_by_a_function_and_not_by_a_temporary_table(fresh: Feed) -> None:
+    """A server marks both in the same way, and what is marked for a temporary table changes no schema."""
+    sql(fresh, f"CREATE TABLE t {TABLE}")
+    fresh.run()
+    sql(fresh, "ALTER TABLE t ADD c INT DEFAULT (CONNECTION_ID()) AFTER id", "INSERT INTO t VALUES (1, 5, 10, 20)")
+    code, text = tried(fresh)
+    assert code in (0, 2), text
+    assert rows(fresh, "t") == [{"id": 1, "c": 5, "a": 10, "b": 20}]
+    sql(fresh, EXCHANGE, "CREATE TABLE copied LIKE t", "INSERT INTO copied (id, a, b, c) VALUES (2, 10, 20, 5)")
+    code, text = tried(fresh)
+    assert code in (0, 2), text
+    assert rows(fresh, "copied") == [{"id": 2, "c": 5, "b": 20, "a": 10}], text
+
+
 # --- commands while a window is published in part
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import re
 import signal
 import time
 from collections import Counter
@@ -123,6 +124,66 @@ def test_a_table_that_comes_later_is_published_alone_and_again_only_when_asked(
     finish(feed, "--tables", f"{feed.name}.names", "--where", "text < 'row 5'")
     assert len(reads(feed, "names")) == 2 * count
     assert max(Counter(event_ids(feed.records("names"))).values()) == 1
+
+
+@pytest.mark.extended
+def test_a_table_whose_rows_cannot_be_read_as_of_one_moment_is_refused_and_a_dot_in_a_name_loses_none(
+    feed: Feed,
+) -> None:
+    dotted = f"{feed.name}.x"
+    feed.mysql.execute(
+        f"CREATE TABLE `{feed.name}`.heap (n INT) ENGINE = MyISAM",
+        f"CREATE DATABASE `{dotted}`",
+        f"CREATE TABLE `{dotted}`.t (id INT PRIMARY KEY)",
+        f"INSERT INTO `{dotted}`.t VALUES (1), (2)",
+    )
+    try:
+        feed.settings |= {"tables": {"include": [f"{feed.name}.heap"]}}
+        feed.configure()
+        feed.run_until_current()
+        refused = begin(feed)
+        assert refused.result(400) not in (0, 2)
+        assert "its engine MyISAM shows no rows as they were at one moment" in " ".join(refused.text().split())
+        feed.settings |= {"tables": {"include": ["/" + re.escape(dotted) + "[.]t/"]}}
+        feed.configure()
+        finish(feed)
+        assert len(reads(feed, "x.t")) == 2
+    finally:
+        feed.mysql.execute(f"DROP DATABASE `{dotted}`")
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param("ENUM('a', 'b', 'c', 'd')", "ENUM('d', 'c', 'b', 'a')", id="labels"),
+        pytest.param("DECIMAL(10, 2)", "DECIMAL(10, 0)", id="scale"),
+    ],
+)
+def test_a_key_that_is_ordered_otherwise_when_a_table_is_half_read_stops_the_snapshot(
+    feed: Feed, before: str, after: str
+) -> None:
+    """Its boundaries would leave out rows that nobody has published."""
+    feed.mysql.execute(
+        f"CREATE TABLE `{feed.name}`.kinds (kind {before}, id INT, PRIMARY KEY (kind, id))",
+        f"INSERT INTO `{feed.name}`.kinds "
+        "WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 399) "
+        f"SELECT {'i % 4 + 1' if 'ENUM' in before else 'i % 4 + 0.25'}, i FROM n",
+    )
+    feed.settings |= {"tables": {"include": [f"{feed.name}.kinds"]}, "start": "snapshot"}
+    feed.settings["kafka"] = {"connection": "kafka_faults", "transaction_rows": 20}
+    feed.configure()
+    feed.run_until_current()
+    small = ("--chunk-rows", "20")
+    run = begin(feed, *small, fault="before_log_write:8")
+    assert run.wait_until_held(400), run.text()
+    run.kill()
+    assert 0 < len(reads(feed, "kinds")) < 400
+    feed.mysql.execute(f"ALTER TABLE `{feed.name}`.kinds MODIFY kind {after}")
+    feed.run_until_current()
+    again = begin(feed, *small)
+    assert again.result(400) not in (0, 2), again.text()[-3000:]
+    assert "Start a new snapshot of it." in " ".join(again.text().split())
 
 
 @pytest.mark.extended

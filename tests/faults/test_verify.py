@@ -523,6 +523,17 @@ def test_a_table_that_is_altered_or_gone_before_it_is_read_is_named_and_the_othe
     assert words in " ".join(account(report, "journal").reasons)
 
 
+def test_rows_that_a_server_leaves_out_of_its_results_are_noticed(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server leaves out rows that the pipeline published: equal would be wrong, and so would be "gone"."""
+    feed.write(40)
+    feed.run()
+    planned = plan_verify(connections_of(feed), VerifyRequest())
+    monkeypatch.setattr("changefeed.source.mysql.login.session_statement", lambda: "SET sql_select_limit = 2")
+    report = compared(planned)
+    assert report.outcome == "incomplete"
+    assert "and returned 2" in " ".join(account(report, "journal").reasons)
+
+
 @pytest.mark.extended
 def test_a_follower_is_compared_with_the_topics_where_it_stands(
     feed: Feed, full_mysql_server: MysqlServer, spark: SparkTarget

@@ -37,8 +37,8 @@ _TABLE_ID = 1
 
 
 class Rows(Protocol):
-    """The result of a prepared SELECT of `result_columns.selected`, in a session whose time zone is UTC, whose text
-    comes as it is stored (character_set_results is NULL) and whose sql_mode has no PAD_CHAR_TO_FULL_LENGTH."""
+    """The result of a prepared SELECT of `result_columns.selected`, over a `source.mysql.session` whose text comes as
+    it is stored (character_set_results is NULL)."""
 
     @property
     def columns(self) -> Sequence[ResultColumn]:

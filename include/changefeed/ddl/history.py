@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from changefeed.ddl.changes import AlterTable, CreateTableLike, TruncateTable, UnreadChange
 from changefeed.ddl.ddl_statement import DdlStatement, Kind, read_statement
-from changefeed.ddl.schemas import Schemas
+from changefeed.ddl.names import TableName
+from changefeed.ddl.schemas import Entry, Schemas
 from changefeed.ddl.session import Server, SessionContext
 from changefeed.ddl.table import Table
 from changefeed.ddl.timeline import SchemaTimeline
@@ -17,12 +19,20 @@ from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.file_identity import FileIdentity
 from changefeed.model.statement import Statement
 
+_CONNECTION_ID = re.compile(r"connection_id\s*\(", re.IGNORECASE)
+NO_TABLES: Mapping[TableName, Entry] = {}
 KEPT_ENTRIES = 1000
 """Moves that stay readable each by itself; older moves are folded into the initial schemas."""
 
 
-def read_logged(statement: Statement, server: Server, collations: Mapping[int, str]) -> DdlStatement:
-    """A statement of the binlog, read as its server ran it. ``collations`` are names by id.
+def read_logged(
+    statement: Statement,
+    server: Server,
+    collations: Mapping[int, str],
+    known: Mapping[TableName, Entry] = NO_TABLES,
+) -> DdlStatement:
+    """A statement of the binlog, read as its server ran it. ``collations`` are names by id, ``known`` the tables that
+    are there before it.
 
     Raises BinlogFormatError where the status variables of its event are damaged.
     """
@@ -35,13 +45,29 @@ def read_logged(statement: Statement, server: Server, collations: Mapping[int, s
             f"the statement at {statement.file}:{statement.position} has damaged status variables: {error}"
         ) from error
     read = read_statement(statement.sql, session, server, failed=statement.error_code != 0)
-    if statement.is_thread_specific and isinstance(read.change, AlterTable | TruncateTable):
+    if not statement.is_thread_specific or _asks_for_connection(read, known):
+        return read
+    if isinstance(read.change, AlterTable | TruncateTable):
         return DdlStatement(read.sql, session, Kind.HARMLESS)  # its table is a temporary one
-    if statement.is_thread_specific and isinstance(read.change, CreateTableLike):
+    if isinstance(read.change, CreateTableLike):
         problem = "the session had temporary tables, and the model may be one"
         unread = UnreadChange((read.change.name,), problem)
         return DdlStatement(read.sql, session, read.kind, read.tables, unread)
     return read
+
+
+def _asks_for_connection(read: DdlStatement, known: Mapping[TableName, Entry]) -> bool:
+    """Whether CONNECTION_ID() accounts for the flag that an event is of its session's thread, as a temporary table
+    does: in the statement's text, or in a default of a table that it opens."""
+    tables = (known.get(name) for name in read.tables)
+    defaults = (
+        str(column.default.text)
+        for table in tables
+        if isinstance(table, Table)
+        for column in table.schema.columns
+        if column.default
+    )
+    return any(_CONNECTION_ID.search(text) for text in (read.sql, *defaults))
 
 
 @dataclass(frozen=True)
@@ -94,8 +120,8 @@ class SchemaHistory:
         return self.timeline.at(coordinates)
 
     def read(self, statement: Statement) -> DdlStatement:
-        """`read_logged` on this server."""
-        return read_logged(statement, self.server, self.collations)
+        """`read_logged` on this server, behind all that the history has."""
+        return read_logged(statement, self.server, self.collations, self.timeline.latest.tables)
 
     def advance(self, statement: Statement) -> SchemaHistory:
         """The history with this statement; the same history for a statement that it has, or that defines nothing."""

@@ -34,7 +34,6 @@ from changefeed.formats.debezium_options import (
 )
 from changefeed.formats.envelope import change_of
 from changefeed.formats.format import FormatSettings, TableChange
-from changefeed.formats.headers import binlog_header
 from changefeed.formats.options import Options, choice, text
 from changefeed.formats.reader import RecordReader, SchemaText
 from changefeed.formats.schema_ids import Part, SchemaIds, SubjectNames
@@ -242,9 +241,9 @@ class AvroFormat:
         """Raises SettingsError: the schemas of tables' topics have no record for it."""
         raise SettingsError("format 'avro' has no records of statements: set `statements` to fail or skip")
 
-    def statement_headers(self, statement: Statement) -> Sequence[Header]:
-        """The binlog event's own header as JSON."""
-        return [binlog_header(statement)]
+    def statement_headers(self, statement: Statement) -> Sequence[Header]:  # noqa: ARG002 - the protocol's signature
+        """None."""
+        return ()
 
     def _source(self, statement: Statement, tables: Sequence[TableChange]) -> dict[str, object]:
         return {

@@ -34,7 +34,6 @@ from changefeed.formats.debezium_options import (
 )
 from changefeed.formats.envelope import change_of, read_envelope, rows_of_envelopes
 from changefeed.formats.format import FormatSettings, RowRules, TableChange, TransactionRecords
-from changefeed.formats.headers import binlog_header
 from changefeed.formats.notation import json_string
 from changefeed.formats.options import Options
 from changefeed.formats.reader import RecordReader, SchemaText
@@ -248,9 +247,9 @@ class DebeziumFormat:
             }
         )
 
-    def statement_headers(self, statement: Statement) -> Sequence[Header]:
-        """The binlog event's own header as JSON."""
-        return [binlog_header(statement)]
+    def statement_headers(self, statement: Statement) -> Sequence[Header]:  # noqa: ARG002 - the protocol's signature
+        """None."""
+        return ()
 
     def _record(self, statement: Statement, tables: Sequence[tuple[str, str]], op: str) -> dict[str, object]:
         return {

@@ -19,7 +19,6 @@ from changefeed.formats import debezium_options
 from changefeed.formats.connect_json import ConnectNotation
 from changefeed.formats.debezium import DebeziumFormat
 from changefeed.formats.format import FormatSettings, RowRules, TableChange
-from changefeed.formats.headers import binlog_header
 from changefeed.formats.notation import Notation, json_string
 from changefeed.formats.options import Option, Options, choice
 from changefeed.formats.reader import ReadChange, RecordReader, SchemaText
@@ -254,9 +253,9 @@ class FlatFormat:
         }
         return orjson.dumps(fields)
 
-    def statement_headers(self, statement: Statement) -> Sequence[Header]:
-        """The binlog event's own header as JSON."""
-        return [binlog_header(statement)]
+    def statement_headers(self, statement: Statement) -> Sequence[Header]:  # noqa: ARG002 - the protocol's signature
+        """None."""
+        return ()
 
 
 _NUMBERS = frozenset({"ts_ms", *(f"source.{name}" for name in ("ts_ms", "ts_us", "ts_ns", "server_id", "pos", "row"))})

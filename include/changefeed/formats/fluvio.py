@@ -15,7 +15,6 @@ import orjson
 
 from changefeed.errors import SettingsError
 from changefeed.formats.format import FormatSettings, TableChange
-from changefeed.formats.headers import binlog_header
 from changefeed.formats.notation import ColumnText, JsonNotation, Notation, json_string
 from changefeed.formats.options import Options, text
 from changefeed.formats.reader import JsonImage, ReadChange, RecordReader, SchemaText
@@ -139,9 +138,9 @@ class FluvioFormat:
         """The statement as a `Query` event, with no text where that is hidden."""
         return self._query(statement, "" if hide_sql else statement.sql)
 
-    def statement_headers(self, statement: Statement) -> Sequence[Header]:
-        """The binlog event's own header as JSON."""
-        return [binlog_header(statement)]
+    def statement_headers(self, statement: Statement) -> Sequence[Header]:  # noqa: ARG002 - the protocol's signature
+        """None."""
+        return ()
 
     def _query(self, statement: Statement, sql: str) -> bytes:
         return orjson.dumps(

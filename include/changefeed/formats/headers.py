@@ -67,8 +67,8 @@ def check_headers(names: Sequence[str]) -> None:
             raise SettingsError(f"header {name!r} is given {names.count(name)} times: wanted once")
 
 
-def binlog_header(statement: Statement) -> Header:
-    """The header of the binlog event that holds ``statement``."""
+def _binlog_header(statement: Statement) -> bytes:
+    """The header of the binlog event that holds ``statement``, as JSON."""
     fields = {
         "timestamp": statement.ts_seconds,
         "event_type": QUERY_EVENT,
@@ -78,7 +78,7 @@ def binlog_header(statement: Statement) -> Header:
         "log_pos": statement.position + statement.size_bytes,
         "flags": statement.flags,
     }
-    return BINLOG_HEADER, orjson.dumps(fields)
+    return orjson.dumps(fields)
 
 
 @dataclass(frozen=True)
@@ -151,11 +151,11 @@ class WithHeaders:
         return self.format.statement(statement, tables, hide_sql=hide_sql)
 
     def statement_headers(self, statement: Statement) -> Sequence[Header]:
-        """Those of ``format``; of ``names`` those that a statement has, and its format has not given."""
-        given = list(self.format.statement_headers(statement))
-        known = {name for name, _ in given}
+        """Those of ``format``, and those of ``names`` that a statement has."""
         values = {
+            BINLOG_HEADER: _binlog_header(statement),
             "transaction_id": statement.gtid.encode(),
             "ts_ms": b"%d" % (statement.ts_seconds * 1000),
         }
-        return [*given, *((name, values[name]) for name in self.names if name in values and name not in known)]
+        named = ((name, values[name]) for name in self.names if name in values)
+        return [*self.format.statement_headers(statement), *named]

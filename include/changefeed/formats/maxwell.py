@@ -15,7 +15,6 @@ import orjson
 
 from changefeed.errors import SettingsError
 from changefeed.formats.format import FormatSettings, TableChange
-from changefeed.formats.headers import binlog_header
 from changefeed.formats.notation import ColumnText, JsonNotation, Notation, json_string
 from changefeed.formats.options import Options, choice, flag
 from changefeed.formats.reader import ReadChange, RecordReader, SchemaText
@@ -180,9 +179,9 @@ class MaxwellFormat:
         }
         return orjson.dumps({**record, **self._where(statement)})
 
-    def statement_headers(self, statement: Statement) -> Sequence[Header]:
-        """The binlog event's own header as JSON."""
-        return [binlog_header(statement)]
+    def statement_headers(self, statement: Statement) -> Sequence[Header]:  # noqa: ARG002 - the protocol's signature
+        """None."""
+        return ()
 
     def _where(self, statement: Statement) -> dict[str, object]:
         where: dict[str, object] = {}

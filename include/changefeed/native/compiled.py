@@ -19,7 +19,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -78,7 +78,7 @@ def entry(signature: Any) -> Callable[[Function], Function]:
         before = config.CACHE_DIR
         config.CACHE_DIR = str(folder)
         try:
-            with _alone(folder):
+            with _compiled_once(folder / f"{function.__module__}.{function.__qualname__}.compiled"):
                 return cast(Function, njit(signature, cache=True, **_FLAGS)(function))
         finally:
             config.CACHE_DIR = before
@@ -87,8 +87,21 @@ def entry(signature: Any) -> Callable[[Function], Function]:
 
 
 @contextmanager
+def _compiled_once(mark: Path) -> Iterator[None]:
+    """Of workers that start at once the first compiles a kernel, and leaves a ``mark`` behind; the others load it, with
+    nobody to wait for."""
+    if mark.exists():
+        yield
+        return
+    with _alone(mark.parent):
+        yield
+    with suppress(OSError):  # a folder that can only be read
+        mark.touch()
+
+
+@contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock: of workers that start at once the first compiles, and the others load what it made."""
+    """Hold the folder's lock."""
     try:
         lock = (folder / "lock").open("w")
     except OSError:  # a folder that can only be read: there is nothing to wait for

@@ -141,7 +141,7 @@ def learned(
         schemas = current_schemas(session)
         head = source.head(session).coordinates
         during = scan_range(ServerBinlogs(session), before, head).statements
-        kinds = {read_logged(statement, server, collations).kind for statement in during}
+        kinds = {read_logged(statement, server, collations, schemas.tables).kind for statement in during}
         if not kinds & {Kind.DEFINITION, Kind.TRUNCATE}:
             break
     else:
@@ -194,13 +194,13 @@ def _file(session: Session, server_uuid: str, start: BinlogCoordinates) -> FileI
 def _derived(
     now: Schemas, scan: SchemaScan, collations: Mapping[int, str], known: Mapping[TableName, Entry] | None = None
 ) -> SchemaTimeline:
-    read = [_read(statement, now.server, collations) for statement in scan.statements]
+    read = [_read(statement, now, collations) for statement in scan.statements]
     return derived_timeline(now, read, RowsByTable(_seen(scan.rows, now.server)), collations, known or {})
 
 
-def _read(statement: Statement, server: Server, collations: Mapping[int, str]) -> ReadStatement:
+def _read(statement: Statement, now: Schemas, collations: Mapping[int, str]) -> ReadStatement:
     at = BinlogCoordinates(statement.file, statement.position)
-    return ReadStatement(at, read_logged(statement, server, collations))
+    return ReadStatement(at, read_logged(statement, now.server, collations, now.tables))
 
 
 def _seen(rows: Iterable[TableRows], server: Server) -> Iterable[SeenRows]:

@@ -12,17 +12,13 @@ from changefeed.model.identifier import quoted
 from changefeed.model.table_pattern import names_database
 from changefeed.source.mysql.catalog import SYSTEM_DATABASES
 from changefeed.source.mysql.session import Session
-from changefeed.source.mysql.table_key import KEY_SESSION
-
-_SESSION = f"{KEY_SESSION}, sql_quote_show_create = 1"
 
 
 def made_by(session: Session, database: str, table: str) -> tuple[str, str]:
-    """The statements that make the table's database and the table, as they are now. Sets variables of the session.
+    """The statements that make the table's database and the table, as they are now.
 
     Raises as `Session` does.
     """
-    session.rows(_SESSION)
     create = str(session.row(f"SHOW CREATE TABLE {quoted(database)}.{quoted(table)}")[1])
     return _database_made_by(session, database), create
 
@@ -42,7 +38,6 @@ def announced(
 
 def named_databases(session: Session, include: Iterable[str]) -> Iterator[tuple[str, str]]:
     """The databases of the server that patterns ``include`` name, and the statements that make them."""
-    session.rows(_SESSION)
     for (database,) in session.rows("SHOW DATABASES"):
         if database not in SYSTEM_DATABASES and any(names_database(pattern, str(database)) for pattern in include):
             yield str(database), _database_made_by(session, str(database))

@@ -12,7 +12,7 @@ from changefeed.model.table_schema import TableSchema
 from changefeed.snapshot.planning import key_text
 from changefeed.source.mysql.catalog import table_schemas
 from changefeed.source.mysql.session import Session
-from changefeed.source.mysql.table_key import KEY_SESSION, TableKey
+from changefeed.source.mysql.table_key import TableKey
 
 FEWEST_ROWS, MOST_ROWS = 100, 2_000_000
 FIRST_ROWS, FIRST_BYTES = 100_000, 16 << 20
@@ -38,7 +38,6 @@ class ChunkCutter:
         self._rows: dict[str, int] = {}
         self._keys: dict[str, TableKey | None] = {}
         self._schemas: dict[tuple[str, str], TableSchema] = {}
-        session.rows(KEY_SESSION)
 
     def round(self, snapshot: SnapshotRecord, chunks: int, most_rows: int | None = None) -> SnapshotRecord:
         """``snapshot`` with a round of up to so many ``chunks``, or of more where tables are smaller than one: those

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,7 @@ from changefeed.errors import SettingsError, SourceError, StaleCheckpointError
 from changefeed.kafka.commit_log.records import BegunRecord
 from changefeed.kafka.commit_log.snapshots import SnapshotRecord, TableProgress
 from changefeed.model.checkpoint import Checkpoint, CheckpointStore
-from changefeed.model.table_schema import TableSchema
+from changefeed.model.table_schema import Column, TableSchema
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.plan import plan
 from changefeed.pipeline.rights import check_rights, known_tables
@@ -26,7 +26,8 @@ from changefeed.source.mysql.session import Session
 from changefeed.source.mysql.table_key import TableKey
 
 _ROWS = """
-SELECT table_schema, table_name, COALESCE(table_rows, 0), COALESCE(avg_row_length, 0) FROM information_schema.tables
+SELECT table_schema, table_name, COALESCE(table_rows, 0), COALESCE(avg_row_length, 0), t.engine, e.transactions
+FROM information_schema.tables AS t LEFT JOIN information_schema.engines AS e ON e.engine = t.engine
 WHERE table_type IN ('BASE TABLE', 'SYSTEM VERSIONED')
 """
 
@@ -96,14 +97,14 @@ def plan_snapshot(
     with connections.session() as session:
         check_row_images(session)
         check_rights(connections, session, known_tables(connections), request.tables)
-        tables = table_topics(pipeline, session, sequences=False)
-        topics = {f"{database}.{table}": topic for (database, table), topic in tables.items()}
+        topics = table_topics(pipeline, session, sequences=False)
         begun = logged.result().of(SnapshotRecord)
         stands = begun[0] if begun else _new(pipeline, session, request, topics)
         if request.where is not None:
             _check_where(connections, request.where, session, stands.tables)
-    named = {table.name: topics[table.name] for table in stands.tables if table.name in topics}
-    return SnapshotPlan(identity, request, checkpoint, stands, named)
+    named = {table.name: topics.get((table.database, table.table)) for table in stands.tables}
+    there = {name: topic for name, topic in named.items() if topic is not None}
+    return SnapshotPlan(identity, request, checkpoint, stands, there)
 
 
 def _checkpoint(connections: PipelineConnections, store: CheckpointStore, *, keep_first: bool) -> Checkpoint:
@@ -126,19 +127,31 @@ def check_takes_snapshots(pipeline: Pipeline) -> None:
         )
 
 
-def _new(pipeline: Pipeline, session: Session, request: SnapshotRequest, topics: Mapping[str, str]) -> SnapshotRecord:
-    guessed = {f"{database}.{table}": (int(rows), int(size)) for database, table, rows, size in session.rows(_ROWS)}
+def _new(
+    pipeline: Pipeline, session: Session, request: SnapshotRequest, names: Collection[tuple[str, str]]
+) -> SnapshotRecord:
+    stored = {(str(database), str(table)): values for database, table, *values in session.rows(_ROWS)}
     tables = []
-    names = [(database, table) for database, _, table in (name.partition(".") for name in sorted(topics))]
     for (database, table), schema in table_schemas(session, (name for name in names if request.takes(*name))).items():
-        rows, row_bytes = guessed.get(f"{database}.{table}", (0, 0))
-        tables.append(TableProgress(database, table, key_text(schema), rows, row_bytes=row_bytes))
+        rows, row_bytes, engine, transactions = stored.get((database, table), (0, 0, None, None))
+        if not schema.primary_key and engine is not None and transactions != "YES":
+            raise _without_view(f"{database}.{table}", str(engine))
+        tables.append(TableProgress(database, table, key_text(schema), int(rows), row_bytes=int(row_bytes)))
     if not tables:
+        captured = sorted(f"{database}.{table}" for database, table in names)
         raise SettingsError(
             f"no table that pipeline {pipeline.name!r} captures matches {', '.join(request.tables) or '*.*'}: it "
-            f"captures {', '.join(sorted(topics)) or 'none'}"
+            f"captures {', '.join(captured) or 'none'}"
         )
     return _begun(request.model_dump(mode="json"), message_rules(pipeline), tuple(tables), int(time.time() * 1000))
+
+
+def _without_view(table: str, engine: str) -> SettingsError:
+    return SettingsError(
+        f"table {table} has no primary key, and its engine {engine} shows no rows as they were at one moment: a row "
+        "that is written while it is read would be published twice. Nothing was published. Give it a primary key, or "
+        "ALTER TABLE … ENGINE = InnoDB; or name the other tables in `tables` of the snapshot."
+    )
 
 
 def _begun(
@@ -151,8 +164,16 @@ def _begun(
 def key_text(schema: TableSchema) -> str:
     """What decides how ranges of the table's key compare; '' without a key."""
     TableKey.of(schema)
-    columns = [schema.columns[number] for number in schema.primary_key]
-    return ", ".join(f"{column.name} {column.data_type} {column.collation or ''}".strip() for column in columns)
+    return ", ".join(_ordered_by(schema.columns[number]) for number in schema.primary_key)
+
+
+def _ordered_by(column: Column) -> str:
+    """Name and type of a key's column, with all that says how its values are written and compared."""
+    sizes = [column.length, column.precision, column.scale, column.datetime_precision]
+    arguments = [repr(label) for label in column.labels] or [str(size) for size in sizes if size is not None]
+    type = f"{column.data_type}({', '.join(arguments)})" if arguments else column.data_type
+    words = (column.name, type, "unsigned" if column.unsigned else "", column.collation or "")
+    return " ".join(word for word in words if word)
 
 
 def check_row_images(session: Session) -> None:

@@ -20,7 +20,6 @@ from changefeed.model.identifier import quoted
 from changefeed.source.mysql import source
 from changefeed.source.mysql.binlogs import ServerBinlogs
 from changefeed.source.mysql.session import Session
-from changefeed.source.mysql.table_key import KEY_SESSION
 
 _QUIET_SECONDS = 60.0
 """How long a moment without commits is waited for, for the one view of a table without a key."""
@@ -40,7 +39,6 @@ def read_view(session: Session, base: BinlogCoordinates, chunk: PlannedChunk) ->
     Raises SourceUnavailableError where the view does not hold all that was logged before ``base``, or no exact one can
     be had for a table without a key; it can be tried again.
     """
-    session.rows(KEY_SESSION)
     session.rows("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
     hold = f"SELECT 1 FROM {quoted(chunk.database)}.{quoted(chunk.table)} LIMIT 0"  # its definition, to the end
     if session.is_mariadb:

@@ -15,7 +15,7 @@ from changefeed.settings.requests.verify import VerifyRequest
 from changefeed.source.mysql import source
 from changefeed.source.mysql.preflight import unreadable as unreadable_there
 from changefeed.source.mysql.session import Session
-from changefeed.source.mysql.table_key import KEY_SESSION, TableKey
+from changefeed.source.mysql.table_key import TableKey
 from changefeed.verify.job import CHUNK_ROWS, TableChunk, VerifyJob
 from changefeed.verify.positions import standing
 from changefeed.verify.read_rows import views_of
@@ -56,7 +56,6 @@ def plan_verify(
         log = connections.commit_log()
         views = views_of(log.read_all() if log.exists() else {}, pipeline.name, tables.judged, begun)
         uuid = source.server_uuid(compared)
-        compared.rows(KEY_SESSION)
         chunks: list[TableChunk] = []
         for table in tables.judged:
             chunks += _chunks(compared, table, len(chunks), chunk_rows)

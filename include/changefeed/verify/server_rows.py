@@ -65,6 +65,7 @@ class ServerRows:
         self._reader = RowReader(job.route, self._format, job.server_uuid, columns=columns)
         self._text_reader = RowReader(job.route, row_texts(self._format), job.server_uuid, columns=columns)
         self._rows, self._asked = job.session(), job.session()
+        self._returned = 0
         self._rows.rows("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")  # rows of one moment
         self._known = deque([(time.monotonic() - SETTLING_SECONDS, BinlogCoordinates.parse(job.begun))])
 
@@ -81,9 +82,14 @@ class ServerRows:
         by_text = self._job.table(chunk.table).is_text and not self._job.is_exact
         problem = ""
         try:
+            self._rows.rows("START TRANSACTION")  # one view for counting and reading
+            counted, self._returned = self._count(chunk), 0
             for entries, rows in self._texts(chunk) if by_text else self._wanted(chunk):
                 yield replace(entries, places=entries.places + count)
                 count += rows
+            if self._returned != counted == self._count(chunk):
+                problem = f"its server counts {counted} rows in part {chunk.number}, and returned {self._returned}"
+            self._rows.rows("COMMIT")
         except (SourceError, SchemaError) as error:
             problem = self._altered(chunk)
             if not problem:
@@ -148,6 +154,13 @@ class ServerRows:
             entries = Entries.of_columns(chunk.table, keys, Side.SERVER, chunk.number, places, 0, 1, rows)
             yield entries, len(entries)
 
+    def _count(self, chunk: TableChunk) -> int:
+        """How many rows the chunk has. The server counts them itself: nothing that leaves rows out of a result, or
+        loses them on the way, is in its number."""
+        schema = self._job.table(chunk.table).schema
+        sql = f"SELECT COUNT(*) FROM {quoted(schema.database)}.{quoted(schema.table)} {chunk.where}"
+        return int(self._rows.row(sql)[0])
+
     def _blocks(self, reader: RowReader, chunk: TableChunk) -> Iterator[MessageBlock]:
         schema, as_of = self._job.table(chunk.table).schema, AsOf(self._now(), 1, 0)
         sql = f"SELECT {selected(schema)} FROM {quoted(schema.database)}.{quoted(schema.table)} {chunk.where}"
@@ -155,6 +168,8 @@ class ServerRows:
             for item in reader.read(schema, rows, Chunk(schema.database, schema.table, chunk.number), as_of):
                 if isinstance(item, MessageBlock):
                     yield item
+                else:
+                    self._returned += sum(sum(ops.values()) for of in (item.rows, item.filtered) for ops in of.values())
 
     def _now(self) -> BinlogCoordinates:
         coordinates = self._positions.now(self._asked)

@@ -177,7 +177,7 @@ def test_a_statement_record_has_the_binlog_events_header(
     name, mysql = unique_name, mysql_server
     mysql.execute(f"CREATE DATABASE `{name}`", f"CREATE TABLE `{name}`.a (id INT PRIMARY KEY)")
     mysql.execute(f"CREATE TABLE `{name}`.b (id INT PRIMARY KEY)")
-    pipeline = pipeline_of(name, server_id, statements="publish")
+    pipeline = pipeline_of(name, server_id, statements="publish", headers=["mysql_binlog_headers"])
     runner = Runner(spark, mysql, kafka_broker, pipeline, tmp_path / "state.db")
     plan(runner.connections, runner.store)
     mysql.execute("SET SESSION binlog_format = STATEMENT", f"INSERT INTO `{name}`.a VALUES (1), (2)")

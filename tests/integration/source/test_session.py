@@ -9,7 +9,9 @@ from cryptography.hazmat.primitives import serialization
 
 from changefeed.errors import SourceError
 from changefeed.model.connection import MysqlConnection
+from changefeed.source.mysql.catalog import table_schema
 from changefeed.source.mysql.session import Session
+from changefeed.source.mysql.session_settings import EVERYWHERE, MARIADB, MYSQL
 from devstack.identity import ProcessId
 from devstack.mysql import MysqlServer
 from devstack.process import started
@@ -58,3 +60,61 @@ def test_server_with_no_accepted_version_of_tls_is_refused_with_what_to_do(
             Session(MysqlConnection.from_uri(server.url))
         with Session(MysqlConnection.from_uri(f"{server.url}/?ssl_mode=disabled")) as session:
             assert session.version.startswith("5.7.22")
+
+
+HOSTILE = {
+    "autocommit": "0",
+    "completion_type": "'RELEASE'",
+    "sql_mode": "'PAD_CHAR_TO_FULL_LENGTH,ANSI_QUOTES,NO_BACKSLASH_ESCAPES'",
+    "time_zone": "'+09:00'",
+    "sql_select_limit": "3",
+    "sql_big_selects": "0",
+    "max_join_size": "1",
+    "sql_auto_is_null": "1",
+    "sql_quote_show_create": "0",
+    "max_sort_length": "8",
+    "net_write_timeout": "1",
+    "wait_timeout": "1",
+    "max_execution_time": "1",
+    "show_gipk_in_create_table_and_information_schema": "0",
+    "max_statement_time": "0.001",
+    "system_versioning_asof": "'2001-01-01'",
+}
+"""A value of each setting with which another client reads something else, or nothing."""
+_TABLE = "(a INT, b CHAR(9), c TIMESTAMP DEFAULT '2026-01-02 03:04:05')"
+
+
+@pytest.mark.parametrize("kind", ["mysql_server", "mariadb_server"])
+def test_no_setting_of_the_server_changes_what_a_session_reads(
+    kind: str, request: pytest.FixtureRequest, unique_name: str
+) -> None:
+    server: SqlServer = request.getfixturevalue(kind)
+    gipk, versioned = ("", " WITH SYSTEM VERSIONING") if kind == "mariadb_server" else ("SET sql_mode = ''", "")
+    if not versioned:
+        gipk = "SET sql_generate_invisible_primary_key = 1"
+    values = ", ".join(f"({number}, 'x', '2026-05-05')" for number in range(50))
+    made = [f"CREATE DATABASE {unique_name}", gipk, f"CREATE TABLE {unique_name}.t {_TABLE}{versioned}"]
+    server.execute(*filter(None, made), f"INSERT INTO {unique_name}.t VALUES {values}")
+    versions = MARIADB if versioned else MYSQL
+    settings = [*EVERYWHERE, *(name for more in versions.values() for name in more)]
+    assert set(HOSTILE) == {*EVERYWHERE, *(name for more in (*MYSQL.values(), *MARIADB.values()) for name in more)}
+    expected = read(server, unique_name)
+    assert len(expected[0]) == 50
+    for name in settings:
+        (kept,) = server.execute(f"SELECT @@global.{name}")[0]
+        server.execute(f"SET GLOBAL {name} = {HOSTILE[name]}")
+        try:
+            assert read(server, unique_name) == expected, name
+        finally:
+            before = "DEFAULT" if kept == "DEFAULT" else repr(kept)
+            server.execute("SET SESSION autocommit = 1", f"SET GLOBAL {name} = {before}")
+    server.execute(f"DROP DATABASE {unique_name}")
+
+
+def read(server: SqlServer, database: str) -> tuple[object, ...]:
+    """Rows, columns and statement of table ``t``."""
+    with Session(MysqlConnection.from_uri(server.url)) as session:
+        rows = session.rows(f"SELECT * FROM {database}.t CROSS JOIN (SELECT 1) AS one ORDER BY a")
+        created = session.row(f"SHOW CREATE TABLE {database}.t")
+        session.rows("COMMIT")
+        return rows, table_schema(session, database, "t"), created

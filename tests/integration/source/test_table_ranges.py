@@ -8,7 +8,7 @@ from changefeed.model.connection import MysqlConnection
 from changefeed.model.key_range import Boundary, KeyRange
 from changefeed.source.mysql.catalog import table_schema
 from changefeed.source.mysql.session import Session
-from changefeed.source.mysql.table_key import KEY_SESSION, TableKey
+from changefeed.source.mysql.table_key import TableKey
 from devstack.mariadb import MariadbServer
 from devstack.sql_server import SqlServer
 
@@ -62,7 +62,6 @@ def ranges(key: TableKey, session: Session, rows: int) -> list[KeyRange]:
 def check(server: SqlServer, database: str, table: str, rows: int) -> None:
     """Each row is in one range, in the order of the key, and no range but the last has fewer than it was to have."""
     with Session(MysqlConnection.from_uri(server.root_url)) as session:
-        session.rows(KEY_SESSION)
         schema = table_schema(session, database, table)
         assert schema is not None
         key = TableKey.of(schema)
@@ -121,7 +120,6 @@ def test_a_range_of_several_columns_is_read_along_the_index(server: SqlServer, u
         f"ANALYZE TABLE {unique_name}.t",
     )
     with Session(MysqlConnection.from_uri(server.root_url)) as session:
-        session.rows(KEY_SESSION)
         schema = table_schema(session, unique_name, "t")
         assert schema is not None
         key = TableKey.of(schema)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -48,3 +50,13 @@ def test_each_kernel_is_in_a_room_whose_kernels_the_cache_knows() -> None:
         path for path in PACKAGE.rglob("*.py") if re.search(r"^@(inline|entry\()", path.read_text(), re.MULTILINE)
     }
     assert compiled <= {PACKAGE / (name.replace(".", "/") + ".py") for name in kernel_sources(PACKAGE)}
+
+
+def test_kernels_that_are_compiled_are_loaded_while_another_process_compiles() -> None:
+    load = [sys.executable, "-c", "import changefeed.native.scatter"]
+    subprocess.run(load, check=True)  # whoever comes first compiles them
+    folder = cache_folder()
+    assert folder is not None
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        subprocess.run(load, check=True, timeout=100)

@@ -18,6 +18,7 @@ import pymysql
 from pymysql.constants import CR
 
 from changefeed.model.connection import MysqlConnection
+from changefeed.source.mysql.session_settings import session_statement
 
 
 class _PasswordInClear:
@@ -92,7 +93,7 @@ def connect(connection: MysqlConnection) -> pymysql.Connection[Any]:
             # PyMySQL believes MySQL's greeting, which says that autocommit is on where `SET GLOBAL autocommit = 0` is
             # in force. Without it all reads of a session are of one snapshot: information_schema would stay as it was.
             autocommit=True,
-            init_command="SET autocommit = 1",
+            init_command=session_statement(),
             connect_timeout=connect_seconds,
             read_timeout=connect_seconds,  # for the greeting: PyMySQL's connect_timeout ends when the port is open
             ssl=context,

@@ -18,15 +18,15 @@ from changefeed.source.mysql.session import Session, translated
 
 _COM_STMT_PREPARE, _COM_STMT_EXECUTE, _COM_STMT_CLOSE = 0x16, 0x17, 0x19
 
-_SESSION = "SET character_set_results = NULL, time_zone = '+00:00', sql_mode = ''"
-"""Text comes as it is stored, TIMESTAMP in UTC, and CHAR without its trailing spaces."""
+_SESSION = "SET character_set_results = NULL"
+"""Text comes as it is stored."""
 
 
 class ResultSet:
     """The result of one SELECT; ``columns`` are known when it is made, the rows are read once. A context manager.
 
-    The session is its own from here on: while rows are left it can do nothing else, and its time zone, charset and
-    sql_mode are those that `RowReader` needs. Raises SourceError where the server refuses the statement, and
+    The session is its own from here on: while rows are left it can do nothing else, and text is in the charset that
+    `RowReader` needs. Raises SourceError where the server refuses the statement, and
     SourceUnavailableError where the connection is lost.
     """
 

@@ -16,10 +16,6 @@ from changefeed.model.key_range import Boundary, KeyRange
 from changefeed.model.table_schema import Column, TableSchema
 from changefeed.source.mysql.session import Session
 
-KEY_SESSION = "SET SESSION time_zone = '+00:00', sql_mode = ''"
-"""What a session must be set to before boundaries are read in it or ranges are compared: zero dates are values, and
-CHAR comes without its padding."""
-
 _INTEGERS = {"tinyint", "smallint", "mediumint", "int", "bigint"}
 _NUMBERS = _INTEGERS | {"decimal", "year"}
 _FLOATS = {"float", "double"}
@@ -64,7 +60,7 @@ class TableKey:
         return f"{quoted(self.table.database)}.{quoted(self.table.table)} FORCE INDEX (PRIMARY)"
 
     def condition(self, within: KeyRange) -> str:
-        """The SQL condition of the rows of a range, in a session of KEY_SESSION."""
+        """The SQL condition of the rows of a range."""
         conditions = []
         if within.after is not None:
             conditions.append(self._beside(">", ">", within.after))
@@ -75,7 +71,7 @@ class TableKey:
     def next_boundary(self, session: Session, after: Boundary | None, rows: int) -> Boundary | None:
         """The key of the row that is the ``rows``th behind ``after``; None where there are not as many.
 
-        ``session`` is one of KEY_SESSION. The server walks along the index for it, unless the table's last key says
+        The server walks along the index for it, unless the table's last key says
         that there cannot be as many.
         """
         if self._has_fewer(session, after, rows):

@@ -26,7 +26,8 @@ class SchemaFollower:
 
     def read(self, statement: Statement) -> DdlStatement:
         """A statement as the server of the history ran it."""
-        return read_logged(statement, self.schemas.server, self._history.collations if self._history else {})
+        collations = self._history.collations if self._history else {}
+        return read_logged(statement, self.schemas.server, collations, self.schemas.tables)
 
     def take(self, statement: Statement, read: DdlStatement | None = None) -> Schemas:
         """Move the schemas by a statement, and return those before it.
