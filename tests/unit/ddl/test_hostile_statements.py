@@ -52,7 +52,7 @@ _STATEMENTS = {
 
 
 @pytest.mark.parametrize("shape", _STATEMENTS)
-def test_long_statement_is_read_in_seconds(shape):
+def test_long_statement_is_read_in_seconds(shape: str) -> None:
     before, piece, behind = _STATEMENTS[shape]
     server, begin = Server(Flavour.MARIADB if "SET" in before + piece else Flavour.MYSQL), time.process_time()
     statement = read_statement(
@@ -69,7 +69,7 @@ def test_long_statement_is_read_in_seconds(shape):
 
 @pytest.mark.parametrize("depth", [30, 100, 1000])
 @pytest.mark.parametrize("piece", ["({}1)", "ABS({}1)", "NOT {}1", "1+{}1", "CASE WHEN {}1 THEN 1 END"])
-def test_default_of_any_depth_moves_the_schema_on(piece, depth):
+def test_default_of_any_depth_moves_the_schema_on(piece: str, depth: int) -> None:
     before, behind = piece.split("{}")
     default = before * depth + "0" + behind * depth
     statement = read_statement(f"CREATE TABLE t (a INT PRIMARY KEY, b INT DEFAULT ({default}))", SessionContext("shop"))
