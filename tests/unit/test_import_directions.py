@@ -66,6 +66,7 @@ ROOM_OF = {
     },
     "zstandard": {"binlog": "home: compressed transactions", "records": "record batches"},
     "fsspec": {"source": "home"},
+    "re2": {"model": "home: patterns of users"},
     "yaml": {"settings": "home"},
     "pydantic": {
         "settings": "home",

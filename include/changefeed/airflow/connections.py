@@ -75,7 +75,9 @@ def server_connections(pipeline: Pipeline) -> PipelineConnections:
     """The pipeline with its connections as the API server looks them up: somebody waits for it, so not for long."""
     from changefeed.pipeline.connections import PipelineConnections
 
-    return PipelineConnections(pipeline, server_lookup, Patience(connect_seconds=5, answer_seconds=30))
+    return PipelineConnections(
+        pipeline, server_lookup, Patience(connect_seconds=5, answer_seconds=30, answer_bytes=64 << 20)
+    )
 
 
 def _unknown(connection_id: str) -> SettingsError:

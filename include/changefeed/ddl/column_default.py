@@ -23,6 +23,8 @@ def expression_default(sql: str) -> Default:
 
 
 Value = str | bytes | Decimal | None
+_MOST_DIGITS = 1000
+"""Before and after the point: no type of a column has as many, and written out they would be gigabytes."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,10 @@ def _literal(cursor: Cursor) -> Value:
         cursor.advance()
         if token.text[:2] in ("0x", "0b"):
             return _bytes(token.text[2:], 16 if token.text[1] == "x" else 2)
-        return sign * Decimal(token.text)
+        number = Decimal(token.text)
+        if abs(number.adjusted()) > _MOST_DIGITS:
+            raise OverflowError(f"{token.text[:30]!r} is a number that no column holds")
+        return sign * number
     if _is_digits(cursor, 0):
         cursor.advance()
         return _bytes(cursor.advance().text, 16 if token.keyword == "X" else 2)
@@ -94,7 +99,7 @@ def _bytes(digits: str, base: int) -> bytes:
 
 
 _CURRENT = re.compile(
-    r"\(?\s*(?:CURRENT_TIMESTAMP|NOW|LOCALTIME|LOCALTIMESTAMP)\b\s*(?:\(\s*(\d?)\s*\))?\s*\)?", re.IGNORECASE
+    r"\(?\s*+(?:CURRENT_TIMESTAMP|NOW|LOCALTIME|LOCALTIMESTAMP)\b\s*+(?:\(\s*+(\d?)\s*+\)\s*+)?\)?", re.IGNORECASE
 )
 
 

@@ -77,12 +77,18 @@ class DdlStatement:
         CREATE TABLE … SELECT is such a one: in row format the server logs it without the SELECT.
         """
         if isinstance(self.change, UnreadChange):
-            return self.kind is Kind.DEFINITION and _FILLS.search(self.sql) is not None
+            return self.kind is Kind.DEFINITION and _may_fill(self.sql)
         filled = isinstance(self.change, CreateTable) and self.change.select
         return filled or self.kind in (Kind.ROWS, Kind.UNREADABLE)
 
 
-_FILLS = re.compile(r"\bCREATE\b.*\bTABLE\b.*\bSELECT\b", re.DOTALL | re.IGNORECASE)
+def _may_fill(sql: str) -> bool:
+    """Whether the words CREATE, TABLE and SELECT are in ``sql`` in this order, whatever is between them."""
+    words = iter(word[0].upper() for word in _OF_FILLING.finditer(sql))
+    return all(word in words for word in ("CREATE", "TABLE", "SELECT"))
+
+
+_OF_FILLING = re.compile(r"\b(?:CREATE|TABLE|SELECT)\b", re.IGNORECASE)
 _TRANSACTION = frozenset({"BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "START", "XA"})
 _ROWS = frozenset({"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH", "CALL", "DO", "SELECT", "VALUES", "TABLE"})
 _HARMLESS = frozenset(
@@ -149,6 +155,8 @@ def _set_statement(sql: str, session: SessionContext, server: Server, failed: bo
             else:
                 cursor.advance()
     except UnreadableStatement:
+        return DdlStatement(sql, session, Kind.UNREADABLE)
+    if cursor.is_word("SET", "STATEMENT"):  # MariaDB takes none inside another
         return DdlStatement(sql, session, Kind.UNREADABLE)
     inner = read_statement(sql[cursor.token.start :], session, server, failed=failed)
     return DdlStatement(sql, session, inner.kind, inner.tables, inner.change)

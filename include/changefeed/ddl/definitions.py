@@ -49,9 +49,9 @@ def read_definition(cursor: Cursor) -> SchemaChange | None:
         change = _read(cursor)
         if cursor.problem and change is not None and not isinstance(change, CreateView):
             raise UnreadableStatement(cursor.problem)
-    except UnreadableStatement as error:
+    except (UnreadableStatement, RecursionError, ValueError) as error:
         cursor.go_back(mark)
-        return UnreadChange(named_tables(cursor), str(error))
+        return UnreadChange(named_tables(cursor), str(error) or type(error).__name__)
     return change
 
 

@@ -11,27 +11,39 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sqlglot import exp
 
+LONGEST = 10_000
+
 
 def expression_spelling(sql: str) -> str:
     """``sql`` in sqlglot's spelling of MySQL: functions in lower case, parentheses around each operation, names bare.
 
     It is for comparing and for showing, not for a server: of a name that needs its quotes they are gone too.
 
-    An expression that sqlglot cannot read, such as MariaDB's NEXT VALUE FOR, comes back as it is.
+    An expression that sqlglot cannot read, such as MariaDB's NEXT VALUE FOR, comes back as it is, and so does one of
+    more than LONGEST characters: whoever may create a table writes it, and sqlglot takes a second for such a one.
     """
     import sqlglot  # few expressions are read, and it takes a run 0.2 seconds to load
     from sqlglot import exp
     from sqlglot.errors import SqlglotError
 
-    try:
-        root = exp.Paren(this=sqlglot.parse_one(sql.replace("\\'", "'"), read="mysql"))
-    except SqlglotError:
+    if len(sql) > LONGEST:
         return sql
+    try:
+        return _spelling(exp.Paren(this=sqlglot.parse_one(sql.replace("\\'", "'"), read="mysql")))
+    except (SqlglotError, RecursionError):  # 40 parentheses in one another are too many for it
+        return sql
+
+
+def _spelling(root: exp.Paren) -> str:
+    from sqlglot import exp
+
     for node in _deepest_first(root.this, exp.Paren, exp.Introducer):
         node.replace(node.this if isinstance(node, exp.Paren) else node.expression)
     for node in _deepest_first(root.this, exp.Binary):
         if node.parent is not root:
-            node.replace(exp.Paren(this=node.copy()))
+            around = exp.Paren()
+            node.replace(around)
+            around.set("this", node)
     for name in root.find_all(exp.Identifier):
         name.set("quoted", False)
     return str(root.this.sql("mysql", normalize_functions="lower"))

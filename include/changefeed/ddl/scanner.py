@@ -64,6 +64,7 @@ _NEXT = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_COMMENT_SIGN = re.compile(r"/\*|\*/")
 _WORD = re.compile(r"[0-9A-Za-z_$\u0080-\U0010ffff]+")
 _NUMERIC = re.compile(r"\d+(?:[eE]\d+)?\Z|0x[0-9A-Fa-f]+\Z|0b[01]+\Z")
 _ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
@@ -144,15 +145,11 @@ def _is_read(for_mariadb: bool, version: str | None, server: Server) -> bool:
 def _comment_end(sql: str, at: int) -> int:
     """After the end of a versioned comment that is not read; plain comments may stand in it."""
     depth = 1
-    while depth:
-        opened, closed = sql.find("/*", at), sql.find("*/", at)
-        if closed < 0:
-            raise UnreadableStatement("a comment has no end")
-        if 0 <= opened < closed:
-            depth, at = depth + 1, opened + 2
-        else:
-            depth, at = depth - 1, closed + 2
-    return at
+    for sign in _COMMENT_SIGN.finditer(sql, at):
+        depth += 1 if sign[0] == "/*" else -1
+        if not depth:
+            return sign.end()
+    raise UnreadableStatement("a comment has no end")
 
 
 def _plain_comment_end(sql: str, at: int) -> int:

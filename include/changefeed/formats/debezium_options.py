@@ -12,6 +12,7 @@ from typing import Any
 from changefeed.formats.format import RowRules, TableKey
 from changefeed.formats.options import Option, Options, choice, flag, text
 from changefeed.formats.style import Encoding, Kind, Style
+from changefeed.model.user_pattern import UserPattern, check_number
 
 _SKIPPABLE = ("c", "u", "d", "t", "r")
 
@@ -33,6 +34,7 @@ def _table_keys(name: str) -> Option[tuple[TableKey, ...]]:
 
     def read(given: object) -> tuple[TableKey, ...]:
         items = given.split(";") if isinstance(given, str) else []
+        check_number(items, len(items))
         keys = tuple(map(_table_key, filter(str.strip, items)))
         if not keys:
             raise ValueError("the key's columns by tables, as in shop.orders:customer,id;(.*).lines:order_id,number")
@@ -51,10 +53,10 @@ def _table_key(item: str) -> TableKey:
             raise ValueError(f"names of columns, and {column!r} is none: patterns are known for tables only")
         if column.lower() in map(str.lower, columns[:number]):
             raise ValueError(f"each column once, and {column!r} stands in {item.strip()!r} twice")
-    try:
-        return TableKey(re.compile(match[1], re.IGNORECASE), tuple(columns))
-    except (re.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"a regular expression before the colon, and {match[1]!r} is none: {error}") from None
+    tables = UserPattern(match[1], ignore_case=True)
+    if problem := tables.problem:
+        raise ValueError(f"a regular expression before the colon, and {match[1][:100]!r} is none: {problem}")
+    return TableKey(tables, tuple(columns))
 
 
 SCHEMAS = flag("schemas", default=False)

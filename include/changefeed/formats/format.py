@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
@@ -16,6 +15,7 @@ from changefeed.formats.template import Messages, Op, Template
 from changefeed.formats.typed_values import inexact
 from changefeed.model.statement import Statement
 from changefeed.model.table_schema import TableSchema
+from changefeed.model.user_pattern import UserPattern
 from changefeed.records.block import Header
 
 TableChange = tuple[str, str, TableSchema | None]
@@ -26,7 +26,7 @@ TableChange = tuple[str, str, TableSchema | None]
 class TableKey:
     """The columns that are the messages' key in the tables whose "database.table" matches ``tables`` whole."""
 
-    tables: re.Pattern[str]
+    tables: UserPattern
     columns: tuple[str, ...]
 
 

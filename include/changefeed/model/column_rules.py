@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 from changefeed.errors import SettingsError
-from changefeed.model.table_pattern import regex_of
+from changefeed.model.table_pattern import matcher
 from changefeed.model.table_schema import Column, TableSchema
 
 
@@ -61,11 +59,7 @@ class ColumnRule:
 
     def covers(self, database: str, table: str, column: str) -> bool:
         """Whether the column matches, in whatever case: column names have none in MySQL."""
-        return self._matcher.match(f"{database}.{table}.{column}") is not None
-
-    @cached_property
-    def _matcher(self) -> re.Pattern[str]:
-        return re.compile(regex_of(self.pattern), re.IGNORECASE)
+        return matcher(self.pattern, ignore_case=True).fullmatch(f"{database}.{table}.{column}") is not None
 
 
 @dataclass(frozen=True)

@@ -41,10 +41,13 @@ def from_environment(connection_id: str) -> str:
 
 @dataclass(frozen=True)
 class Patience:
-    """For how many seconds a server may keep silent: one that is connected to, and one that is asked something."""
+    """What is taken from a server: for how many seconds it may keep silent, when it is connected to and when it is
+    asked something, and how large one answer may be. From its first byte to its last an answer may take twice as long
+    as silence: who sends a byte now and then is silent, too."""
 
     connect_seconds: int = 10
     answer_seconds: int = 600
+    answer_bytes: int = 1 << 30
 
 
 OF_A_RUN = Patience()

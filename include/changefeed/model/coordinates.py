@@ -8,12 +8,14 @@ from functools import total_ordering
 
 from changefeed.errors import SettingsError
 
-FILE_PATTERN = r"^.+\.[0-9]{6,20}$"
-COORDINATES_PATTERN = r"^.+\.[0-9]{6,20}:[0-9]{1,20}$"
+FILE_PATTERN = r"^[^/\\\x00-\x1f\x7f-\x9f]+\.[0-9]{6,20}$"
+COORDINATES_PATTERN = r"^[^/\\\x00-\x1f\x7f-\x9f]+\.[0-9]{6,20}:[0-9]{1,20}$"
 """What a file's name and FILE:POSITION look like, for forms that check before anything is read."""
 
 _FILE = re.compile(FILE_PATTERN.removesuffix("$") + r"\Z")
 _POSITION = re.compile("[0-9]{1,20}")
+_LONGEST_NAME = 255
+"""Bytes of a file's name on any file system."""
 
 FIRST_POSITION = 4
 """Position of a file's first event: the magic number takes four bytes."""
@@ -37,6 +39,7 @@ class BinlogCoordinates:
     position: int
 
     def __post_init__(self) -> None:
+        check_file_name(self.file)
         if not _FILE.match(self.file):
             raise SettingsError(f"binlog file {self.file!r} has no number at its end, as in 'binlog.000012'")
         if self.position < 0:
@@ -76,6 +79,22 @@ class BinlogCoordinates:
 
     def __str__(self) -> str:
         return f"{self.file}:{self.position}"
+
+
+def check_file_name(file: str) -> None:
+    """Raises SettingsError for a name that no binlog file has: one with a slash, a backslash or a character that cannot
+    be printed, or one that is too long.
+
+    A name comes from a server, a form, a checkpoint or the commit log. Whoever uses it in a path has asked here, and
+    whoever shows it.
+    """
+    if "/" in file or "\\" in file or not file.isprintable():
+        raise SettingsError(
+            f"binlog file {file[:80]!a} has a character in its name that no binlog file has: wanted printable ones "
+            "without / and \\, as in 'binlog.000012'. Nothing of it is read; see which server the connection leads to"
+        )
+    if len(file.encode()) > _LONGEST_NAME:
+        raise SettingsError(f"binlog file {file[:80]!r}… has a name of more than {_LONGEST_NAME} bytes")
 
 
 def file_number(file: str) -> int:

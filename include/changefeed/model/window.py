@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from changefeed.errors import BinlogGoneError
-from changefeed.model.coordinates import FIRST_POSITION, BinlogCoordinates
+from changefeed.model.coordinates import FIRST_POSITION, BinlogCoordinates, check_file_name
 from changefeed.model.file_identity import FileIdentity
 
 
@@ -56,6 +56,9 @@ class BinlogFile:
 
     name: str
     size_bytes: int
+
+    def __post_init__(self) -> None:
+        check_file_name(self.name)
 
     @property
     def number(self) -> int:
@@ -155,6 +158,9 @@ class Slice:
     says it."""
     thread: int = 0
     """With ``gtid``: the connection that made that transaction; 0 where nothing says it."""
+
+    def __post_init__(self) -> None:
+        check_file_name(self.file)
 
     @property
     def size_bytes(self) -> int:

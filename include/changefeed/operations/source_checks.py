@@ -186,7 +186,7 @@ def _patterns(checked: CheckedSource) -> Iterator[Finding]:
     pipeline = checked.pipeline
     tables = [f"{database}.{table}" for database, table in table_names(checked.session)]
     for pattern in pipeline.tables.include:
-        if not any(matcher(pattern).match(table) for table in tables):
+        if not any(matcher(pattern).fullmatch(table) for table in tables):
             yield _wrong(
                 f"tables.include of pipeline {pipeline.name!r} has {pattern!r}, and no table of the source that its "
                 f"user may see matches it{did_you_mean(pattern, tables)}: nothing is published of it. Correct "

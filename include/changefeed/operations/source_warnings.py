@@ -115,7 +115,7 @@ def unused_patterns(
         for key in format.row_rules.keys:
             if not any(key.tables.fullmatch(f"{database}.{table}") for database, table in captured):
                 yield (
-                    f"{key.tables.pattern!r} in message.key.columns matches no table that the pipeline captures: it "
+                    f"{key.tables.text!r} in message.key.columns matches no table that the pipeline captures: it "
                     "does nothing. Correct the pattern, or leave it out"
                 )
 

@@ -14,7 +14,7 @@ from changefeed.source.mysql.catalog import SYSTEM_DATABASES, table_names
 from changefeed.source.mysql.preflight import NOWHERE, may_select, unreadable
 from changefeed.source.mysql.session import Session
 
-_WILD_PART = re.compile(r"\*|\?|\[[^]]*\]")
+_WILD_PART = re.compile(r"[*?]|\[[^]\[]*+\]")
 
 
 def known_tables(connections: PipelineConnections) -> list[tuple[str, str]]:

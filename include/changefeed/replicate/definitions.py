@@ -30,7 +30,7 @@ from changefeed.source.mysql.follower_session import FollowerSession
 
 _GONE = {1008, 1051, 1146}
 """No such database, or table."""
-_STARTS_TRANSACTION = re.compile(r"\s+START\s+TRANSACTION\s*;?\s*\Z", re.IGNORECASE)
+_STARTS_TRANSACTION = re.compile(r"(?<!\s)\s++START\s++TRANSACTION\s*+;?\s*+\Z", re.IGNORECASE)
 """What MySQL adds to the CREATE TABLE of a CREATE TABLE … SELECT, whose rows follow."""
 _COUNTER = re.compile(r" AUTO_INCREMENT=\d+")
 

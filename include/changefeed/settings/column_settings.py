@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from changefeed.errors import SettingsError
 from changefeed.model.column_rules import Constant, FirstCharacters, HmacSha256, Sha256, Treatment
 from changefeed.model.connection import ConnectionLookup, password_of
-from changefeed.model.table_pattern import check_regex, is_regex
+from changefeed.model.table_pattern import check_pattern, check_patterns, is_regex
 from changefeed.settings.section import ConnectionId, Section
 
 Patterns = TypeVar("Patterns", list[str], dict[str, Any])
@@ -104,10 +104,10 @@ class ColumnSettings(Section):
     @field_validator("exclude", "mask")
     @classmethod
     def _name_a_column(cls, patterns: Patterns) -> Patterns:
+        check_patterns(patterns)
         for pattern in patterns:
-            if is_regex(pattern):
-                check_regex(pattern)
-            elif pattern.count(".") < 2:
+            check_pattern(pattern)
+            if not is_regex(pattern) and pattern.count(".") < 2:
                 raise ValueError(f"{pattern!r} names no column: wanted DATABASE.TABLE.COLUMN, as in shop.*.email")
         return patterns
 

@@ -16,8 +16,9 @@ from pydantic import ConfigDict, Field, model_validator
 
 from changefeed.errors import did_you_mean
 from changefeed.model.table_pattern import matches_any
+from changefeed.model.user_pattern import UserPattern
 from changefeed.settings.section import MistakeInsideError, Section
-from changefeed.settings.table_pattern import TablePattern
+from changefeed.settings.table_pattern import TablePatterns
 
 _DEFAULTS: Mapping[str, Any] = {
     "table.field.event.id": "id",
@@ -98,8 +99,8 @@ class OutboxColumns:
         return _GROUP.sub(lambda group: matched[group[1] or int(group[2])] or "", self.replacement)
 
     @cached_property
-    def _expression(self) -> re.Pattern[str]:
-        return _expression(self.regex)
+    def _expression(self) -> UserPattern:
+        return UserPattern(self.regex)
 
 
 class OutboxSettings(Section):
@@ -107,7 +108,7 @@ class OutboxSettings(Section):
 
     model_config = ConfigDict(extra="allow")
 
-    tables: Annotated[list[TablePattern], Field(min_length=1)]
+    tables: Annotated[TablePatterns, Field(min_length=1)]
 
     def takes(self, database: str, table: str) -> bool:
         """Whether the table's rows are messages."""
@@ -162,24 +163,18 @@ def _check(name: str, value: object) -> None:
         *others, last = _CHOICES[name]
         raise ValueError(f"is {value!r}: wanted {', '.join(others)} or {last}")
     if name == "route.topic.regex":
-        _expression(str(value))
+        problem = UserPattern(str(value)).problem
+        if problem:
+            raise ValueError(f"is {str(value)[:100]!r}, which is no regular expression: {problem}")
     if name == "table.fields.additional.placement":
         list(_placements(str(value)))
 
 
-def _expression(regex: str) -> re.Pattern[str]:
-    """A regular expression with groups that are named as in Java."""
-    try:
-        return re.compile(re.sub(r"\(\?<(?=[A-Za-z])", "(?P<", regex), re.ASCII)
-    except re.error as error:
-        raise ValueError(f"is {regex!r}, which is no regular expression: {error}") from None
-
-
 def _check_topic(regex: str, replacement: str) -> None:
-    expression = _expression(regex)
+    expression = UserPattern(regex)
     for group in _GROUP.finditer(replacement):
-        if group[1] is not None and group[1] not in expression.groupindex:
-            names = ", ".join(expression.groupindex) or "none"
+        if group[1] is not None and group[1] not in expression.names:
+            names = ", ".join(expression.names) or "none"
             raise ValueError(
                 f"is {replacement!r}: route.topic.regex has no group {group[1]!r}, its groups are: {names}"
             )

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Annotated, Literal, Self
 
 from croniter import CroniterError, croniter
-from pydantic import Field, PrivateAttr, field_validator, model_validator
+from pydantic import AfterValidator, Field, PrivateAttr, field_validator, model_validator
 
 from changefeed.errors import SettingsError, did_you_mean
 from changefeed.formats.headers import check_headers
@@ -30,7 +30,7 @@ from changefeed.settings.column_settings import ColumnSettings
 from changefeed.settings.format_choice import FormatChoice
 from changefeed.settings.outbox_settings import OutboxSettings
 from changefeed.settings.section import ConnectionId, Name, Positive, Section
-from changefeed.settings.table_pattern import KeySettings, RowSettings, TablePattern
+from changefeed.settings.table_pattern import KeySettings, RowSettings, TablePattern, TablePatterns, few
 from changefeed.settings.topic_settings import TopicSettings
 from changefeed.settings.transform_settings import TransformCall, TransformSettings
 
@@ -71,9 +71,9 @@ class SourceSettings(Section):
 class TableSettings(Section):
     """Which tables are captured."""
 
-    include: list[TablePattern] = Field(default=["*.*"], min_length=1)
+    include: TablePatterns = Field(default=["*.*"], min_length=1)
     """Patterns of "database.table", with * and ? as in a shell, or /regular expressions/."""
-    exclude: list[TablePattern] = Field(default=[])
+    exclude: TablePatterns = Field(default=[])
 
     def matches(self, database: str, table: str) -> bool:
         """Whether the table is captured: a pattern of `include` takes it, and none of `exclude`."""
@@ -276,7 +276,7 @@ def follower_of(followers: Sequence[FollowerSettings], connection: str) -> Follo
 
 
 UnknownAnswer = Literal["stop", "placeholder", "begin"]
-UnknownDefinition = UnknownAnswer | dict[TablePattern, UnknownAnswer]
+UnknownDefinition = UnknownAnswer | Annotated[dict[TablePattern, UnknownAnswer], AfterValidator(few)]
 
 
 _PRESETS = ("@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")

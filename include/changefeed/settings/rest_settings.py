@@ -11,11 +11,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from changefeed.errors import SettingsError
-from changefeed.model.table_pattern import is_regex
 from changefeed.settings.hidden_columns import settings_that_may_show
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.pipeline_settings import NotifierSettings, PipelineSettings, SparkSettings
-from changefeed.settings.regex_steps import check_steps
 from changefeed.settings.routes import compile_routes
 from changefeed.settings.site import ConnectionPair, Site, site_file
 
@@ -96,7 +94,6 @@ def check_rest_settings(
     """Raise SettingsError where ``new`` says what may not come over REST, and ``old``, the pipeline that it replaces,
     does not say it. ``others`` are the other pipelines by name, ``may_edit`` tells which of them the same user may
     edit."""
-    _check_expressions(new, old)
     _check_connections(new, old, others, site, may_edit)
     _check_server_ids(new, old)
     _check_pool(new, old, others, may_edit)
@@ -109,33 +106,6 @@ def check_rest_settings(
     for notifier in added_notifiers(new, old):
         site.check_notifier(notifier.notifier)
         _check_arguments(notifier)
-
-
-def _check_expressions(new: Pipeline, old: Pipeline | None) -> None:
-    """Names are matched in the API server too, which all pipelines share."""
-    known = set(_expressions(old.model_dump())) if old else set()
-    for expression in _expressions(new.model_dump()):
-        if expression not in known:
-            try:
-                check_steps(expression)
-            except ValueError as error:
-                raise SettingsError(f"{error}. Another expression comes from the pipeline's file.") from None
-
-
-def _expressions(settings: object, key: str = "") -> Iterator[str]:
-    """The regular expressions in all ``settings``: between slashes, and those of Debezium's keys."""
-    if isinstance(settings, str):
-        if is_regex(settings):
-            yield settings[1:-1]
-        elif key == "message.key.columns":
-            yield from (part.partition(":")[0].strip() for part in settings.split(";"))
-    elif isinstance(settings, Mapping):
-        for name, value in settings.items():
-            yield from _expressions(name)
-            yield from _expressions(value, name)
-    elif isinstance(settings, list | tuple):
-        for value in settings:
-            yield from _expressions(value, key)
 
 
 def _check_followers(new: Pipeline, old: Pipeline | None) -> None:

@@ -67,7 +67,7 @@ class TopicRule:
     def topic(self, pipeline: str, database: str, table: str) -> str:
         """The name of a table's topic; raises TopicError for one that cannot be."""
         groups: dict[str, str] = {}
-        if is_regex(self.match) and (match := matcher(self.match).match(f"{database}.{table}")):
+        if is_regex(self.match) and (match := matcher(self.match).fullmatch(f"{database}.{table}")):
             groups = {str(number): text or "" for number, text in enumerate(match.groups(), start=1)}
             groups |= {name: text or "" for name, text in match.groupdict().items()}
         return topic_name(self.template, database, table, pipeline, groups)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, Field
 
-from changefeed.model.table_pattern import check_regex, is_regex
+from changefeed.model.table_pattern import check_pattern, check_patterns, is_regex
 
 
 def _checked_pattern(pattern: str) -> str:
-    if is_regex(pattern):
-        check_regex(pattern)
-    elif "." not in pattern:
+    check_pattern(pattern)
+    if not is_regex(pattern) and "." not in pattern:
         raise ValueError(
             f"{pattern!r} names no database: wanted DATABASE.TABLE, as in shop.* or *.orders, or a regular expression "
             r"between slashes, as in '/shop\.orders_\d+/'"
@@ -24,6 +23,18 @@ TablePattern = Annotated[str, AfterValidator(_checked_pattern)]
 """A pattern in a pipeline's YAML; one that can match no table is refused when it is read."""
 
 
+Patterns = TypeVar("Patterns", list[str], dict[str, Any])
+
+
+def few(patterns: Patterns) -> Patterns:
+    """The patterns of a setting; raises ValueError for more of them than are matched in a short time."""
+    check_patterns(patterns)
+    return patterns
+
+
+TablePatterns = Annotated[list[TablePattern], AfterValidator(few)]
+
+
 def _once_each(columns: list[str]) -> list[str]:
     for number, name in enumerate(columns):
         if name.lower() in (other.lower() for other in columns[:number]):
@@ -33,7 +44,7 @@ def _once_each(columns: list[str]) -> list[str]:
 
 KeyColumns = Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1), AfterValidator(_once_each)]
 """Names of columns, in the order in which the key has them; case does not count."""
-KeySettings = dict[TablePattern, KeyColumns]
+KeySettings = Annotated[dict[TablePattern, KeyColumns], AfterValidator(few)]
 """Of two patterns that take a table the first counts."""
 
 
@@ -44,7 +55,8 @@ def _checked_condition(sql: str) -> str:
     return sql
 
 
-RowSettings = dict[
-    TablePattern, Annotated[str, Field(min_length=1, max_length=10_000), AfterValidator(_checked_condition)]
+RowSettings = Annotated[
+    dict[TablePattern, Annotated[str, Field(min_length=1, max_length=10_000), AfterValidator(_checked_condition)]],
+    AfterValidator(few),
 ]
 """Conditions in SQL; of two patterns that take a table the first counts."""

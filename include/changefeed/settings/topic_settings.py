@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
 from changefeed.errors import did_you_mean
-from changefeed.model.table_pattern import is_regex, matcher
+from changefeed.model.table_pattern import check_patterns, matcher
 from changefeed.model.topic_name import template_fields
+from changefeed.model.user_pattern import UserPattern
 from changefeed.settings.format_choice import FormatChoice
 from changefeed.settings.section import Section
 from changefeed.settings.table_pattern import KeyColumns, TablePattern
@@ -47,10 +48,15 @@ class RouteSettings(Section):
     @model_validator(mode="after")
     def _has_fields(self) -> RouteSettings:
         if self.topic is not None:
-            groups = matcher(self.match).groups if is_regex(self.match) else 0
-            names = tuple(matcher(self.match).groupindex) if is_regex(self.match) else ()
+            matched = matcher(self.match)
+            groups, names = (matched.groups, matched.names) if isinstance(matched, UserPattern) else (0, ())
             _check_fields(self.topic, (*_FIELDS, *map(str, range(1, groups + 1)), *names))
         return self
+
+
+def _few_routes(routes: list[RouteSettings]) -> list[RouteSettings]:
+    check_patterns([route.match for route in routes])
+    return routes
 
 
 class TopicSettings(Section):
@@ -69,7 +75,7 @@ class TopicSettings(Section):
     """Name of a field that rows get, with "database.table": tells rows of tables that share a topic apart."""
     table_in_key: bool = True
     """Whether the key has that field, too: keys of two tables are never the same then."""
-    routes: list[RouteSettings] = Field(default=[])
+    routes: Annotated[list[RouteSettings], AfterValidator(_few_routes)] = Field(default=[])
     """Of two that take a table the first counts."""
     _suffix: str = PrivateAttr(default="")
 

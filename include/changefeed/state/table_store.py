@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from sqlalchemy import BigInteger, Column, MetaData, String, Table, Text, create_engine, delete, insert, select, update
@@ -35,7 +34,8 @@ _SCHEMAS = Table(
 def _is_misread(url: URL) -> bool:
     """Whether an @ in a password was taken for the one behind it: then the host is a part of the password."""
     beside = (url.host or "", "" if url.drivername.startswith("sqlite") else url.database or "")
-    return any("@" in part for part in beside) or re.search(r"/.*\?.*=", str(url.password or "")) is not None
+    path = str(url.password or "").partition("/")[2]
+    return any("@" in part for part in beside) or "=" in path.partition("?")[2]
 
 
 def _connect_args(url: URL) -> dict[str, Any]:

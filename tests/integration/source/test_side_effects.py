@@ -43,12 +43,15 @@ def test_functions_triggers_and_views_raise_doubts_and_cascades_are_followed(
         reach, context = Reach(lambda: session), SessionContext(unique_name)
 
         def doubt(sql: str) -> str:
-            return reach.doubt(sql, read_statement(sql, context, server_of(session)).tables)
+            server = server_of(session)
+            return reach.doubt(read_statement(sql, context, server), server)
 
         assert doubt("REPLACE INTO log SELECT COUNT(*), LOWER(CONV(CRC32(`id`), 10, 16)) FROM plain") == ""
         assert doubt("UPDATE mysql.rds_heartbeat2 SET value = 5") == ""
         assert "function 'noted'" in doubt("INSERT INTO log VALUES (noted(1))")
         assert "function 'noted'" in doubt("INSERT INTO log SELECT `NOTED` /* a\ncomment */ (id) FROM plain")
+        assert "function 'noted'" in doubt("INSERT INTO log VALUES (noted/**//*(*/ # (\n -- (\n (1))")
+        assert doubt("INSERT INTO log SELECT id FROM plain WHERE 'noted(1)' <> '' -- noted(1)") == ""
         assert "trigger 'told'" in doubt("INSERT INTO watched VALUES (1)")
         assert "is a view" in doubt("DELETE FROM shown")
         assert "does not say" in doubt("SELECT `noted`(1)")

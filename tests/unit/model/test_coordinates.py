@@ -8,8 +8,11 @@ from hypothesis import strategies as st
 
 from changefeed.errors import SettingsError
 from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.model.window import BinlogFile, Slice
 
-bases = st.text(st.characters(codec="ascii", categories=("L", "N", "P")), min_size=1, max_size=20)
+bases = st.text(
+    st.characters(codec="ascii", categories=("L", "N", "P"), exclude_characters="/\\"), min_size=1, max_size=20
+)
 numbers = st.integers(1, 10**8)
 positions = st.integers(0, 2**40)
 
@@ -45,6 +48,26 @@ def test_a_base_name_may_have_dots_and_colons() -> None:
     coordinates = BinlogCoordinates.parse("db:1.eu.binlog.000012:4077")
     assert coordinates == BinlogCoordinates("db:1.eu.binlog.000012", 4077)
     assert coordinates.base == "db:1.eu.binlog"
+
+
+@pytest.mark.parametrize(
+    "name", ["/etc/p.000001", "a/b.000001", "a\\b.000001", "a\0b.000001", "a\tb.000001", "a\x1b[2Jb.000001",
+             "\u202ea.000001",
+             "a\u2066.000001", "\udc80.000001", "a" * 250 + ".000001", "../../p.000001"]
+)  # fmt: skip
+def test_name_that_is_a_path_or_cannot_be_shown_is_refused_wherever_it_comes_from(name: str) -> None:
+    """SHOW BINARY LOGS, SHOW BINARY LOG STATUS, a form, a checkpoint, a slice of the commit log's window."""
+    for use in (
+        lambda: BinlogCoordinates(name, 4),
+        lambda: BinlogCoordinates.parse(f"{name}:4"),
+        lambda: BinlogFile(name, 4),
+        lambda: Slice(0, name, 4, 5),
+    ):
+        with pytest.raises(
+            SettingsError, match=r"no binlog file has|more than 255 bytes|not binlog coordinates"
+        ) as caught:
+            use()
+        assert str(caught.value).isprintable()
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_a_slice_of_which_not_all_is_kept_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_stops_the_keeping_and_not_the_scout(tmp_path: Path) -> None:
-    (tmp_path / FILE).symlink_to("/dev/full")
+    (tmp_path / "binlog.1").symlink_to("/dev/full")
     kept = ScoutedBytes(str(tmp_path))
     chunks = chunked(DATA, 300)
     assert list(kept.passing(chunks, Slice(0, FILE, 4, END))) == chunks

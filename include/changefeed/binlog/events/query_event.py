@@ -39,8 +39,10 @@ class TransactionStep(Enum):
     XA_ROLLBACK = "xa rollback"
 
 
-_FIRST_WORDS = re.compile(r"(?:\s|/\*.*?\*/|--[^\n]*\n|#[^\n]*\n)*(?P<first>\w+)(?:\s+(?P<second>\w+))?", re.DOTALL)
-
+_FIRST_WORDS = re.compile(
+    r"(?:\s++|/\*(?>.*?\*/)|--[^\n]*+\n|\#[^\n]*+\n)*+(?P<first>\w++)(?:\s++(?P<second>\w++))?", re.DOTALL
+)
+"""Whoever may write a row writes this text: each comment is read once, however the rest of it goes on."""
 
 _SAVEPOINT = re.compile(
     r"(?:SAVEPOINT|ROLLBACK(?:\s+WORK)?\s+TO(?:\s+SAVEPOINT)?)\s+(?P<name>`(?:[^`]|``)+`|\"(?:[^\"]|\"\")+\"|\S+)",

@@ -19,10 +19,9 @@ from changefeed.errors import SettingsError, did_you_mean
 from changefeed.model.coordinates import COORDINATES_PATTERN, FILE_PATTERN, FIRST_POSITION, BinlogCoordinates
 from changefeed.model.gtid import GtidSet
 from changefeed.model.seek import SeekTarget, seconds_of
-from changefeed.model.table_pattern import is_regex
-from changefeed.settings.regex_steps import check_steps
+from changefeed.model.user_pattern import LONGEST, MOST
 from changefeed.settings.section import Section
-from changefeed.settings.table_pattern import TablePattern
+from changefeed.settings.table_pattern import TablePattern, few
 
 
 class Request(Section):
@@ -101,17 +100,11 @@ Time = Annotated[str, Field(max_length=1000, json_schema_extra={"format": "date-
 Place = Annotated[str, Field(min_length=1, max_length=60_000), _read_by(SeekTarget.parse)]
 """What a seek can go to: a word, or one of the above."""
 
-
-def _is_quick(pattern: str) -> str:
-    if is_regex(pattern):
-        check_steps(pattern[1:-1])
-    return pattern
-
-
 Tables = Annotated[
-    list[Annotated[TablePattern, Field(max_length=1000), AfterValidator(_is_quick)]],
+    list[Annotated[TablePattern, Field(max_length=LONGEST)]],
+    AfterValidator(few),
     Field(
-        max_length=10_000,
+        max_length=MOST,
         title="Tables",
         description="Patterns of DATABASE.TABLE, as in shop.*, among the tables that the pipeline captures. Default: "
         "all of them.",

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 from changefeed.errors import SettingsError
 
-_QUERY = re.compile(r":/.*[?]", re.DOTALL)
-_USER = re.compile(r":[/\\]*[^/\\]*(@|%40)", re.IGNORECASE)
+_QUERY = re.compile(r"\A(?>.*?:/).*[?]", re.DOTALL)
+_USER = re.compile(r":[/\\]*+[^/\\:]*(@|%40)", re.IGNORECASE)
 _NO_PORT = re.compile(r"://[^/]*:(?![0-9]{0,5}(/|\Z))")
 """What follows a colon in the part for the host and is no port: a password, whose / ended that part too early."""
-_PORT_AND_USER = re.compile(r"://[^/]*:.*@", re.DOTALL)
+_PORT_AND_USER = re.compile(r"\A(?>.*?://[^/]*?:).*@", re.DOTALL)
 
 
 def check_no_secret(url: str) -> None:

@@ -24,7 +24,7 @@ from changefeed.source.archive.archive import Archive, Location, is_inside
 MOST_FILES = 100_000
 """More binlog files are in no archive; a list of them is held in memory, and stands in plans."""
 
-_NAME = re.compile(r"[^/]{1,240}\.[0-9]{6,10}")
+_NAME = re.compile(r"[^/\\]{1,240}\.[0-9]{6,10}")
 _WRONG = (FileNotFoundError, NotADirectoryError, PermissionError, ValueError, TypeError, ImportError)
 """What storages raise for an archive that is not there, may not be read or cannot be; all else may pass."""
 

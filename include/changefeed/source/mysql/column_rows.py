@@ -98,13 +98,13 @@ def _measures(data_type: str, spelled: str, zerofill: bool) -> dict[str, int | N
     return {}
 
 
+_LABEL = re.compile(r"'((?:[^'\\]++|''|\\.?)*+)(?:'|\Z)", re.DOTALL)
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "Z": "\x1a"}
 
 
 def _labels(column_type: str) -> tuple[str, ...]:
     """Labels of ``enum('a','it''s')``: a quote is doubled, and what a string literal escapes is escaped."""
-    literals = re.findall(r"'((?:[^'\\]|''|\\.)*)'", column_type, re.DOTALL)
-    return tuple(_unquoted(literal) for literal in literals)
+    return tuple(_unquoted(literal) for literal in _LABEL.findall(column_type))
 
 
 def _unquoted(literal: str) -> str:
@@ -118,7 +118,7 @@ def _unquoted(literal: str) -> str:
 
 _CURRENT = re.compile(r"current_timestamp(?:\((\d?)\))?", re.IGNORECASE)
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?", re.IGNORECASE)
-_STRING = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
+_STRING = re.compile(r"'((?:[^'\\]++|''|\\.)*+)'", re.DOTALL)
 _BITS = re.compile(r"b'[01]+'")
 _BYTES = re.compile(r"X'([0-9A-F]*)'", re.IGNORECASE)
 

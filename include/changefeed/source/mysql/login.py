@@ -12,12 +12,13 @@ client knows the password, and not the password. What a server gets besides, it 
 from __future__ import annotations
 
 import ssl
+import time
 from typing import Any, ClassVar
 
 import pymysql
 from pymysql.constants import CR
 
-from changefeed.model.connection import MysqlConnection
+from changefeed.model.connection import MysqlConnection, Patience
 from changefeed.source.mysql.session_settings import session_statement
 
 
@@ -66,9 +67,49 @@ PASSWORD_PLUGINS = {
 
 class _Connection(pymysql.connections.Connection):  # type: ignore[misc]
     """PyMySQL's. Where no option asks for TLS it prefers TLS all the same, and verifies nothing; it loads the machine's
-    CAs for that with each connection, which takes 25 ms of CPU, and here once in a process."""
+    CAs for that with each connection, which takes 25 ms of CPU, and here once in a process.
+
+    An answer is bounded, in bytes and from its first byte to its last: PyMySQL reads as long as a server sends."""
 
     _preferred_tls: ClassVar[ssl.SSLContext | None] = None
+    patience = Patience(answer_bytes=1 << 20)  # for the login
+    _answer_bytes = 0
+    _answer_until: float | None = None
+
+    def _execute_command(self, command: int, sql: str | bytes) -> None:
+        self._answer_bytes, self._answer_until = 0, None
+        super()._execute_command(command, sql)
+
+    def _read_bytes(self, num_bytes: int) -> bytes:
+        self._answer_bytes += num_bytes
+        if self._answer_bytes > self.patience.answer_bytes:
+            raise self._lost(f"its answer is larger than {self.patience.answer_bytes:,} bytes")
+        parts: list[bytes] = []
+        while num_bytes:
+            parts.append(self._some_bytes(num_bytes))
+            num_bytes -= len(parts[-1])
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _some_bytes(self, most: int) -> bytes:
+        """The next bytes, ``most`` or fewer."""
+        try:
+            part: bytes = self._rfile.read1(most)
+        except OSError as error:
+            raise self._lost(str(error)) from error
+        except BaseException:
+            self._force_close()
+            raise
+        if not part:
+            raise self._lost("it closed the connection")
+        now, seconds = time.monotonic(), 2 * self.patience.answer_seconds
+        self._answer_until = self._answer_until or now + seconds
+        if now > self._answer_until:
+            raise self._lost(f"its answer takes more than {seconds} seconds from its first byte to its last")
+        return part
+
+    def _lost(self, why: str) -> pymysql.OperationalError:
+        self._force_close()
+        return pymysql.OperationalError(CR.CR_SERVER_LOST, f"Lost connection to MySQL server during query ({why})")
 
     def _create_ssl_ctx(self, sslp: Any) -> ssl.SSLContext:
         if sslp:
@@ -108,7 +149,7 @@ def connect(connection: MysqlConnection) -> pymysql.Connection[Any]:
     if context is not None and not isinstance(connected._sock, ssl.SSLSocket):
         connected.close()
         raise _without_tls()
-    connected._read_timeout = patience.answer_seconds
+    connected._read_timeout, connected.patience = patience.answer_seconds, patience
     return connected
 
 

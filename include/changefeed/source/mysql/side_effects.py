@@ -15,7 +15,10 @@ import re
 from collections.abc import Callable, Iterator
 from functools import cached_property
 
+from changefeed.ddl.ddl_statement import DdlStatement
 from changefeed.ddl.names import TableName
+from changefeed.ddl.scanner import TokenKind, UnreadableStatement, scan
+from changefeed.ddl.session import Server
 from changefeed.model.identifier import quoted
 from changefeed.source.mysql.catalog import SYSTEM_DATABASES
 from changefeed.source.mysql.session import Session
@@ -98,7 +101,6 @@ WHERE k.referenced_table_schema = %s AND k.referenced_table_name = %s
 AND (r.delete_rule IS NULL OR r.delete_rule NOT IN ('NO ACTION', 'RESTRICT')
      OR r.update_rule NOT IN ('NO ACTION', 'RESTRICT'))
 """  # MariaDB shows no rule to a user that has only SELECT
-_CALL = re.compile(r"([\w$\u0080-\U0010ffff]+)[`\"]?(?:\s|/\*.*?\*/)*\(", re.DOTALL)
 
 
 class Reach:
@@ -120,14 +122,30 @@ class Reach:
             written += [child for child in self._children(table) if child not in written]
         return tuple(written)
 
-    def doubt(self, sql: str, tables: tuple[TableName, ...]) -> str:
-        """Why the statement ``sql``, which names ``tables`` as those that it writes, may write others too, or ''."""
-        if not tables:
+    def doubt(self, statement: DdlStatement, server: Server) -> str:
+        """Why ``statement``, which ``server`` ran, may write other tables than those that it names for that, or ''."""
+        if not statement.tables:
             return "its text does not say which tables it writes"
-        called = {name.lower() for name in _CALL.findall(sql)} & self._functions if self._functions else set()
+        try:
+            called = self._called(statement, server)
+        except UnreadableStatement as error:
+            return f"its text cannot be read ({error}), so it may call a function that writes any table"
         if called:
-            return f"it calls the function {min(called)!r}, which may write any table"
-        return next(filter(None, map(self._doubt_of, self.written(tables))), "")
+            return f"it calls the function {called!r}, which may write any table"
+        return next(filter(None, map(self._doubt_of, self.written(statement.tables))), "")
+
+    def _called(self, statement: DdlStatement, server: Server) -> str:
+        """The first function that the statement calls, or ''. Its tokens are read only where it has a function's name
+        at all: it may be megabytes of rows."""
+        text = statement.sql.lower().replace("``", "`")
+        if not any(name in text for name in self._functions):
+            return ""
+        before = ""
+        for token in scan(statement.sql, statement.session, server):
+            if token.kind is TokenKind.SYMBOL and token.text == "(" and before in self._functions:
+                return before
+            before = token.text.lower() if token.kind in (TokenKind.WORD, TokenKind.QUOTED) else ""
+        return ""
 
     @cached_property
     def _session(self) -> Session:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from changefeed.binlog.events.file_frame import check_magic, dumped_chunks
 from changefeed.binlog.events.framing import HEADER, HEADER_SIZE, MAGIC
-from changefeed.model.coordinates import FIRST_POSITION
+from changefeed.model.coordinates import FIRST_POSITION, file_number
 from changefeed.model.window import Slice
 
 _log = logging.getLogger(__name__)
@@ -54,7 +54,8 @@ class ScoutedBytes:
             yield from dumped_chunks(stream, piece.file, piece.start, piece.end)
 
     def _path(self, file: str) -> Path:
-        return Path(self.folder, file)
+        """By the file's number, which no other file of a window has: its name is the server's word."""
+        return Path(self.folder, f"binlog.{file_number(file)}")
 
 
 class _Writer:

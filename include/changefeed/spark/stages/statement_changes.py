@@ -39,7 +39,7 @@ class StatementChanges:
             raise self.refusal(
                 statement, f"it writes {named[0]}, which the pipeline captures", known.tables.get(named[0])
             )
-        doubt = self._reach.doubt(statement.sql, read.tables)
+        doubt = self._reach.doubt(read, known.server)
         captured = [] if temporary else self._captured(self._reach.written(read.tables))
         if how == "fail" and (doubt or captured):
             raise self.refusal(
