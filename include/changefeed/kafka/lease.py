@@ -190,14 +190,18 @@ class Lease:
     def _take(self, records: Iterable[KafkaRecord], claims: dict[str, Claim]) -> None:
         for record in records:
             entry = LogEntry.of(record)
-            if (entry.identity, entry.kind) != (self.identity, ClaimRecord.kind):
+            if entry is None or (entry.identity, entry.kind) != (self.identity, ClaimRecord.kind):
                 continue
+            if not entry.parts or self.connection.log_keys.fault(record):
+                continue  # nothing but waiting depends on claims: one that somebody else wrote is none
             name = str(entry.parts[0])
             at_ms = record.timestamp_ms if record.stamped_by_broker else None
             if name == self.attempt:
                 self._first_ms = self._first_ms or at_ms
                 continue
-            claim = entry.read()
+            claim = entry.read_note()
+            if claim is None and record.value is not None:
+                continue
             if isinstance(claim, ClaimRecord):
                 first = record.offset if claim.first is None else claim.first
                 claims[name] = Claim(name, first, record.offset, claim.who, claim.brief, at_ms)

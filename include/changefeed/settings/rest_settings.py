@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from changefeed.errors import SettingsError
 from changefeed.settings.pipeline import Pipeline
-from changefeed.settings.pipeline_settings import NotifierSettings, SparkSettings
+from changefeed.settings.pipeline_settings import CommitLogSettings, NotifierSettings, SparkSettings
 from changefeed.settings.routes import compile_routes
 from changefeed.settings.site import ConnectionPair, Site, site_file
 
@@ -96,6 +96,7 @@ def check_rest_settings(
     _check_connections(new, old, others, site, may_edit)
     _check_server_ids(new, old, others)
     _check_masks(new, old)
+    _check_commit_log(new, old)
     _check_transforms(new, old)
     _check_registry(new, old)
     _check_followers(new, old)
@@ -169,6 +170,15 @@ def _check_masks(new: Pipeline, old: Pipeline | None) -> None:
                 "holds could be published so. Such a mask comes from the pipeline's file; `text` and `characters` may "
                 "be set."
             )
+
+
+def _check_commit_log(new: Pipeline, old: Pipeline | None) -> None:
+    """Whether records of the logs are believed that nobody signed, and which secret of the workers signs them."""
+    if new.commit_log != (old.commit_log if old else CommitLogSettings()):
+        raise SettingsError(
+            "`commit_log` may not be set, changed or taken away over REST: it says whose records of what is published "
+            "are believed. It comes from the pipeline's file."
+        )
 
 
 def _check_transforms(new: Pipeline, old: Pipeline | None) -> None:
