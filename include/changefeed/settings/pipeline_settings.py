@@ -411,6 +411,12 @@ class PipelineSettings(Section):
         them."""
         return bool(self.columns.exclude or self.columns.mask or self.transforms)
 
+    def hides(self, database: str, table: str, column: str) -> bool:
+        """Whether messages do not have a column's values as they are, or may not, as functions change the table's."""
+        patterns = (*self.columns.exclude, *self.columns.mask)
+        covered = any(ColumnRule(pattern, Excluded(), "").covers(database, table, column) for pattern in patterns)
+        return covered or any(matches(transform.tables, database, table) for transform in self.transforms)
+
     def column_rules(self, lookup: ConnectionLookup) -> ColumnRules:
         """`columns` as rules: those that leave a column out come before those that mask it.
 

@@ -29,6 +29,8 @@ def read_commit_logs(connection: KafkaConnection, *, but: str) -> dict[str, Comm
     for topic in topics:
         try:
             own = tuple(entry for entry in latest_entries(records.get(topic, ())) if entry.identity == names[topic])
+            for entry in own:
+                entry.read()  # what cannot be read of another pipeline is no reason to stop this one
         except CheckpointError as error:
             _log.warning("%s", error)
         else:
