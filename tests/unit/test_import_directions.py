@@ -96,7 +96,10 @@ ROOM_OF = {
     },
     "fastapi": {"plugins": "home"},
     "starlette": {"plugins": "home: what FastAPI calls a middleware with"},
-    "cryptography": {"devstack": "a trust store for a JRE that has none"},
+    "cryptography": {
+        "kafka": "home: signatures and encryption in the commit log",
+        "devstack": "a trust store for a JRE that has none",
+    },
 }
 MAY_IMPORT_INSIDE = {
     "binlog": {

@@ -113,6 +113,7 @@ def job_environment(pipeline: Pipeline) -> dict[str, str]:
     """
     secrets = [where for _, where in pipeline.columns.secrets]
     secrets += [where for transform in pipeline.transforms for where in transform.secrets.values()]
+    secrets += pipeline.commit_log.secrets
     names = {*_PASSED_ON, *(where.environment for where in secrets)}
     passed = {
         name: value for name, value in os.environ.items() if name in names or name.startswith(_PASSED_ON_PREFIXES)

@@ -1,4 +1,4 @@
-"""Commands about what a pipeline's commit log keeps: windows, recover, rename, prune."""
+"""Commands about what a pipeline's commit log keeps: windows, recover, rename, sign, prune."""
 
 from __future__ import annotations
 
@@ -71,6 +71,21 @@ def rename(
     out.print(
         f"{new}: has the checkpoint of {old} now, window {at.window} at {at.coordinates}, and {done.records} records "
         "of its commit log"
+    )
+
+
+@app.command()
+def sign(name: PipelineName) -> None:
+    """Sign what the commit log and the schema history hold with the pipeline's `commit_log.key`.
+
+    Once after the key was set or changed. Refused while a run is alive.
+    """
+    from changefeed.operations.sign import sign as sign_logs
+
+    done = sign_logs(connections_of(load_pipeline(name)))
+    out.print(
+        f"{name}: signed {done.records} records of the commit log, {done.strange} of which none of the keys had "
+        f"signed{', and the schema history' if done.schemas else ''}"
     )
 
 

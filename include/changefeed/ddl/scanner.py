@@ -52,7 +52,7 @@ class Token:
 
 _NEXT = re.compile(
     r"""
-    (?P<space>\s+|\#[^\n]*|--(?=[\s\x00-\x1f]|\Z)[^\n]*)
+    (?P<space>[\ \t\n\r\f\v]+|\#[^\n]*|--(?=[\x00-\x20]|\Z)[^\n]*)
   | (?P<versioned>/\*(?P<mariadb>M?)!(?P<version>\d{5,6})?)
   | (?P<comment>/\*)
   | (?P<close>\*/)

@@ -17,6 +17,7 @@ from kafka.admin import KafkaAdminClient
 
 from changefeed.errors import BrokerUnavailableError, ChangefeedError, SettingsError
 from changefeed.kafka.client_internals import UNTRUSTED, MendedClient
+from changefeed.kafka.log_keys import NO_KEYS, LogKeys
 from changefeed.kafka.options import client_settings, is_secret
 from changefeed.kafka.refusal import refused, unavailable, untrusted
 
@@ -54,8 +55,8 @@ class KafkaConnection:
     """Address and options of a cluster; nothing is connected before a client is asked for.
 
     ``bootstrap`` is ``host:port`` with commas between several. ``options`` are named as librdkafka's (`options`).
-    No call waits longer than about ``timeout_seconds`` for a broker that does not answer. Secrets are left out of the
-    repr.
+    No call waits longer than about ``timeout_seconds`` for a broker that does not answer. ``log_keys`` sign the logs
+    that a pipeline keeps there. Secrets are left out of the repr.
 
     Raises SettingsError for an option that changefeed sets itself.
     """
@@ -63,6 +64,7 @@ class KafkaConnection:
     bootstrap: str
     options: Mapping[str, str] = field(default_factory=dict)
     timeout_seconds: float = 10.0
+    log_keys: LogKeys = NO_KEYS
 
     def __post_init__(self) -> None:
         for name in self.options:

@@ -36,7 +36,7 @@ class FencedWriter:
     ) -> None:
         seconds = min(connection.timeout_seconds, transaction_seconds)
         settings = PublishSettings(transaction_seconds=seconds / 2, transaction_timeout_seconds=seconds)
-        self._identity = identity
+        self._identity, self._keys = identity, connection.log_keys
         self._transactions = Transactions(connection, driver_id(identity), settings, topics)
 
     def take_over(self) -> None:
@@ -56,9 +56,11 @@ class FencedWriter:
             transactions.open()
             if compression == "none":
                 for key, value in records.items():
-                    transactions.send(topic, 0, value, key, [], f"{topic!r}, {wanted}")
+                    headers = self._keys.headers(topic, key, value)
+                    transactions.send(topic, 0, value, key, headers, f"{topic!r}, {wanted}")
             else:
-                transactions.send_batch(topic, 0, _batch(records, compression), len(records), f"{topic!r}, {wanted}")
+                batch = self._batch(topic, records, compression)
+                transactions.send_batch(topic, 0, batch, len(records), f"{topic!r}, {wanted}")
             transactions.commit(wanted)
         except FencedError as error:
             raise FencedError(
@@ -71,8 +73,7 @@ class FencedWriter:
         """Abort what is open, and end the connections. Never raises."""
         self._transactions.close()
 
-
-def _batch(records: Mapping[bytes, bytes | None], compression: str) -> bytes:
-    now_ms = int(time.time() * 1000)
-    codec, plain = CODECS[compression], written([Record(now_ms, key, value, []) for key, value in records.items()])
-    return record_batch(codec.compress(plain, None), len(records), codec, Times(now_ms, now_ms))
+    def _batch(self, topic: str, records: Mapping[bytes, bytes | None], compression: str) -> bytes:
+        now_ms, codec = int(time.time() * 1000), CODECS[compression]
+        signed = [Record(now_ms, key, value, self._keys.headers(topic, key, value)) for key, value in records.items()]
+        return record_batch(codec.compress(written(signed), None), len(records), codec, Times(now_ms, now_ms))

@@ -198,11 +198,11 @@ class Lease:
     def _take(self, records: Iterable[KafkaRecord], claims: dict[str, Claim]) -> None:
         for record in records:
             entry = LogEntry.of(record)
-            if entry.identity != self.identity:
-                continue
-            if entry.kind == ClaimRecord.kind:
+            if entry is None or entry.identity != self.identity or self.connection.log_keys.fault(record):
+                continue  # a claim or an attempt that somebody else wrote is none
+            if entry.kind == ClaimRecord.kind and entry.parts:
                 self._take_claim(entry, claims)
-            elif entry.kind == AttemptRecord.kind and isinstance(attempt := entry.read(), AttemptRecord):
+            elif entry.kind == AttemptRecord.kind and isinstance(attempt := entry.read_note(), AttemptRecord):
                 self.earlier_tasks = max(self.earlier_tasks, attempt.tasks)
 
     def _take_claim(self, entry: LogEntry, claims: dict[str, Claim]) -> None:
@@ -211,7 +211,9 @@ class Lease:
         if name == self.attempt:
             self._first_ms = self._first_ms or at_ms
             return
-        claim = entry.read()
+        claim = entry.read_note()
+        if claim is None and record.value is not None:
+            return
         if isinstance(claim, ClaimRecord):
             first = record.offset if claim.first is None else claim.first
             claims[name] = Claim(name, first, record.offset, claim.who, claim.brief, at_ms)

@@ -278,8 +278,11 @@ class Publisher:
             progress = [ProgressRecord(*partition, account.progress()) for partition, account in self._touched.items()]
             records = [*progress, *self._beside]
             self._beside = ()
+        topic = self._log.topic
         for record in records:
-            self._others.append(self._transactions.send(self._log.topic, 0, record.value(), record.key(identity), []))
+            key, value = record.key(identity), record.value()
+            headers = self._connection.log_keys.headers(topic, key, value)
+            self._others.append(self._transactions.send(topic, 0, value, key, headers))
 
     def _look_around(self) -> None:
         """Batches are slow to be delivered: is there still something to wait for?

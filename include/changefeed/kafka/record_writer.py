@@ -68,7 +68,11 @@ class RecordWriter:
         """
         offset = -1
         try:
-            sent = [self._producer.send(self._topic, value, key, partition=0) for key, value in records.items()]
+            keys, topic = self._connection.log_keys, self._topic
+            sent = [
+                self._producer.send(topic, value, key, keys.headers(topic, key, value), partition=0)
+                for key, value in records.items()
+            ]
             for future in sent:
                 offset = future.get(self._connection.timeout_seconds + 1).offset
         except kafka.errors.KafkaError as error:

@@ -11,7 +11,8 @@ import orjson
 from changefeed.errors import BadRecordError, CheckpointError, TopicError
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.fenced_writer import FencedWriter
-from changefeed.kafka.partition_reader import partition_reader
+from changefeed.kafka.log_keys import LogKeys
+from changefeed.kafka.partition_reader import KafkaRecord, partition_reader
 from changefeed.kafka.topics import TopicSettings, partition_counts
 
 _OPEN_SECONDS = 60.0
@@ -37,13 +38,38 @@ class SchemaLog:
         return self.load_text() is None
 
     def load_text(self) -> bytes | None:
-        """The JSON of the last history saved; None before the first. Raises BrokerUnavailableError, TopicError."""
+        """The JSON of the last history saved; None before the first.
+
+        Raises BrokerUnavailableError, TopicError, and CheckpointError for a record that the pipeline did not sign.
+        """
+        record = self._last()
+        if record and (fault := self.connection.log_keys.fault(record)):
+            raise CheckpointError(
+                f"the schema history in topic {self.topic!r} at offset {record.offset} was not written by pipeline "
+                f"{self.identity!r}: {fault}. Nothing was published. If commit_log.key is new, or was changed, "
+                f"`changefeed sign {self.identity}` signs what is there; otherwise somebody else may write to the "
+                "topic: look at its ACLs, delete the topic, and the next run learns the schemas from the server again."
+            )
+        return record.value if record else None
+
+    def _last(self) -> KafkaRecord | None:
         if not partition_counts(self.connection, [self.topic]):
             return None
         wanted = f"to read the schema history of {self.identity!r}"
         with partition_reader(self.connection, [(self.topic, 0)], wanted, start="end") as reader:
-            record = reader.last(self._key, patience_seconds=_OPEN_SECONDS)
-        return record.value if record else None
+            return reader.last(self._key, patience_seconds=_OPEN_SECONDS)
+
+    def sign(self, writer: FencedWriter, keys: LogKeys) -> bool:
+        """Write the last history again, which ``writer`` signs, if none of ``keys`` signed it; whether it did so.
+
+        Raises as `save`.
+        """
+        record = self._last()
+        if record is None or record.value is None or not keys.fault(record):
+            return False
+        wanted = f"to sign the schema history of {self.identity!r} in {self.topic!r}"
+        writer.write(self.topic, {self._key: record.value}, wanted, compression="zstd")
+        return True
 
     def load(self) -> dict[str, Any] | None:
         """The last history saved, as `ddl.history` writes it; None before the first.

@@ -34,6 +34,7 @@ from changefeed.pipeline.plan import Plan, plan
 from changefeed.pipeline.topics import wanted_topics
 from changefeed.pipeline.unknown_tables import check_tables_known
 from changefeed.pipeline.windows import settled_state
+from changefeed.snapshot.hidden_bounds import check_bounds
 
 _UNREACHABLE = (BrokerUnavailableError, SourceUnavailableError)
 """Errors that each part would find again, in other words."""
@@ -212,8 +213,24 @@ def _registry(checked: Checked) -> Iterator[Finding]:
         yield ok(f"schema registry {registry.connection}: new subjects have the compatibility {level}")
 
 
+def _logs(checked: Checked) -> Iterator[Finding]:
+    """What of the commit log is not the pipeline's, and whether a snapshot may write to it how far it has come."""
+    log, pipeline = checked.connections.commit_log(), checked.connections.pipeline
+    foreign = log.foreign() if log.exists() else []
+    if foreign:
+        yield warn(
+            f"{len(foreign)} records of commit log {log.topic!r} are not the pipeline's, the first {foreign[0]}: they "
+            "are left out. Only changefeed is to write to that topic: look at its ACLs."
+        )
+    if pipeline.hides_columns:
+        try:
+            check_bounds(checked.connections, checked.source.tables)
+        except SettingsError as error:
+            yield warn(f"a snapshot would be refused: {error}")
+
+
 def _neighbours(checked: Checked) -> Iterator[Finding]:
     yield from checked.neighbours.findings(checked.connections)
 
 
-PARTS: tuple[Part, ...] = (_source, _kafka, _routed, _next_run, _server_ids, _registry, _neighbours)
+PARTS: tuple[Part, ...] = (_source, _kafka, _routed, _next_run, _server_ids, _registry, _logs, _neighbours)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +12,7 @@ from changefeed.errors import SettingsError
 from changefeed.kafka.commit_log.log import CommitLog
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.lease import Lease
+from changefeed.kafka.log_keys import LogKeys
 from changefeed.kafka.schema_log import SchemaLog
 from changefeed.kafka.schema_registry.client import Registry
 from changefeed.kafka.schema_registry.connection import RegistryConnection
@@ -35,8 +36,8 @@ class PipelineConnections:
     A connection is looked up when it is first needed, so what reads only MySQL does not miss a Kafka connection.
     ``lookup`` raises SettingsError for a connection that does not exist.
 
-    Pickled for a Spark worker, which can look nothing up, it takes its connections along, passwords included, and the
-    secrets of masks: it travels on Spark's own channels only. None of them shows in its repr.
+    Pickled for a Spark worker, which can look nothing up, it takes its connections along, passwords included, the keys
+    of its logs and the secrets of masks: it travels on Spark's own channels only. None of them shows in its repr.
     """
 
     pipeline: Pipeline
@@ -55,7 +56,8 @@ class PipelineConnections:
         """How the Kafka cluster is reached."""
         uri = self.lookup(self.pipeline.kafka.connection)
         with _named(self.pipeline.kafka.connection):
-            return KafkaConnection(*kafka_parts(uri), timeout_seconds=self.patience.connect_seconds)
+            reached = KafkaConnection(*kafka_parts(uri), timeout_seconds=self.patience.connect_seconds)
+        return replace(reached, log_keys=LogKeys(self.pipeline.commit_log.keys(self.lookup)))
 
     @cached_property
     def registry(self) -> Registry | None:

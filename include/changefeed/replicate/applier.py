@@ -171,9 +171,9 @@ class Applier:
     def _read(self, value: bytes) -> Envelope | None:
         """The change of a row of a database that is followed; None for what is none."""
         change = self.read_envelope(value) if b'"op"' in value else None
-        if change and change.op == "q" and not self.tables.follows(change.database) and self._reaches(change):
+        if change and change.op == "q" and not self.tables.scope.follows(change.database) and self._reaches(change):
             raise ChangeStatement.of(change).refusal("it may write databases that are followed beside others")
-        if change is None or change.op in _NO_CHANGE_OF_ROWS or not self.tables.follows(change.database):
+        if change is None or change.op in _NO_CHANGE_OF_ROWS or not self.tables.scope.follows(change.database):
             return None  # a definition in the topic of its table: it comes with its own topic
         if change.op == "q":
             self.statements.check(change, is_filling=self.commits.filling.is_under_way)
@@ -184,7 +184,7 @@ class Applier:
         """Whether a change in statement format of another database may write one that is followed."""
         if len(change.fields.get("tables") or ()) != 1 or change.fields.get("doubt"):
             return True
-        return any(map(self.tables.follows, self.tables.cascades_to(change.database, change.table)))
+        return any(map(self.tables.scope.follows, self.tables.cascades_to(change.database, change.table)))
 
     def _take(self, turn: Packed, change: Envelope) -> None:
         changes = self.tables.changes_of(change.database, change.table)

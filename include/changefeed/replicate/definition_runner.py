@@ -10,6 +10,7 @@ from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.replicate.commits import Commits
 from changefeed.replicate.definitions import Definition, state_of
 from changefeed.replicate.follower_tables import FollowerTables
+from changefeed.replicate.permitted import check_definition
 from changefeed.replicate.position_table import BegunDefinition
 
 
@@ -25,7 +26,8 @@ class DefinitionRunner:
         """Run the definition of a record, which is at ``at``, when all changes before it are written and committed.
 
         False if it is of no database that is followed, or about tables that a snapshot creates later. Raises
-        SettingsError for one that cannot be run, FollowerError for what the follower refuses.
+        SettingsError for one that cannot be run, FollowerError for one that is not permitted or that the server
+        refuses.
         """
         definition = Definition.of(value, self.server)
         if not self._is_followed(definition) or self.tables.missing.skips_definition(definition, at):
@@ -36,6 +38,7 @@ class DefinitionRunner:
                 "binlog does not hold the rows that it made. Set binlog_format=ROW on the source, copy its tables to "
                 "the follower anew, and give the coordinates of the copy with --from."
             )
+        check_definition(definition.read, self.tables.scope, f"the record at {at} of the topic of schema changes")
         session = self.commits.session
         self.tables.write()
         self.commits.commit(at, definition=BegunDefinition(value.decode(), state_of(session, definition)))
@@ -63,17 +66,17 @@ class DefinitionRunner:
         self.tables.forget()
 
     def _is_followed(self, definition: Definition) -> bool:
-        touched, tables = definition.databases, self.tables
+        touched, scope = definition.databases, self.tables.scope
         if not touched:
             raise SettingsError(
                 f"which tables {definition.sql[:500]!r} touches cannot be read, so it is not known how often it would "
                 "run on the follower. Run it there by hand, copy the tables, and give the coordinates with --from."
             )
-        if not any(map(tables.follows, touched)):
+        if not any(map(scope.follows, touched)):
             return False
-        if not all(map(tables.follows, touched)):
+        if not all(map(scope.follows, touched)):
             raise SettingsError(
                 f"{definition.sql[:200]!r} touches databases {', '.join(sorted(touched))}, of which the follower "
-                f"follows only {', '.join(tables.databases)}: it cannot be run there. Follow all of them."
+                f"follows only {', '.join(scope.databases)}: it cannot be run there. Follow all of them."
             )
         return True

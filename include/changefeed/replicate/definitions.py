@@ -25,7 +25,7 @@ from changefeed.ddl.names import TableName
 from changefeed.ddl.session import Server, SessionContext
 from changefeed.errors import BadRecordError, FollowerError
 from changefeed.model.identifier import quoted
-from changefeed.replicate.source_session import enter
+from changefeed.replicate.source_session import check_session, enter
 from changefeed.source.mysql.follower_session import FollowerSession
 
 _GONE = {1008, 1051, 1146}
@@ -51,6 +51,7 @@ class Definition:
             fields = orjson.loads(value)
             sql, database = str(fields["ddl"]), fields["databaseName"] or ""
             session = dict(fields["session"])
+            check_session(session)
         except (ValueError, KeyError, TypeError) as error:
             raise BadRecordError(f"{value[:200]!r} is no record of a schema change ({error!r})") from error
         context = SessionContext.of_sql_mode(database, int(session.get("sql_mode", 0)))
@@ -75,7 +76,7 @@ class Definition:
         Raises FollowerError for what the follower refuses.
         """
         try:
-            enter(session, self.session, self.database)
+            enter(session, self.session, self.database, self.read.session)
             session.write(_STARTS_TRANSACTION.sub("", self.sql))
         except FollowerError as error:
             if not (again and self.removes and error.code in _GONE):

@@ -24,6 +24,7 @@ from changefeed.replicate.block import OrderedRecords, RecordRun, packed
 from changefeed.replicate.commits import COMMIT_ROWS
 from changefeed.replicate.fill_state import Stage, TableFill
 from changefeed.replicate.filling import Filling, parts_of
+from changefeed.replicate.permitted import check_created_database, check_created_table
 from changefeed.replicate.sealed import SealedStretch
 from changefeed.replicate.source_order import turn_of
 
@@ -92,10 +93,11 @@ class TableMaker:
         """Make the databases that were there when a snapshot of all tables began, if that is ``at``."""
         if self.filling.all_read is not None and self.filling.awaited_to == at:
             for database, create in self.filling.all_read.databases.items():
-                if self.filling.follows(database):
-                    self._make_database(create)
+                if self.filling.scope.follows(database):
+                    self._make_database(create, database)
 
-    def _make_database(self, create: str) -> None:
+    def _make_database(self, create: str, database: str) -> None:
+        check_created_database(create, database, self.filling.scope)
         self.filling.session.write(create.replace("CREATE DATABASE ", "CREATE DATABASE IF NOT EXISTS ", 1))
 
     def begin_made(self, at: BinlogCoordinates) -> dict[str, TableReadRecord]:
@@ -119,9 +121,12 @@ class TableMaker:
         return made
 
     def make(self, record: TableReadRecord) -> None:
-        """Make a table that is not there. Raises FollowerError for what the follower refuses."""
-        self._make_database(record.create_database)
-        self.filling.session.write(f"USE {quoted(parts_of(record.table)[0])}")
+        """Make a table that is not there. Raises FollowerError for what the follower refuses, and for a record whose
+        statements do anything else."""
+        database, _ = parts_of(record.table)
+        check_created_table(record.create_table, record.table, self.filling.scope)
+        self._make_database(record.create_database, database)
+        self.filling.session.write(f"USE {quoted(database)}")
         self.filling.session.write(record.create_table)
 
     def is_made(self, record: TableReadRecord) -> None:

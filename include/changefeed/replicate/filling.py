@@ -10,13 +10,14 @@ key is made where its one view stands, as it was there, with all of its rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from changefeed.kafka.commit_log.read_tables import AllReadRecord, TableReadRecord
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.replicate.block import RecordRun
 from changefeed.replicate.fill_state import FillState, Stage
+from changefeed.replicate.scope import Scope
 from changefeed.source.mysql.follower_session import FollowerSession
 
 _TABLE = "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
@@ -29,7 +30,7 @@ class Filling:
 
     ``state`` is as the follower has it, with what is done since; it is to be kept where it is `is_changed`. It goes
     ahead of what is committed: what `to_keep` gives belongs to the commit of what was written until then. ``start`` is
-    where the run begins. ``follows`` says which databases are followed.
+    where the run begins. No table outside of ``scope`` is made.
     """
 
     session: FollowerSession
@@ -37,7 +38,7 @@ class Filling:
     records: Mapping[str, TableReadRecord]
     all_read: AllReadRecord | None
     start: BinlogCoordinates
-    follows: Callable[[str], bool]
+    scope: Scope
     is_changed: bool = False
     _due: dict[str, TableReadRecord] = field(init=False)
 
@@ -47,7 +48,7 @@ class Filling:
     def _is_still_due(self, record: TableReadRecord) -> bool:
         """Whether the point where the table is made is still to come."""
         fill = self.state.tables.get(record.table)
-        if not self.follows(parts_of(record.table)[0]):
+        if not self.scope.follows(parts_of(record.table)[0]):
             return False
         if BinlogCoordinates.parse(record.at) < self.start:
             return False

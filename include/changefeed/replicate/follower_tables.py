@@ -10,6 +10,7 @@ from changefeed.formats.style import Style
 from changefeed.replicate.commits import Commits
 from changefeed.replicate.missing_tables import MissingTables
 from changefeed.replicate.position_table import DATABASE
+from changefeed.replicate.scope import Scope
 from changefeed.replicate.table_changes import TableChanges
 from changefeed.source.mysql.catalog import table_schema
 
@@ -31,8 +32,8 @@ _KIND = "SELECT table_type FROM information_schema.tables WHERE table_schema = %
 class FollowerTables:
     """Reads each table once until `forget`, over the session of ``commits``.
 
-    ``databases`` are those that are followed, all if it is empty. ``captures`` says whether the pipeline captures a
-    table now. ``logs_cascades`` says whether the source's binlog has what foreign keys do.
+    Tables outside of ``scope`` are not written. ``captures`` says whether the pipeline captures a table now.
+    ``logs_cascades`` says whether the source's binlog has what foreign keys do.
     """
 
     commits: Commits
@@ -40,14 +41,10 @@ class FollowerTables:
     style: Style
     logs_cascades: bool
     captures: Callable[[str, str], bool]
-    databases: Sequence[str] = ()
+    scope: Scope
     _changes: dict[tuple[str, str], TableChanges] = field(default_factory=dict)
     _missing: dict[tuple[str, str], bool] = field(default_factory=dict)
     _versioned: dict[tuple[str, str], bool] = field(default_factory=dict)
-
-    def follows(self, database: str) -> bool:
-        """Whether the database is followed."""
-        return not self.databases or database in self.databases
 
     def changes_of(self, database: str, table: str) -> TableChanges:
         """What is still to be written to a table. Raises FollowerError if it is not there, has triggers, or if its rows
@@ -61,6 +58,12 @@ class FollowerTables:
         session = self.commits.session
         if database == DATABASE:
             raise SettingsError(f"the source has a database {DATABASE!r}, where followers keep their position")
+        if not self.scope.takes(database, table):
+            raise FollowerError(
+                f"a record is about a row of {database}.{table}, which `tables.include` of the pipeline does not take. "
+                "Nothing was written there. If it was taken before, put its pattern back until the follower has come "
+                "further; if not, somebody else may write to the pipeline's topics: look at their ACLs."
+            )
         schema = table_schema(session, database, table)
         if schema is None:
             raise FollowerError(

@@ -112,7 +112,7 @@ class MissingTables:
             pairs = [(change.name, action.name) for action in change.actions if isinstance(action, RenameTo)]
         for old, new in pairs:
             state = state.renamed(".".join(old), ".".join(new), at)
-            if not self.filling.follows(new.database):
+            if not self.filling.scope.follows(new.database):
                 state = state.without(".".join(new))
         if isinstance(change, DropTables):
             for name in change.names:

@@ -26,6 +26,7 @@ from changefeed.replicate.filling import Filling
 from changefeed.replicate.follower_tables import FollowerTables
 from changefeed.replicate.missing_tables import MissingTables
 from changefeed.replicate.position_table import FollowerPosition, PositionTable
+from changefeed.replicate.scope import Scope
 from changefeed.replicate.sealed import first_start, nothing_new, sealed_from
 from changefeed.replicate.statements import Statements
 from changefeed.replicate.stream import Partitions, partitions_of, read_ahead, source_blocks
@@ -91,7 +92,8 @@ def replicate(
             positions.begin(position)
         partitions = partitions_of(connections, state)
         # Read behind the partitions' ends: of all rows of snapshots that are before them is known what they are for.
-        filling = _filling(session, position, log.read())
+        scope = Scope(server, tuple(pipeline.tables.include), position.databases)
+        filling = _filling(session, position, log.read(), scope)
         commits = Commits(session, BatchSessions(), positions, position, filling)
         logs_cascades = not server.is_mariadb and _version(connections, state, server) >= _LOGS_CASCADES
         filler = _filler(connections, commits, server, logs_cascades=logs_cascades, runs_statements=runs_statements)
@@ -112,16 +114,15 @@ def _check_same(position: FollowerPosition, start: BinlogCoordinates | None, dat
         )
 
 
-def _filling(session: FollowerSession, position: FollowerPosition, read: CommitLogState) -> Filling:
+def _filling(session: FollowerSession, position: FollowerPosition, read: CommitLogState, scope: Scope) -> Filling:
     """The tables that snapshots fill, by the commit log; those that an earlier run began to create are dropped."""
-    databases = position.databases
     filling = Filling(
         session,
         position.fill,
         {record.table: record for record in read.of(TableReadRecord)},
         next(iter(read.of(AllReadRecord)), None),
         position.coordinates,
-        lambda name: not databases or name in databases,
+        scope,
     )
     TableMaker(filling).drop_begun()
     return filling
@@ -131,10 +132,10 @@ def _filler(
     connections: PipelineConnections, commits: Commits, server: Server, *, logs_cascades: bool, runs_statements: bool
 ) -> Filler:
     """What applies records; a definition that an earlier run began is done."""
-    pipeline, databases = connections.pipeline, commits.position.databases
+    pipeline, scope = connections.pipeline, commits.filling.scope
     format, captures = connections.routes.format(0), pipeline.tables.matches
     read_envelope = envelope_reader(pipeline.format.name, format)
-    tables = FollowerTables(commits, MissingTables(commits.filling), format.style, logs_cascades, captures, databases)
+    tables = FollowerTables(commits, MissingTables(commits.filling), format.style, logs_cascades, captures, scope)
     definitions = DefinitionRunner(commits, tables, server)
     definitions.finish_begun()
     statements = Statements(commits.batches, server, runs_statements, captures)

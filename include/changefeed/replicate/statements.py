@@ -20,7 +20,7 @@ from changefeed.formats.reader import Envelope
 from changefeed.model.charset_codes import PASSED, is_multi_byte
 from changefeed.model.table_schema import TableSchema
 from changefeed.replicate.batch_sessions import BatchSessions, Touched
-from changefeed.replicate.source_session import enter
+from changefeed.replicate.source_session import check_session, enter
 from changefeed.replicate.table_changes import TableChanges
 from changefeed.source.mysql.follower_session import FollowerSession
 
@@ -47,16 +47,20 @@ class ChangeStatement:
         """Read a record of op `q`. Raises BadRecordError for what is none."""
         fields, at = change.fields, f"{change.file}:{change.position}"
         try:
+            session = dict(fields.get("session") or {})
+            check_session(session)
             return cls(
                 at,
                 fields["sql"] or "",
                 fields["database"] or "",
-                fields.get("session") or {},
+                session,
                 tuple(fields["tables"]),
                 _doubt_of_record(fields),
             )
-        except (KeyError, TypeError) as error:
-            raise BadRecordError(f"the record of the change in statement format at {at} lacks {error}") from error
+        except (KeyError, TypeError, ValueError) as error:
+            raise BadRecordError(
+                f"the record of the change in statement format at {at} cannot be read ({error!r})"
+            ) from error
 
     def refusal(self, doubt: str) -> SettingsError:
         """The error of a statement that is not run, because of ``doubt``."""
@@ -84,7 +88,7 @@ class ChangeStatement:
             column.data_type == "timestamp" and not column.nullable for column in table.columns
         ):
             return f"the binlog does not tell its explicit_defaults_for_timestamp: what NULL is in {name} depends on it"
-        context = SessionContext.of_sql_mode(self.database, sql_mode)
+        context = self._context
         named = read_statement(self.sql, context, server).tables
         if tuple(f"{each.database}.{each.table}" for each in named) != self.tables or len(named) != 1:
             return "it writes more than one table"
@@ -97,11 +101,15 @@ class ChangeStatement:
             doubt = doubt_of_numbers(self.sql, context, server, names, counted[0])
         return doubt
 
+    @property
+    def _context(self) -> SessionContext:
+        return SessionContext.of_sql_mode(self.database, int(self.session.get("sql_mode", 0)))
+
     def run(self, session: FollowerSession) -> None:
         """Run it in the session's transaction. Raises FollowerError for what the follower refuses."""
         session.begin()
         try:
-            enter(session, self.session, self.database)
+            enter(session, self.session, self.database, self._context)
             session.write(self.sql)
         except FollowerError as error:
             raise FollowerError(f"{error}. It was to run {self.sql[:500]!r}, as the source did.", error.code) from error
@@ -137,6 +145,8 @@ class Statements:
             raise statement.refusal("a snapshot still fills tables, whose rows are not what they were for it")
         if len(statement.tables) != 1:
             raise statement.refusal(f"it writes {len(statement.tables)} tables")
+        if statement.tables[0] != f"{change.database}.{change.table}":
+            raise statement.refusal(f"its record is of {change.database}.{change.table}, and it writes another table")
         if not self.captures(change.database, change.table):
             raise statement.refusal(
                 f"the pipeline does not capture {statement.tables[0]}, so the follower's is another"

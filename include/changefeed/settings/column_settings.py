@@ -39,7 +39,7 @@ class SecretSettings(Section):
         if text := os.environ.get(name):
             return text
         raise SettingsError(
-            f"environment variable {name!r}, which a mask takes its text from, is not set: set it where the job "
+            f"environment variable {name!r}, which the pipeline takes a secret from, is not set: set it where the job "
             "begins, on Airflow's workers or in the shell, or name a connection instead"
         )
 

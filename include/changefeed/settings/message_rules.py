@@ -23,6 +23,7 @@ _SHAPE_NO_MESSAGE = {
     "source",
     "kafka",
     "checkpoint",
+    "commit_log",
     "start",
     "schedule",
     "retries",

@@ -26,7 +26,7 @@ from changefeed.model.publish_settings import PublishSettings
 from changefeed.model.table_pattern import matches, matches_any
 from changefeed.model.table_schema import Column, TableSchema, is_current_time
 from changefeed.model.topic_name import dead_letter_topic
-from changefeed.settings.column_settings import ColumnSettings
+from changefeed.settings.column_settings import ColumnSettings, SecretSettings
 from changefeed.settings.format_choice import FormatChoice
 from changefeed.settings.outbox_settings import OutboxSettings
 from changefeed.settings.section import ConnectionId, Name, Positive, Section
@@ -183,6 +183,40 @@ class ValueSettings(Section):
         )
 
 
+SHORTEST_KEY = 32
+"""Characters of `commit_log.key`: of a shorter one guesses can be tried against what it signed."""
+
+
+class CommitLogSettings(Section):
+    """How the pipeline's own logs, the commit log and the schema history, are kept from others."""
+
+    key: SecretSettings | None = Field(default=None, repr=False)
+    """The secret that signs their records; without one all records that are there are believed."""
+    previous_keys: list[SecretSettings] = Field(default=[], repr=False)
+    """Secrets that signed them before, until `changefeed sign` has signed all with `key`."""
+
+    @model_validator(mode="after")
+    def _has_a_key(self) -> CommitLogSettings:
+        if self.previous_keys and self.key is None:
+            raise ValueError("`previous_keys` are those that `key` replaced: give that, too")
+        return self
+
+    @property
+    def secrets(self) -> list[SecretSettings]:
+        """Where the secrets are, the one that signs first."""
+        return [] if self.key is None else [self.key, *self.previous_keys]
+
+    def keys(self, lookup: ConnectionLookup) -> tuple[str, ...]:
+        """The secrets, the one that signs first; raises SettingsError for one that cannot be had, or is too short."""
+        keys = tuple(secret.read(lookup) for secret in self.secrets)
+        if any(len(key) < SHORTEST_KEY for key in keys):
+            raise SettingsError(
+                f"a key of `commit_log` has fewer than {SHORTEST_KEY} characters, and could be guessed by whoever "
+                "reads the log: make one with `openssl rand -hex 32`"
+            )
+        return keys
+
+
 class SparkSettings(Section):
     """Where Spark runs, and how a window is cut for it."""
 
@@ -331,6 +365,7 @@ class PipelineSettings(Section):
     tombstones: bool = True
     """Whether a delete is followed by a record with its key and no value, for compacted topics."""
     checkpoint: CheckpointSettings = CheckpointSettings()
+    commit_log: CommitLogSettings = CommitLogSettings()
     publish_ddl: Literal["topic", "inline", "off"] = "topic"
     """Schema changes go to the pipeline's schema-change topic; inline: also to the topics of the tables they touch."""
     statements: Literal["fail", "publish", "skip"] = "fail"
@@ -384,6 +419,12 @@ class PipelineSettings(Section):
         """Whether columns are left out, masked or transformed, so that nothing may show what a statement's text has of
         them."""
         return bool(self.columns.exclude or self.columns.mask or self.transforms)
+
+    def hides(self, database: str, table: str, column: str) -> bool:
+        """Whether messages do not have a column's values as they are, or may not, as functions change the table's."""
+        patterns = (*self.columns.exclude, *self.columns.mask)
+        covered = any(ColumnRule(pattern, Excluded(), "").covers(database, table, column) for pattern in patterns)
+        return covered or any(matches(transform.tables, database, table) for transform in self.transforms)
 
     def column_rules(self, lookup: ConnectionLookup) -> ColumnRules:
         """`columns` as rules: those that leave a column out come before those that mask it.

@@ -13,7 +13,12 @@ from collections.abc import Callable, Iterator, Mapping
 from changefeed.errors import SettingsError
 from changefeed.settings.hidden_columns import settings_that_may_show
 from changefeed.settings.pipeline import Pipeline
-from changefeed.settings.pipeline_settings import NotifierSettings, PipelineSettings, SparkSettings
+from changefeed.settings.pipeline_settings import (
+    CommitLogSettings,
+    NotifierSettings,
+    PipelineSettings,
+    SparkSettings,
+)
 from changefeed.settings.routes import compile_routes
 from changefeed.settings.site import ConnectionPair, Site, site_file
 
@@ -99,6 +104,7 @@ def check_rest_settings(
     _check_pool(new, old, others, may_edit)
     _check_masks(new, old)
     _check_hidden(new, old)
+    _check_commit_log(new, old)
     _check_transforms(new, old)
     _check_registry(new, old)
     _check_followers(new, old)
@@ -203,6 +209,15 @@ def _check_hidden(new: Pipeline, old: Pipeline | None) -> None:
             "pipeline's file. Over REST such a pipeline may take fewer tables (a pattern less, a table's name in place "
             "of a pattern, more in `tables.exclude`) and hide more columns (more in `columns.exclude`, masks behind "
             "those that are there); what shapes no message may be changed as in any other."
+        )
+
+
+def _check_commit_log(new: Pipeline, old: Pipeline | None) -> None:
+    """Whether records of the logs are believed that nobody signed, and which secret of the workers signs them."""
+    if new.commit_log != (old.commit_log if old else CommitLogSettings()):
+        raise SettingsError(
+            "`commit_log` may not be set, changed or taken away over REST: it says whose records of what is published "
+            "are believed. It comes from the pipeline's file."
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from changefeed.errors import SettingsError, SourceError, StaleCheckpointError
@@ -21,6 +21,7 @@ from changefeed.pipeline.windows import commit_log_state
 from changefeed.settings.message_rules import message_rules
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.requests.snapshot import SnapshotRequest
+from changefeed.snapshot.hidden_bounds import check_bounds
 from changefeed.source.mysql.catalog import table_schemas
 from changefeed.source.mysql.session import Session
 from changefeed.source.mysql.table_key import TableKey
@@ -56,7 +57,7 @@ class SnapshotPlan:
             "identity": self.identity,
             "request": self.request.model_dump(mode="json"),
             "checkpoint": self.checkpoint.to_text(),
-            "tables": [table.to_json() for table in self.tables],
+            "tables": [replace(table, at=None).to_json() for table in self.tables],  # a task's XCom has no row's key
             "rules": dict(self.stands.rules),
             "began_ms": self.stands.began_ms,
             "topics": dict(self.topics),
@@ -100,6 +101,9 @@ def plan_snapshot(
         topics = table_topics(pipeline, session, sequences=False)
         begun = logged.result().of(SnapshotRecord)
         stands = begun[0] if begun else _new(pipeline, session, request, topics)
+        if pipeline.hides_columns:
+            names = ((table.database, table.table) for table in stands.tables)
+            check_bounds(connections, table_schemas(session, names).values())
         if request.where is not None:
             _check_where(connections, request.where, session, stands.tables)
     named = {table.name: topics.get((table.database, table.table)) for table in stands.tables}

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from changefeed.errors import ChangefeedError, PipelineBusyError, RetryableError, SchemaError, SourceError
 from changefeed.kafka.commit_log.records import BegunRecord, ReliedRecord
 from changefeed.kafka.commit_log.snapshots import ChunkRecord, PlannedChunk, SnapshotRecord
+from changefeed.kafka.log_keys import TextCipher
 from changefeed.kafka.topics import TopicLimits, topic_limits
 from changefeed.kafka.window_topics import WindowTopics
 from changefeed.model import fault_point
@@ -21,6 +22,7 @@ from changefeed.settings.message_rules import rules_digest
 from changefeed.snapshot.announcing import Announcer
 from changefeed.snapshot.changed_keys import MOST_KEYS, ChangedKeys
 from changefeed.snapshot.chunks import ChunkPublishTask, PublishedChunk, ReadChunk, ReadTask, read_chunks
+from changefeed.snapshot.hidden_bounds import without_bounds
 from changefeed.snapshot.ownership import Claim, Ownership
 from changefeed.snapshot.planning import SnapshotPlan, check_begun, check_row_images
 from changefeed.snapshot.published_position import Published, PublishedPosition, is_covered
@@ -58,7 +60,7 @@ class RoundRunner:
     """Reads and publishes the rounds of the snapshot ``plan``, of the server of ``session``, one after the other.
 
     ``reading`` is how many tasks read at once. Between rounds it remembers the keys that changed since they were read,
-    and of which tables any key changed: ``changing``.
+    and of which tables any key changed: ``changing``. ``cipher`` encrypts what the commit log keeps of keys of rows.
     """
 
     spark: SparkTarget
@@ -70,6 +72,7 @@ class RoundRunner:
     announcer: Announcer
     reading: int
     beside: Executor
+    cipher: TextCipher | None = None
     _changed: ChangedKeys | None = field(default=None, init=False)
     _changing: set[str] = field(default_factory=set, init=False)
 
@@ -231,7 +234,8 @@ class RoundRunner:
             *self.announcer.completed(claim.state, planned),
         )
         numbers = {chunk.number for chunk in planned.round}
-        claim.log.keep(planned, forgotten=[done for done in claim.own.of(ChunkRecord) if done.number not in numbers])
+        kept = without_bounds(planned, self.cipher, self.plan.identity)
+        claim.log.keep(kept, forgotten=[done for done in claim.own.of(ChunkRecord) if done.number not in numbers])
         fault_point.reached("after_take_over")
 
     def _publish(self, store: BatchStore, task: ChunkPublishTask) -> list[ChunkRecord]:

@@ -24,6 +24,7 @@ from changefeed.settings.message_rules import message_rules
 from changefeed.snapshot.announcing import Announcer
 from changefeed.snapshot.changed_keys import TooManyChangedKeysError
 from changefeed.snapshot.cutter import ChunkCutter
+from changefeed.snapshot.hidden_bounds import cipher_of, with_bounds
 from changefeed.snapshot.ownership import Ownership
 from changefeed.snapshot.planning import SnapshotPlan, check_rules, check_takes_snapshots
 from changefeed.snapshot.published_position import PublishedPosition
@@ -78,7 +79,8 @@ def _snapshot_run(
     position, rules = PublishedPosition(connections, plan.checkpoint), message_rules(connections.pipeline)
     ownership = Ownership(connections, plan.identity, attempt, tasks)
     announcer = Announcer(connections, plan, source.server_uuid(session), session, position, rules)
-    runner = RoundRunner(spark, connections, plan, session, ownership, position, announcer, reading, beside)
+    cipher = cipher_of(connections)
+    runner = RoundRunner(spark, connections, plan, session, ownership, position, announcer, reading, beside, cipher)
     return _SnapshotRun(plan, ownership, announcer, runner, ChunkCutter(session, request.chunk_rows), rules)
 
 
@@ -98,7 +100,8 @@ class _SnapshotRun:
         with self.ownership.claim(PATIENCE_SECONDS, takes_over=True) as claim:
             self.runner.position.remember(claim.state)
         begun, records = claim.own.of(SnapshotRecord), claim.own.of(ChunkRecord)
-        snapshot = (begun[0] if begun else self.plan.stands).with_chunks(records)
+        stands = with_bounds(begun[0] if begun else self.plan.stands, self.runner.cipher, self.plan.identity)
+        snapshot = stands.with_chunks(records)
         check_rules(snapshot, self.rules, self.plan.identity, self.runner.connections.pipeline.name)
         return snapshot, records
 
@@ -134,7 +137,8 @@ class _SnapshotRun:
                 time.sleep(max(0.0, (_rows(snapshot) - before) / rate - spent))
         if not snapshot.finished:
             self.announcer.complete(snapshot)
-            finished = replace(snapshot, finished=True)
+            tables = tuple(replace(table, at=None) for table in snapshot.tables)  # nothing goes on from there
+            finished = replace(snapshot, tables=tables, finished=True)
             log.keep(finished, forgotten=records)
             yield finished
 

@@ -203,12 +203,15 @@ def _offsets(connection: KafkaConnection, topic: str) -> list[int]:
         return [record.offset for record in reader.to_end(patience_seconds=30)]
 
 
-def test_a_record_that_is_not_ours_stops_the_run(pipeline: Pipeline) -> None:
+def test_a_record_in_the_place_of_one_of_ours_stops_the_run(pipeline: Pipeline) -> None:
     producer = Producer({"bootstrap.servers": pipeline.connection.bootstrap})
     producer.produce(pipeline.log_topic, b"what?", b"not json", 0)
     producer.flush(20)
-    with pytest.raises(CheckpointError, match="not json"):
-        pipeline.log.read()
+    assert not pipeline.log.read().seals
+    producer.produce(pipeline.log_topic, b"what?", SealRecord(manifest(1)).key(pipeline.name), 0)
+    producer.flush(20)
+    with pytest.raises(CheckpointError, match="only changefeed may write"):
+        _ = pipeline.log.read().seals[1]
     with pipeline.connection.admin() as admin:  # a first run of any pipeline on this broker would warn of it
         admin.delete_topics([pipeline.log_topic])
 

@@ -21,6 +21,7 @@ from changefeed.replicate.filling import Filling
 from changefeed.replicate.follower_tables import FollowerTables
 from changefeed.replicate.missing_tables import MissingTables
 from changefeed.replicate.position_table import BegunDefinition, FollowerPosition, PositionTable
+from changefeed.replicate.scope import Scope
 from changefeed.source.mysql.follower_session import FollowerSession
 from devstack.sql_server import SqlServer
 
@@ -47,15 +48,16 @@ def record(sql: str, database: str, **session: object) -> bytes:
 
 def runner_of(session: FollowerSession, name: str, record: bytes, before: str) -> DefinitionRunner:
     server = Server(Flavour.MARIADB if session.is_mariadb else Flavour.MYSQL)
+    scope = Scope(server)
     positions = PositionTable(session, name)
     if positions.load() is None:
         positions.begin(FollowerPosition(name, "uuid", AT, (), {}))
     position = positions.load()
     assert position is not None
     position = positions.move(position, AT, definition=BegunDefinition(record.decode(), before))
-    filling = Filling(session, position.fill, {}, None, position.coordinates, lambda _: True)
+    filling = Filling(session, position.fill, {}, None, position.coordinates, scope)
     commits = Commits(session, BatchSessions(), positions, position, filling)
-    tables = FollowerTables(commits, MissingTables(filling), DEFAULT_STYLE, True, lambda *_: True)
+    tables = FollowerTables(commits, MissingTables(filling), DEFAULT_STYLE, True, lambda *_: True, scope)
     return DefinitionRunner(commits, tables, server)
 
 

@@ -19,6 +19,7 @@ from changefeed.kafka.commit_log.records import (
     BegunRecord,
     ClaimRecord,
     FirstRecord,
+    Foreign,
     LogEntry,
     LogRecord,
     OrderRecord,
@@ -26,6 +27,7 @@ from changefeed.kafka.commit_log.records import (
     RenamedRecord,
     SealRecord,
     SoughtRecord,
+    VerifyRecord,
     latest_entries,
 )
 from changefeed.kafka.partition_reader import KafkaRecord
@@ -151,7 +153,7 @@ def stored(key: bytes | None, value: bytes | None, offset: int = 0) -> KafkaReco
 
 @pytest.mark.parametrize(("key", "value", "record"), STORED, ids=[record.kind for *_, record in STORED])
 def test_what_is_stored_is_read(key: bytes, value: bytes, record: LogRecord) -> None:
-    assert LogEntry.of(stored(key, value)).read() == record
+    assert entry_of(stored(key, value)).read() == record
 
 
 @pytest.mark.parametrize(("key", "value", "record"), STORED, ids=[record.kind for *_, record in STORED])
@@ -159,14 +161,14 @@ def test_a_record_replaces_the_stored_one_and_is_written_as_it_was(key: bytes, v
     """The log is compacted by the bytes of keys."""
     assert record.key("shop") == key
     assert record.key_of("shop", *record.parts) == key
-    assert LogEntry.of(stored(key, record.value())).read() == record
+    assert entry_of(stored(key, record.value())).read() == record
     assert json.loads(record.value()) == json.loads(value)
 
 
 def test_fields_of_a_newer_version_are_left_out() -> None:
     for key, value, record in STORED:
         if record.kind in ("progress", "seal", "seek"):
-            assert LogEntry.of(stored(key, value[:-1] + b',"something_new":1}')).read() == record
+            assert entry_of(stored(key, value[:-1] + b',"something_new":1}')).read() == record
 
 
 def test_the_last_record_of_a_key_counts_and_a_tombstone_forgets_it() -> None:
@@ -198,10 +200,6 @@ def test_every_kind_that_is_stored_is_declared_in_the_room_of_the_commit_log() -
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        (None, b"1"),
-        (b"not json", b"1"),
-        (b'["shop"]', b"1"),
-        (b"7", b"1"),
         (b'["shop","seal",7]', b"what?"),
         (b'["shop","seal",7]', b'{"window":7}'),
         (b'["shop","progress","shop.orders"]', STORED[0][1]),
@@ -214,6 +212,25 @@ def test_a_record_that_is_not_ours_is_an_error_that_quotes_it(key: bytes | None,
     assert "offset 41" in str(unreadable.value)
 
 
+@pytest.mark.parametrize("key", [None, b"not json", b'["shop"]', b"7", b'[1,"seal",7]', b'{"shop":"seal"}', b"\xff"])
+def test_a_key_of_another_form_is_left_out_and_named(key: bytes | None) -> None:
+    foreign: list[Foreign] = []
+    entries = latest_entries([stored(key, b"1", 41), stored(*STORED[3][:2])], foreign=foreign)
+    assert [entry.record.key for entry in entries] == [STORED[3][0]]
+    assert "at offset 41 (its key is none of changefeed's)" in str(*foreign)
+
+
+def test_a_note_that_cannot_be_read_is_left_out() -> None:
+    state = CommitLogState(tuple(latest_entries([stored(b'["shop","verify","x"]', b"what?")])))
+    assert state.of(VerifyRecord) == []
+
+
+def entry_of(record: KafkaRecord) -> LogEntry:
+    entry = LogEntry.of(record)
+    assert entry is not None
+    return entry
+
+
 def read_all(state: CommitLogState) -> list[Any]:
     return [*state.progress.values(), *state.seals.values()]
 
@@ -223,7 +240,7 @@ def test_a_long_value_is_compressed() -> None:
     seal = SealRecord(replace(MANIFEST, topics=receipts))
     value = seal.value()
     assert len(value) < len(json.dumps(seal.to_json())) / 10
-    assert LogEntry.of(stored(seal.key("shop"), value)).read() == seal
+    assert entry_of(stored(seal.key("shop"), value)).read() == seal
 
 
 def test_a_value_is_read_only_when_it_is_asked_for() -> None:
@@ -238,7 +255,7 @@ def test_a_value_is_read_only_when_it_is_asked_for() -> None:
 
 def test_a_claim_says_that_it_is_brief_where_it_is() -> None:
     claim = ClaimRecord("aaaa", None, "process 1 on host", brief=True)
-    assert LogEntry.of(stored(claim.key("shop"), claim.value())).read() == claim
+    assert entry_of(stored(claim.key("shop"), claim.value())).read() == claim
 
 
 @pytest.fixture

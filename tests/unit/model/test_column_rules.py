@@ -65,7 +65,7 @@ def test_secrets_of_masks_come_from_connections_and_variables(tmp_path: Path, mo
     assert rules(tmp_path, text).of(PEOPLE) == {1: HmacSha256("k"), 2: Constant("p@pper")}
     for empty in ("", None):
         monkeypatch.setenv("KEY", "") if empty == "" else monkeypatch.delenv("KEY")
-        with pytest.raises(SettingsError, match="environment variable 'KEY', which a mask takes its text from"):
+        with pytest.raises(SettingsError, match="environment variable 'KEY', which the pipeline takes a secret from"):
             rules(tmp_path, text)
 
 

@@ -196,3 +196,10 @@ def test_a_follower_is_a_server_that_is_written_to_and_comes_from_the_file() -> 
 def test_a_pipeline_whose_topics_do_not_say_all_is_refused_a_follower_with_each_reason() -> None:
     with pytest.raises(SettingsError, match=r"(?s)publish_ddl: off.*statements: skip"):
         pipeline(followers=[{"connection": "copy"}], publish_ddl="off", statements="skip")
+
+
+def test_whose_records_of_the_logs_are_believed_is_not_chosen_over_rest() -> None:
+    keyed = {"commit_log": {"key": {"connection": "log_key"}}}
+    refused(keyed, "`commit_log` may not be set")
+    with pytest.raises(SettingsError, match="taken away"):
+        check(pipeline(), pipeline(**keyed))

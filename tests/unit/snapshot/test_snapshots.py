@@ -49,7 +49,9 @@ def plain(**settings: object) -> Pipeline:
 
 
 def stored(record: LogRecord) -> LogEntry:
-    return LogEntry.of(KafkaRecord("log", 0, 0, record.key("shop"), record.value(), (), 0, stamped_by_broker=False))
+    entry = LogEntry.of(KafkaRecord("log", 0, 0, record.key("shop"), record.value(), (), 0, stamped_by_broker=False))
+    assert entry is not None
+    return entry
 
 
 @pytest.mark.parametrize("record", [SNAPSHOT, ChunkRecord(4, "shop.orders", 10, 3)])

@@ -18,7 +18,8 @@ _log = logging.getLogger(__name__)
 def read_commit_logs(connection: KafkaConnection, *, but: str) -> dict[str, CommitLogState]:
     """What the commit logs in the cluster say of their pipelines, by name, without that of pipeline ``but``.
 
-    A log that cannot be read, or that the user may not read, is left out, and logged. Raises BrokerUnavailableError.
+    A log that cannot be read, or that the user may not read, is left out, and logged. Whether those pipelines signed
+    their records is not known here: what is read may stop a first run, and nothing else. Raises BrokerUnavailableError.
     """
     with connection.admin() as admin:
         names = {topic: found for topic in admin.list_topics() if (found := pipeline_of_commit_log(topic))}
@@ -28,6 +29,8 @@ def read_commit_logs(connection: KafkaConnection, *, but: str) -> dict[str, Comm
     for topic in topics:
         try:
             own = tuple(entry for entry in latest_entries(records.get(topic, ())) if entry.identity == names[topic])
+            for entry in own:
+                entry.read()  # what cannot be read of another pipeline is no reason to stop this one
         except CheckpointError as error:
             _log.warning("%s", error)
         else:

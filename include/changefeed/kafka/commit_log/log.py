@@ -16,6 +16,7 @@ from changefeed.kafka.commit_log.records import (
     AttemptRecord,
     BegunRecord,
     ClaimRecord,
+    Foreign,
     LogEntry,
     LogRecord,
     Note,
@@ -24,9 +25,10 @@ from changefeed.kafka.commit_log.records import (
     SealRecord,
     SoughtRecord,
     latest_entries,
+    latest_records,
 )
 from changefeed.kafka.connection import KafkaConnection
-from changefeed.kafka.partition_reader import partition_reader
+from changefeed.kafka.partition_reader import KafkaRecord, partition_reader
 from changefeed.kafka.progress import Progress, TopicPartition
 from changefeed.kafka.record_writer import RecordWriter
 from changefeed.kafka.topics import partition_counts
@@ -94,8 +96,9 @@ class CommitLogState:
         return tuple(entry for entry in self.entries if entry.kind not in KINDS)
 
     def of(self, kind: type[Kind]) -> list[Kind]:
-        """All records of one kind."""
-        records = (entry.read() for entry in self._by_kind.get(kind.kind, ()))
+        """All records of one kind; notes that cannot be read are left out, as nothing depends on them."""
+        entries = self._by_kind.get(kind.kind, ())
+        records = (entry.read_note() if issubclass(kind, Note) else entry.read() for entry in entries)
         return [record for record in records if isinstance(record, kind)]
 
     def _numbered(self, kind: type[LogRecord], said: Callable[[Any], Value]) -> LatestRecords[int, Value]:
@@ -184,7 +187,7 @@ class CommitLog:
         Records of unknown kinds are reported, not interpreted and not lost: nothing here writes or forgets them.
 
         Raises BrokerUnavailableError when they stay open for ``wait_seconds`` or no broker answers, TopicError where
-        the topic is gone, CheckpointError for a record with a key that cannot be read.
+        the topic is gone, CheckpointError as `latest_entries`.
         """
         return self._state(self._own(open_seconds))
 
@@ -218,7 +221,23 @@ class CommitLog:
         """The last record of each key that is not forgotten, of all identities, in the order of the log."""
         wanted = f"to read the commit log of {self.identity!r}"
         with partition_reader(self.connection, [(self.topic, 0)], wanted) as reader:
-            return latest_entries(reader.to_end(patience_seconds=self.wait_seconds, open_seconds=open_seconds))
+            records = reader.to_end(patience_seconds=self.wait_seconds, open_seconds=open_seconds)
+            foreign: list[Foreign] = []
+            entries = latest_entries(records, self.connection.log_keys, foreign)
+        if foreign:
+            _warn_of_foreign(self.topic, len(foreign), str(foreign[0]))
+        return entries
+
+    def foreign(self) -> list[Foreign]:
+        """Records of the topic that are not the pipeline's, and are left out. Raises as `read` does."""
+        foreign: list[Foreign] = []
+        latest_entries(self.latest_records(), self.connection.log_keys, foreign)
+        return foreign
+
+    def latest_records(self) -> list[KafkaRecord]:
+        """The last record with each key, whoever wrote it. Raises as `read`, but for what a record says."""
+        with partition_reader(self.connection, [(self.topic, 0)], f"to read {self.topic!r}") as reader:
+            return latest_records(reader.to_end(patience_seconds=self.wait_seconds))
 
     def _own(self, open_seconds: float | None = None) -> list[LogEntry]:
         return [entry for entry in self._latest(open_seconds) if entry.identity == self.identity]
@@ -238,6 +257,18 @@ class CommitLog:
     def _note(self, records: Mapping[bytes, bytes | None]) -> None:
         with RecordWriter(self.connection, self.topic) as writer:
             writer.write(records, f"to keep a note on {self.identity!r} in commit log {self.topic!r}")
+
+
+@cache
+def _warn_of_foreign(topic: str, count: int, first: str) -> None:
+    """Once in a process: a command reads the log several times."""
+    _log.warning(
+        "commit log %r has %d records that are not the pipeline's, the first %s. They are left out; nothing of the "
+        "pipeline is in their place. Only changefeed is to write to that topic: look at its ACLs.",
+        topic,
+        count,
+        first,
+    )
 
 
 @cache

@@ -18,12 +18,14 @@ from typing import Any, ClassVar, Self
 import orjson
 
 from changefeed.errors import CheckpointError
+from changefeed.kafka.log_keys import NO_KEYS, LogKeys
 from changefeed.kafka.partition_reader import KafkaRecord
 from changefeed.kafka.progress import Progress, TopicPartition
 from changefeed.model.binlog_order import BinlogOrder
 from changefeed.model.checkpoint import Checkpoint
 from changefeed.model.manifest import Manifest
 from changefeed.model.seek import SeekRecord
+from changefeed.model.topic_name import pipeline_of_commit_log
 from changefeed.model.window import Mark, Window
 
 PLAIN_BYTES = 32 << 10
@@ -342,13 +344,15 @@ class LogEntry:
     record: KafkaRecord
 
     @classmethod
-    def of(cls, record: KafkaRecord) -> LogEntry:
-        """Raises CheckpointError for a key that changefeed does not write."""
+    def of(cls, record: KafkaRecord) -> LogEntry | None:
+        """None for a key of another form than changefeed's: compaction keeps keys apart, so it replaced no record."""
         try:
             identity, kind, *parts = orjson.loads(record.key or b"")
-        except (ValueError, TypeError) as error:
-            raise _not_ours(record, error) from error
-        return cls(str(identity), str(kind), tuple(parts), record)
+        except (ValueError, TypeError):
+            return None
+        return (
+            cls(identity, kind, tuple(parts), record) if isinstance(identity, str) and isinstance(kind, str) else None
+        )
 
     @property
     def number(self) -> int:
@@ -365,6 +369,14 @@ class LogEntry:
             return str(self.parts[0]), int(self.parts[1])
         except (ValueError, TypeError, IndexError) as error:
             raise _not_ours(self.record, error) from error
+
+    @property
+    def is_forgettable(self) -> bool:
+        """Whether nothing is lost where the record is left out: no progress, seal or window depends on its kind, or it
+        is of none of the pipeline's identities."""
+        kind, pipeline = KINDS.get(self.kind), pipeline_of_commit_log(self.record.topic)
+        is_of_pipeline = pipeline is None or self.identity == pipeline or self.identity.startswith(f"{pipeline}.")
+        return not is_of_pipeline or (kind is not None and issubclass(kind, Note | ClaimRecord))
 
     @property
     def is_tombstone(self) -> bool:
@@ -388,18 +400,67 @@ class LogEntry:
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, zlib.error) as error:
             raise _not_ours(self.record, error) from error
 
+    def read_note(self) -> LogRecord | None:
+        """As `read`, and None for a value that is not of that kind: for kinds of which nothing depends."""
+        try:
+            return self.read()
+        except CheckpointError:
+            return None
 
-def latest_entries(records: Iterable[KafkaRecord]) -> list[LogEntry]:
-    """The last of ``records`` with each key, without what is forgotten, in the order of the log.
 
-    Raises CheckpointError for a record that changefeed did not write.
-    """
+def latest_records(records: Iterable[KafkaRecord]) -> list[KafkaRecord]:
+    """The last of ``records`` with each key, in the order of the log; of what is forgotten that it is."""
     latest: dict[bytes | None, KafkaRecord] = {}
     for record in records:
         latest.pop(record.key, None)
         latest[record.key] = record
-    entries = map(LogEntry.of, latest.values())
-    return [entry for entry in entries if not entry.is_tombstone]
+    return list(latest.values())
+
+
+def latest_entries(
+    records: Iterable[KafkaRecord], keys: LogKeys = NO_KEYS, foreign: list[Foreign] | None = None
+) -> list[LogEntry]:
+    """The last of ``records`` with each key, without what is forgotten, in the order of the log.
+
+    With ``keys`` of the pipeline those that it did not sign are left out where nothing depends on them, and added to
+    ``foreign``, as are records with keys of another form. Raises CheckpointError for one in the place of a record that
+    says what is published.
+    """
+    entries, others = [], []
+    for record in latest_records(records):
+        entry = LogEntry.of(record)
+        if entry is None:
+            others.append(Foreign(record, "its key is none of changefeed's"))
+        elif fault := keys.fault(record):
+            if not entry.is_forgettable:
+                raise _forged(record, fault)
+            others.append(Foreign(record, fault))
+        elif not entry.is_tombstone:
+            entries.append(entry)
+    if foreign is not None:
+        foreign += others
+    return entries
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A record of the log's topic that is not the pipeline's, and is left out; ``fault`` says how that is known."""
+
+    record: KafkaRecord
+    fault: str
+
+    def __str__(self) -> str:
+        return f"{(self.record.key or b'')[:100]!r} at offset {self.record.offset} ({self.fault})"
+
+
+def _forged(record: KafkaRecord, fault: str) -> CheckpointError:
+    pipeline = pipeline_of_commit_log(record.topic)
+    return CheckpointError(
+        f"record {record.key!r} of commit log {record.topic!r}, at offset {record.offset}, was not written by pipeline "
+        f"{pipeline!r}: {fault}. What was in its place is not known, so nothing is published. If commit_log.key is "
+        f"new, or was changed, `changefeed sign {pipeline}` signs what is there, once. Otherwise somebody else may "
+        "write to the topic: look at its ACLs, and restore it from a copy, or seek to the checkpoint."
+    )
 
 
 def _not_ours(record: KafkaRecord, error: Exception) -> CheckpointError:

@@ -163,6 +163,9 @@ class SnapshotRecord(LogRecord, kind="snapshot"):
     round: tuple[PlannedChunk, ...] = ()
     seconds: float = 0.0
     finished: bool = False
+    bounds: str = ""
+    """Where not '', all boundaries of ``tables`` and ``round``, encrypted: those are without theirs. See
+    `snapshot.hidden_bounds`."""
 
     @property
     def parts(self) -> tuple[str | int, ...]:
@@ -172,25 +175,26 @@ class SnapshotRecord(LogRecord, kind="snapshot"):
         return {
             "request": dict(self.request),
             "rules": dict(self.rules),
-            "tables": [table.to_json() for table in self.tables],
+            (_UNBOUND_TABLES if self.bounds else "tables"): [table.to_json() for table in self.tables],
             "began_ms": self.began_ms,
             "number": self.number,
             "round": [chunk.to_json() for chunk in self.round],
             "seconds": round(self.seconds, 3),
             "finished": self.finished,
-        }
+        } | ({"bounds": self.bounds} if self.bounds else {})
 
     @classmethod
     def from_json(cls, _parts: Sequence[Any], value: Any, /) -> Self:
         return cls(
             request=value["request"],
             rules=value["rules"],
-            tables=tuple(map(TableProgress.from_json, value["tables"])),
+            tables=tuple(map(TableProgress.from_json, value[_UNBOUND_TABLES if "bounds" in value else "tables"])),
             began_ms=int(value["began_ms"]),
             number=int(value["number"]),
             round=tuple(map(PlannedChunk.of, value["round"])),
             seconds=float(value["seconds"]),
             finished=bool(value["finished"]),
+            bounds=str(value.get("bounds", "")),
         )
 
     def with_chunks(self, published: Iterable[ChunkRecord]) -> SnapshotRecord:
@@ -208,6 +212,10 @@ class SnapshotRecord(LogRecord, kind="snapshot"):
     def is_done(self) -> bool:
         """Whether nothing is left to be published, for a snapshot `with_chunks`."""
         return not self.round and all(table.at_end for table in self.tables)
+
+
+_UNBOUND_TABLES = "unbound_tables"
+"""In place of `tables` where their boundaries are encrypted: a version that would miss those stops."""
 
 
 def _boundary(values: Sequence[Any] | None) -> Boundary | None:

@@ -1,0 +1,229 @@
+"""Which statements of records a follower runs: changes of the tables in its scope, and nothing else.
+
+Records of definitions and of snapshots hold SQL, which the follower would run with its own login, and who may write to
+their topics may write any. So a statement is run if it is read here, whole, as one that makes, alters, renames, empties
+or drops tables or databases of the follower's `Scope`. What reads other tables or files, or makes the server connect
+elsewhere, is not run. It is read as the follower's server reads it: by its version, so that executable comments count,
+and by the sql_mode that it says it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise, takewhile
+
+from changefeed.ddl.changes import (
+    AlterDatabase,
+    AlterTable,
+    CreateDatabase,
+    CreateSequence,
+    CreateTable,
+    CreateTableLike,
+    DropDatabase,
+    DropTables,
+    RenameTables,
+    SchemaChange,
+    TruncateTable,
+    UnreadChange,
+)
+from changefeed.ddl.ddl_statement import DdlStatement, read_statement, touched_tables
+from changefeed.ddl.names import TableName
+from changefeed.ddl.scanner import Token, TokenKind, UnreadableStatement, scan
+from changefeed.ddl.session import SessionContext
+from changefeed.errors import FollowerError
+from changefeed.replicate.scope import Scope
+
+ENGINES = frozenset(
+    {
+        *("INNODB", "MYISAM", "ARIA", "MEMORY", "HEAP", "ARCHIVE", "CSV", "BLACKHOLE"),
+        *("ROCKSDB", "TOKUDB", "NDB", "NDBCLUSTER", "COLUMNSTORE"),
+    }
+)
+"""Engines that keep rows on their own server; of others (FEDERATED, CONNECT, SPIDER, MERGE ...) rows are elsewhere."""
+_FUNCTIONS = frozenset(
+    {
+        *("LOAD_FILE", "SLEEP", "BENCHMARK", "GET_LOCK", "RELEASE_LOCK", "RELEASE_ALL_LOCKS", "MASTER_POS_WAIT"),
+        *("SOURCE_POS_WAIT", "WAIT_FOR_EXECUTED_GTID_SET", "MASTER_GTID_WAIT", "SYS_EXEC", "SYS_EVAL"),
+    }
+)
+"""Functions that read files, wait or call programs: no definition of a table needs them."""
+_STATEMENT_VARIABLES = frozenset(
+    {
+        *("MAX_STATEMENT_TIME", "LOCK_WAIT_TIMEOUT", "INNODB_LOCK_WAIT_TIMEOUT", "ALTER_ALGORITHM", "OLD_ALTER_TABLE"),
+        *("FOREIGN_KEY_CHECKS", "UNIQUE_CHECKS", "CHECK_CONSTRAINT_CHECKS", "SYSTEM_VERSIONING_ALTER_HISTORY"),
+        *("SYSTEM_VERSIONING_INSERT_HISTORY", "BINLOG_ALTER_TWO_PHASE", "SORT_BUFFER_SIZE", "MYISAM_SORT_BUFFER_SIZE"),
+    }
+)
+"""What MariaDB's SET STATEMENT may set for a definition."""
+_COLUMN_CLAUSES = frozenset({"ADD", "DROP", "CHANGE", "MODIFY", "RENAME", "ALTER", "ORDER"})
+_NAMES = (TokenKind.WORD, TokenKind.QUOTED, TokenKind.STRING)
+
+
+def check_definition(statement: DdlStatement, scope: Scope, where: str) -> None:
+    """Raises FollowerError for a definition that is not run; ``where`` says which record has it."""
+    change = statement.change
+    match change:
+        case CreateDatabase(name=database) | AlterDatabase(name=database) | DropDatabase(name=database):
+            reason = "" if scope.takes_database(database) else f"{database!r} is no database that the pipeline captures"
+        case RenameTables(names=pairs):
+            reason = next((reason for pair in pairs if (reason := _of_pair(*pair, scope))), "")
+        case (
+            CreateTable() | CreateTableLike() | CreateSequence() | AlterTable() | DropTables() | TruncateTable()
+        ) as known:
+            reason = _of_tables(touched_tables(known), scope)
+            if not reason and isinstance(known, CreateTableLike) and not scope.takes_database(known.like.database):
+                reason = f"{known.like} is of no database that the pipeline captures"
+        case UnreadChange(problem=problem):
+            reason = f"it cannot be read ({problem})"
+        case _:
+            reason = "it is no definition of tables or databases"
+    if reason := reason or _of_words(statement, scope):
+        raise refusal(statement.sql, where, reason)
+
+
+def check_created_table(sql: str, name: str, scope: Scope) -> None:
+    """Raises FollowerError unless ``sql`` makes the table ``name``, DATABASE.TABLE, of the scope and nothing else."""
+    database, _, table = name.partition(".")
+    statement = read_statement(sql, SessionContext(database), scope.server)
+    where = f"a snapshot's record of table {name} in the commit log"
+    is_creation = isinstance(statement.change, CreateTable) and not statement.change.select
+    if not is_creation or touched_tables(statement.change) != (TableName(database, table),):  # type: ignore[arg-type]
+        raise refusal(sql, where, f"it is not the CREATE TABLE of {name}")
+    check_definition(statement, scope, where)
+
+
+def check_created_database(sql: str, database: str, scope: Scope) -> None:
+    """Raises FollowerError unless ``sql`` makes the ``database`` of the scope and nothing else."""
+    statement = read_statement(sql, SessionContext(), scope.server)
+    where = f"a snapshot's record of database {database} in the commit log"
+    if not isinstance(statement.change, CreateDatabase) or statement.change.name != database:
+        raise refusal(sql, where, f"it is not the CREATE DATABASE of {database}")
+    check_definition(statement, scope, where)
+
+
+def refusal(sql: str, where: str, reason: str) -> FollowerError:
+    """The error of a statement that is not run."""
+    return FollowerError(
+        f"{sql[:500]!r}, of {where}, is refused: {reason}. A follower runs what makes, alters, renames, empties or "
+        "drops tables that `tables.include` of its pipeline takes, and their databases, of engines that keep rows "
+        "on the server itself. Nothing of it was run. If the source did not run it, somebody else may write to the "
+        "pipeline's topics: look at their ACLs. If it did, copy its tables to the follower anew, and give the "
+        "coordinates of the copy with --from."
+    )
+
+
+def _of_pair(old: TableName, new: TableName, scope: Scope) -> str:
+    """Why a table is not renamed, or ''. Tools that alter tables online give a table that is not captured the name of
+    one that is, and the other way round."""
+    if scope.takes(*old) or scope.takes(*new):
+        return next((_not_taken(name) for name in (old, new) if not scope.takes_database(name.database)), "")
+    return _not_taken(old)
+
+
+def _of_tables(names: Sequence[TableName], scope: Scope) -> str:
+    return next((_not_taken(name) for name in names if not scope.takes(*name)), "")
+
+
+def _not_taken(name: TableName) -> str:
+    return f"{name} is no table that the pipeline captures"
+
+
+def _of_words(statement: DdlStatement, scope: Scope) -> str:
+    """Why the words of a definition whose tables are in the scope do more than define them, or ''."""
+    try:
+        tokens = list(scan(statement.sql, statement.session, scope.server))
+    except UnreadableStatement as error:
+        return f"it cannot be read ({error})"
+    if tokens[0].keyword == "SET":
+        end = next((number for number, token in enumerate(tokens) if token.keyword == "FOR"), 0)
+        if reason := _of_variables(tokens[2:end]):
+            return reason
+        tokens = tokens[end + 1 :]
+    for token, following in pairwise(tokens):
+        if _is(token, ";") and following.kind is not TokenKind.END:
+            return "it is more than one statement"
+        if token.keyword == "SELECT":
+            return "it reads tables (SELECT)"
+        if _is(token, "@"):
+            return "it reads variables of the server (@)"
+        if token.keyword in _FUNCTIONS and _is(following, "("):
+            return f"it calls {token.text}"
+        if token.keyword in ("DATA", "INDEX") and following.keyword == "DIRECTORY":
+            return f"it says where files are ({token.text} DIRECTORY)"
+    return _of_options(_options(tokens, statement.change))
+
+
+def _of_variables(tokens: Sequence[Token]) -> str:
+    for before, token, following in zip([None, *tokens], tokens, [*tokens[1:], None], strict=False):
+        is_name = token.kind in _NAMES and following is not None and _is(following, "=")
+        if is_name and (before is None or _is(before, ",")) and token.keyword not in _STATEMENT_VARIABLES:
+            return f"it sets {token.text}"
+        if _is(token, "@") or _is(token, "("):
+            return "it sets variables to what is not written out"
+    return ""
+
+
+def _of_options(tokens: Sequence[Token]) -> str:
+    """Why options of a table are refused, or ''."""
+    for number, token in enumerate(tokens):
+        value = next((each for each in tokens[number + 1 : number + 3] if not _is(each, "=")), None)
+        has_sign = number + 1 < len(tokens) and _is(tokens[number + 1], "=")
+        if token.keyword == "ENGINE" and value is not None and (has_sign or value.kind in _NAMES):
+            if value.text.upper() not in ENGINES:
+                return f"engine {value.text[:64]!r} is none of those that a follower makes tables of"
+        elif token.keyword in ("CONNECTION", "UNION") and (has_sign or (value and value.kind is TokenKind.STRING)):
+            return f"its rows are elsewhere ({token.text})"
+    return ""
+
+
+def _options(tokens: Sequence[Token], change: SchemaChange | None) -> Sequence[Token]:
+    """The words of a statement that are options of its table or of its partitions: no names, types and expressions of
+    columns, which may be called as options are."""
+    if isinstance(change, CreateTable):
+        return [*_before_columns(tokens), *tokens[_end_of_columns(tokens) :]]
+    if isinstance(change, AlterTable) and any(token.keyword == "TABLE" for token in tokens[:4]):
+        return list(_options_of_alter(tokens[_end_of_name(tokens) :]))
+    return tokens if isinstance(change, CreateSequence) else ()
+
+
+def _before_columns(tokens: Sequence[Token]) -> Sequence[Token]:
+    """Of a table whose columns are not listed, because its engine finds them, all words."""
+    return list(takewhile(lambda token: not _is(token, "("), tokens[_end_of_name(tokens) :]))
+
+
+def _end_of_name(tokens: Sequence[Token]) -> int:
+    """The number of the token after `TABLE [IF [NOT] EXISTS] [database.]table`."""
+    number = next(number for number, token in enumerate(tokens) if token.keyword == "TABLE") + 1
+    while tokens[number].keyword in ("IF", "NOT", "EXISTS"):
+        number += 1
+    number += 1
+    while _is(tokens[number], ".") or _is(tokens[number - 1], "."):
+        number += 1
+    return number
+
+
+def _end_of_columns(tokens: Sequence[Token]) -> int:
+    """The number of the token after the first parenthesis; that of the last one where there is none."""
+    depth = 0
+    for number, token in enumerate(tokens):
+        depth += _is(token, "(") - _is(token, ")")
+        if depth == 0 and _is(token, ")"):
+            return number + 1
+    return len(tokens) - 1
+
+
+def _options_of_alter(tokens: Sequence[Token]) -> Iterator[Token]:
+    depth, begins, is_of_columns = 0, True, False
+    for token, following in pairwise(tokens):
+        if begins:
+            is_of_columns = token.keyword in _COLUMN_CLAUSES and following.keyword != "PARTITION"
+        depth += _is(token, "(") - _is(token, ")")
+        begins = depth == 0 and _is(token, ",")
+        if depth == 0 and token.keyword == "PARTITION" and following.keyword == "BY":
+            is_of_columns = False
+        if not is_of_columns:
+            yield token
+
+
+def _is(token: Token, symbol: str) -> bool:
+    return token.kind is TokenKind.SYMBOL and token.text == symbol

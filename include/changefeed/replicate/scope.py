@@ -1,0 +1,42 @@
+"""What a follower may be changed in: the tables and databases that its pipeline captures and it follows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from changefeed.ddl.session import Server
+from changefeed.model.table_pattern import matches_any, names_database
+from changefeed.replicate.position_table import DATABASE
+from changefeed.source.mysql.catalog import SYSTEM_DATABASES
+
+_NEVER = frozenset((*SYSTEM_DATABASES, DATABASE))
+"""Databases of the server's own, and that of the follower's position."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Of the follower ``server`` the ``databases``, all where there are none, and in them the tables that a pattern of
+    ``include`` takes.
+
+    Records say which table they are about, and whoever may write to a topic may write such a record: nothing outside of
+    this is changed, whatever they say.
+    """
+
+    server: Server
+    include: tuple[str, ...] = ("*.*",)
+    databases: Sequence[str] = ()
+
+    def follows(self, database: str) -> bool:
+        """Whether the database is one of those that are followed: records of others are passed over."""
+        return not self.databases or database in self.databases
+
+    def takes_database(self, database: str) -> bool:
+        """Whether the database may be made, altered and dropped."""
+        named = any(names_database(pattern, database) for pattern in self.include)
+        return named and self.follows(database) and database.lower() not in _NEVER
+
+    def takes(self, database: str, table: str) -> bool:
+        """Whether the table may be changed. One that the pipeline left out since (`tables.exclude`) may be: records of
+        before are in the topics."""
+        return self.takes_database(database) and matches_any(self.include, database, table)

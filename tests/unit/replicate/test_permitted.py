@@ -1,0 +1,80 @@
+"""Which definitions a follower runs: those of its tables, however their columns are called."""
+
+from __future__ import annotations
+
+import pytest
+
+from changefeed.ddl.ddl_statement import read_statement
+from changefeed.ddl.session import Flavour, Server, SessionContext
+from changefeed.errors import FollowerError
+from changefeed.replicate.permitted import check_created_table, check_definition
+from changefeed.replicate.scope import Scope
+
+MYSQL = Scope(Server(), ("shop.*",))
+MARIADB = Scope(Server(Flavour.MARIADB, (11, 4, 5)), ("shop.*",))
+
+
+def check(sql: str, scope: Scope) -> None:
+    check_definition(read_statement(sql, SessionContext("shop"), scope.server), scope, "a record")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "ALTER TABLE orders ADD COLUMN engine CHAR(9) CHECK (engine = 'x'), ADD `connection` INT, ENGINE=InnoDB",
+        "ALTER TABLE orders DROP engine, CHANGE engine motor INT AFTER engine, RENAME COLUMN a TO engine",
+        "ALTER TABLE orders ADD PARTITION (PARTITION p VALUES LESS THAN (10) ENGINE = InnoDB)",
+        "ALTER TABLE orders ADD s TEXT DEFAULT (CONCAT('LOAD_FILE(', 'x')) PARTITION BY HASH (engine)",
+        "CREATE TABLE orders (engine VARCHAR(9), data INT, `union` INT) ENGINE='InnoDB' COMMENT 'a; SELECT @x'",
+        "CREATE TABLE engine (id INT) /*!50100 PARTITION BY HASH (id) PARTITIONS 4 */",
+        "CREATE TABLE IF NOT EXISTS shop.`order` LIKE engine",
+        "CREATE INDEX engine ON orders (engine)",
+        "DROP TABLE IF EXISTS engine, orders;",
+        "RENAME TABLE orders TO engine, _orders_gho TO orders",
+        "TRUNCATE TABLE shop.engine",
+        "CREATE DATABASE /*!32312 IF NOT EXISTS*/ `shop` /*!40100 DEFAULT CHARACTER SET utf8mb4 */",
+        "ALTER DATABASE shop COLLATE utf8mb4_bin",
+    ],
+)
+def test_a_definition_of_captured_tables_is_run(sql: str) -> None:
+    check(sql, MYSQL)
+    check(sql, MARIADB)
+
+
+def test_what_mariadb_logs_with_variables_is_run_but_for_those_that_choose_an_engine() -> None:
+    check("SET STATEMENT max_statement_time=10 FOR ALTER TABLE orders ADD n INT", MARIADB)
+    with pytest.raises(FollowerError, match="sets default_storage_engine"):
+        check("SET STATEMENT max_statement_time=1, default_storage_engine='x' FOR CREATE TABLE t (a INT)", MARIADB)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "ALTER TABLE orders ADD engine INT, ENGINE CONNECT",
+        "ALTER TABLE orders ADD n INT PARTITION BY HASH (n) (PARTITION p ENGINE 'federated')",
+        "CREATE TABLE orders ENGINE=CONNECT TABLE_TYPE=MYSQL CONNECTION='mysql://u@10.0.0.1/d/t'",
+        "CREATE TABLE orders (id INT) CONNECTION 'x'",
+        "DROP TABLE orders; DROP TABLE orders",
+        "CREATE OR REPLACE DATABASE payroll",
+        "DROP TABLE orders, mysql.user",
+        "ALTER TABLE orders nonsense (",
+    ],
+)
+def test_another_definition_is_refused(sql: str) -> None:
+    for scope in (MYSQL, MARIADB):
+        with pytest.raises(FollowerError, match="is refused"):
+            check(sql, scope)
+
+
+def test_no_pattern_takes_the_servers_own_databases() -> None:
+    everything = Scope(Server(), ("*.*",))
+    for name in ("mysql.user", "sys.sys_config", "changefeed.followed", "MySQL.user"):
+        with pytest.raises(FollowerError, match="no table that the pipeline captures"):
+            check(f"DROP TABLE {name}", everything)
+
+
+def test_a_table_of_a_snapshot_is_made_under_its_own_name() -> None:
+    check_created_table("CREATE TABLE `orders` (`id` int NOT NULL) ENGINE=InnoDB", "shop.orders", MYSQL)
+    for sql in ("CREATE TABLE others (id INT)", "CREATE TABLE orders LIKE others", "DROP TABLE orders"):
+        with pytest.raises(FollowerError, match=r"not the CREATE TABLE of shop\.orders"):
+            check_created_table(sql, "shop.orders", MYSQL)
