@@ -31,8 +31,10 @@ _FLAGS = frozenset(
         *("sql_require_primary_key", "default_table_encryption"),
     }
 )
-_TEXTS = {"timestamp": re.compile(r"\d{1,20}(\.\d{1,6})?"), "time_zone": re.compile(r"[\w+:/-]{1,64}", re.ASCII)}
-_NUMBER = re.compile(r"-?\d*\.?\d+(e[+-]?\d+)?|-?\d+\.")
+_TIMESTAMP = re.compile(r"\d{1,20}(\.\d{1,6})?")
+_TIME_ZONE = re.compile(r"[\w+:/-]{1,64}", re.ASCII)
+_TEXTS = {"timestamp": _TIMESTAMP, "time_zone": _TIME_ZONE}
+_NUMBER = re.compile(r"-?(\d++(\.\d*+)?|\.\d++)(e[+-]?\d++)?")
 _COLLATIONS = "SELECT id, collation_name FROM information_schema.collations"
 _MARIADB_COLLATIONS = "SELECT id, full_collation_name FROM information_schema.collation_character_set_applicability"
 
