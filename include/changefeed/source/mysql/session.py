@@ -98,6 +98,14 @@ class _Connection(pymysql.connections.Connection):  # type: ignore[misc]
         return _Connection._preferred_tls
 
 
+_SESSION = "SET autocommit = 1 /*!80030 , show_gipk_in_create_table_and_information_schema = ON */"
+"""A generated invisible primary key is in the binlog, whether or not the server shows it to those who do not ask.
+MariaDB skips comments of MySQL 8.
+
+https://dev.mysql.com/doc/refman/9.7/en/create-table-gipks.html
+"""
+
+
 def connect(connection: MysqlConnection) -> pymysql.Connection[Any]:
     """PyMySQL's connection with our timeouts and the TLS that the options ask for."""
     patience = connection.patience
@@ -111,7 +119,7 @@ def connect(connection: MysqlConnection) -> pymysql.Connection[Any]:
         # PyMySQL believes MySQL's greeting, which says that autocommit is on where `SET GLOBAL autocommit = 0` is in
         # force. Without it all reads of a session are of one snapshot: information_schema would stay as it was.
         autocommit=True,
-        init_command="SET autocommit = 1",
+        init_command=_SESSION,
         connect_timeout=connect_seconds,
         read_timeout=connect_seconds,  # for the greeting: PyMySQL's connect_timeout ends when the port is open
         ssl=_tls(connection),
