@@ -90,7 +90,7 @@ def test_savepoints_that_the_server_may_take_for_one_are_refused(one: str, other
     """MariaDB compares names by utf8_general_ci: the later one may have replaced the earlier one."""
     events = [event("savepoint", 4, 100, one), event("savepoint", 4, 200, other), event("savepoint", 4, 250, "x")]
     assert settle([piece(0, 4, 900)], [report(0, *events, event("rollback to", 4, 300, "X"))])
-    for name in (one, other, one.upper()):
+    for name in (one, other):
         with pytest.raises(BinlogFormatError, match=r"may be .* to the server"):
             settle([piece(0, 4, 900)], [report(0, *events, event("rollback to", 4, 300, name))])
 
