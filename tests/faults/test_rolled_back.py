@@ -84,6 +84,32 @@ def test_only_committed_rows_are_published_whatever_slices_and_windows_they_stan
     assert dropped == (40 if isinstance(feed.mysql, MariadbServer) else 0)
 
 
+@pytest.mark.extended
+def test_savepoints_that_mariadb_takes_for_one_stop_the_run(mariadb_feed: Feed) -> None:
+    feed = mariadb_feed
+    feed.write(3)
+    feed.run()
+    ids = feed.ids()
+    with feed.mysql.connect(database=feed.name, autocommit=True) as connection, connection.cursor() as cursor:
+        for work in (
+            "BEGIN",
+            "SAVEPOINT `é`",
+            "INSERT INTO accounts VALUES (1000, 1, 'stays')",
+            "SAVEPOINT `E`",
+            "INSERT INTO accounts VALUES (1001, 1, 'goes')",
+            "CREATE TEMPORARY TABLE held (id INT)",
+            "ROLLBACK TO `É`",
+            "COMMIT",
+        ):
+            cursor.execute(work)
+    assert feed.mysql.execute(f"SELECT id FROM `{feed.name}`.accounts WHERE id > 999") == [(1000,)]
+    run = feed.begin()
+    assert run.result() == 2, run.text()
+    assert "may be 'e' to the server" in run.text()
+    assert "seek the pipeline behind that transaction" in run.text()
+    assert feed.ids() == ids
+
+
 def windows(feed: Feed) -> list[dict[str, Any]]:
 
     return list(json.loads(feed.command("windows", feed.name, "--json").stdout))

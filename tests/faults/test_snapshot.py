@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import re
 import signal
 import time
 from collections import Counter
+from typing import Any
 
 import pytest
 from both_settings import on_both_settings
@@ -300,3 +302,37 @@ def test_a_paused_snapshot_publishes_no_more_until_it_is_resumed_also_when_it_is
     assert told("--resume").result() == 0
     assert run.result() == 0, run.text()
     assert len(reads(feed, "numbers")) == len(consumed(feed.records("numbers"))) == ROWS
+
+
+LEFT_OUT = {
+    "unchanged": {
+        "columns": {"exclude": ["*.*.version"]},
+        "format": {"name": "debezium", "skip.messages.without.change": True},
+    },
+    "a condition": {"rows": {"*.*": "before.id IS NULL"}},
+    "an op": {"format": {"name": "debezium", "skipped.operations": "u"}},
+}
+"""Settings by which windows do not publish that a row's version counts up."""
+
+
+@pytest.mark.parametrize(
+    "settings", [pytest.param(LEFT_OUT[name], id=name, marks=[pytest.mark.extended] * (name != "unchanged"))
+                 for name in LEFT_OUT]
+)  # fmt: skip
+def test_rows_whose_changes_windows_leave_out_are_published_as_they_are(feed: Feed, settings: dict[str, Any]) -> None:
+    prepared(feed, "numbers", rows=300)
+    feed.settings |= settings
+    feed.configure()
+    if settings is LEFT_OUT["an op"]:
+        run = begin(feed)
+        assert run.result() == 1, run.text()
+        assert "skipped.operations" in run.text()
+        return
+    numbers = f"`{feed.name}`.numbers"
+    feed.mysql.execute(f"UPDATE {numbers} SET version = version + 1 WHERE id < -300")
+    feed.mysql.execute(f"INSERT INTO {numbers} VALUES (10000, 1, 'new')", f"DELETE FROM {numbers} WHERE id = -250")
+    finish(feed)
+    feed.run_until_current()
+    rows = {json.loads(record.key)["id"] for record in feed.records("numbers") if record.value is not None}
+    (there,) = zip(*feed.mysql.execute(f"SELECT id FROM {numbers}"), strict=True)
+    assert set(there) <= rows

@@ -301,3 +301,27 @@ def test_statements_of_before_define_what_the_tables_were(unknown: Stock, tmp_pa
     assert defined.returncode == 0, defined.stdout + defined.stderr
     feed.run()
     assert {name: rows[0] for name, rows in unknown.published().items()} == dict.fromkeys(UNKNOWN, BEFORE)
+
+
+@pytest.mark.extended
+def test_invisible_primary_keys_that_the_server_hides_are_known(
+    kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner
+) -> None:
+    options = {"sql_generate_invisible_primary_key": "ON", "show_gipk_in_create_table_and_information_schema": "OFF"}
+    with started(MysqlServer(tmp_path / "own", options=options, owner=ProcessId.own(), quick=True)) as server:
+        feed = Feed(unique_name, server, kafka_broker, tmp_path, runner)
+        server.execute("CREATE TABLE keyless (name VARCHAR(10))", database=unique_name)
+        server.execute("INSERT INTO keyless VALUES ('a')", "FLUSH BINARY LOGS", database=unique_name)
+        feed.settings["start"] = server.head()
+        feed.configure()
+        server.execute("UPDATE keyless SET name = 'b'", database=unique_name)
+        feed.run()
+        server.execute(
+            "ALTER TABLE keyless ADD COLUMN more INT", "INSERT INTO keyless VALUES ('c', 1)", database=unique_name
+        )
+        feed.run()
+        changes = [(record.key, json.loads(record.value)["after"]) for record in feed.records("keyless")]
+        assert changes == [
+            (b'{"my_row_id":1}', {"my_row_id": 1, "name": "b"}),
+            (b'{"my_row_id":2}', {"my_row_id": 2, "name": "c", "more": 1}),
+        ]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from changefeed.binlog.groups import Buffers
 from changefeed.binlog.prepared_rows import PreparedRows
+from changefeed.binlog.programs.program import WrittenRows
 from changefeed.binlog.programs.programs import Programs
 from changefeed.binlog.slice_decoder import SliceDecoder
 from changefeed.binlog.unfinished import RowTransformer
@@ -32,6 +33,8 @@ class KernelDecoder:
     ``on_statement`` is called with each statement when the blocks of all earlier rows were yielded and before any later
     row is decoded, so that a caller that follows the schema can move it forward.
     ``transactions`` is where the records of transactions go, where the format has some.
+    ``compared_as`` is the format, and what is left out of rows or masked there, in which updates are compared where a
+    route leaves out those that change nothing; by default those of the messages.
     ``finisher`` makes messages of the rows of its tables, which the kernel leaves unfinished.
     Rows of an XA transaction come where they stand, as all others, or at its XA COMMIT where ``prepared_rows`` are
     set, anew for each slice.
@@ -50,10 +53,18 @@ class KernelDecoder:
         on_statement: Callable[[Statement], None] | None = None,
         finisher: RowTransformer | None = None,
         transactions: Route | None = None,
+        compared_as: WrittenRows | None = None,
     ) -> None:
         row_formats = {} if finisher is None else {"row_format": finisher.row_format}
         self.programs = Programs(
-            router, schema_lookup, format, columns, snapshot, transactions=transactions, **row_formats
+            router,
+            schema_lookup,
+            format,
+            columns,
+            snapshot,
+            transactions=transactions,
+            compared_as=compared_as,
+            **row_formats,
         )
         self._finisher = finisher
         self.on_statement = on_statement

@@ -6,6 +6,7 @@ window say.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -75,6 +76,12 @@ class UnknownSavepoint(Exception):
     """A ROLLBACK TO of a savepoint that its transaction did not set."""
 
 
+def _unaccented(name: str) -> str:
+    """What names that the server may take for one have in common."""
+    letters = unicodedata.normalize("NFKD", name.replace("ß", "s"))
+    return "".join(letter for letter in letters if not unicodedata.combining(letter)).casefold()
+
+
 class Savepoints:
     """The savepoints of one transaction, and what was rolled back to them: ranges of positions in one file."""
 
@@ -85,16 +92,20 @@ class Savepoints:
     def take(self, event: TransactionEvent) -> None:
         """Go on over a SAVEPOINT or ROLLBACK TO; raises UnknownSavepoint.
 
-        A savepoint's name is not case sensitive, and one of the same name is replaced.
+        A savepoint's name is not case sensitive, and one of the same name is replaced. To the server (utf8_general_ci)
+        most letters with an accent are those without: where that decides which savepoint is meant, it is not known.
         https://dev.mysql.com/doc/refman/9.7/en/savepoint.html
         """
-        name = event.name.casefold()
+        name = event.name.lower()
         known = [index for index, (other, _) in enumerate(self._set) if other == name]
         if event.happening is Happening.SAVEPOINT:
             for index in known:
                 del self._set[index]
             self._set.append((name, event.position))
             return
+        alike = [other for other, _ in self._set if other != name and _unaccented(other) == _unaccented(name)]
+        if alike:
+            raise UnknownSavepoint(f"savepoint {event.name!r} may be {alike[-1]!r} to the server")
         if not known:
             raise UnknownSavepoint(f"there is no savepoint {event.name!r}")
         self.void.append((self._set[known[0]][1], event.position))

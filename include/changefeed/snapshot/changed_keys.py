@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from changefeed.binlog.decoder import KernelDecoder
 from changefeed.binlog.prepared_rows import PreparedRows
+from changefeed.binlog.programs.program import WrittenRows
 from changefeed.ddl.changes import AlterDatabase, CreateDatabase, DropDatabase
 from changefeed.ddl.ddl_statement import Kind
 from changefeed.ddl.history import SchemaHistory, read_logged
@@ -106,10 +107,10 @@ def key_route(database: str, table: str) -> Route:
 
 @dataclass(frozen=True, kw_only=True)
 class _KeyTask(DecodeTask):
-    """Reads a stretch of the binlog for the keys of ``schemas``.
+    """Reads a stretch of the binlog for the keys of ``schemas``, of the changes that windows publish.
 
-    Of an outbox only for those of new rows: what else becomes of a row there, windows publish nothing. Nothing is
-    masked or left out of rows.
+    A row is not left out for a change that the pipeline's settings leave out; of an outbox that is all but a new row.
+    Nothing is masked or left out of rows.
     """
 
     schemas: Mapping[tuple[str, str], TableSchema] = field(default_factory=dict)
@@ -118,12 +119,23 @@ class _KeyTask(DecodeTask):
         if (database, table) not in self.schemas:
             return None
         route, outbox = key_route(database, table), self.pipeline.outbox
-        is_outbox = outbox is not None and outbox.takes(database, table)
-        return replace(route, skipped=frozenset({"u", "d"})) if is_outbox else route
+        if outbox is not None and outbox.takes(database, table):
+            return replace(route, skipped=frozenset({"u", "d"}))
+        published = self.connections.routes.of(database, table)
+        if published is None:
+            return route
+        own = published.route
+        return replace(
+            route, rows=own.rows, skipped=own.skipped, unchanged_skipped=own.unchanged_skipped, setting=own.setting
+        )
 
     @property
     def column_rules(self) -> ColumnRules:
         return ALL_SHOWN
+
+    @property
+    def compared_as(self) -> WrittenRows:
+        return self.connections.routes.format(0), self.connections.column_rules
 
     def format(self) -> KeyFormat:  # type: ignore[override] # rows only: statements become nothing
         return KEYS
@@ -245,7 +257,9 @@ class ChangedKeys:
                 schemas=schemas,
             )
             history = self._history_from(session, window)
-            decoder = KernelDecoder(task.route, lambda *table: schemas.get(table), KEYS, self.server_uuid)
+            decoder = KernelDecoder(
+                task.route, lambda *table: schemas.get(table), KEYS, self.server_uuid, compared_as=task.compared_as
+            )
             for piece in pieces:
                 if history is not None:
                     follower = SchemaFollower(history, piece)

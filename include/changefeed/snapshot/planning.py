@@ -21,6 +21,7 @@ from changefeed.pipeline.windows import commit_log_state
 from changefeed.settings.message_rules import message_rules
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.requests.snapshot import SnapshotRequest
+from changefeed.settings.routes import compile_routes
 from changefeed.snapshot.hidden_bounds import check_bounds
 from changefeed.source.mysql.catalog import table_schemas
 from changefeed.source.mysql.session import Session
@@ -124,11 +125,14 @@ def check_takes_snapshots(pipeline: Pipeline) -> None:
         raise SettingsError(
             f"pipeline {pipeline.name!r} has `reader: reference`, which reads no rows of tables: take the kernel"
         )
-    if left_out := [op for op in ("r", "c", "u") if op in pipeline.skip]:
-        raise SettingsError(
-            f"pipeline {pipeline.name!r} has {left_out[0]!r} in `skip`: a snapshot publishes op r, and leaves out rows "
-            "that change while it reads, as windows publish those by op c or u. Take these ops out of `skip`"
-        )
+    by_option = {op for choice in compile_routes(pipeline).formats for op in choice.row_rules.skipped}
+    for skipped, setting in ((pipeline.skip, "skip"), (by_option, "skipped.operations")):
+        if left_out := [op for op in ("r", "c", "u") if op in skipped]:
+            raise SettingsError(
+                f"pipeline {pipeline.name!r} has {left_out[0]!r} in `{setting}`: a snapshot publishes op r, and leaves "
+                "out rows that change while it reads, as windows publish those by op c or u. Take these ops out of "
+                f"`{setting}`"
+            )
 
 
 def _new(

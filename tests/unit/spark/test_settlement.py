@@ -85,6 +85,16 @@ def test_a_savepoint_set_again_is_the_later_one() -> None:
     assert settle([piece(0, 4, 900)], [report(0, *events)]).rolled_back == ranges((200, 300))
 
 
+@pytest.mark.parametrize(("one", "other"), [("é", "E"), ("e", "È"), ("straße", "strase")])
+def test_savepoints_that_the_server_may_take_for_one_are_refused(one: str, other: str) -> None:
+    """MariaDB compares names by utf8_general_ci: the later one may have replaced the earlier one."""
+    events = [event("savepoint", 4, 100, one), event("savepoint", 4, 200, other), event("savepoint", 4, 250, "x")]
+    assert settle([piece(0, 4, 900)], [report(0, *events, event("rollback to", 4, 300, "X"))])
+    for name in (one, other):
+        with pytest.raises(BinlogFormatError, match=r"may be .* to the server"):
+            settle([piece(0, 4, 900)], [report(0, *events, event("rollback to", 4, 300, name))])
+
+
 def test_savepoints_of_one_transaction_are_not_those_of_the_next() -> None:
     events = [event("savepoint", 100, 150, "a"), event("rollback to", 300, 350, "a")]
     with pytest.raises(BinlogFormatError, match="no savepoint 'a'"):

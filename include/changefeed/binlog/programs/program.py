@@ -88,11 +88,16 @@ _Piece = bytes | Slot | int | tuple[int, int, int]
 _Ops = list[tuple[int, int, int]]
 
 
+WrittenRows = tuple[RowFormat, ColumnRules]
+"""The format that rows are written in, and what is left out of them or masked."""
+
+
 class ProgramBuilder:
     """Turns tables into row programs, which it puts into a ProgramMemory.
 
     ``rules`` leave columns out or mask them; ``snapshot`` is the text of `Slot.SNAPSHOT` in messages of op r.
-    ``style`` is how values are written, where it is not the format's.
+    ``style`` is how values are written, where it is not the format's. ``compared_as`` is the format, and the rules, in
+    which updates are compared that may change nothing of what is written; by default those of the messages.
     """
 
     def __init__(
@@ -102,8 +107,10 @@ class ProgramBuilder:
         rules: ColumnRules,
         snapshot: str,
         style: Style | None = None,
+        compared_as: WrittenRows | None = None,
     ) -> None:
         self._memory = memory
+        self._compared_as = compared_as
         self._style = style or format.style
         self._format = format
         self._rules = rules
@@ -151,8 +158,7 @@ class ProgramBuilder:
             counted = b'{"data_collection":%b,"event_count":' % named
             header[layout.TABLE_NAME : layout.TABLE_NAME + 2] = self._literal(counted)
             if route.unchanged_skipped:
-                notation = self._format.notation.of(Slot.AFTER)
-                header[layout.TABLE_UNCHANGED] = self._memory.place_words(self._list(notation))
+                header[layout.TABLE_UNCHANGED] = self._memory.place_words(self._compared(table, where))
             key_template = self._format.key(seen)
             if key_template is not None:
                 _check_own_key(key_template, "a key")
@@ -283,6 +289,15 @@ class ProgramBuilder:
         specs, shown = self._specs.of(notation)
         columns = shown if columns is None else columns
         return [len(columns), len(notation.separator), specs, *columns]
+
+    def _compared(self, table: BoundTable, where: str) -> list[int]:
+        """The words of the columns of which an update has to change one."""
+        if self._compared_as is None:
+            return self._list(self._format.notation.of(Slot.AFTER))
+        format, rules = self._compared_as
+        notation = format.notation.of(Slot.AFTER)
+        specs, shown = Specs(self._memory, table, format.style, rules.of(table.schema), where).of(notation)
+        return [len(shown), len(notation.separator), specs, *shown]
 
     def _changed(self, notation: Notation) -> int:
         of_slot = notation.of(Slot.CHANGED)

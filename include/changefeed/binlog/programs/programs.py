@@ -10,7 +10,7 @@ from changefeed.binlog.events import rewrite
 from changefeed.binlog.events.framing import DamagedEvent, Fields
 from changefeed.binlog.events.table_map import TableMap
 from changefeed.binlog.programs.bound_table import BoundTable, bind, routed
-from changefeed.binlog.programs.program import ProgramBuilder
+from changefeed.binlog.programs.program import ProgramBuilder, WrittenRows
 from changefeed.binlog.programs.program_memory import ProgramMemory
 from changefeed.binlog.programs.topics import Topics, UnfinishedTable
 from changefeed.errors import SchemaError
@@ -27,7 +27,7 @@ class Programs:
     """Programs by table map, kept from slice to slice; those of table maps without names only until `forget`.
 
     ``row_format`` is a `RowTransformer`'s; ``transactions`` is where the format's records of transactions go, None for
-    a decoder that makes none.
+    a decoder that makes none. ``compared_as`` is that of `KernelDecoder`.
     """
 
     def __init__(
@@ -39,7 +39,9 @@ class Programs:
         snapshot: str,
         row_format: Callable[[str, str], RowFormat | None] = lambda _database, _table: None,
         transactions: Route | None = None,
+        compared_as: WrittenRows | None = None,
     ) -> None:
+        self._compared_as = compared_as
         self.router = router
         self.schema_lookup = schema_lookup
         self.with_other_names: Callable[[TableSchema], TableSchema] = lambda table: table
@@ -133,7 +135,8 @@ class Programs:
                 self._asked_schemas = True  # what the names are is said by where the table map stands
                 table = replace(table, schema=self.with_other_names(table.schema))
             table = routed(table, route, by_server=table_map.has_names)
-        builder, group = self._builder(of_table(self._format, database, name)), 0
+        compared_as = self._compared_as and (of_table(self._compared_as[0], database, name), self._compared_as[1])
+        builder, group = self._builder(of_table(self._format, database, name), compared_as), 0
         unfinished = self._row_format(database, name) if route is not None else None
         if route is not None and unfinished is not None:
             builder = ProgramBuilder(self.memory, unfinished, ALL_SHOWN, self.snapshot)
@@ -147,5 +150,5 @@ class Programs:
         self.bound[f"{database}.{name}"] = (table, header)
         return header
 
-    def _builder(self, format: RowFormat) -> ProgramBuilder:
-        return ProgramBuilder(self.memory, format, self.columns, self.snapshot)
+    def _builder(self, format: RowFormat, compared_as: WrittenRows | None = None) -> ProgramBuilder:
+        return ProgramBuilder(self.memory, format, self.columns, self.snapshot, compared_as=compared_as)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
 
@@ -25,6 +26,9 @@ from changefeed.source.mysql.server_ids import ServerIds
 from changefeed.source.mysql.session import Session
 from changefeed.spark.stages.drivers_task import DriversTask
 from changefeed.spark.stages.scouted_bytes import ScoutedBytes
+
+if TYPE_CHECKING:  # only workers load the kernels
+    from changefeed.binlog.programs.program import WrittenRows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +83,11 @@ class SourceTask(DriversTask):
     def column_rules(self) -> ColumnRules:
         """What rows of tables are read without, or with masks."""
         return self.connections.column_rules
+
+    @property
+    def compared_as(self) -> WrittenRows | None:
+        """How updates are written for `Route.unchanged_skipped`, where it is not as the messages are."""
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)

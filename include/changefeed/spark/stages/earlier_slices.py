@@ -78,6 +78,7 @@ class EarlierSlices:
             task.format(),
             task.server_uuid,
             columns=task.column_rules,
+            compared_as=task.compared_as,
             finisher=self._finisher,
         )
 
