@@ -41,7 +41,7 @@ class SchemaLog:
         if not partition_counts(self.connection, [self.topic]):
             return None
         wanted = f"to read the schema history of {self.identity!r}"
-        with partition_reader(self.connection, [(self.topic, 0)], wanted, start="end") as reader:
+        with partition_reader(self.connection, [(self.topic, 0)], wanted, start="end", of_a_log=True) as reader:
             record = reader.last(self._key, patience_seconds=_OPEN_SECONDS)
         return record.value if record else None
 

@@ -217,7 +217,7 @@ class CommitLog:
     def _latest(self, open_seconds: float | None = None) -> list[LogEntry]:
         """The last record of each key that is not forgotten, of all identities, in the order of the log."""
         wanted = f"to read the commit log of {self.identity!r}"
-        with partition_reader(self.connection, [(self.topic, 0)], wanted) as reader:
+        with partition_reader(self.connection, [(self.topic, 0)], wanted, of_a_log=True) as reader:
             return latest_entries(reader.to_end(patience_seconds=self.wait_seconds, open_seconds=open_seconds))
 
     def _own(self, open_seconds: float | None = None) -> list[LogEntry]:
