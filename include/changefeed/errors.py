@@ -37,9 +37,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection
 
+from changefeed.printable import printable
+
 
 class ChangefeedError(Exception):
-    """Root of the tree."""
+    """Root of the tree. Its text can be printed anywhere, whatever a server put into it: see `printable`."""
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class TerminalError(ChangefeedError):

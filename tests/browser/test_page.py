@@ -142,6 +142,27 @@ def width(page: Page, pixels: int) -> None:
     )
 
 
+def test_address_that_is_no_utf8_shows_the_list(page: Page) -> None:
+    for view in ("%E0%A4%A", "pipelines/%E0%A4%A", "%"):
+        page.open(view)
+        page.find("main *", "pipeline" if "/" in view else "page")
+
+
+def test_text_that_turns_directions_is_shown_with_its_escapes(page: Page) -> None:
+    page.open()
+    script = """
+        const done = arguments[arguments.length - 1];
+        import(new URL("static/dom.js", location.href)).then(({el, svg}) => {
+            const drawn = svg("text", {}, "f\\u2066");
+            const made = el("p", {title: "a\\u202eb", href: "c\\u202e"}, "d\\u202e\\u0000e\\n", drawn);
+            done([made.getAttribute("title"), made.getAttribute("href"), made.textContent]);
+        }, (error) => done(String(error)));
+    """
+    assert page.browser.execute_async_script(script) == [
+        "a\\u202eb", "c\u202e", "d\\u202e\\u0000e\nf\\u2066",
+    ]  # fmt: skip
+
+
 def test_it_stands_in_airflows_navigation(page: Page) -> None:
     page.browser.get(page.site.airflow.url)
     page.click("a[href$='/plugin/changefeed']")

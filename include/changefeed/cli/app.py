@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
+from rich.text import Text
 
 from changefeed.cli.variables import variable_store
 from changefeed.errors import SettingsError
 from changefeed.model.checkpoint import CheckpointStore
 from changefeed.model.connection import from_environment
+from changefeed.printable import printable
 from changefeed.settings.file import load_pipeline, load_pipelines, pipelines_folder
 from changefeed.settings.pipeline import Pipeline
 from changefeed.state.table_store import TableCheckpointStore
@@ -37,7 +42,28 @@ app = typer.Typer(
 WIDEST = 10_000
 """Columns of output that is no terminal: whatever reads it gets whole lines."""
 
-out = Console(soft_wrap=True, highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else WIDEST)
+
+class _PrintableConsole(Console):
+    """A console on which names of tables, topics and files move no cursor: only its own styles do."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(printable(text), **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+
+class PrintableLog(logging.Formatter):
+    """As a line of the log is printed: see `printable`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+
+out = _PrintableConsole(
+    soft_wrap=True, highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else WIDEST
+)
 
 PipelineName = Annotated[str, typer.Argument(metavar="PIPELINE", help="Name of a pipeline, as in its YAML.")]
 AnyPipeline = Annotated[str | None, typer.Argument(metavar="[PIPELINE]", help="One pipeline; all without it.")]

@@ -9,7 +9,7 @@ import sys
 
 from changefeed.cli import backfill, check, commits, files, replicate, runs, seek, snapshot, status, transforms, verify
 from changefeed.cli import schema as schemas
-from changefeed.cli.app import EXIT_ERROR, app
+from changefeed.cli.app import EXIT_ERROR, PrintableLog, app
 from changefeed.errors import ChangefeedError
 
 COMMANDS = (check, runs, status, seek, backfill, snapshot, replicate, verify, commits, schemas, files, transforms)
@@ -21,7 +21,9 @@ def main() -> None:
 
     With --json it is on stdout too, as {"error": message}, where a program waits for JSON.
     """
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    lines = logging.StreamHandler(sys.stderr)
+    lines.setFormatter(PrintableLog("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[lines])
     for noisy in ("airflow", "py4j", "pyspark"):
         logging.getLogger(noisy).setLevel(logging.ERROR)
     logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what matters of it stands in the error that we raise

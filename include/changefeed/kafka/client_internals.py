@@ -13,6 +13,7 @@ Where its transactions are weaker than the Java client's, they are made strict h
   `Transactions` commits none of which a batch failed.
 - `commit_transaction`, `abort_transaction` and `close` wait without a bound; here they are given one.
 - `MendedClient` has what is mended of its network.
+- SCRAM takes any number of iterations; here it takes none below RFC 7677's.
 
 Its checksum of what is read and written is plain Python, 3 MB a second: a compiled one takes its place.
 """
@@ -28,6 +29,7 @@ import kafka
 import kafka.errors
 from kafka.admin import KafkaAdminClient
 from kafka.net.compat import KafkaNetClient
+from kafka.net.sasl.scram import ScramClient
 from kafka.producer.producer_batch import ProducerBatch
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 from kafka.protocol.producer import InitProducerIdRequest
@@ -58,6 +60,25 @@ _TRANSACTIONAL = 0x10
 _NONE = -1
 
 default_records.calc_crc32c = lambda data: google_crc32c.value(bytes(data))
+
+_FEWEST_ITERATIONS = 4096
+"""Of SCRAM: RFC 7677, section 4. A broker that asks for fewer gets a proof out of which a password is soon guessed."""
+_read_first_message = ScramClient.process_server_first_message
+
+
+def _with_enough_iterations(client: ScramClient, message: bytes) -> None:
+    pairs = (pair.partition("=") for pair in message.decode("utf-8", "replace").split(","))
+    offered = {name: value for name, _, value in pairs}.get("i", "")
+    if offered.isdecimal() and len(offered) < 10 and int(offered) < _FEWEST_ITERATIONS:
+        raise kafka.errors.SaslAuthenticationFailedError(
+            f"the broker offers SCRAM with {int(offered)} iterations, and RFC 7677 wants at least "
+            f"{_FEWEST_ITERATIONS}: no proof of the password was sent. See which broker this is, and set the user's "
+            "password anew with more iterations (kafka-configs.sh --alter --add-config)"
+        )
+    _read_first_message(client, message)
+
+
+ScramClient.process_server_first_message = _with_enough_iterations
 
 _METADATA_BACKOFF_MS = 10
 _LOOK_AGAIN_SECONDS = 0.02

@@ -158,7 +158,7 @@ class Lease:
         claims: dict[str, Claim] = {}
         partition = (self._topic, 0)
         wanted = f"to read the claims on {self.identity!r}"
-        with partition_reader(self.connection, [partition], wanted, committed=False) as reader:
+        with partition_reader(self.connection, [partition], wanted, committed=False, of_a_log=True) as reader:
             patience_seconds = 6 * self.connection.timeout_seconds
             check_first_offsets(reader.first_offsets())
             self._take(reader.to_end({partition: self._first + 1}, patience_seconds=patience_seconds), claims)

@@ -18,7 +18,7 @@ import kafka.errors
 from changefeed.errors import BrokerUnavailableError, ChangefeedError, TopicError
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.progress import TopicPartition
-from changefeed.kafka.whole_batches import hand_out_batches
+from changefeed.kafka.whole_batches import UnpackableError, bound_batches, hand_out_batches
 
 _NO_SUCH_TOPIC, _NOT_ALLOWED = 3, 29
 _LOG_APPEND_TIME = 1
@@ -56,13 +56,15 @@ def partition_reader(
     committed: bool = True,
     whole_batches: bool = False,
     nearest: bool = False,
+    of_a_log: bool = False,
 ) -> Iterator[PartitionReader]:
     """A reader of ``partitions``, at least one, closed afterwards. ``wanted`` ("to read ...") begins its messages.
 
     With ``committed`` it passes over records of aborted transactions, and stops before one that is open; without,
     it reads all that was written. With ``whole_batches`` each `KafkaRecord` is a record batch as it is stored: its
     offset is that of its first record, its value its bytes. ``nearest`` is for topics of many rows, read up to offsets
-    that are known: a replica in the connection's `client.rack` may answer, which can be behind the leader.
+    that are known: a replica in the connection's `client.rack` may answer, which can be behind the leader. ``of_a_log``
+    is for topics that only changefeed writes: a batch that unpacks to more than it writes raises TopicError.
 
     Raises BrokerUnavailableError when no broker answers, SettingsError where the login is refused.
     """
@@ -73,6 +75,8 @@ def partition_reader(
         assigned = [kafka.TopicPartition(*partition) for partition in partitions]
         if whole_batches:
             hand_out_batches(consumer)
+        elif of_a_log:
+            bound_batches(consumer)
         consumer.assign(assigned)
         if start == "end":
             consumer.seek_to_end(*assigned)
@@ -236,6 +240,11 @@ class PartitionReader:
     def _errors_of(self, partitions: Sequence[kafka.TopicPartition]) -> Iterator[None]:
         try:
             yield
+        except UnpackableError as error:
+            raise TopicError(
+                f"{self._what(partitions[0])} cannot be read: {error}. Only changefeed may write there, and it writes "
+                "no such batch: see who else may (ACL Write), and remove the record. Nothing was published."
+            ) from error
         except kafka.errors.KafkaError as error:
             raise self._unreadable(partitions[0], error) from error
 

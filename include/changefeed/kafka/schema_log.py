@@ -56,7 +56,7 @@ class SchemaLog:
         if not partition_counts(self.connection, [self.topic]):
             return None
         wanted = f"to read the schema history of {self.identity!r}"
-        with partition_reader(self.connection, [(self.topic, 0)], wanted, start="end") as reader:
+        with partition_reader(self.connection, [(self.topic, 0)], wanted, start="end", of_a_log=True) as reader:
             return reader.last(self._key, patience_seconds=_OPEN_SECONDS)
 
     def sign(self, writer: FencedWriter, keys: LogKeys) -> bool:

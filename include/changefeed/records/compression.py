@@ -6,9 +6,12 @@ Source: https://kafka.apache.org/documentation/#recordbatch (attributes, bits 0 
 from __future__ import annotations
 
 import gzip
+import io
 import struct
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import lz4.frame
 import snappy
@@ -21,12 +24,34 @@ _SNAPPY_BLOCK_BYTES = 32 * 1024
 _SNAPPY_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 """Of snappy-java's stream, which Kafka's clients write and read: magic, version, and the version that can read it."""
 _SIZE = struct.Struct(">i")
+_PART_BYTES = 1 << 20
 _LZ4_LEVEL = -2
 """Levels below 0 are lz4's accelerations. Of this one messages take 3 % more bytes, and a quarter less time."""
 
 
 Compress = Callable[[Data, int | None], bytes]
 """Compresses at a level; None is the codec's own default."""
+
+
+MOST_UNPACKED = (1 << 31) - 1
+"""Of a batch of rows, of which one alone may have a gigabyte."""
+MOST_OF_A_LOG = 128 << 20
+"""Of a batch or a value in a log that only changefeed writes: the schemas of 20,000 tables."""
+
+
+class UnpackedTooLargeError(ValueError):
+    """Data that unpacks to more than it may: half a megabyte can say half a gigabyte."""
+
+
+def inflated(data: bytes, most: int) -> bytes:
+    """What zlib compressed; raises UnpackedTooLargeError where that is more than ``most`` bytes, else zlib.error."""
+    unpack = zlib.decompressobj()
+    plain = unpack.decompress(data, most + 1)
+    if len(plain) > most:
+        raise UnpackedTooLargeError(f"unpacks to more than {most:,} bytes")
+    if not unpack.eof:
+        raise zlib.error("it has no end")
+    return plain
 
 
 @dataclass(frozen=True)
@@ -36,7 +61,15 @@ class Codec:
     name: str
     number: int
     compress: Compress
-    decompress: Callable[[Data], bytes]
+    unpack: Callable[[Data, int], bytes]
+    """Unpacks at most so many bytes, and one more where there are more."""
+
+    def decompress(self, data: Data, most: int = MOST_UNPACKED) -> bytes:
+        """What was compressed; raises UnpackedTooLargeError, a ValueError, where that is more than ``most`` bytes."""
+        plain = self.unpack(data, most)
+        if len(plain) > most:
+            raise UnpackedTooLargeError(f"unpacks to more than {most:,} bytes")
+        return plain
 
 
 def _lz4(data: Data, level: int | None) -> bytes:
@@ -49,9 +82,32 @@ def _zstd(data: Data, level: int | None) -> bytes:
     return zstandard.ZstdCompressor(level=3 if level is None else level).compress(data)
 
 
-def _unzstd(data: Data) -> bytes:
+def _unzstd(data: Data, most: int) -> bytes:
     with zstandard.ZstdDecompressor().stream_reader(data) as reader:  # frames of other writers do not say their size
-        return reader.read()
+        return _read(reader, most)
+
+
+def _read(reader: Any, most: int) -> bytes:
+    """In parts: a buffer for the most that may come would be taken at once."""
+    parts: list[bytes] = []
+    left = most + 1
+    while left and (part := reader.read(min(left, _PART_BYTES))):
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
+
+
+def _ungzip(data: Data, most: int) -> bytes:
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as reader:
+        return _read(reader, most)
+
+
+def _unlz4(data: Data, most: int) -> bytes:
+    unpack = lz4.frame.LZ4FrameDecompressor()
+    plain: bytes = unpack.decompress(bytes(data), max_length=most + 1)
+    if not unpack.eof and len(plain) <= most:
+        raise EOFError("an lz4 frame has no end")
+    return plain
 
 
 def _gzip(data: Data, level: int | None) -> bytes:
@@ -66,21 +122,22 @@ def _snappy(data: Data, _level: int | None) -> bytes:
     return b"".join(parts)
 
 
-def _unsnappy(data: Data) -> bytes:
-    view, parts, at = memoryview(data), [], len(_SNAPPY_HEADER)
-    while at < len(view):
+def _unsnappy(data: Data, most: int) -> bytes:
+    view, parts, at, left = memoryview(data), [], len(_SNAPPY_HEADER), most
+    while at < len(view) and left >= 0:  # a byte of snappy is 22 at most
         (size,) = _SIZE.unpack_from(view, at)
         parts.append(snappy.uncompress(bytes(view[at + _SIZE.size : (at := at + _SIZE.size + size)])))
+        left -= len(parts[-1])
     return b"".join(parts)
 
 
 CODECS = {
     codec.name: codec
     for codec in (
-        Codec("none", 0, lambda data, _level: bytes(data), bytes),
-        Codec("gzip", 1, _gzip, gzip.decompress),
+        Codec("none", 0, lambda data, _level: bytes(data), lambda data, _most: bytes(data)),
+        Codec("gzip", 1, _gzip, _ungzip),
         Codec("snappy", 2, _snappy, _unsnappy),
-        Codec("lz4", 3, _lz4, lz4.frame.decompress),
+        Codec("lz4", 3, _lz4, _unlz4),
         Codec("zstd", 4, _zstd, _unzstd),
     )
 }

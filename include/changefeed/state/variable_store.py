@@ -15,6 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from changefeed.errors import CheckpointError, StateStoreUnavailableError
 from changefeed.model import fault_point
 from changefeed.model.checkpoint import Checkpoint, check_forward, stale
+from changefeed.records.compression import MOST_OF_A_LOG, inflated
 
 
 class Variables(Protocol):
@@ -71,7 +72,7 @@ class VariableCheckpointStore:
 
     def load_schemas(self, pipeline: str) -> str | None:
         text = self._variables.get(_schemas_key(pipeline))
-        return None if text is None else zlib.decompress(base64.b64decode(text)).decode()
+        return None if text is None else inflated(base64.b64decode(text), MOST_OF_A_LOG).decode()
 
     def save_schemas(self, pipeline: str, text: str) -> None:
         packed = base64.b64encode(zlib.compress(text.encode())).decode()

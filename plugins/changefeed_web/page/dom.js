@@ -1,20 +1,29 @@
-// Making elements. Text is always text: nothing that a server said becomes markup.
+// Making elements. Text is always text: nothing that a server said becomes markup, or turns the direction of what follows.
+
+// Characters that print nothing, move something or turn a direction, written as \u202e: names of tables, topics and files may
+// have any, and a server's errors too.
+export const shown = (value) =>
+  typeof value !== "string" ? value
+    : value.replace(/(?![\n\t])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Co}]/gu, (one) => `\\u${one.codePointAt(0).toString(16).padStart(4, "0")}`);
+
+// Attributes that are not read by people: an address, or what a form sends back as it is.
+const WRITTEN = new Set(["href", "value", "id", "for", "src", "pattern"]);
 
 export function el(name, attributes = {}, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
     if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
-    else made.setAttribute(key, value === true ? "" : value);
+    else made.setAttribute(key, value === true ? "" : WRITTEN.has(key) ? value : shown(value));
   }
-  made.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  made.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false).map(shown));
   return made;
 }
 
 export function svg(name, attributes = {}, ...children) {
   const made = document.createElementNS("http://www.w3.org/2000/svg", name);
   for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  made.append(...children);
+  made.append(...children.map(shown));
   return made;
 }
 

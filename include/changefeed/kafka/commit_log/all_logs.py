@@ -45,7 +45,7 @@ def _records(connection: KafkaConnection, topics: Sequence[str]) -> dict[str, li
         return records
     wanted = "to read the commit logs of other pipelines"
     try:
-        with partition_reader(connection, [(topic, 0) for topic in topics], wanted) as reader:
+        with partition_reader(connection, [(topic, 0) for topic in topics], wanted, of_a_log=True) as reader:
             for record in reader.to_end(patience_seconds=6 * connection.timeout_seconds, open_seconds=1.0):
                 records.setdefault(record.topic, []).append(record)
     except TopicError as error:

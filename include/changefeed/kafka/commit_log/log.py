@@ -220,7 +220,7 @@ class CommitLog:
     def _latest(self, open_seconds: float | None = None) -> list[LogEntry]:
         """The last record of each key that is not forgotten, of all identities, in the order of the log."""
         wanted = f"to read the commit log of {self.identity!r}"
-        with partition_reader(self.connection, [(self.topic, 0)], wanted) as reader:
+        with partition_reader(self.connection, [(self.topic, 0)], wanted, of_a_log=True) as reader:
             records = reader.to_end(patience_seconds=self.wait_seconds, open_seconds=open_seconds)
             foreign: list[Foreign] = []
             entries = latest_entries(records, self.connection.log_keys, foreign)
@@ -236,7 +236,7 @@ class CommitLog:
 
     def latest_records(self) -> list[KafkaRecord]:
         """The last record with each key, whoever wrote it. Raises as `read`, but for what a record says."""
-        with partition_reader(self.connection, [(self.topic, 0)], f"to read {self.topic!r}") as reader:
+        with partition_reader(self.connection, [(self.topic, 0)], f"to read {self.topic!r}", of_a_log=True) as reader:
             return latest_records(reader.to_end(patience_seconds=self.wait_seconds))
 
     def _own(self, open_seconds: float | None = None) -> list[LogEntry]:

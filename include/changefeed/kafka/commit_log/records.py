@@ -27,6 +27,7 @@ from changefeed.model.manifest import Manifest
 from changefeed.model.seek import SeekRecord
 from changefeed.model.topic_name import pipeline_of_commit_log
 from changefeed.model.window import Mark, Window
+from changefeed.records.compression import MOST_OF_A_LOG, inflated
 
 PLAIN_BYTES = 32 << 10
 """A longer value is compressed: a seal of 5,000 tables is 7 MB of JSON, which every reader of the log would read."""
@@ -473,9 +474,14 @@ def _not_ours(record: KafkaRecord, error: Exception) -> CheckpointError:
 def stored_value(value: Any) -> bytes:
     """A value, of types that JSON has, as the log keeps it."""
     text = orjson.dumps(value)
+    if len(text) > MOST_OF_A_LOG:
+        raise CheckpointError(
+            f"a record of the commit log would have {len(text):,} bytes, wanted at most {MOST_OF_A_LOG:,}: nothing is "
+            "written. Take fewer tables into one pipeline"
+        )
     return text if len(text) <= PLAIN_BYTES else zlib.compress(text)
 
 
 def _plain(value: bytes) -> bytes:
     """The JSON of a value. A frame of zlib's begins with an x, and no JSON does."""
-    return zlib.decompress(value) if value.startswith(b"x") else value
+    return inflated(value, MOST_OF_A_LOG) if value.startswith(b"x") else value

@@ -6,12 +6,17 @@ Source: https://docs.confluent.io/platform/current/schema-registry/develop/api.h
 
 from __future__ import annotations
 
+import base64
 import http.client
+import socket
+import ssl
+import threading
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote
 
 import orjson
@@ -19,15 +24,88 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from changefeed.errors import CompatibilityError, RegistryError, RegistryUnavailableError, SettingsError
 from changefeed.kafka.schema_registry.connection import RegistryConnection
+from changefeed.printable import printable
 
 _TRIES = 4
+_RUN = 8
+"""Characters of a login that are a part of it, and no chance."""
 _WAIT = wait_exponential(multiplier=0.25, max=4)
-_LARGEST = 64 << 20
+_LARGEST = 8 << 20
 """Bytes of an answer."""
+_SHOWN = 500
+"""Characters of what a registry says, in a message."""
 _ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
 _BUSY = frozenset({429, 500, 502, 503, 504})
 _DENIED = frozenset({401, 403})
 NOT_FOUND, CONFLICT, UNPROCESSABLE = 404, 409, 422
+
+
+class _Watch:
+    """Ends the connections of one request after ``seconds``, however often a byte comes: a timeout is of each byte.
+
+    Use it as a context manager.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.is_over = False
+        self._sockets: list[socket.socket] = []
+        self._timer = threading.Timer(seconds, self._end)
+        self._timer.daemon = True
+
+    def __enter__(self) -> Self:
+        self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+
+    def plain_connection(self, host: str, **options: Any) -> http.client.HTTPConnection:
+        """A connection that is ended in time; a TLS handshake has a timeout for the whole of it."""
+        return self._watched(http.client.HTTPConnection(host, **options))
+
+    def tls_connection(self, host: str, **options: Any) -> http.client.HTTPConnection:
+        """As `plain_connection`, with TLS."""
+        return self._watched(http.client.HTTPSConnection(host, **options))
+
+    def _watched(self, connection: http.client.HTTPConnection) -> http.client.HTTPConnection:
+        connect = connection.connect
+
+        def connect_watched() -> None:
+            connect()
+            self._sockets.append(connection.sock)
+            if self.is_over:
+                self._end()
+
+        connection.connect = connect_watched  # type: ignore[method-assign]
+        return connection
+
+    def error(self, seconds: float) -> OSError | None:
+        """What is raised where the time was over; None where it was not."""
+        return TimeoutError(f"no whole answer within {seconds:g} seconds") if self.is_over else None
+
+    def _end(self) -> None:
+        self.is_over = True
+        for each in self._sockets:
+            with suppress(OSError):
+                socket.socket.shutdown(each, socket.SHUT_RDWR)  # the plain socket's: a reader in TLS may be at work
+
+
+class _Http(urllib.request.HTTPHandler):
+    def __init__(self, watch: _Watch) -> None:
+        super().__init__()
+        self._watch = watch
+
+    def http_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(self._watch.plain_connection, request)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    def __init__(self, watch: _Watch, context: ssl.SSLContext | None) -> None:
+        super().__init__()
+        self._watch, self._tls = watch, context
+
+    def https_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(self._watch.tls_connection, request, context=self._tls)
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -46,9 +124,8 @@ class Answer:
 
     @property
     def message(self) -> str:
-        """What the registry says of a refusal."""
-        text = self.body.get("message", "") if isinstance(self.body, dict) else str(self.body)
-        return str(text)[:2000]
+        """What the registry says of a refusal, as it says it: only `Registry._shown` puts that into a message."""
+        return str(self.body.get("message", "") if isinstance(self.body, dict) else self.body)
 
 
 @dataclass(frozen=True)
@@ -73,7 +150,7 @@ class Registry:
         """
         answer = self._ask("POST", f"subjects/{_quoted(subject)}/versions", {"schema": schema})
         if answer.status == CONFLICT:
-            raise CompatibilityError(answer.message)
+            raise CompatibilityError(self._shown(answer.message))
         return self._id(answer, subject)
 
     def level(self, subject: str) -> str:
@@ -107,7 +184,9 @@ class Registry:
     def _id(self, answer: Answer, subject: str) -> int:
         found = self._body(answer, dict, f"the id of a schema of subject {subject!r}").get("id")
         if not isinstance(found, int) or not 0 <= found < 2**31:
-            raise RegistryError(f"the schema registry at {self.connection} gave {found!r} as the id of a schema")
+            raise RegistryError(
+                f"the schema registry at {self.connection} gave {self._shown(str(found))!r} as the id of a schema"
+            )
         return found
 
     def _body(self, answer: Answer, wanted: type, what: str) -> Any:
@@ -118,18 +197,35 @@ class Registry:
             hint = " It does not take the schema: an older registry may know less of Avro than was registered before."
         raise RegistryError(
             f"the schema registry at {self.connection} was asked for {what}, and answered {answer.status}: "
-            f"{answer.message!r}.{hint} Is the connection's URL that of a registry with Confluent's interface?"
+            f"{self._shown(answer.message)!r}.{hint} Is the connection's URL that of a registry with Confluent's "
+            "interface?"
         )
 
     def __getstate__(self) -> dict[str, RegistryConnection]:
         return {"connection": self.connection}
 
     @cached_property
-    def _opener(self) -> urllib.request.OpenerDirector:
-        handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]
-        if (context := self.connection.tls()) is not None:
-            handlers.append(urllib.request.HTTPSHandler(context=context))
-        return urllib.request.build_opener(*handlers)
+    def _tls(self) -> ssl.SSLContext | None:
+        return self.connection.tls()
+
+    def _shown(self, text: str) -> str:
+        """What the registry says, for a message: short, in characters that can be printed, and without the login that
+        it was sent, which a hostile one may repeat, also as a part of something else."""
+        if any(part in text for part in self._secret_parts):
+            return "(not shown: it repeats the login)"
+        return printable(text[:_SHOWN])
+
+    @cached_property
+    def _secret_parts(self) -> frozenset[str]:
+        """What of the login is not repeated: each run of some characters of it, in the spellings that HTTP has."""
+        password, token = self.connection.password, (self.connection.authorization or "").partition(" ")[2]
+        of_password = base64.b64encode(password.encode()).decode().rstrip("=")
+        return frozenset(
+            secret[at : at + _RUN]
+            for secret in (password, quote(password, safe=""), token, of_password)
+            for at in range(max(1, len(secret) - _RUN + 1))
+            if secret
+        )
 
     def _ask(self, method: str, path: str, body: object = None) -> Answer:
         tries = Retrying(
@@ -149,13 +245,19 @@ class Registry:
         data = None if body is None else orjson.dumps(body)
         request = urllib.request.Request(f"{self.connection.url}/{path}", data, headers, method=method)
         seconds = min(self.connection.patience.answer_seconds, 30)
-        try:
-            with self._opener.open(request, timeout=seconds) as answer:
-                return Answer(answer.status, _read(answer))
-        except urllib.error.HTTPError as error:
-            return self._refused(error)
-        except (OSError, http.client.HTTPException) as error:
-            raise self._unavailable(error) from None
+        tls = self._tls
+        with _Watch(2 * seconds) as watch:
+            opener = urllib.request.build_opener(_NoRedirects(), _Http(watch), _Https(watch, tls))
+            try:
+                with opener.open(request, timeout=seconds) as answer:
+                    read = Answer(answer.status, _read(answer))
+            except urllib.error.HTTPError as error:
+                read = self._refused(error)
+            except (OSError, http.client.HTTPException) as error:
+                raise self._unavailable(watch.error(2 * seconds) or error) from None
+            if error_of_time := watch.error(2 * seconds):
+                raise self._unavailable(error_of_time)
+            return read
 
     def _refused(self, error: urllib.error.HTTPError) -> Answer:
         answer = Answer(error.code, _read(error))
@@ -166,7 +268,8 @@ class Registry:
             ) from None
         if error.code in _BUSY:
             raise RegistryUnavailableError(
-                f"the schema registry at {self.connection} answered {error.code} {_TRIES} times: {answer.message!r}"
+                f"the schema registry at {self.connection} answered {error.code} {_TRIES} times: "
+                f"{self._shown(answer.message)!r}"
             ) from None
         if 300 <= error.code < 400:
             raise RegistryError(
@@ -183,7 +286,8 @@ class Registry:
                 "ssl_ca of its connection to the file of the authority that signed it"
             )
         return RegistryUnavailableError(
-            f"the schema registry at {self.connection} was asked {_TRIES} times and does not answer: {reason}"
+            f"the schema registry at {self.connection} was asked {_TRIES} times and does not answer: "
+            f"{self._shown(str(reason))}"
         )
 
 
@@ -194,9 +298,11 @@ def _quoted(subject: str) -> str:
 def _read(answer: Any) -> Any:
     """The JSON of an answer; its text where it is none."""
     try:
-        data: bytes = answer.read(_LARGEST)
+        data: bytes = answer.read(_LARGEST + 1)
     except (OSError, http.client.HTTPException) as error:
         return str(error)
+    if len(data) > _LARGEST:
+        return f"an answer of more than {_LARGEST:,} bytes"
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:

@@ -1,0 +1,21 @@
+"""Text of others as it is shown to people: on a terminal, in a log, on the page."""
+
+from __future__ import annotations
+
+_KEPT = frozenset("\n\t")
+
+
+def printable(text: str) -> str:
+    """``text`` with an escape, as in \\x1b or \\u202e, for each character that prints nothing, moves the cursor or
+    turns the direction of what follows; line ends and tabs stay.
+
+    A name of a table, a topic or a server's error may have any character: one could erase a line of the terminal, or
+    show `gnp.exe` for `exe.png`.
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() or each in _KEPT else _escape(each) for each in text)
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")

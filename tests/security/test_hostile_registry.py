@@ -1,0 +1,145 @@
+"""A schema registry that keeps its askers waiting, or repeats the login that it was sent."""
+
+from __future__ import annotations
+
+import base64
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from tenacity import wait_none
+
+from changefeed.errors import ChangefeedError, RegistryError, RegistryUnavailableError
+from changefeed.kafka.schema_registry import client
+from changefeed.kafka.schema_registry.client import Registry
+from changefeed.kafka.schema_registry.connection import RegistryConnection
+from changefeed.model.connection import Patience
+
+Answer = Callable[[bytes], Iterator[bytes]]
+"""What is sent for a request, piece by piece."""
+
+
+@contextmanager
+def hostile(answer: Answer) -> Iterator[int]:
+    """The port of a server that answers so; it reads a request first."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def talk(connection: socket.socket) -> None:
+        with connection:
+            request = b""
+            while b"\r\n\r\n" not in request:
+                request += connection.recv(65536)
+            try:
+                for part in answer(request):
+                    connection.sendall(part)
+            except OSError:
+                return
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=talk, args=(connection,), daemon=True).start()
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        listener.close()
+
+
+def registry_at(port: int, password: str = "hush-hush/very+secret") -> Registry:
+    return Registry(RegistryConnection(f"http://127.0.0.1:{port}", "me", password, patience=Patience(1, 1)))
+
+
+@pytest.fixture(autouse=True)
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "_WAIT", wait_none())
+
+
+def _dripped(data: bytes) -> Iterator[bytes]:
+    for at in range(len(data)):
+        yield data[at : at + 1]
+        time.sleep(0.3)
+
+
+@pytest.mark.parametrize(
+    ("at_once", "drip"),
+    [
+        (b"", b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n" * 10),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", b"[" * 1000),
+        (b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", b"[" * 1000),
+        (b"HTTP/1.1 500 No\r\nContent-Length: 100000\r\n\r\n", b"[" * 1000),
+    ],
+)
+def test_registry_that_sends_a_byte_now_and_then_is_given_up(at_once: bytes, drip: bytes) -> None:
+    def answer(_request: bytes) -> Iterator[bytes]:
+        yield at_once
+        yield from _dripped(drip)
+
+    begin = time.monotonic()
+    with hostile(answer) as port, pytest.raises(RegistryUnavailableError):
+        registry_at(port).level("any")
+    assert time.monotonic() - begin < 60, "four tries of two seconds each"
+
+
+@pytest.mark.parametrize("status", ["200 OK", "409 No", "422 No", "500 No", "404 No"])
+@pytest.mark.parametrize(
+    "repeated",
+    [
+        lambda authorization: authorization.decode(),
+        lambda authorization: authorization.split()[1].decode(),
+        lambda authorization: authorization.split()[1].decode()[4:20],
+        lambda authorization: base64.b64decode(authorization.split()[1]).decode(),
+        lambda _: "hush-hush%2Fvery%2Bsecret",
+    ],
+)
+def test_login_that_a_registry_repeats_is_in_no_error(status: str, repeated: Callable[[bytes], str]) -> None:
+    words: list[str] = []
+
+    def answer(request: bytes) -> Iterator[bytes]:
+        (line,) = (line for line in request.split(b"\r\n") if line.lower().startswith(b"authorization"))
+        words.append(repeated(line.partition(b": ")[2]))
+        for_json = f'{{"message": "you are {words[-1]}", "id": "{words[-1]}"}}'.encode()
+        body = for_json if len(words) % 2 else f"you are {words[-1]}".encode()
+        yield f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
+
+    with hostile(answer) as port:
+        registry = registry_at(port)
+        for ask in (
+            lambda: registry.register("s", "{}"),
+            lambda: registry.id_of("s", "{}"),
+            lambda: registry.level("s"),
+        ):
+            try:
+                ask()
+            except ChangefeedError as error:
+                assert words[-1] not in str(error)
+                assert "hush" not in str(error)
+            else:
+                assert status[:3] in ("200", "404"), "level and id are answered"
+
+
+def test_status_line_that_repeats_the_login_is_in_no_error() -> None:
+    def answer(request: bytes) -> Iterator[bytes]:
+        (line,) = (line for line in request.split(b"\r\n") if line.lower().startswith(b"authorization"))
+        yield line + b"\r\n\r\n"
+
+    with hostile(answer) as port, pytest.raises(RegistryUnavailableError) as caught:
+        registry_at(port).level("any")
+    assert "Basic" not in str(caught.value)
+
+
+def test_answer_without_an_end_is_read_up_to_a_bound() -> None:
+    def answer(_request: bytes) -> Iterator[bytes]:
+        yield b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n["
+        while True:
+            yield b"[" * 65536
+
+    with hostile(answer) as port, pytest.raises(RegistryError, match="an answer of more than 8,388,608 bytes"):
+        registry_at(port).level("any")
