@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shutil
+import time
 
 import kafka
 import pytest
 from both_settings import with_everything
-from faults.feed import NOTHING_NEW, Feed
+from faults.feed import NOTHING_NEW, Feed, Run
 
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.topics import TopicSettings, ensure_topics
@@ -102,6 +103,84 @@ def test_a_commit_log_lost_before_the_first_window_is_known_by_the_first_checkpo
     assert run.result() == 2, run.text()
     assert "has a checkpoint of window 0" in run.text()
     assert feed.ids() == ids
+
+
+@pytest.mark.extended
+def test_new_pipeline_of_an_old_name_that_never_published_begins_where_a_seek_says(feed: Feed) -> None:
+    """Whether its checkpoint was lost, or deleted with the pipeline of before, nobody can tell."""
+    feed.settings["start"] = "latest"
+    feed.configure()
+    assert feed.begin().result() == NOTHING_NEW
+    first = TableCheckpointStore(f"sqlite:///{feed.state}").load(feed.name)
+    assert first is not None
+    feed.write(10)
+    feed.state.unlink()
+    checked = feed.fork_command("", "check", feed.name)
+    assert checked.result() == 0, checked.text()
+    text = " ".join(checked.text().split())
+    assert f"its commit log has its first one, at {first.coordinates}: it goes on from there" in text
+    assert f"changefeed seek {feed.name} latest" in text
+    sought = feed.fork_command("", "seek", feed.name, "latest", "--why", "a new pipeline", "--yes")
+    assert sought.result() == 0, sought.text()
+    assert feed.begin().result() == NOTHING_NEW
+    feed.write(5)
+    feed.run()
+    assert feed.ids()
+
+
+def backfill_in_transaction(feed: Feed) -> Run:
+    """A backfill that is held while its transaction is open: a reader of committed records sees none after it."""
+    file = feed.settings["start"].partition(":")[0]
+    held = feed.fork_command("in_open_transaction", "backfill", feed.name, "--from-file", file)
+    assert held.wait_until_held(), held.text()
+    return held
+
+
+def goes_on_after(feed: Feed, held: Run) -> None:
+    """A run waits for the backfill's transaction, and does not take for lost what is after it."""
+    run = feed.begin()
+    time.sleep(3)  # no less than a plan without a need waits for open transactions
+    held.go_on()
+    assert run.result() in (0, NOTHING_NEW), run.text()
+    assert held.result() == 0, held.text()
+
+
+@pytest.mark.extended
+def test_seek_recorded_behind_an_open_transaction_of_a_backfill_is_not_taken_for_lost(feed: Feed) -> None:
+    feed.write(5)
+    feed.run()
+    to = feed.mysql.head()
+    seeking = feed.fork_command("before_log_write:2", "seek", feed.name, to, "--why", "a test", "--yes")
+    assert seeking.wait_until_held(), seeking.text()
+    held = backfill_in_transaction(feed)
+    seeking.go_on()
+    assert seeking.result() == 0, seeking.text()
+    feed.write(5)
+    checked = feed.fork_command("", "check", feed.name)
+    goes_on_after(feed, held)
+    assert checked.result() == 0, checked.text()
+    feed.check()
+
+
+@pytest.mark.extended
+def test_first_checkpoint_noted_behind_an_open_transaction_of_a_backfill_is_found(feed: Feed) -> None:
+    begin, feed.settings["start"] = feed.settings["start"], "latest"
+    feed.configure()
+    feed.write(5)
+    feed.mysql.execute("FLUSH BINARY LOGS")
+    noting = feed.begin("before_first_checkpoint")
+    assert noting.wait_until_held(), noting.text()
+    feed.settings["start"] = begin
+    held = backfill_in_transaction(feed)
+    noting.go_on()
+    assert noting.result() == NOTHING_NEW, noting.text()
+    noted = TableCheckpointStore(f"sqlite:///{feed.state}").load(feed.name)
+    assert noted is not None
+    feed.state.unlink()
+    feed.write(5)
+    goes_on_after(feed, held)
+    shown = feed.command("windows", feed.name, "--json")
+    assert f'"start": "{noted.coordinates}"' in shown.stdout, shown.stdout
 
 
 @pytest.mark.extended

@@ -30,10 +30,10 @@ from changefeed.operations.neighbours import Neighbours
 from changefeed.operations.routed_tables import routed_tables
 from changefeed.operations.source_checks import CheckedSource, check_source
 from changefeed.pipeline.connections import PipelineConnections
+from changefeed.pipeline.known_progress import known_state
 from changefeed.pipeline.plan import Plan, plan
 from changefeed.pipeline.topics import wanted_topics
 from changefeed.pipeline.unknown_tables import check_tables_known
-from changefeed.pipeline.windows import settled_state
 from changefeed.snapshot.hidden_bounds import check_bounds
 
 _UNREACHABLE = (BrokerUnavailableError, SourceUnavailableError)
@@ -159,7 +159,7 @@ def _next_run(checked: Checked) -> Iterator[Finding]:
     planned = plan(connections, store, keep_first_checkpoint=False)
     yield from map(warn, planned.doubts)
     check_tables_known(connections.pipeline, planned.history, planned.start)
-    state = settled_state(connections)
+    state = known_state(connections, planned.expected)
     window = next((each for each in planned.unfinished if each.number not in state.seals), planned.window)
     check_begin(connections, window, state)
     begin_topics(connections, window, state, checked.topics)

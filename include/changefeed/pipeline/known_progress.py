@@ -16,7 +16,14 @@ from changefeed.model.gtid import GtidSet
 from changefeed.model.topic_name import commit_log_topic
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.topics import captured_routes
-from changefeed.pipeline.windows import check_not_renamed, latest_checkpoint, lost_checkpoint, renamed_away
+from changefeed.pipeline.windows import (
+    check_not_renamed,
+    commit_log_state,
+    latest_checkpoint,
+    lost_checkpoint,
+    renamed_away,
+    settled_state,
+)
 from changefeed.records.event_id import EventId
 from changefeed.settings.file import pipeline_names
 from changefeed.settings.pipeline import Pipeline
@@ -38,6 +45,18 @@ def check_commit_log(connections: PipelineConnections, checkpoint: Checkpoint | 
     check_not_renamed(connections.pipeline.name, state)
     if checkpoint is not None and (lost := lost_log(connections, checkpoint, state)):
         raise CheckpointError(lost)
+
+
+def known_state(connections: PipelineConnections, checkpoint: Checkpoint | None) -> CommitLogState:
+    """What the commit log says, at least as much as ``checkpoint`` depends on, if that is there.
+
+    It does not wait for open transactions, where what is before them is enough. Without a checkpoint, and where its
+    record may be after a transaction, as of a backfill, it does. Raises as `commit_log_state` does.
+    """
+    state = settled_state(connections)
+    if checkpoint is not None and not lost_log(connections, checkpoint, state):
+        return state
+    return commit_log_state(connections)
 
 
 def lost_log(connections: PipelineConnections, checkpoint: Checkpoint, state: CommitLogState) -> str:

@@ -22,7 +22,7 @@ from changefeed.model.gtid import GtidSet
 from changefeed.model.window import BinlogFile, Failover, Window
 from changefeed.pipeline.connections import PipelineConnections, ensure_commit_log
 from changefeed.pipeline.failover import position_on_new_server
-from changefeed.pipeline.known_progress import check_commit_log, check_first_run
+from changefeed.pipeline.known_progress import check_commit_log, check_first_run, known_state
 from changefeed.pipeline.open_windows import Unfinished, described, unfinished
 from changefeed.pipeline.schema_history import history_for, is_learned, is_lost, prepare_history, restore_history
 from changefeed.pipeline.topics import wanted_topics
@@ -41,8 +41,8 @@ class Plan:
     """``unfinished`` windows of earlier runs, and behind them the ``window`` of what is new, which may be empty.
 
     ``expected`` is the checkpoint that the first of them starts from: what `commit` compares with. ``window_bytes`` is
-    the size of the new window, ``lag_bytes`` of all that is still to be published. ``doubts`` are sentences about
-    pipelines that are gone, any of which may be this one under an older name.
+    the size of the new window, ``lag_bytes`` of all that is still to be published. ``doubts`` are sentences for people
+    about a first run: pipelines that are gone, any of which may be this one under an older name, and where it begins.
     """
 
     window: Window
@@ -118,17 +118,19 @@ def _plan(
         uuid = source.server_uuid(session)
         head = source.head(session)
         files = source.binlog_files(session)
-        state = settled_state(connections)
+        state = known_state(connections, stored)
         check_commit_log(connections, stored, state)
         checkpoint = stored or first_checkpoint(state)
         doubts: tuple[str, ...] = ()
         if checkpoint is None:
             doubts = check_first_run(connections, store, session, uuid, head, state)
-            for doubt in doubts:
-                _log.warning("%s", doubt)
             checkpoint = _first_checkpoint(pipeline, session, uuid, head)
-        elif keep:
-            _restore_history(connections, store, lease)
+        else:
+            doubts = () if stored else (_goes_on_from_first(pipeline, checkpoint),)
+            if keep:
+                _restore_history(connections, store, lease)
+        for doubt in doubts:
+            _log.warning("%s", doubt)
         left = unfinished(checkpoint, state, uuid)
         if stored is not None and left.base != stored and keep:
             _bring_up(store, stored, left.base)
@@ -333,6 +335,16 @@ def _other_transactions(at: BinlogCoordinates, known: GtidSet, binlogs: ServerBi
     except (BinlogFormatError, SourceError) as error:
         return f"nothing can be read at {at} ({error})"
     return "" if at.position >= size else f"no transaction begins at {at}"
+
+
+def _goes_on_from_first(pipeline: Pipeline, first: Checkpoint) -> str:
+    """A sentence for a pipeline whose store has no checkpoint: whether it was lost or deleted, nobody can tell."""
+    return (
+        f"pipeline {pipeline.name!r} has no checkpoint in its store, and its commit log has its first one, at "
+        f"{first.coordinates}: it goes on from there, so that no change is lost, and not at `start: {pipeline.start}`. "
+        f"If it is a new pipeline of an old name, `changefeed seek {pipeline.name} latest --why ...`, or earliest, "
+        "says where it begins"
+    )
 
 
 def _first_checkpoint(pipeline: Pipeline, session: Session, uuid: str, head: source.Head) -> Checkpoint:

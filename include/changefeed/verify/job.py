@@ -14,6 +14,7 @@ from changefeed.model.route import Route
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.source.mysql.session import Session
 from changefeed.source.mysql.source import session_on
+from changefeed.spark.stages.drivers_task import DriversTask
 from changefeed.verify.read_rows import TableView
 from changefeed.verify.tables import JudgedTable, Tables
 
@@ -46,7 +47,7 @@ class PartitionPiece:
 
 
 @dataclass(frozen=True)
-class VerifyJob:
+class VerifyJob(DriversTask):
     """A comparison of ``tables`` on the server at ``server``, with UUID ``server_uuid``, with their topics.
 
     ``source_uuid`` is the server whose coordinates count. ``begun`` is where the server stood before the first row was

@@ -11,6 +11,7 @@ from itertools import groupby
 import numpy as np
 
 from changefeed.native.memory import Words
+from changefeed.spark.stages.drivers_task import DriversTask
 from changefeed.verify.entries import Entries, Entry, Side
 from changefeed.verify.row_digests import is_same, is_same_in_part
 from changefeed.verify.same_rows import BY_ITSELF, HAS_KEY, IS_COUNTED, UNKNOWN, same_rows
@@ -77,7 +78,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Judge:
+class Judge(DriversTask):
     """Judges the entries of one table after another.
 
     ``brackets`` are by chunk, ``of_tables`` those of all chunks of each table, in which rows that no chunk has were not

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from itertools import groupby
 from typing import Any, TypeVar
 
@@ -54,23 +55,12 @@ class SparkStages:
         """Each task reads its chunks over connections of its own."""
         self.close()
         self._buckets = max(self._tasks, expected_bytes // _BUCKET_BYTES)
-
-        def read(of_task: Iterable[TableChunk]) -> Iterator[Entries | ChunkReport]:
-            with ServerRows(job) as server:
-                for chunk in of_task:
-                    yield from server.read(chunk)
-
+        read = partial(read_chunks, job)
         return [_chunk_report(values) for values in self._over(_shares(chunks, self._tasks), read)]
 
     def read_topics(self, job: VerifyJob, pieces: Sequence[PartitionPiece]) -> list[PartitionReport]:
         """Each task reads its partitions."""
-
-        def read(of_task: Iterable[PartitionPiece]) -> Iterator[Entries | PartitionReport]:
-            topics = TopicRows(job)
-            for piece in of_task:
-                yield from topics.read(piece)
-
-        largest_first = sorted(pieces, key=lambda piece: piece.first - piece.end)
+        largest_first, read = sorted(pieces, key=lambda piece: piece.first - piece.end), partial(read_pieces, job)
         return [_partition_report(values) for values in self._over(_shares(largest_first, 4 * self._tasks), read)]
 
     def _over(
@@ -98,6 +88,7 @@ class SparkStages:
             entries = entries.union(more)
 
         def of_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            judge.check_version()
             for bucket in _by_bucket(batches):
                 yield _judged_batch(judged(judge, bucket))
 
@@ -106,6 +97,22 @@ class SparkStages:
         for row in ordered.mapInArrow(of_task, JUDGED_SCHEMA).collect():
             found.add(_judged_of(orjson.loads(row.text)))
         return found
+
+
+def read_chunks(job: VerifyJob, chunks: Iterable[TableChunk]) -> Iterator[Entries | ChunkReport]:
+    """What a task reads of the server; raises SettingsError in a worker with another version than the driver."""
+    job.check_version()
+    with ServerRows(job) as server:
+        for chunk in chunks:
+            yield from server.read(chunk)
+
+
+def read_pieces(job: VerifyJob, pieces: Iterable[PartitionPiece]) -> Iterator[Entries | PartitionReport]:
+    """What a task reads of the topics; raises SettingsError in a worker with another version than the driver."""
+    job.check_version()
+    topics = TopicRows(job)
+    for piece in pieces:
+        yield from topics.read(piece)
 
 
 def _shares(pieces: Sequence[Piece], most: int) -> list[list[Piece]]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pickle
 from dataclasses import replace
 
+import pytest
 from any_topics import AnyTopics
 
 from changefeed import __version__
+from changefeed.errors import SettingsError
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.window import Window
 from changefeed.pipeline.connections import PipelineConnections
@@ -18,6 +20,9 @@ from changefeed.spark.stages.decode_task import DecodeTask
 from changefeed.spark.stages.messages import Failure
 from changefeed.spark.stages.publish import compare_batches, decode_and_publish, publish_batches
 from changefeed.spark.stages.publish_task import WindowPublishTask
+from changefeed.verify.job import VerifyJob
+from changefeed.verify.stages import read_chunks, read_pieces
+from changefeed.verify.tables import Tables
 
 AT = BinlogCoordinates("b.000001", 4)
 PIPELINE = Pipeline(name="shop", source=SourceSettings(connection="s"), kafka=KafkaSettings(connection="k"))
@@ -51,6 +56,13 @@ def test_a_worker_of_another_version_runs_no_stage() -> None:
             f"expected changefeed 0.0.1 on Spark's workers, as the driver has it, found {__version__}"
             in failure.message
         )
+
+
+def test_a_worker_of_another_version_compares_nothing() -> None:
+    job = VerifyJob(CONNECTIONS, Tables((), {}), CONNECTIONS.mysql, "uuid", "uuid", "", version="0.0.1")
+    for stage in (read_chunks(job, []), read_pieces(job, [])):
+        with pytest.raises(SettingsError, match=r"expected changefeed 0\.0\.1 on Spark's workers"):
+            next(stage)
 
 
 def test_a_task_takes_the_version_of_its_driver_along() -> None:

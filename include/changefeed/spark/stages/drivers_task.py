@@ -19,6 +19,6 @@ class DriversTask:
         if self.version != __version__:
             raise SettingsError(
                 f"expected changefeed {self.version} on Spark's workers, as the driver has it, found {__version__}: "
-                "tasks of one version may decode and publish otherwise in another. Nothing of this task was published. "
+                "tasks of one version may read and publish otherwise in another. Nothing of this task was published. "
                 "Install the driver's version on all workers, then run again."
             )
