@@ -17,7 +17,7 @@ from changefeed.kafka.lease import Lease
 from changefeed.kafka.topics import ensure_topics
 from changefeed.model import fault_point
 from changefeed.model.checkpoint import Checkpoint, CheckpointStore
-from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.model.coordinates import LAST_DUMP_POSITION, BinlogCoordinates
 from changefeed.model.gtid import GtidSet
 from changefeed.model.window import BinlogFile, Failover, Window
 from changefeed.pipeline.connections import PipelineConnections, ensure_commit_log
@@ -298,18 +298,12 @@ def other_binlog(checkpoint: Checkpoint, head: source.Head, binlogs: ServerBinlo
     if not difference and at != head.coordinates:
         difference = _other_transactions(at, known, binlogs)
     if not difference and binlogs.is_mariadb:
-        difference = _other_position(at, known, binlogs)
+        is_head = at == head.coordinates and at.position <= LAST_DUMP_POSITION
+        found = GtidSet.parse(head.gtids) if is_head else binlogs.position_at(at)
+        # Compared as it is: a number says nothing of those below it, as servers need not log them in order
+        # (gtid_strict_mode=OFF), and the head may have lost a domain (FLUSH BINARY LOGS DELETE_DOMAIN_ID).
+        difference = "" if found == known else f"at {at} it is behind {str(found) or 'none'}"
     return difference
-
-
-def _other_position(at: BinlogCoordinates, known: GtidSet, binlogs: ServerBinlogs) -> str:
-    """How MariaDB's position at the checkpoint shows that another binlog is there, '' where it does not.
-
-    It is compared as it is: a number says nothing of those below it, as servers need not log them in order
-    (gtid_strict_mode=OFF), and the head may have lost a domain (FLUSH BINARY LOGS DELETE_DOMAIN_ID).
-    """
-    found = binlogs.position_at(at)
-    return "" if found == known else f"at {at} it is behind {str(found) or 'none'}"
 
 
 def _other_sets(known: GtidSet, head: source.Head, file: str, binlogs: ServerBinlogs) -> str:
