@@ -133,6 +133,16 @@ def test_batch_that_unpacks_to_more_than_the_log_ever_writes_is_refused(pipeline
             read()
 
 
+@pytest.mark.parametrize("bound", ["_MOST_LOG_BYTES", "_MOST_LOG_SECONDS"])
+def test_log_without_an_end_is_not_read_for_ever(
+    pipeline: Pipeline, owned: OwnedLog, monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
+    owned.seal(manifest(1))
+    monkeypatch.setattr(f"changefeed.kafka.partition_reader.{bound}", 0)
+    with pytest.raises(TopicError, match="and has more: wanted at most"):
+        pipeline.log.read()
+
+
 def test_a_window_of_5000_tables_with_long_names_is_sealed(pipeline: Pipeline, owned: OwnedLog) -> None:
     sealed = wide(1, pipeline.name, 5000)
     owned.seal(sealed)
