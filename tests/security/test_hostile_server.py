@@ -77,17 +77,19 @@ class HostileServer:
                 elif query == "SELECT @@version":
                     packets = rows_of([b"@@version"], iter([[b"9.7.0"]]))
                 try:
-                    self._send(connection, packets, 1)
+                    self._send(connection, packets, 1, self._pause_seconds if query.startswith("SHOW") else 0)
                 except OSError:
                     return
 
-    def _send(self, connection: socket.socket, packets: Iterator[bytes] | list[bytes], number: int) -> None:
+    def _send(
+        self, connection: socket.socket, packets: Iterator[bytes] | list[bytes], number: int, pause_seconds: float = 0
+    ) -> None:
         for packet in packets:
             data = len(packet).to_bytes(3, "little") + bytes([number % 256]) + packet
             number += 1
-            for at in range(0, len(data), 1 if self._pause_seconds else len(data)):
-                connection.sendall(data[at : at + 1] if self._pause_seconds else data)
-                time.sleep(self._pause_seconds)
+            for at in range(0, len(data), 1 if pause_seconds else len(data)):
+                connection.sendall(data[at : at + 1] if pause_seconds else data)
+                time.sleep(pause_seconds)
 
 
 @contextmanager

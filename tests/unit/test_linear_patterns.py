@@ -25,7 +25,7 @@ _METHODS = frozenset({"match", "search", "fullmatch", "findall", "finditer", "su
 _UNKNOWN = frozenset({"match", "search", "fullmatch"})
 _SECONDS = 3
 """Of the processor, for one text: a linear pattern takes milliseconds, a quadratic one 12 seconds, others for ever."""
-_SMALL, _LARGE = 40_000, 200_000
+_SMALL, _LARGE = 40_000, 100_000
 _CURATED = [
     *("/**/", "/*", "*/", "/*!", "/* */ ", "--\n", "-- \n", "--", "#\n", "#", "`", "``", "''", "'", "\\'", "\\", '"'),
     *('""', "(", ")", "((", ",", ", ", " ", "\n", "\t \n", "\0", "a", "a ", "0", "0.", "-", "_", ".", "$", "a(", "é"),

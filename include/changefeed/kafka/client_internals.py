@@ -20,6 +20,8 @@ Its checksum of what is read and written is plain Python, 3 MB a second: a compi
 
 from __future__ import annotations
 
+import socket
+import ssl
 import time
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
@@ -80,6 +82,7 @@ def _with_enough_iterations(client: ScramClient, message: bytes) -> None:
 
 ScramClient.process_server_first_message = _with_enough_iterations
 
+_READ_BYTES, _RECV_BYTES = 1 << 20, 1 << 16
 _METADATA_BACKOFF_MS = 10
 _LOOK_AGAIN_SECONDS = 0.02
 _AT_ONCE = 5
@@ -91,6 +94,8 @@ class MendedClient(KafkaNetClient):  # type: ignore[misc]
 
     - What arrives together with the end of a connection is read before it ends: a broker that refuses a login says so
       and hangs up.
+    - What arrives is read by the megabyte. kafka-python collects all that comes before it looks at the size of a frame,
+      without an end where a broker sends faster than it is read.
     - A refused login or certificate is an error at the next attempt, and not tried until the time is over.
     - A request that a silent broker does not answer is asked again over another connection, as those are that a
       connection is lost under: one of a transaction would be the end of the producer.
@@ -106,13 +111,8 @@ class MendedClient(KafkaNetClient):  # type: ignore[misc]
 
         async def build_mended(node: Any, timeout_at: float | None = None) -> Any:
             transport = await build(node, timeout_at=timeout_at)
-            receive, write = transport._sock_recv, transport.write
-
-            def receive_before_the_end() -> tuple[bytes, Exception | None]:
-                data, error = receive()
-                return (data, None) if data else (data, error)
-
-            transport._sock_recv = receive_before_the_end
+            write = transport.write
+            transport._sock_recv = lambda: _received(transport._sock)
             transport.write = lambda data: write(memoryview(data))
             return transport
 
@@ -129,6 +129,24 @@ class MendedClient(KafkaNetClient):  # type: ignore[misc]
                 manager._auth_failures[node.node_id] = error
 
         manager._build_transport, manager._connect = build_mended, connect_noting
+
+
+def _received(connection: socket.socket) -> tuple[bytes, Exception | None]:
+    """What is there, up to a megabyte and what TLS has unpacked beyond; where nothing is, the error that ends it."""
+    parts: list[bytes] = []
+    left = _READ_BYTES
+    while left > 0 or (isinstance(connection, ssl.SSLSocket) and connection.pending()):
+        try:
+            part = connection.recv(_RECV_BYTES)
+        except (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            break
+        except OSError as error:
+            return b"".join(parts), None if parts else kafka.errors.KafkaConnectionError(error)
+        if not part:
+            return b"".join(parts), None if parts else kafka.errors.KafkaConnectionError("socket disconnected")
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts), None
 
 
 class FinishedRecords:

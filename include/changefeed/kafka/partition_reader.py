@@ -24,6 +24,8 @@ _NO_SUCH_TOPIC, _NOT_ALLOWED = 3, 29
 _LOG_APPEND_TIME = 1
 _POLL_MS = 20
 _MAX_RECORDS = 10_000
+_MOST_LOG_BYTES, _MOST_LOG_SECONDS = 2 << 30, 900
+"""Of a log of one pipeline, read whole."""
 _FETCH_WAIT_MS = 50
 """How long the broker holds an empty answer."""
 
@@ -83,7 +85,8 @@ def partition_reader(
         elif start != "first":
             for partition in assigned:
                 consumer.seek(partition, start[partition])
-        yield PartitionReader(consumer, connection, assigned, wanted, _batch if whole_batches else _record)
+        record_of = _batch if whole_batches else _record
+        yield PartitionReader(consumer, connection, assigned, wanted, record_of, of_a_log=of_a_log)
 
 
 class PartitionReader:
@@ -100,9 +103,11 @@ class PartitionReader:
         partitions: Sequence[TopicPartition],
         wanted: str,
         record_of: Callable[[Any], KafkaRecord],
+        *,
+        of_a_log: bool = False,
     ) -> None:
         self._consumer, self._connection, self._wanted = consumer, connection, wanted
-        self._record_of = record_of
+        self._record_of, self._of_a_log = record_of, of_a_log
         self._partitions = [kafka.TopicPartition(*partition) for partition in partitions]
         self._ahead: list[KafkaRecord] = []
         self._answered_at = time.monotonic()
@@ -135,10 +140,14 @@ class PartitionReader:
         later: list[KafkaRecord] = []
         waiting = self._partitions
         positions: dict[TopicPartition, int | None] = {}
-        moved_at = time.monotonic()
+        begun_at = moved_at = time.monotonic()
+        read_bytes = 0
         try:
             while True:
                 records = self._next(_POLL_MS)
+                if self._of_a_log:
+                    read_bytes += sum(len(record.key or b"") + len(record.value or b"") for record in records)
+                    self._check_has_an_end(read_bytes, time.monotonic() - begun_at)
                 for record in records:
                     if record.offset < bounds.get((record.topic, record.partition), record.offset + 1):
                         yield record
@@ -162,6 +171,15 @@ class PartitionReader:
                 self._look_after_silence(waiting)
         finally:
             self._ahead = later + self._ahead
+
+    def _check_has_an_end(self, read_bytes: int, seconds: float) -> None:
+        """Raises TopicError for a log of more than any pipeline's: a broker can say that there is more for ever."""
+        if read_bytes > _MOST_LOG_BYTES or seconds > _MOST_LOG_SECONDS:
+            raise TopicError(
+                f"{self._what(self._partitions[0])} was read for {seconds:.0f} seconds, {read_bytes:,} bytes, and has "
+                f"more: wanted at most {_MOST_LOG_BYTES:,} bytes in {_MOST_LOG_SECONDS} seconds. Is it compacted "
+                "(cleanup.policy=compact), and may only changefeed write there? Nothing was published."
+            )
 
     def last(self, key: bytes, *, patience_seconds: float) -> KafkaRecord | None:
         """The last record with ``key`` of the one partition that is read, read from its end; None where there is none.

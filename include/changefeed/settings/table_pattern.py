@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from changefeed.model.table_pattern import check_pattern, check_patterns, is_regex
 
@@ -55,8 +55,20 @@ def _checked_condition(sql: str) -> str:
     return sql
 
 
+def _few_conditions(conditions: Any) -> Any:
+    """Counted before the first is read: each takes a parser half a millisecond, at every look at the pipeline."""
+    if isinstance(conditions, dict) and len(conditions) > _MOST_CONDITIONS:
+        raise ValueError(
+            f"has {len(conditions)} conditions: wanted at most {_MOST_CONDITIONS}. Take tables of one condition "
+            "together, as in shop.orders_*"
+        )
+    return conditions
+
+
+_MOST_CONDITIONS = 1000
 RowSettings = Annotated[
     dict[TablePattern, Annotated[str, Field(min_length=1, max_length=10_000), AfterValidator(_checked_condition)]],
+    BeforeValidator(_few_conditions),
     AfterValidator(few),
 ]
 """Conditions in SQL; of two patterns that take a table the first counts."""

@@ -121,6 +121,28 @@ def wide(window: int, pipeline: str, tables: int) -> Manifest:
     return replace(manifest(window, pipeline), topics=receipts, rows={name: {"c": 30} for name in names})
 
 
+def test_batch_that_unpacks_to_more_than_the_log_ever_writes_is_refused(pipeline: Pipeline, owned: OwnedLog) -> None:
+    """200 MB of blanks are 20 kB to whoever may write to the topic."""
+    owned.seal(manifest(1))
+    large = {"compression.type": "zstd", "message.max.bytes": 1_000_000_000}
+    producer = Producer({"bootstrap.servers": pipeline.connection.bootstrap, **large})
+    producer.produce(pipeline.log_topic, b" " * (200 << 20), ProgressRecord.key_of("stranger", "x", 0), 0)
+    assert producer.flush(30) == 0
+    for read in (pipeline.log.read, pipeline.log.read_all, pipeline.log.entries):
+        with pytest.raises(TopicError, match=r"unpacks to more than 134,217,728 bytes. Only changefeed may write"):
+            read()
+
+
+@pytest.mark.parametrize("bound", ["_MOST_LOG_BYTES", "_MOST_LOG_SECONDS"])
+def test_log_without_an_end_is_not_read_for_ever(
+    pipeline: Pipeline, owned: OwnedLog, monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
+    owned.seal(manifest(1))
+    monkeypatch.setattr(f"changefeed.kafka.partition_reader.{bound}", 0)
+    with pytest.raises(TopicError, match="and has more: wanted at most"):
+        pipeline.log.read()
+
+
 def test_a_window_of_5000_tables_with_long_names_is_sealed(pipeline: Pipeline, owned: OwnedLog) -> None:
     sealed = wide(1, pipeline.name, 5000)
     owned.seal(sealed)

@@ -13,7 +13,7 @@ from changefeed.ddl import DdlStatement, Flavour, Schemas, Server, SessionContex
 
 _SECONDS = 15
 """A generous cap: what is not linear takes hours."""
-_OF_A_STATEMENT, _OF_ITS_FIRST_WORDS = 128 << 10, 1 << 20
+_OF_A_STATEMENT, _OF_ITS_FIRST_WORDS = 64 << 10, 1 << 20
 _STATEMENTS = {
     "comments, then no word": ("", "/*x*/", "("),
     "comments that are empty": ("", "/**/", "("),

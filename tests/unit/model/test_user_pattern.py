@@ -5,10 +5,12 @@ import time
 
 import pytest
 
+from changefeed.errors import SettingsError
 from changefeed.formats.debezium_options import KEYS
 from changefeed.model.column_rules import ColumnRule, Excluded
 from changefeed.model.table_pattern import check_pattern, check_patterns, matches, matches_any, names_database
 from changefeed.model.user_pattern import LONGEST, MOST, MOST_REGEXES, UserPattern
+from changefeed.settings.file import pipeline_of_text
 from changefeed.settings.outbox_settings import OutboxSettings
 
 _SECONDS = 5
@@ -63,6 +65,15 @@ def test_patterns_are_bounded_in_number_and_length() -> None:
         check_patterns([rf"/shop\.{number}/" for number in range(MOST_REGEXES + 1)])
     with pytest.raises(ValueError, match="wanted at most 1000"):
         check_pattern("*" * (LONGEST + 1))
+
+
+def test_conditions_are_bounded_in_number_before_one_is_read() -> None:
+    begin = time.process_time()
+    rows = "".join(f"  a.b{number}: a = {number}\n" for number in range(9000))
+    text = f"name: shop\nsource: {{connection: m}}\nkafka: {{connection: k}}\ntables: {{include: [a.*]}}\nrows:\n{rows}"
+    with pytest.raises(SettingsError, match=r"line 5: 'rows'.*has 9000 conditions: wanted at most 1000"):
+        pipeline_of_text(text, "shop.yaml")
+    assert time.process_time() - begin < _SECONDS
 
 
 def test_expression_has_groups_and_names_in_either_spelling_and_is_pickled() -> None:
