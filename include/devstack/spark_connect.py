@@ -37,7 +37,7 @@ class SparkConnectServer:
 
     @property
     def url(self) -> str:
-        """What `spark.connect` of a pipeline names: without TLS Spark sends a token to `localhost` by that name only."""
+        """What `spark.connect` of a pipeline names: Spark sends a token without TLS to that name only, `localhost`."""
         return f"sc://localhost:{self.port}/;token={self._token}"
 
     def start(self) -> None:
