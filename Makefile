@@ -113,7 +113,12 @@ bench-overhead: $(READY) ## A window of ten rows from plan to checkpoint, agains
 bench-scale: $(READY) ## Thousands of tables, large GTID sets, hundreds of files, large rows: seconds by phase, and memory
 	$(BIN)/python tests/bench/bench_scale.py $(ARGS)
 
-audit: $(READY) ## Known vulnerabilities of what requirements.lock names (pip-audit; asks PyPI, so no part of `make test`)
+audit: $(READY) ## Known vulnerabilities of what requirements.lock names (pip-audit; asks pypi.org, so no part of `make test`; ARGS="-s osv": api.osv.dev)
+	@test -n "$(findstring -s ,$(ARGS))" || $(BIN)/python -c \
+		'import urllib.request; urllib.request.urlopen("https://pypi.org/pypi/pip/25.0/json", timeout=30)' 2>/dev/null || { \
+		echo "Expected pypi.org's list of vulnerabilities (/pypi/NAME/VERSION/json), and found none: a proxy that serves" \
+			"packages does not have it. Nothing was audited. Run this where pypi.org itself is reached, or, where" \
+			"api.osv.dev is: make audit ARGS='-s osv'" >&2; exit 1; }
 	$(BIN)/uv tool run --quiet --isolated --from pip-audit==2.10.1 pip-audit --requirement requirements.lock \
 		--require-hashes --disable-pip --strict --progress-spinner off $(ARGS)
 

@@ -1,8 +1,9 @@
-"""A Spark Connect server with this Python in its workers."""
+"""A Spark Connect server with this Python in its workers, which serves those who have its token."""
 
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 import sys
 from pathlib import Path
@@ -26,6 +27,7 @@ class SparkConnectServer:
         self.directory = directory.absolute()
         self.home = home or Home.default()
         self.port = free_port()
+        self._token = secrets.token_urlsafe(32)
         self._process = ServerProcess(
             f"Spark Connect in {self.directory}",
             self.home.record_of(self.directory),
@@ -35,8 +37,8 @@ class SparkConnectServer:
 
     @property
     def url(self) -> str:
-        """What `spark.connect` of a pipeline names."""
-        return f"sc://{LOCALHOST}:{self.port}"
+        """What `spark.connect` of a pipeline names: Spark sends a token without TLS to that name only, `localhost`."""
+        return f"sc://localhost:{self.port}/;token={self._token}"
 
     def start(self) -> None:
         """Start the server and wait until it takes connections."""
@@ -47,6 +49,7 @@ class SparkConnectServer:
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # starts in half the time
             "spark.driver.bindAddress": LOCALHOST,
             "spark.driver.host": LOCALHOST,
+            "spark.authenticate": "true",
             "spark.ui.enabled": "false",
             "spark.python.daemon.module": "changefeed.spark.daemon",
         }
@@ -61,6 +64,7 @@ class SparkConnectServer:
             "PYSPARK_PYTHON": sys.executable,
             "PYTHONPATH": str(PROJECT / "include"),
             "SPARK_LOCAL_IP": LOCALHOST,
+            "SPARK_CONNECT_AUTHENTICATE_TOKEN": self._token,
         }
         self._process.start(command, env=env, cwd=self.directory)
         self._process.wait_until(self._answers, START_SECONDS)

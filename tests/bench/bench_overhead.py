@@ -34,7 +34,7 @@ from changefeed.pipeline.connections import PipelineConnections  # noqa: E402
 from changefeed.pipeline.plan import plan  # noqa: E402
 from changefeed.settings.file import load_pipeline  # noqa: E402
 from changefeed.spark import class_archive  # noqa: E402
-from changefeed.spark.conf import SMALL_JOB_CONF  # noqa: E402
+from changefeed.spark.conf import SMALL_JOB_CONF, job_conf  # noqa: E402
 from changefeed.state.stores import checkpoint_store  # noqa: E402
 from devstack.home import Home  # noqa: E402
 from devstack.identity import ProcessId  # noqa: E402
@@ -131,7 +131,9 @@ class Ways:
         if name == "connect":
             job = seconds_of(sys.executable, JOB, file, name)
         else:
-            job = submit(JOB, file, name, conf=class_archive.with_class_archive(SMALL_JOB_CONF))
+            job = submit(
+                JOB, file, name, conf=job_conf({}, "local[2]", class_archive.with_class_archive(SMALL_JOB_CONF))
+            )
         manifest = commit(connections, planned.window, planned.expected, store)
         if manifest.row_count != ROWS:
             raise SystemExit(f"{name}: {manifest.row_count} rows of {ROWS} were published")

@@ -23,6 +23,7 @@ from changefeed.model.window import Window
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.plan import plan
 from changefeed.settings.file import read_pipeline
+from changefeed.spark.conf import job_conf, properties
 from changefeed.state.table_store import TableCheckpointStore
 from devstack.home import Home
 from devstack.java import fetch_java
@@ -32,6 +33,7 @@ pytestmark = [pytest.mark.extended, pytest.mark.timeout(900)]
 
 OTHER_HOST = "127.0.0.2"
 """Spark starts no copy of a task on the host that has the task already."""
+SECRET = "a-secret-of-the-cluster"
 
 
 def connections_of(feed: Feed) -> PipelineConnections:
@@ -104,6 +106,12 @@ def cluster(feed: Feed) -> Iterator[str]:
     jars = Path(sys.executable).parents[1] / "lib" / f"python3.{sys.version_info.minor}" / "site-packages/pyspark/jars"
     port = free_port()
     url = f"spark://{LOCALHOST}:{port}"
+    of_cluster = {
+        "spark.authenticate": "true",
+        "spark.authenticate.secret": SECRET,
+        "spark.network.crypto.enabled": "true",
+    }
+    (feed.folder / "spark-defaults.conf").write_text(properties(of_cluster))
     package = "org.apache.spark.deploy"
     commands = [[f"{package}.master.Master", "--host", LOCALHOST, "--port", str(port), "--webui-port", "0"]]
     for host in (LOCALHOST, OTHER_HOST):
@@ -120,6 +128,7 @@ def cluster(feed: Feed) -> Iterator[str]:
                         **feed.env(),
                         "SPARK_HOME": str(jars.parent),
                         "SPARK_SCALA_VERSION": "2.13",
+                        "SPARK_CONF_DIR": str(feed.folder),
                         "PYSPARK_PYTHON": sys.executable,
                     },
                     stdout=subprocess.DEVNULL,
@@ -144,8 +153,9 @@ def submitted(feed: Feed, window: Window, master: str) -> Run:
         "CHANGEFEED_FAULT_FILE": str(held),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": LOCALHOST,
+        "SPARK_CONF_DIR": str(feed.folder),
     }
-    conf = {
+    conf = job_conf({}, master) | {
         "spark.speculation": "true",
         "spark.speculation.interval": "50ms",
         "spark.speculation.task.duration.threshold": "1s",

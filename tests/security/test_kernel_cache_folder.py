@@ -96,6 +96,70 @@ def test_one_that_others_may_replace_is_passed_over(folders: dict[str, Path]) ->
     assert used(folders) == "chosen"
 
 
+OTHER = 65534
+
+
+def give(monkeypatch: pytest.MonkeyPatch, path: Path, user: int, group: int) -> None:
+    """Have ``path`` belong to them, which only root could do in truth."""
+    lstat = Path.lstat
+
+    def given(self: Path) -> os.stat_result:
+        status = lstat(self)
+        return os.stat_result((*status[:4], user, group, *status[6:])) if self == path else status
+
+    monkeypatch.setattr(Path, "lstat", given)
+
+
+def test_one_below_another_users_folder_is_passed_over(
+    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever owns a parent puts another folder in the place of ours, whatever its mode is."""
+    assert used(folders) == "chosen"
+    give(monkeypatch, tmp_path, OTHER, OTHER)
+    assert used(folders) is None
+    give(monkeypatch, tmp_path, 0, 0)
+    assert used(folders) == "chosen"
+
+
+def test_one_below_a_folder_that_a_group_may_write_to_is_passed_over(
+    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o770)
+    give(monkeypatch, tmp_path, os.getuid(), os.getuid())
+    assert used(folders) == "chosen", "the user's own group"
+    give(monkeypatch, tmp_path, os.getuid(), OTHER)
+    assert used(folders) is None
+    tmp_path.chmod(0o1770)
+    assert used(folders) == "chosen"
+
+
+def test_one_that_another_users_link_leads_to_is_passed_over(
+    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine").mkdir(mode=0o700)
+    (tmp_path / "public").mkdir()
+    (tmp_path / "public").chmod(0o1777)
+    link = tmp_path / "public" / "link"
+    link.symlink_to(tmp_path / "mine")
+    folders["chosen"] = link / "cache"
+    monkeypatch.setenv("CHANGEFEED_KERNEL_CACHE", str(folders["chosen"]))
+    assert used(folders) == "chosen"
+    give(monkeypatch, link, OTHER, OTHER)
+    assert used(folders) == "home"
+
+
+def test_one_that_a_link_leads_to_out_of_another_users_folder_is_passed_over(
+    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "theirs" / "mine").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "theirs" / "mine")
+    folders["chosen"] = tmp_path / "link" / "cache"
+    monkeypatch.setenv("CHANGEFEED_KERNEL_CACHE", str(folders["chosen"]))
+    assert used(folders) == "chosen"
+    give(monkeypatch, tmp_path / "theirs", OTHER, OTHER)
+    assert used(folders) == "home"
+
+
 def test_nothing_but_a_folder_is_taken(folders: dict[str, Path]) -> None:
     folders["chosen"].write_text("")
     assert used(folders) == "home"

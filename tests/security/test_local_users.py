@@ -29,13 +29,13 @@ IN_CONF = "pl4nted-in-conf"
 
 
 @contextmanager
-def held(kind: str, tmp_path: Path, conf: dict[str, str]) -> Iterator[int]:
-    """The process of a job of ``kind``, while it runs: see `held_job`."""
+def held(kind: str, tmp_path: Path, conf: dict[str, str], master: str = "local[1]") -> Iterator[int]:
+    """The process of a job of ``kind``, while it runs: see `held_job`. Raises SystemExit with its words if it ends."""
     folder, temporary = tmp_path / "held", tmp_path / "tmp"
     for each in (folder, temporary, tmp_path / "local", tmp_path / "pipelines"):
         each.mkdir()
     (folder / "password").write_text(PASSWORD)
-    spark = {"master": "local[1]", "conf": {"spark.local.dir": str(tmp_path / "local"), **conf}}
+    spark = {"master": master, "conf": {"spark.local.dir": str(tmp_path / "local"), **conf}}
     pipeline = {"name": "held", "source": {"connection": "mysql_x"}, "kafka": {"connection": "kafka_x"}, "spark": spark}
     (tmp_path / "pipelines" / "held.yaml").write_text(json.dumps(pipeline | {"tables": {"include": ["a.*"]}}))
     env = {
@@ -58,7 +58,8 @@ def held(kind: str, tmp_path: Path, conf: dict[str, str]) -> Iterator[int]:
     try:
         until = time.monotonic() + 120
         while not (folder / "ready").exists():
-            assert job.poll() is None, (tmp_path / "log").read_text()[-3000:]
+            if job.poll() is not None:
+                raise SystemExit((tmp_path / "log").read_text())
             assert time.monotonic() < until, (tmp_path / "log").read_text()[-3000:]
             time.sleep(0.1)
         yield job.pid
@@ -97,3 +98,12 @@ def test_spark_as_it_comes_gives_a_password_to_other_users(tmp_path: Path) -> No
     """The attack itself: what it finds where nothing was set shows that it would find it."""
     with held("bare", tmp_path, {}) as job:
         assert any(PASSWORD.encode() in as_nobody(stolen_blocks, address)[0] for address in addresses_of(job))
+
+
+@pytest.mark.parametrize("master", ["spark://127.0.0.1:1", pytest.param("local[1]", marks=pytest.mark.extended)])
+def test_spark_that_is_open_to_others_is_refused(master: str, tmp_path: Path) -> None:
+    """A cluster without a secret; a job that others submitted, without what Airflow's task sets."""
+    kind = "command" if master.startswith("spark:") else "submitted"
+    refused = pytest.raises(SystemExit, match=r"SettingsError: expected.*spark\.authenticate.*Nothing was published")
+    with refused, held(kind, tmp_path, {}, master):
+        pass

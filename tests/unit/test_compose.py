@@ -70,6 +70,15 @@ class Condition(Part):
     condition: Literal["service_started", "service_healthy", "service_completed_successfully"]
 
 
+class MountedConfig(Part):
+    source: str
+    target: str
+
+
+class Config(Part):
+    content: str
+
+
 class Service(Part):
     image: str
     build: Build | None = None
@@ -78,6 +87,7 @@ class Service(Part):
     environment: dict[str, str] = {}
     ports: list[Annotated[str, Field(pattern=r"^127\.0\.0\.1:\d+:\d+$")]] = []
     volumes: list[str] = []
+    configs: list[MountedConfig] = []
     depends_on: dict[str, Condition] = {}
     healthcheck: Healthcheck | None = None
     restart: Literal["no", "unless-stopped"]
@@ -88,6 +98,7 @@ class Compose(Part):
     name: str
     services: dict[str, Service]
     volumes: dict[str, None]
+    configs: dict[str, Config]
 
 
 def loaded() -> dict[str, Any]:
@@ -111,7 +122,7 @@ def pin(package: str) -> str:
 
 
 def test_the_file_has_only_what_the_specification_knows() -> None:
-    others = set(loaded()) - {"name", "services", "volumes"}
+    others = set(loaded()) - {"name", "services", "volumes", "configs"}
     assert all(name.startswith("x-") for name in others)
 
 
@@ -190,6 +201,20 @@ def test_a_service_waits_for_services_that_are_there_and_can_say_so(name: str) -
 def test_no_two_services_want_one_port() -> None:
     ports = [port.split(":")[1] for service in SERVICES.values() for port in service.ports]
     assert len(ports) == len(set(ports))
+
+
+def test_spark_takes_jobs_and_answers_tasks_of_those_with_its_secret_only() -> None:
+    """Drivers, master and workers read one spark-defaults.conf; a master other than local demands these settings."""
+    defaults = dict(line.split(" ") for line in COMPOSE.configs["spark-defaults"].content.splitlines())
+    assert defaults == {
+        "spark.authenticate": "true",
+        "spark.authenticate.secret": ENV["SPARK_SECRET"],
+        "spark.network.crypto.enabled": "true",
+    }
+    for service in OURS.values():
+        (mounted,) = service.configs
+        assert mounted.source == "spark-defaults"
+        assert mounted.target == f"{service.environment['SPARK_CONF_DIR']}/spark-defaults.conf"
 
 
 def test_secrets_stand_in_the_env_file_only() -> None:

@@ -149,7 +149,8 @@ def test_a_pipelines_secrets_are_in_none_of_its_forms_and_reach_workers(
     monkeypatch.setenv("MASK_SALT", SECRET)
     path.write_text(GOOD + MASKED)
     pipeline = read_pipeline(path)
-    connections = PipelineConnections(pipeline, lambda name: f"{name.partition('_')[0]}://u:{SECRET}@h:1/")
+    uris = {"kafka_shop": f"kafka://h:1/?sasl.username=u&sasl.password={SECRET}"}
+    connections = PipelineConnections(pipeline, lambda name: uris.get(name, f"mysql://u:{SECRET}@h:1/"))
     for value in (pipeline, pipeline.columns, pipeline.spark, pipeline.alerts, connections.column_rules, connections):
         assert_hidden(f"{value!r} {value}")
     assert_hidden(pipeline.columns.model_dump_json())

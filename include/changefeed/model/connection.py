@@ -109,7 +109,8 @@ class MysqlConnection:
 def kafka_parts(uri: str) -> tuple[str, dict[str, str]]:
     """Bootstrap servers and librdkafka options of ``kafka://host:port,host:port/?sasl.username=…``.
 
-    Raises SettingsError for another scheme, or without a broker.
+    Raises SettingsError for another scheme, without a broker, and for a user or a password before the brokers: Kafka
+    asks for them in SASL, whose mechanism they do not say.
     """
     parts = _split(uri, "kafka")
     options = {name: value for name, value in parse_qsl(parts.query) if name != "__extra__"}
@@ -117,7 +118,13 @@ def kafka_parts(uri: str) -> tuple[str, dict[str, str]]:
         raise SettingsError(
             f"unknown option {shown_option(odd[0])} of a Kafka connection: they are named as librdkafka's"
         )
-    bootstrap = parts.netloc.rpartition("@")[2] or options.pop("bootstrap.servers", "")
+    if "@" in unquote(parts.netloc):
+        raise SettingsError(
+            "a Kafka connection has a user or a password before its brokers (login and password of Airflow's), where "
+            "nothing would use them: write them as options, security.protocol=SASL_SSL&sasl.mechanism=SCRAM-SHA-512&"
+            "sasl.username=…&sasl.password=…, or leave them out where the brokers ask for none"
+        )
+    bootstrap = parts.netloc or options.pop("bootstrap.servers", "")
     if not bootstrap:
         raise SettingsError("a Kafka connection has no broker: wanted kafka://host:9092")
     if not all(_BROKER.fullmatch(broker.strip()) for broker in unquote(bootstrap).split(",")):

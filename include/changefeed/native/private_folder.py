@@ -48,11 +48,29 @@ def not_private(folder: Path) -> str:
         return f"it is another user's ({status.st_uid})"
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         return f"others may write to it (mode {stat.S_IMODE(status.st_mode):04o})"
-    for parent in folder.absolute().parents:
-        mode = parent.stat().st_mode
-        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-            return f"others may put another one in its place (mode {stat.S_IMODE(mode):04o} of {str(parent)!r})"
+    # The path as it is written, with the links in it, and the one that it leads to.
+    for parent in (*folder.absolute().parents, *folder.resolve().parents):
+        if reason := _replaceable(parent):
+            return reason
     return "" if os.access(folder, os.W_OK) else "it cannot be written to"
+
+
+def _replaceable(parent: Path) -> str:
+    """Why somebody else could put another folder in the place of one in ``parent``; '' where none could.
+
+    Who owns a folder may rename what is in it, and so may who writes to it, unless it is sticky, as /tmp is. A group
+    that is root's, or has this user only (as its number says), is nobody else. Whoever owns / owns all programs.
+    """
+    status = parent.lstat()
+    if parent == parent.parent:
+        return ""
+    if status.st_uid not in (0, os.getuid()):
+        return f"others may put another one in its place ({str(parent)!r} is another user's, {status.st_uid})"
+    if stat.S_ISLNK(status.st_mode) or status.st_mode & stat.S_ISVTX:
+        return ""
+    if status.st_mode & stat.S_IWOTH or (status.st_mode & stat.S_IWGRP and status.st_gid not in (0, os.getuid())):
+        return f"others may put another one in its place (mode {stat.S_IMODE(status.st_mode):04o} of {str(parent)!r})"
+    return ""
 
 
 def _roots() -> list[Path]:

@@ -82,7 +82,7 @@ def is_local(master: str) -> bool:
 
 def job_conf(settings: Mapping[str, str], master: str, defaults: Mapping[str, str] = JOB_CONF) -> dict[str, str]:
     """The whole conf of a job at ``master`` whose pipeline has ``settings`` as its `spark.conf`."""
-    always = ALWAYS | (ON_THIS_MACHINE if is_local(master) else ON_OTHER_MACHINES)
+    always = _always_at(master)
     for name, value in always.items():
         if settings.get(name, value) != value:
             _log.warning(
@@ -90,6 +90,16 @@ def job_conf(settings: Mapping[str, str], master: str, defaults: Mapping[str, st
             )
     own = {_SECRET: secrets.token_hex(32)} if master.startswith("local-cluster") else {}
     return {**own, **defaults, **settings, **always}
+
+
+def unprotected(conf: Mapping[str, str], master: str) -> list[str]:
+    """What ``conf``, of a job that others submitted, has to set besides, so that nobody else reads what it works on."""
+    wanted = {name: value for name, value in _always_at(master).items() if name != "spark.speculation"}
+    return [f"{name}={value}" for name, value in wanted.items() if conf.get(name) != value]
+
+
+def _always_at(master: str) -> dict[str, str]:
+    return ALWAYS | (ON_THIS_MACHINE if is_local(master) else ON_OTHER_MACHINES)
 
 
 def environment_at(master: str) -> dict[str, str]:

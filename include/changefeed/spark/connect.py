@@ -57,6 +57,8 @@ def _shared_session(url: str) -> Any:
         except SparkConnectException as error:
             spark.release_session_on_close = False
             spark.stop()  # closed alone it would stay the process's default session, for those after it
+            if "UNAUTHENTICATED" in str(error):
+                raise _without_token() from error
             if "SESSION_CLOSED" not in str(error):
                 raise
         else:
@@ -94,3 +96,11 @@ def _address(url: str) -> tuple[str, int]:
         return parts.hostname or "", parts.port or CONNECT_PORT
     except ValueError:
         raise SettingsError("`spark.connect` cannot be read: wanted sc://host:port, then /;name=value…") from None
+
+
+def _without_token() -> SettingsError:
+    return SettingsError(
+        "the Spark Connect server of `spark.connect` expects its token, and found none or another one. Nothing was "
+        "published. Set SPARK_CONNECT_AUTHENTICATE_TOKEN where the job runs, or end the URL in /;token=…; the server "
+        "is then reached over TLS, or as localhost."
+    )

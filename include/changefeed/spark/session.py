@@ -28,6 +28,7 @@ from changefeed.spark.conf import (
     is_local,
     job_conf,
     properties,
+    unprotected,
 )
 from changefeed.spark.connect import connect_session
 from changefeed.spark.target import ClassicSpark, SparkTarget
@@ -123,7 +124,7 @@ def _session() -> SparkSession:
     from pyspark.errors import PySparkRuntimeError
 
     try:
-        return SparkSession.builder.getOrCreate()
+        session = SparkSession.builder.getOrCreate()
     except PySparkRuntimeError as error:
         java = os.environ.get("JAVA_HOME") or shutil.which("java")
         raise SettingsError(
@@ -140,3 +141,11 @@ def _session() -> SparkSession:
             "and the same spark.authenticate.secret on the cluster's master and workers, and for this driver in "
             "spark-defaults.conf (docs/security.md)."
         ) from error
+    context = session.sparkContext
+    if missing := unprotected(dict(context.getConf().getAll()), context.master or ""):
+        raise SettingsError(
+            f"expected a Spark whose ports and disks are closed to others, and found one at {context.master} without "
+            f"{', '.join(missing)}: whoever reaches a port of a run would read its rows and passwords. Nothing was "
+            "published. Set that where the job is submitted (docs/security.md)."
+        )
+    return session

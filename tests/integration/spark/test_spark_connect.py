@@ -15,6 +15,7 @@ import pytest
 from integration.airflow.test_ingest_dag import IN_FULL, SKIPPED, Feed, feed
 from integration.rebuilt import event_ids, rebuilt, records_of, selected
 
+from changefeed.errors import SettingsError
 from changefeed.spark.connect import connect_session
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
@@ -45,6 +46,15 @@ def test_a_dag_publishes_through_spark_connect(feed: Feed) -> None:
     published = event_ids(feed.records("orders"))
     assert len(published) == len(set(published)), "no event twice"
     assert "spark-submit" not in feed.log.read_text()
+
+
+@pytest.mark.parametrize("token", ["", "/;token=another"])
+def test_server_with_a_token_runs_nothing_for_whoever_has_none(spark_connect: SparkConnectServer, token: str) -> None:
+    with (
+        pytest.raises(SettingsError, match=r"token.*SPARK_CONNECT_AUTHENTICATE_TOKEN"),
+        connect_session(f"sc://localhost:{spark_connect.port}{token}"),
+    ):
+        pass
 
 
 def test_the_command_uses_it_too_and_tells_one_that_is_away(
@@ -108,7 +118,7 @@ def test_runs_share_the_days_session_and_its_workers_and_begin_another_where_the
 
     first, daemon = run()
     assert run() == (first, daemon)
-    with connect_session(f"{spark_connect.url}/;session_id={uuid.uuid4()}") as own:
+    with connect_session(f"{spark_connect.url};session_id={uuid.uuid4()}") as own:
         assert cast(Any, own.session).session_id != first
     assert run(end=True) == (first, daemon)
     second, other = run()

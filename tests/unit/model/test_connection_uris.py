@@ -71,6 +71,13 @@ def test_a_kafka_uri_may_name_several_brokers_and_librdkafkas_options() -> None:
     )
 
 
+@pytest.mark.parametrize("uri", ["kafka://me:hush@one:9092", "kafka://:hush@one", "kafka://one:1,me:hush@two:2"])
+def test_login_before_the_brokers_of_a_kafka_uri_is_refused_with_where_it_belongs(uri: str) -> None:
+    with pytest.raises(SettingsError, match=r"user or a password before its brokers.*sasl\.username") as refused:
+        kafka_parts(uri)
+    assert "hush" not in str(refused.value)
+
+
 @pytest.mark.parametrize("uri", ["kafka://", "http://one:9092", ""])
 def test_a_wrong_kafka_uri_is_refused(uri: str) -> None:
     with pytest.raises(SettingsError):
