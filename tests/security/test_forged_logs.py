@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 from integration.followed import Followed
 
 from changefeed.errors import ChangefeedError, CheckpointError, SettingsError
+from changefeed.kafka.commit_log.all_logs import read_commit_logs
 from changefeed.kafka.commit_log.records import ClaimRecord, FirstRecord, SealRecord
 from changefeed.kafka.log_keys import OLDEST_SECONDS, SIGNATURE, LogKeys
 from changefeed.kafka.partition_reader import KafkaRecord
@@ -144,6 +145,7 @@ def test_without_a_key_what_is_no_record_of_ours_stops_nobody(fed: Followed) -> 
     fed.source.execute(f"INSERT INTO {fed.name}_a.orders VALUES (2)")
     with pytest.raises(CheckpointError, match="only changefeed may write"):
         fed.publish()
+    assert fed.name not in read_commit_logs(fed.connections.kafka, but="another")  # whose first run it does not stop
 
 
 def test_a_pipeline_gets_a_key_later_and_another_one(fed: Followed, unique_name: str) -> None:

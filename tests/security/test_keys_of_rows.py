@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import yaml
 from faults.inline_spark import InlineSpark
 from integration.followed import Followed
 
@@ -19,6 +20,7 @@ from changefeed.model.run_identity import snapshot_identity
 from changefeed.model.topic_name import commit_log_topic
 from changefeed.operations.check import check
 from changefeed.operations.neighbours import Neighbours
+from changefeed.settings.file import pipeline_of_text
 from changefeed.settings.requests.snapshot import SnapshotRequest
 from changefeed.snapshot.planning import SnapshotPlan, plan_snapshot
 from changefeed.snapshot.run import run_snapshot
@@ -110,6 +112,15 @@ def test_a_snapshot_is_refused_where_nothing_encrypts_a_hidden_primary_key(
     found = map(str, check(people.connections, Neighbours({}, people.uris.__getitem__), lambda: store))
     assert any("WARN a snapshot would be refused" in line and email(people) in line for line in found)
     assert b"person" not in logged(people).replace(b"people", b"")
+
+
+def test_a_function_that_names_a_column_hides_it() -> None:
+    transforms = [{"tables": "shop.*", "function": "drop_fields", "arguments": {"columns": ["Email"]}}]
+    values = {"name": "shop", "source": {"connection": "m"}, "kafka": {"connection": "k"}, "transforms": transforms}
+    pipeline = pipeline_of_text(yaml.safe_dump(values), "pipeline.yaml")
+    assert pipeline.hides("shop", "people", "email")
+    assert not pipeline.hides("shop", "people", "id")
+    assert not pipeline.hides("crm", "people", "email")
 
 
 def test_a_snapshot_whose_secret_changed_says_so(people: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
