@@ -83,7 +83,7 @@ def logged(people: Followed) -> bytes:
     return b"\n".join(zlib.decompress(value) if value.startswith(b"x") else value for value in values)
 
 
-@pytest.mark.parametrize("hidden", ["masked", "excluded"])
+@pytest.mark.parametrize("hidden", ["masked", pytest.param("excluded", marks=pytest.mark.extended)])
 def test_boundaries_of_a_hidden_primary_key_are_encrypted(people: Followed, hidden: str) -> None:
     if hidden == "masked":
         configure(people, {"mask": {email(people): {"hmac_sha256": {"environment": "LONG"}}}})
@@ -99,6 +99,7 @@ def test_boundaries_of_a_hidden_primary_key_are_encrypted(people: Followed, hidd
     assert b"person" not in logged(people).replace(b"people", b"")
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("mask", [{"text": "***"}, {"hmac_sha256": {"environment": "SHORT"}}, None])
 def test_a_snapshot_is_refused_where_nothing_encrypts_a_hidden_primary_key(
     people: Followed, mask: dict[str, Any] | None
@@ -123,6 +124,7 @@ def test_a_function_that_names_a_column_hides_it() -> None:
     assert not pipeline.hides("crm", "people", "email")
 
 
+@pytest.mark.extended
 def test_a_snapshot_whose_secret_changed_says_so(people: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
     configure(people, {"mask": {email(people): {"hmac_sha256": {"environment": "LONG"}}}})
     people.publish()
