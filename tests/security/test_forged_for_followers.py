@@ -34,6 +34,8 @@ from changefeed.source.mysql.follower_session import FollowerSession
 from devstack.kafka import KafkaBroker
 from devstack.sql_server import SqlServer
 
+pytestmark = pytest.mark.extended
+
 AT = BinlogCoordinates("binlog.000001", 4)
 
 

@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 from integration.followed import Followed
 
 from changefeed.errors import ChangefeedError, CheckpointError, SettingsError
+from changefeed.kafka.commit_log.all_logs import read_commit_logs
 from changefeed.kafka.commit_log.records import ClaimRecord, FirstRecord, SealRecord
 from changefeed.kafka.log_keys import OLDEST_SECONDS, SIGNATURE, LogKeys
 from changefeed.kafka.partition_reader import KafkaRecord
@@ -90,6 +91,7 @@ def test_a_forged_seal_skips_no_window(fed: Followed) -> None:
         fed.publish()
 
 
+@pytest.mark.extended
 def test_a_signed_record_that_is_written_again_later_is_refused(fed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
     (genuine,) = [record for record in records(fed) if b'"progress"' in (record.key or b"") and record.value][:1]
     write(fed, genuine.key, genuine.value, list(genuine.headers))  # in time it is as a retry would write it
@@ -102,6 +104,7 @@ def test_a_signed_record_that_is_written_again_later_is_refused(fed: Followed, m
     assert OLDEST_SECONDS == 900
 
 
+@pytest.mark.extended
 def test_a_forged_schema_history_is_refused(fed: Followed) -> None:
     write(fed, b'["%s","schemas"]' % fed.name.encode(), b"{}", [], schema_history_topic(fed.name))
     with pytest.raises(ChangefeedError, match="was not written by pipeline"):
@@ -132,6 +135,7 @@ def test_what_is_nobodys_progress_is_named_and_left_out(fed: Followed, caplog: p
     assert max(fed.connections.commit_log().read().seals) == 2
 
 
+@pytest.mark.extended
 def test_without_a_key_what_is_no_record_of_ours_stops_nobody(fed: Followed) -> None:
     fed.configure()
     for key, value in ((None, b"1"), (b"not json", b"\xff"), (b'["another","seal",9]', b"what?")):
@@ -144,8 +148,10 @@ def test_without_a_key_what_is_no_record_of_ours_stops_nobody(fed: Followed) -> 
     fed.source.execute(f"INSERT INTO {fed.name}_a.orders VALUES (2)")
     with pytest.raises(CheckpointError, match="only changefeed may write"):
         fed.publish()
+    assert fed.name not in read_commit_logs(fed.connections.kafka, but="another")  # whose first run it does not stop
 
 
+@pytest.mark.extended
 def test_a_pipeline_gets_a_key_later_and_another_one(fed: Followed, unique_name: str) -> None:
     fed.configure()
     with pytest.raises(SettingsError, match="nothing to sign with"):
@@ -176,6 +182,7 @@ def test_a_pipeline_gets_a_key_later_and_another_one(fed: Followed, unique_name:
         fed.publish()
 
 
+@pytest.mark.extended
 def test_a_short_key_is_refused(fed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOG_KEY", "secret")
     with pytest.raises(SettingsError, match="openssl rand") as refused:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import yaml
 from faults.inline_spark import InlineSpark
 from integration.followed import Followed
 
@@ -19,6 +20,7 @@ from changefeed.model.run_identity import snapshot_identity
 from changefeed.model.topic_name import commit_log_topic
 from changefeed.operations.check import check
 from changefeed.operations.neighbours import Neighbours
+from changefeed.settings.file import pipeline_of_text
 from changefeed.settings.requests.snapshot import SnapshotRequest
 from changefeed.snapshot.planning import SnapshotPlan, plan_snapshot
 from changefeed.snapshot.run import run_snapshot
@@ -81,7 +83,7 @@ def logged(people: Followed) -> bytes:
     return b"\n".join(zlib.decompress(value) if value.startswith(b"x") else value for value in values)
 
 
-@pytest.mark.parametrize("hidden", ["masked", "excluded"])
+@pytest.mark.parametrize("hidden", ["masked", pytest.param("excluded", marks=pytest.mark.extended)])
 def test_boundaries_of_a_hidden_primary_key_are_encrypted(people: Followed, hidden: str) -> None:
     if hidden == "masked":
         configure(people, {"mask": {email(people): {"hmac_sha256": {"environment": "LONG"}}}})
@@ -97,6 +99,7 @@ def test_boundaries_of_a_hidden_primary_key_are_encrypted(people: Followed, hidd
     assert b"person" not in logged(people).replace(b"people", b"")
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("mask", [{"text": "***"}, {"hmac_sha256": {"environment": "SHORT"}}, None])
 def test_a_snapshot_is_refused_where_nothing_encrypts_a_hidden_primary_key(
     people: Followed, mask: dict[str, Any] | None
@@ -112,6 +115,16 @@ def test_a_snapshot_is_refused_where_nothing_encrypts_a_hidden_primary_key(
     assert b"person" not in logged(people).replace(b"people", b"")
 
 
+def test_a_function_that_names_a_column_hides_it() -> None:
+    transforms = [{"tables": "shop.*", "function": "drop_fields", "arguments": {"columns": ["Email"]}}]
+    values = {"name": "shop", "source": {"connection": "m"}, "kafka": {"connection": "k"}, "transforms": transforms}
+    pipeline = pipeline_of_text(yaml.safe_dump(values), "pipeline.yaml")
+    assert pipeline.hides("shop", "people", "email")
+    assert not pipeline.hides("shop", "people", "id")
+    assert not pipeline.hides("crm", "people", "email")
+
+
+@pytest.mark.extended
 def test_a_snapshot_whose_secret_changed_says_so(people: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
     configure(people, {"mask": {email(people): {"hmac_sha256": {"environment": "LONG"}}}})
     people.publish()

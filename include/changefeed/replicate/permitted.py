@@ -22,6 +22,7 @@ from changefeed.ddl.changes import (
     DropDatabase,
     DropTables,
     RenameTables,
+    RenameTo,
     SchemaChange,
     TruncateTable,
     UnreadChange,
@@ -67,6 +68,8 @@ def check_definition(statement: DdlStatement, scope: Scope, where: str) -> None:
             reason = "" if scope.takes_database(database) else f"{database!r} is no database that the pipeline captures"
         case RenameTables(names=pairs):
             reason = next((reason for pair in pairs if (reason := _of_pair(*pair, scope))), "")
+        case AlterTable(name=name, actions=(RenameTo(name=new),)):
+            reason = _of_pair(name, new, scope)
         case (
             CreateTable() | CreateTableLike() | CreateSequence() | AlterTable() | DropTables() | TruncateTable()
         ) as known:

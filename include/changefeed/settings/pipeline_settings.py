@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated, Literal, Self
@@ -313,6 +313,15 @@ UnknownAnswer = Literal["stop", "placeholder", "begin"]
 UnknownDefinition = UnknownAnswer | Annotated[dict[TablePattern, UnknownAnswer], AfterValidator(few)]
 
 
+def _has_text(value: object, text: str) -> bool:
+    """Whether ``value``, of a setting, is or holds the text, in whatever case."""
+    if isinstance(value, Mapping):
+        return any(_has_text(each, text) for item in value.items() for each in item)
+    if isinstance(value, list | tuple):
+        return any(_has_text(each, text) for each in value)
+    return isinstance(value, str) and value.lower() == text
+
+
 _PRESETS = ("@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
 
 
@@ -421,10 +430,13 @@ class PipelineSettings(Section):
         return bool(self.columns.exclude or self.columns.mask or self.transforms)
 
     def hides(self, database: str, table: str, column: str) -> bool:
-        """Whether messages do not have a column's values as they are, or may not, as functions change the table's."""
+        """Whether messages do not have a column's values as they are: by a pattern, or as arguments of a function name
+        it. What a function does besides is not known here."""
         patterns = (*self.columns.exclude, *self.columns.mask)
-        covered = any(ColumnRule(pattern, Excluded(), "").covers(database, table, column) for pattern in patterns)
-        return covered or any(matches(transform.tables, database, table) for transform in self.transforms)
+        if any(ColumnRule(pattern, Excluded(), "").covers(database, table, column) for pattern in patterns):
+            return True
+        of_table = (each for each in self.transforms if matches(each.tables, database, table))
+        return any(_has_text(each.arguments, column.lower()) for each in of_table)
 
     def column_rules(self, lookup: ConnectionLookup) -> ColumnRules:
         """`columns` as rules: those that leave a column out come before those that mask it.

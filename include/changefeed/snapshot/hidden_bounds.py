@@ -49,7 +49,7 @@ def check_bounds(connections: PipelineConnections, schemas: Iterable[TableSchema
         more = f" (and {len(hidden) - 1} more)" if len(hidden) > 1 else ""
         raise SettingsError(
             f"a snapshot keeps in the commit log how far it has come, as values of the primary key, and pipeline "
-            f"{pipeline.name!r} leaves out, masks or transforms {hidden[0]}{more}: whoever reads that topic would read "
+            f"{pipeline.name!r} hides {hidden[0]}{more} in its messages: whoever reads that topic would read "
             "them. Nothing was published. Set `commit_log: {key: ...}`, by which they are encrypted (and run "
             f"`changefeed sign {pipeline.name}` once, if it has published already), or mask the column by hmac_sha256 "
             f"under a key of {SHORTEST_KEY} characters or more; or leave the table out of the snapshot with --tables."

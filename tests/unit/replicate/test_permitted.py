@@ -66,6 +66,19 @@ def test_another_definition_is_refused(sql: str) -> None:
             check(sql, scope)
 
 
+def test_a_table_is_renamed_where_one_of_its_names_is_captured() -> None:
+    orders = Scope(Server(), ("shop.orders",))
+    for sql in ("RENAME TABLE orders TO orders_old, _orders_gho TO orders", "ALTER TABLE orders RENAME TO orders_old"):
+        check(sql, orders)
+    for sql in (
+        "RENAME TABLE others TO orders_old",
+        "ALTER TABLE orders RENAME TO crm.orders",
+        "DROP TABLE orders_old",
+    ):
+        with pytest.raises(FollowerError, match="no table that the pipeline captures"):
+            check(sql, orders)
+
+
 def test_no_pattern_takes_the_servers_own_databases() -> None:
     everything = Scope(Server(), ("*.*",))
     for name in ("mysql.user", "sys.sys_config", "changefeed.followed", "MySQL.user"):
