@@ -214,3 +214,27 @@ def test_a_replica_that_logged_an_analyze_of_its_own_is_not_said_to_lack_what_it
     pair_feed.mysql = follower
     run = refused(pair_feed, "BinlogGoneError", "behind a higher number", "gtid_strict_mode", "ANALYZE TABLE", "seek")
     assert "lacks" not in run
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("pair", [MariadbServer], indirect=True, ids=["mariadb"])
+@pytest.mark.parametrize("more", [0, 5])
+def test_checkpoint_behind_what_mariadb_rolled_back_is_refused_on_a_replica(
+    pair: Pair, pair_feed: Feed, more: int
+) -> None:
+    """The source logs such a transaction and its replica does not: by GTIDs it looks as if the replica was behind."""
+    source, follower = pair
+    pair_feed.write(10)
+    pair_feed.run()
+    held = f"CREATE TEMPORARY TABLE `{pair_feed.name}`.held (n INT)"
+    insert = f"INSERT INTO `{pair_feed.name}`.journal (text) VALUES ('rolled back')"
+    source.execute("BEGIN", held, insert, "ROLLBACK")
+    pair_feed.run()
+    caught_up(source, follower)
+    stop_replicating(follower)
+    pair_feed.mysql = follower
+    pair_feed.write(more)
+    refused(pair_feed, "BinlogGoneError", "lacks transactions", "seek")
+    pair_feed.mysql = source
+    source.execute(f"INSERT INTO `{pair_feed.name}`.journal (text) VALUES ('more')")
+    pair_feed.run()

@@ -15,7 +15,11 @@ from faults.feed import Feed, Runner
 from faults.replica import caught_up, replicate, replication_group, stop_replicating
 from faults.test_changed_between_attempts import add_partitions
 from faults.test_failover import killed_at, refused
+from kafka.admin import ConfigResource, ConfigResourceType
 
+from changefeed.kafka.connection import KafkaConnection
+from changefeed.kafka.topics import TopicSettings, ensure_topics
+from changefeed.model.topic_name import commit_log_topic
 from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
 from devstack.mariadb import MariadbServer
@@ -41,7 +45,8 @@ def fail_over(feed: Feed, source: SqlServer, follower: SqlServer) -> None:
 def numbers_in(feed: Feed, table: str) -> Counter[int]:
     """How often each row of a table of inserts is in its topic, by its column n."""
     values = [json.loads(record.value) for record in feed.records(table)]
-    return Counter((value.get("after") or value.get("data") or value)["n"] for value in values)
+    within = [value.get("data") or value for value in values]
+    return Counter((value.get("after") or value)["n"] for value in within)
 
 
 def published_once(feed: Feed, table: str) -> None:
@@ -79,10 +84,13 @@ def written_as(server: SqlServer, database: str, numbers: Iterable[int], source:
         (MysqlServer, {}),
         pytest.param(MysqlServer, {"format": "maxwell"}, marks=pytest.mark.extended),
         pytest.param(MysqlServer, {"topics": {"partitions": 3, "partition_by": ["n"]}}, marks=pytest.mark.extended),
+        pytest.param(MysqlServer, {"format": "flat"}, marks=pytest.mark.extended),
+        pytest.param(MysqlServer, {"format": "cloudevents"}, marks=pytest.mark.extended),
+        pytest.param(MysqlServer, {"statements": "publish"}, marks=pytest.mark.extended),
         pytest.param(MariadbServer, {}, marks=pytest.mark.extended),
     ],
     indirect=["pair"],
-    ids=["null", "maxwell", "partition_by", "mariadb"],
+    ids=["null", "maxwell", "partition_by", "flat", "cloudevents", "statements", "mariadb"],
 )
 def test_rows_without_a_key_are_published_once(pair: Pair, pair_feed: Feed, settings: dict[str, object]) -> None:
     """The replica divides statements into other events, so that each row has another place in its binlog."""
@@ -462,3 +470,49 @@ def test_a_new_server_with_other_rows_under_the_same_gtids_is_refused(pair: Pair
         cursor.execute("SET GTID_NEXT = 'AUTOMATIC'")
     pair_feed.mysql = follower
     refused(pair_feed, "AccountingError", "do not have the same rows", "Nothing was published")
+
+
+@pytest.mark.extended
+def test_order_that_the_commit_log_does_not_take_stops_the_run_until_it_does(pair: Pair, pair_feed: Feed) -> None:
+    source, follower = pair
+    log = commit_log_topic(pair_feed.name)
+    connection = KafkaConnection(pair_feed.kafka.bootstrap)
+    limit = {"cleanup.policy": "compact", "max.message.bytes": "6000"}
+    ensure_topics(connection, {log: TopicSettings(1, 1, limit)})
+    pair_feed.run()
+    fail_over(pair_feed, source, follower)
+    pair_feed.mysql = source
+    numbers = random.Random(3).sample(range(1, 1201), 1200)
+    written_as(source, pair_feed.name, numbers)
+    refused(pair_feed, log, "max.message.bytes")
+    with connection.admin() as admin:
+        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, log, {**limit, "max.message.bytes": "1000000"})])
+    killed_at(pair_feed, IN_MID_WINDOW)
+    written_as(follower, pair_feed.name, numbers)
+    pair_feed.mysql = follower
+    pair_feed.run()
+    pair_feed.check(one_server=False)
+
+
+@pytest.mark.extended
+def test_failover_without_gtids_of_rows_without_a_key_in_mid_window_is_refused(
+    tmp_path: Path, kafka_broker: KafkaBroker, unique_name: str, runner: Runner
+) -> None:
+    """The two servers have the same statements, and nothing says so."""
+    off = {"gtid-mode": "OFF", "enforce-gtid-consistency": "OFF"}
+    ours, theirs = (MysqlServer(tmp_path / name, options=off, owner=ProcessId.own(), quick=True) for name in "ab")
+    with started(ours) as source, started(theirs) as other:
+        feed = Feed(unique_name, source, kafka_broker, tmp_path, runner)
+        table = f"`{unique_name}`.plain"
+        other.execute(f"CREATE DATABASE `{unique_name}`")
+        for server in (source, other):
+            server.execute(f"CREATE TABLE {table} (n INT)")
+        feed.run()
+        for server in (source, other):
+            insert(server, table, range(200))
+        killed_at(feed, "after_transaction_commit:2")
+        feed.mysql = other
+        refused(feed, "without GTIDs the position cannot be found again", "gtid_mode=ON")
+        feed.mysql = source
+        feed.run()
+        published_once(feed, "plain")

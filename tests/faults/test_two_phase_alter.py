@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,9 +10,13 @@ from pathlib import Path
 import pytest
 from faults.feed import Feed, Runner, fresh_feed
 from integration.rebuilt import records_of
-from two_phase_alter import TABLE, alter_at_once
+from pymysql.err import Error
+from two_phase_alter import EXCHANGE, TABLE, TWO_PHASE, alter_at_once, begun_alter
 
+from devstack.identity import ProcessId
 from devstack.kafka import KafkaBroker
+from devstack.mariadb import MariadbServer
+from devstack.process import started
 from devstack.sql_server import SqlServer
 
 TABLES = ("t0", "t1", "t2")
@@ -67,3 +72,28 @@ def test_schemas_learned_while_an_alter_in_two_phases_is_under_way(altered: Feed
     alter_at_once(altered.mysql, altered.name, between=altered.run)
     altered.run()
     check(altered)
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("is_known", [True, False], ids=["known", "learned behind it"])
+def test_alter_in_two_phases_of_a_server_that_dies_between_them_changes_nothing(
+    kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path, runner: Runner, is_known: bool
+) -> None:
+    """Its beginning stays in the binlog and nothing ends it; the table is as before, until it is altered anew."""
+    with started(MariadbServer(tmp_path / "server", owner=ProcessId.own(), quick=True)) as server:
+        feed = Feed(unique_name, server, kafka_broker, tmp_path, runner, {"topics": {"partitions": 1}})
+        server.execute(f"CREATE TABLE t0 {TABLE}", database=unique_name)
+        row = "INSERT INTO t0 (id, a, b) VALUES ({}, 10, 20)"
+        server.execute(row.format(1), database=unique_name)
+        if is_known:
+            feed.run()
+        with contextlib.suppress(Error), begun_alter(server, unique_name, "t0", EXCHANGE):
+            server.kill()
+        server.start()
+        server.execute(row.format(2), database=unique_name)
+        if is_known:
+            feed.run()
+        server.execute(TWO_PHASE, f"ALTER TABLE t0 {EXCHANGE}", row.format(3), database=unique_name)
+        feed.run()
+        rows = [json.loads(record.value)["after"] for record in feed.records("t0")]
+        assert rows == [{"id": number, "a": 10, "b": 20} for number in (1, 2, 3)]
