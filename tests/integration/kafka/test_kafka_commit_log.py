@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from integration.kafka_pipeline import Pipeline, batches_of
+from kafka.admin import ConfigResource, ConfigResourceType
 
 from changefeed.errors import BrokerUnavailableError, CheckpointError, TopicError
 from changefeed.kafka.commit_log import owned_log
@@ -122,12 +123,17 @@ def wide(window: int, pipeline: str, tables: int) -> Manifest:
 
 
 def test_batch_that_unpacks_to_more_than_the_log_ever_writes_is_refused(pipeline: Pipeline, owned: OwnedLog) -> None:
-    """200 MB of blanks are 20 kB to whoever may write to the topic."""
+    """200 MB of blanks are 20 kB to whoever may write to the topic, and of what compression it keeps."""
     owned.seal(manifest(1))
+    kept = ConfigResource(ConfigResourceType.TOPIC, pipeline.log_topic, {"compression.type": "producer"})
+    with pipeline.connection.admin() as admin:
+        admin.alter_configs([kept])
     large = {"compression.type": "zstd", "message.max.bytes": 1_000_000_000}
     producer = Producer({"bootstrap.servers": pipeline.connection.bootstrap, **large})
-    producer.produce(pipeline.log_topic, b" " * (200 << 20), ProgressRecord.key_of("stranger", "x", 0), 0)
-    assert producer.flush(30) == 0
+    refused: list[object] = []
+    key = ProgressRecord.key_of("stranger", "x", 0)
+    producer.produce(pipeline.log_topic, b" " * (200 << 20), key, 0, on_delivery=lambda error, _: refused.append(error))
+    assert (producer.flush(30), refused) == (0, [None])
     for read in (pipeline.log.read, pipeline.log.read_all, pipeline.log.entries):
         with pytest.raises(TopicError, match=r"unpacks to more than 134,217,728 bytes. Only changefeed may write"):
             read()
