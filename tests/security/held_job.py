@@ -1,8 +1,9 @@
 """A job on a local master that has run a task with a connection's password, and goes on until its folder is gone.
 
-    python held_job.py command|submit|submitted|bare FOLDER
+    python held_job.py command|submit|submitted|stage|closure FOLDER
 
-As `changefeed run` has it, as Airflow's task starts it, the job that spark-submit starts then, or as Spark's defaults.
+As `changefeed run` has it; as Airflow's task starts it, and the job that spark-submit starts then; and with Spark's
+defaults as a stage of ours, or as a closure of Spark's.
 """
 
 from __future__ import annotations
@@ -33,12 +34,15 @@ def hold(kind: str, folder: Path) -> None:
         Path(os.environ["TMPDIR"], f"of-task-{task}").write_text("rows")
         yield connection.host
 
-    if kind == "bare":
+    if kind in ("stage", "closure"):
         opened = nullcontext(ClassicSpark(SparkSession.builder.master("local[1]").getOrCreate()))
     else:
         opened = session(load_pipeline("held"), "json", submitted=kind == "submitted")
     with opened as spark:
-        assert spark.results_of([1, 2], stage) == ["db", "db"]
+        if kind == "closure":
+            spark.session.sparkContext.parallelize([1, 2], 2).flatMap(stage).collect()
+        else:
+            assert spark.results_of([1, 2], stage) == ["db", "db"]
         with spark.local_folder() as local:
             assert local
             (folder / "ready").write_text(local)

@@ -9,12 +9,15 @@ import pickle
 import socket
 import struct
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import lz4.block
 import psutil
+
+Address = tuple[str, int]
 
 NOBODY = 65534
 _RPC_REQUEST, _RPC_RESPONSE, _CHUNK_REQUEST, _CHUNK = 3, 4, 0, 1
@@ -46,14 +49,21 @@ def as_nobody(attempt: Callable[..., Any], *arguments: object) -> Any:
     return pickle.loads(said)
 
 
+def from_all(attempt: Callable[[Address], Any], addresses: Iterable[Address]) -> list[Any]:
+    """What another user's ``attempt`` finds at each of ``addresses``."""
+
+    def at_once() -> list[Any]:
+        with ThreadPoolExecutor(16) as threads:
+            return list(threads.map(attempt, addresses))
+
+    return list(as_nobody(at_once))
+
+
 def family_of(pid: int) -> list[psutil.Process]:
     """The process and all that it started."""
     process = psutil.Process(pid)
     found = [process, *process.children(recursive=True)]
     return [each for each in found if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]
-
-
-Address = tuple[str, int]
 
 
 def addresses_of(pid: int) -> set[Address]:
@@ -81,7 +91,7 @@ def stolen_blocks(address: Address, count: int = 4) -> tuple[bytes, str]:
 
 def answer_of_gateway(address: Address) -> bytes:
     """What a port answers that is asked in Py4J's protocol for a class of Java, without its token; b"" for silence."""
-    with socket.create_connection(address, timeout=0.7) as connection, contextlib.suppress(OSError):
+    with socket.create_connection(address, timeout=5) as connection, contextlib.suppress(OSError):
         connection.sendall(b"r\nu\nSystem\nrj\ne\n")
         return connection.recv(1000)
     return b""
@@ -96,7 +106,7 @@ def environment_of(pid: int) -> bytes:
 
 def _fetch(address: Address, block: str) -> bytes:
     """Spark's network protocol: OpenBlocks in an RpcRequest, then the first chunk of the stream."""
-    with socket.create_connection(address, timeout=0.7) as connection:
+    with socket.create_connection(address, timeout=5) as connection:
         names = [b"any-application", b"driver"]
         message = b"\0" + b"".join(struct.pack(">i", len(name)) + name for name in names)
         message += struct.pack(">ii", 1, len(block)) + block.encode()

@@ -12,10 +12,11 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from pyspark import SparkContext, SparkFiles
+from pyspark import SparkContext, SparkFiles, cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -194,13 +195,16 @@ class ClassicSpark(_WarmingSpark):
         self.session.sparkContext.parallelize(range(count), count).foreachPartition(load)
 
     def results_of(self, tasks: Sequence[Given], stage: Callable[[Given], Iterable[Result]]) -> list[Result]:
-        """See `SparkTarget`."""
+        """See `SparkTarget`. Where all tasks run here, ``stage`` and the passwords in it come to them in a private
+        file: what Spark brings to a task itself is stored as blocks until somebody looks for garbage."""
+        with self.local_folder() as folder:
+            task = _of_file(_stored(stage, folder)) if folder else stage
 
-        def of_task(given: Iterable[Given]) -> Iterator[Result]:
-            for each in given:
-                yield from stage(each)
+            def of_task(given: Iterable[Given]) -> Iterator[Result]:
+                for each in given:
+                    yield from task(each)
 
-        return self.session.sparkContext.parallelize(tasks, len(tasks)).mapPartitions(of_task).collect()
+            return self.session.sparkContext.parallelize(tasks, len(tasks)).mapPartitions(of_task).collect()
 
     def tag_jobs(self, tag: str) -> None:
         """See `SparkTarget`."""
@@ -287,6 +291,22 @@ class ConnectSpark(_WarmingSpark):
     def counter(self) -> None:
         """See `SparkTarget`."""
         return
+
+
+def _stored(stage: object, folder: str) -> Path:
+    file = Path(folder, "stage")
+    file.touch(0o600)
+    file.write_bytes(cloudpickle.dumps(stage))  # type: ignore[no-untyped-call]
+    return file
+
+
+def _of_file(file: Path) -> Callable[[Any], Iterable[Any]]:
+    """The stage that is stored in ``file``, read in the task."""
+
+    def stage(given: Any) -> Iterable[Any]:
+        return cloudpickle.loads(file.read_bytes())(given)  # type: ignore[no-any-return]
+
+    return stage
 
 
 def rows_of_tasks(
