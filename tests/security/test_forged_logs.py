@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from integration.followed import Followed
+from kafka import KafkaAdminClient
 
 from changefeed.errors import ChangefeedError, CheckpointError, SettingsError
 from changefeed.kafka.commit_log.all_logs import read_commit_logs
@@ -45,6 +46,9 @@ def fed(
     made.source.execute(f"INSERT INTO {table} VALUES (1)")
     yield made
     made.drop()
+    # `check` of another pipeline would warn of it
+    with KafkaAdminClient(bootstrap_servers=kafka_broker.bootstrap) as admin:
+        admin.delete_topics([commit_log_topic(made.name)])
 
 
 Headers = list[tuple[str, bytes]]
