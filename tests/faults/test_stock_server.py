@@ -285,6 +285,23 @@ def test_placeholders_stand_for_names_that_are_not_known(unknown: Stock) -> None
 
 
 @pytest.mark.extended
+def test_a_column_that_may_be_hidden_is_not_published_under_a_placeholder(unknown: Stock) -> None:
+    feed = unknown.feed
+    feed.settings["unknown_definition"] = "placeholder"
+    feed.settings["columns"] = {"mask": {f"{feed.name}.t3.name": {"text": "-"}}}
+    feed.configure()
+    run = feed.begin()
+    assert run.result() == 2, run.text()
+    assert "one of those that are hidden may be among them" in " ".join(run.text().split())
+    assert [rows for rows in unknown.published().values() if rows] == []
+    feed.settings["columns"]["mask"][f"{feed.name}.t3.__dropped_col_*"] = {"text": None}
+    feed.configure()
+    feed.run()
+    (dropped,) = unknown.published()["drop table"]
+    assert set(dropped.values()) == {None}
+
+
+@pytest.mark.extended
 def test_statements_of_before_define_what_the_tables_were(unknown: Stock, tmp_path: Path) -> None:
     feed, file = unknown.feed, tmp_path / "before.sql"
     assert feed.begin().result() == 2

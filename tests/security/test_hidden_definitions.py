@@ -11,7 +11,10 @@ from integration.rebuilt import records_of
 from integration.settings.test_routing import pipeline_of
 from security.test_state_topics import Attacked
 
+from changefeed.errors import SettingsError
 from changefeed.model.topic_name import schema_changes_topic
+from changefeed.settings.requests.snapshot import SnapshotRequest
+from changefeed.snapshot.planning import plan_snapshot
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
 
@@ -53,6 +56,30 @@ def test_no_record_of_a_definition_has_a_value_of_a_hidden_column(
         for record in records:
             whole = b" ".join([record.key or b"", record.value or b"", *(value for _, value in record.headers)])
             assert SECRET.encode() not in whole, whole
+
+
+def test_a_snapshots_condition_asks_about_no_column_that_may_be_hidden(
+    mysql_server: MysqlServer, kafka_broker: KafkaBroker, database: str, tmp_path: Path
+) -> None:
+    transforms = [{"tables": "*.staff", "function": "drop_fields", "arguments": {"columns": ["salary"]}}]
+    pipeline = pipeline_of(database, columns={"exclude": ["*.*.grade"]}, transforms=transforms)
+    hiding = Attacked(mysql_server, kafka_broker, pipeline, tmp_path)
+    mysql_server.execute(
+        "CREATE TABLE staff (id INT PRIMARY KEY, salary INT, name INT)",
+        "CREATE TABLE other (id INT PRIMARY KEY, grade INT, name INT)",
+        database=database,
+    )
+    hiding.run()
+
+    def plan(table: str, where: str) -> None:
+        request = SnapshotRequest(pipeline=database, tables=[f"{database}.{table}"], where=where)
+        plan_snapshot(hiding.connections, hiding.store, request, f"{database}.snapshot.1", only_look=True)
+
+    for table, where in (("staff", "salary > 5"), ("staff", "id = 1 OR name = 2"), ("other", "NOT GRADE = 1")):
+        with pytest.raises(SettingsError, match="a condition would tell what is in it"):
+            plan(table, where)
+    plan("staff", "id > 5")
+    plan("other", "name > 5")
 
 
 @pytest.fixture

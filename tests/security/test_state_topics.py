@@ -40,11 +40,11 @@ class Attacked:
         self.mysql, self.kafka = mysql, KafkaConnection(kafka.bootstrap)
         uris = {"s": mysql.url, "k": f"kafka://{kafka.bootstrap}"}
         self.connections = PipelineConnections(pipeline, uris.__getitem__)
-        self._store = TableCheckpointStore(f"sqlite:///{folder / 'state.db'}")
+        self.store = TableCheckpointStore(f"sqlite:///{folder / 'state.db'}")
 
     def run(self) -> None:
-        planned = cut(self.connections, plan(self.connections, self._store), RunBounds())
-        list(run_windows(InlineSpark(), self.connections, planned, self._store))
+        planned = cut(self.connections, plan(self.connections, self.store), RunBounds())
+        list(run_windows(InlineSpark(), self.connections, planned, self.store))
 
     def backfill(self, **asked: Any) -> None:
         pipeline = self.connections.pipeline

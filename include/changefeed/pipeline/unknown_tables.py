@@ -74,6 +74,7 @@ def check_tables_known(pipeline: Pipeline, history: SchemaHistory | None, start:
     answer says what to do about it."""
     if history is None or not history.tables_known:
         return
+    _check_placeholders_hide(pipeline, history, start)
     stopping = [each for each in unknown_ranges(pipeline, history, start) if each.answer == "stop"]
     if not stopping:
         return
@@ -92,6 +93,31 @@ def check_tables_known(pipeline: Pipeline, history: SchemaHistory | None, start:
         "__dropped_col_N__ for names that are not known\n"
         "or set `unknown_definition` in the pipeline; or seek to later coordinates."
     )
+
+
+def _check_placeholders_hide(pipeline: Pipeline, history: SchemaHistory, start: BinlogCoordinates) -> None:
+    """Raises SchemaError where a column would be published under a placeholder, and may be one that the pipeline hides
+    under its name."""
+    for name, table, _, end in segments(history):
+        passed = _is_before(table.last, start) or (end is not None and end <= start)
+        if (
+            passed
+            or not table.columns
+            or not pipeline.tables.matches(*name)
+            or _answer(pipeline, table) != "placeholder"
+        ):
+            continue
+        made_up = _made_up(name, table, history.collations, "placeholder").schema
+        known = table.known or (None,) * len(table.columns)
+        nameless = [column.name for column, one in zip(made_up.columns, known, strict=True) if one is None]
+        if shown := pipeline.may_show(name.database, name.table, nameless):
+            raise SchemaError(
+                f"pipeline {pipeline.name!r} hides columns of {name.database}.{name.table}, and would publish "
+                f"{', '.join(shown)} of its rows from {table.first} on: what these columns were called is not known, "
+                "so one of those that are hidden may be among them. Nothing was published. Say what the table was with "
+                f"`changefeed schema {pipeline.name} --define FILE.sql`; or hide such columns, `*.*.__dropped_col_*` "
+                "in `columns`; or leave these rows out with `unknown_definition`: begin."
+            )
 
 
 def answered(pipeline: Pipeline, history: SchemaHistory) -> SchemaHistory:

@@ -23,7 +23,7 @@ from changefeed.model.column_rules import ColumnRule, ColumnRules, Excluded
 from changefeed.model.connection import ConnectionLookup
 from changefeed.model.message_key import Keyless
 from changefeed.model.publish_settings import PublishSettings
-from changefeed.model.table_pattern import matches, matches_any
+from changefeed.model.table_pattern import is_regex, matches, matches_any
 from changefeed.model.table_schema import Column, TableSchema, is_current_time
 from changefeed.model.topic_name import dead_letter_topic
 from changefeed.settings.column_settings import ColumnSettings, SecretSettings
@@ -463,6 +463,18 @@ class PipelineSettings(Section):
             return bool(self.transforms) or any(rule.covers(table.database, table.table, column) for rule in hiding)
 
         return replace(table, columns=tuple(_described(column, hides(column.name)) for column in table.columns))
+
+    def may_show(self, database: str, table: str, columns: Sequence[str]) -> list[str]:
+        """Those of ``columns`` that are shown, although the table's columns of other names are hidden.
+
+        What functions do with names that they do not know, nobody knows: of their tables it is all of them.
+        """
+        patterns = [*self.columns.exclude, *self.columns.mask]
+        hides = any(is_regex(pattern) or matches(pattern.rpartition(".")[0], database, table) for pattern in patterns)
+        if any(matches(transform.tables, database, table) for transform in self.transforms):
+            return list(columns)
+        rules = [ColumnRule(pattern, Excluded(), "") for pattern in patterns]
+        return [name for name in columns if hides and not any(rule.covers(database, table, name) for rule in rules)]
 
     def transform_calls(self, lookup: ConnectionLookup) -> tuple[TransformCall, ...]:
         """`transforms` with their secrets; raises SettingsError for one that cannot be had."""
