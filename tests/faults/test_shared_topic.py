@@ -48,3 +48,29 @@ def test_killed_while_publishing_all_tables_to_one_partition_they_are_there_once
             or (record.value is not None and json.loads(record.value)["source"]["table"] == table)
         ]
         assert rebuilt(tombstones_too) == selected(feed.mysql, feed.name, table), table
+
+
+def test_rows_of_a_table_that_is_gone_do_not_go_to_another_tables_topic(feed: Feed) -> None:
+    """Two tables of one name in two databases, of which one is dropped before the run."""
+    other = f"{feed.name}_other"
+    feed.settings["tables"] = {"include": [f"{feed.name}*.*"]}
+    feed.settings["topics"] = {"template": f"{feed.name}.{{table}}"}
+    feed.configure()
+    feed.write(3)
+    feed.run()
+    feed.mysql.execute(
+        f"CREATE DATABASE `{other}`",
+        f"CREATE TABLE `{other}`.accounts LIKE `{feed.name}`.accounts",
+        f"INSERT INTO `{other}`.accounts VALUES (1, 77, 'other')",
+        f"DROP DATABASE `{other}`",
+    )
+    ids = feed.ids()
+    run = feed.begin()
+    assert run.result() == 2, run.text()
+    assert "collide" in run.text()
+    assert "leave one of the tables out" in run.text()
+    assert feed.ids() == ids
+    feed.settings["tables"]["exclude"] = [f"{other}.*"]
+    feed.configure()
+    feed.run()
+    feed.check()

@@ -256,6 +256,7 @@ class _WindowRun:
             given=given_before(window, state.progress),
             marks=record.marks,
             orders={mark.window: state.orders[mark.window] for mark in record.marks},
+            tables=decode.tables,
         )
         return _Begun(decode, publish, record, history)
 

@@ -220,6 +220,19 @@ def test_partial_json_updates_give_the_whole_document(full_mysql_server: MysqlSe
     assert [json.loads(value["before"]["j"]) for value in found.values if value["op"] == "u"][1:] == states[:-1]
 
 
+def test_a_partial_document_without_what_it_changes_is_refused_and_says_what_to_do(
+    full_mysql_server: MysqlServer, unique_name: str
+) -> None:
+    work = run(
+        "CREATE TABLE t (id INT PRIMARY KEY, j JSON)",
+        "INSERT INTO t VALUES (1, JSON_OBJECT('a', 1, 'b', REPEAT('x', 200)))",
+        "SET binlog_row_value_options = PARTIAL_JSON, binlog_row_image = MINIMAL",
+        "UPDATE t SET j = JSON_SET(j, '$.a', 2)",
+    )
+    with pytest.raises(BinlogFormatError, match=r"binlog\.\d+:\d+, .*binlog_row_image=FULL.*seek the pipeline"):
+        decoded(full_mysql_server, unique_name, work)
+
+
 def test_rows_of_xa_transactions_come_once_when_prepared(full_mysql_server: MysqlServer, unique_name: str) -> None:
     found = decoded(
         full_mysql_server,

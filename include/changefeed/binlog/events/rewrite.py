@@ -125,7 +125,12 @@ class Images:
                 if index not in partial:
                     return data
                 if index not in before:
-                    raise DamagedEvent("a JSON column is updated in part, and its before image is not in the event")
+                    raise DamagedEvent(
+                        "a JSON column is updated in part (binlog_row_value_options=PARTIAL_JSON), and its before "
+                        "image is not in the event (binlog_row_image=MINIMAL): the document is not known. Set "
+                        "binlog_row_image=FULL, or binlog_row_value_options='', for all sessions; seek the pipeline "
+                        "behind this transaction, and publish the table's rows by a snapshot"
+                    )
                 return partial_json.apply(before[index], data)
 
             self._copy(fields, after_bitmap, out, {}, value)

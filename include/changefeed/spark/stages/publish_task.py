@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from changefeed.ddl.names import TableName
 from changefeed.errors import AccountingError
 from changefeed.kafka.account import Account, Receipt
 from changefeed.kafka.commit_log.records import LogRecord, OrderRecord
@@ -115,6 +116,8 @@ class WindowPublishTask(PublishTask):
     """The number of the Spark task that gets a topic-partition."""
     expected: SliceCounts = field(default_factory=dict)
     """What the slices were decoded into: nothing is published after a message that is missing."""
+    tables: tuple[TableName, ...] = ()
+    """Those that the server has and the pipeline captures."""
 
     def settled(
         self,
@@ -127,9 +130,10 @@ class WindowPublishTask(PublishTask):
 
         Raises AccountingError where an earlier attempt gave more than was decoded, or where numbers of MariaDB's GTIDs
         do not rise after a failover, or rows may be in another order than on the old server, which gave a part of them;
-        and as `settle`.
+        TopicError where rows are of a table that is gone and would go to another table's topic; and as `settle`.
         """
         check_given(self.window, self.given, decoded.messages)
+        self._check_topics(reports)
         self.topics.learn({topic for topic, _ in decoded.messages})
         order = _order_of(slices, reports)
         if self.window.failover is not None:
@@ -143,6 +147,14 @@ class WindowPublishTask(PublishTask):
             expected=decoded.by_slice,
             order=self._order_record(order),
         )
+
+    def _check_topics(self, reports: Iterable[SliceReport]) -> None:
+        """Raises TopicError where a table that only the binlog has, and another one, get a topic that they may not
+        share; those that the server has were compared before the window was begun."""
+        there = {f"{database}.{table}" for database, table in self.tables}
+        if gone := {name for report in reports for name in report.rows} - there:
+            names = (tuple(name.split(".", 1)) for name in sorted(gone))
+            self.connections.routes.of_all([*self.tables, *((database, table) for database, table in names)])
 
     def _order_record(self, order: BinlogOrder) -> OrderRecord | None:
         """What a failover in the middle of the window needs. Without it such a failover is refused."""
