@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from integration.followed import Followed
 
 from changefeed.ddl.session import Flavour, Server
-from changefeed.errors import BadRecordError, ChangefeedError, SettingsError
+from changefeed.errors import BadRecordError, ChangefeedError, FollowerError, SettingsError
 from changefeed.formats.reader import Envelope
 from changefeed.formats.style import DEFAULT_STYLE
 from changefeed.kafka.commit_log.read_tables import AllReadRecord, TableReadRecord
@@ -187,11 +187,16 @@ def test_a_forged_definition_changes_nothing_but_captured_tables(
         f"SET GLOBAL init_connect = 'DROP DATABASE {payroll}'",
         f"DELETE FROM {payroll}.salaries",
         "INSTALL PLUGIN x SONAME 'x.so'",
+        f"ALTER TABLE {shop}.orders ADD FOREIGN KEY (id) REFERENCES {payroll}.salaries (id)",
+        f"CREATE TABLE {shop}.orders_2 (a INT) /*!999999 /* /* */ */ ENGINE=FEDERATED COMMENT '*/'",
+        f"CREATE TABLE {shop}.orders_2 (a INT, /*!９９９９９９ INT) ENGINE=MERGE COMMENT='*/ b INT) -- ' */",
+        f"CREATE TABLE {shop}.orders_2 (a INT DEFAULT (1 --\x7f'\n)) ENGINE=MERGE --\x7f'))",
     ]
     if is_mariadb:
         hostile += [
             f"SET STATEMENT default_storage_engine = 'FEDERATED' FOR CREATE TABLE {shop}.orders_2 (id INT)",
             f"CREATE OR REPLACE TABLE {payroll}.salaries (id INT)",
+            f"ALTER TABLE {shop}.orders ADD n INT DEFAULT (SETVAL({payroll}.numbers, 1000))",
         ]
     runner = runner_of(session, unique_name, f"{shop}.orders*")
     before = follower.execute(f"SHOW CREATE TABLE {shop}.orders")
@@ -202,6 +207,23 @@ def test_a_forged_definition_changes_nothing_but_captured_tables(
         assert list(follower.execute(f"SHOW CREATE TABLE {shop}.orders")) == list(before), sql
         assert [row[0] for row in follower.execute(f"SHOW TABLES FROM {shop}")] == ["orders"], sql
     follower.execute(f"DROP DATABASE {shop}", f"DELETE FROM changefeed.followed WHERE pipeline = '{unique_name}'")
+
+
+def test_a_database_is_dropped_with_captured_tables_only(
+    follower: SqlServer, session: FollowerSession, unique_name: str
+) -> None:
+    shop = f"{unique_name}_a"
+    follower.execute(f"CREATE DATABASE {shop}", *(f"CREATE TABLE {shop}.{name} (id INT)" for name in ("orders", "own")))
+    runner = runner_of(session, unique_name, f"{shop}.orders")
+    statements = [f"DROP DATABASE {shop}"] + [f"CREATE OR REPLACE DATABASE {shop}"] * session.is_mariadb
+    for sql in statements:
+        with pytest.raises(FollowerError, match="'own' and 0 more that the pipeline does not capture"):
+            runner.is_run(record(sql, shop), AT)
+        assert [row[0] for row in follower.execute(f"SHOW TABLES FROM {shop}")] == ["orders", "own"], sql
+    follower.execute(f"DROP TABLE {shop}.own")
+    assert runner.is_run(record(statements[0], shop), AT)
+    assert not list(follower.execute(f"SHOW DATABASES LIKE '{shop}'"))
+    follower.execute(f"DELETE FROM changefeed.followed WHERE pipeline = '{unique_name}'")
 
 
 def test_a_forged_session_of_a_definition_sets_nothing_else(

@@ -52,12 +52,12 @@ class Token:
 
 _NEXT = re.compile(
     r"""
-    (?P<space>[\ \t\n\r\f\v]+|\#[^\n]*|--(?=[\x00-\x20]|\Z)[^\n]*)
-  | (?P<versioned>/\*(?P<mariadb>M?)!(?P<version>\d{5,6})?)
+    (?P<space>[\ \t\n\r\f\v]+|\#[^\n]*|--(?=[\x00-\x20\x7f]|\Z)[^\n]*)
+  | (?P<versioned>/\*(?P<mariadb>M?)!(?P<version>[0-9]{5,6})?)
   | (?P<comment>/\*)
   | (?P<close>\*/)
   | (?P<backtick>`(?:[^`]|``)*`)
-  | (?P<number>\d+\.\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|\d+[eE][+-]\d+)
+  | (?P<number>[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-][0-9]+)
   | (?P<word>[0-9A-Za-z_$\u0080-\U0010ffff]+)
   | (?P<quote>['"])
   | (?P<symbol>:=|<=>|<<|>>|<=|>=|<>|!=|&&|\|\||->>?|.)
@@ -66,7 +66,7 @@ _NEXT = re.compile(
 )
 _COMMENT_SIGN = re.compile(r"/\*|\*/")
 _WORD = re.compile(r"[0-9A-Za-z_$\u0080-\U0010ffff]+")
-_NUMERIC = re.compile(r"\d+(?:[eE]\d+)?\Z|0x[0-9A-Fa-f]+\Z|0b[01]+\Z")
+_NUMERIC = re.compile(r"[0-9]+(?:[eE][0-9]+)?\Z|0x[0-9A-Fa-f]+\Z|0b[01]+\Z")
 _ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
 
 
@@ -90,8 +90,10 @@ def scan(sql: str, session: SessionContext, server: Server) -> Iterator[Token]:
         if kind == "versioned":
             if _is_read(bool(match["mariadb"]), match["version"], server):
                 open_versioned += 1
+            elif match["mariadb"] and not server.is_mariadb:
+                at = _plain_comment_end(sql, at)  # to MySQL it is one
             else:
-                at = _comment_end(sql, at)
+                at = _versioned_comment_end(sql, at)
             continue
         if kind == "comment":
             at = _plain_comment_end(sql, at)
@@ -103,8 +105,8 @@ def scan(sql: str, session: SessionContext, server: Server) -> Iterator[Token]:
             at = start + 1
             token = Token(TokenKind.SYMBOL, "*", start, at)
         elif kind == "quote":
-            text, at = _quoted(sql, start, escapes=not session.no_backslash_escapes)
             is_name = sql[start] == '"' and session.ansi_quotes
+            text, at = _quoted(sql, start, escapes=not (is_name or session.no_backslash_escapes))
             token = Token(TokenKind.QUOTED if is_name else TokenKind.STRING, text, start, at)
         elif kind == "backtick":
             token = Token(TokenKind.QUOTED, match[0][1:-1].replace("``", "`"), start, at)
@@ -142,13 +144,12 @@ def _is_read(for_mariadb: bool, version: str | None, server: Server) -> bool:
     return int(version) <= server.version_number and (for_mariadb or not 50700 <= int(version) <= 99999)
 
 
-def _comment_end(sql: str, at: int) -> int:
-    """After the end of a versioned comment that is not read; plain comments may stand in it."""
-    depth = 1
-    for sign in _COMMENT_SIGN.finditer(sql, at):
-        depth += 1 if sign[0] == "/*" else -1
-        if not depth:
+def _versioned_comment_end(sql: str, at: int) -> int:
+    """After the end of a versioned comment that is not read; plain comments may stand in it, and none in those."""
+    while sign := _COMMENT_SIGN.search(sql, at):
+        if sign[0] == "*/":
             return sign.end()
+        at = _plain_comment_end(sql, sign.end())
     raise UnreadableStatement("a comment has no end")
 
 

@@ -81,7 +81,12 @@ class SessionContext:
     @classmethod
     def of_sql_mode(cls, database: str, sql_mode: int) -> SessionContext:
         """The session of which only database and sql_mode are known: enough to read which tables a statement names."""
-        return cls(database, bool(sql_mode & _ANSI_QUOTES), bool(sql_mode & _NO_BACKSLASH_ESCAPES))
+        return cls(
+            database,
+            ansi_quotes=bool(sql_mode & _ANSI_QUOTES),
+            no_backslash_escapes=bool(sql_mode & _NO_BACKSLASH_ESCAPES),
+            oracle=bool(sql_mode & _ORACLE),
+        )
 
     @classmethod
     def from_status_variables(cls, database: str, variables: bytes, collation_name: CollationName) -> SessionContext:

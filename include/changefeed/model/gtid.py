@@ -7,7 +7,7 @@ https://mariadb.com/kb/en/gtid/
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from changefeed.errors import SettingsError
@@ -146,14 +146,20 @@ def merged(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
     return tuple(joined)
 
 
-def _without(intervals: Iterable[Interval], removed: Iterable[Interval]) -> list[Interval]:
-    left = list(intervals)
-    for gone_first, gone_last in removed:
-        kept: list[Interval] = []
-        for first, last in left:
-            if first < gone_first:
-                kept.append((first, min(last, gone_first - 1)))
-            if last > gone_last:
-                kept.append((max(first, gone_last + 1), last))
-        left = kept
+def _without(intervals: Iterable[Interval], removed: Sequence[Interval]) -> list[Interval]:
+    """The numbers of ``intervals`` that are not ``removed``; both are `merged`, so each is looked at once."""
+    left: list[Interval] = []
+    at = 0
+    for first, last in intervals:
+        while at < len(removed) and removed[at][1] < first:
+            at += 1
+        number = at
+        while number < len(removed) and removed[number][0] <= last:
+            if first < removed[number][0]:
+                left.append((first, removed[number][0] - 1))
+            first = removed[number][1] + 1
+            number += 1
+        if first <= last:
+            left.append((first, last))
+        at = max(at, number - 1)
     return left

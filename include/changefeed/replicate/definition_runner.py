@@ -8,9 +8,9 @@ from changefeed.ddl.session import Server
 from changefeed.errors import SettingsError
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.replicate.commits import Commits
-from changefeed.replicate.definitions import Definition, state_of
+from changefeed.replicate.definitions import Definition, state_of, tables_of
 from changefeed.replicate.follower_tables import FollowerTables
-from changefeed.replicate.permitted import check_definition
+from changefeed.replicate.permitted import check_definition, check_emptied, emptied_database
 from changefeed.replicate.position_table import BegunDefinition
 
 
@@ -38,8 +38,10 @@ class DefinitionRunner:
                 "binlog does not hold the rows that it made. Set binlog_format=ROW on the source, copy its tables to "
                 "the follower anew, and give the coordinates of the copy with --from."
             )
-        check_definition(definition.read, self.tables.scope, f"the record at {at} of the topic of schema changes")
-        session = self.commits.session
+        where, session = f"the record at {at} of the topic of schema changes", self.commits.session
+        check_definition(definition.read, self.tables.scope, where)
+        if database := emptied_database(definition.read.change):
+            check_emptied(database, tables_of(session, database), self.tables.scope, where)
         self.tables.write()
         self.commits.commit(at, definition=BegunDefinition(value.decode(), state_of(session, definition)))
         self.commits.batches.settle()

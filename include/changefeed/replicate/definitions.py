@@ -86,6 +86,12 @@ class Definition:
         session.settle()
 
 
+def tables_of(session: FollowerSession, database: str) -> list[str]:
+    """What the follower has in ``database``: tables and views."""
+    sql = "SELECT table_name FROM information_schema.tables WHERE table_schema = %s"
+    return [str(name) for (name,) in session.rows(sql, database)]
+
+
 def state_of(session: FollowerSession, definition: Definition) -> str:
     """A digest of what the tables and databases that ``definition`` names are on the follower now."""
     parts = [_database(session, name) for name in sorted(definition.databases)]

@@ -9,7 +9,7 @@ and by the sql_mode that it says it has.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise, takewhile
 
 from changefeed.ddl.changes import (
@@ -48,6 +48,9 @@ _FUNCTIONS = frozenset(
     }
 )
 """Functions that read files, wait or call programs: no definition of a table needs them."""
+_OF_SEQUENCES = frozenset({"NEXTVAL", "SETVAL", "LASTVAL"})
+"""MariaDB's functions that move a sequence or tell of it: a default may name one of any database, and an ALTER TABLE
+that adds the column calls it."""
 _STATEMENT_VARIABLES = frozenset(
     {
         *("MAX_STATEMENT_TIME", "LOCK_WAIT_TIMEOUT", "INNODB_LOCK_WAIT_TIMEOUT", "ALTER_ALGORITHM", "OLD_ALTER_TABLE"),
@@ -70,6 +73,8 @@ def check_definition(statement: DdlStatement, scope: Scope, where: str) -> None:
             reason = next((reason for pair in pairs if (reason := _of_pair(*pair, scope))), "")
         case AlterTable(name=name, actions=(RenameTo(name=new),)):
             reason = _of_pair(name, new, scope)
+        case CreateTable(select=True):
+            reason = "it reads tables"
         case (
             CreateTable() | CreateTableLike() | CreateSequence() | AlterTable() | DropTables() | TruncateTable()
         ) as known:
@@ -102,6 +107,26 @@ def check_created_database(sql: str, database: str, scope: Scope) -> None:
     if not isinstance(statement.change, CreateDatabase) or statement.change.name != database:
         raise refusal(sql, where, f"it is not the CREATE DATABASE of {database}")
     check_definition(statement, scope, where)
+
+
+def emptied_database(change: SchemaChange | None) -> str:
+    """The database that ``change`` drops with all that is in it, or ''."""
+    match change:
+        case DropDatabase(name=name) | CreateDatabase(name=name, replace=True):
+            return name
+    return ""
+
+
+def check_emptied(database: str, tables: Collection[str], scope: Scope, where: str) -> None:
+    """Raises FollowerError where a ``database`` to be dropped has ``tables`` of others on the follower."""
+    others = sorted(table for table in tables if not scope.takes(database, table))
+    if others:
+        raise FollowerError(
+            f"{where} drops database {database!r}, in which the follower has {others[0]!r} and {len(others) - 1} more "
+            "that the pipeline does not capture: they would go with it. Nothing of it was run. Move them to another "
+            "database, or drop them, and run again. If the source did not drop the database, somebody else may write "
+            "to the pipeline's topics: look at their ACLs."
+        )
 
 
 def refusal(sql: str, where: str, reason: str) -> FollowerError:
@@ -149,11 +174,49 @@ def _of_words(statement: DdlStatement, scope: Scope) -> str:
             return "it reads tables (SELECT)"
         if _is(token, "@"):
             return "it reads variables of the server (@)"
-        if token.keyword in _FUNCTIONS and _is(following, "("):
+        if token.text.upper() in _FUNCTIONS and token.kind in _NAMES and _is(following, "("):
             return f"it calls {token.text}"
         if token.keyword in ("DATA", "INDEX") and following.keyword == "DIRECTORY":
             return f"it says where files are ({token.text} DIRECTORY)"
-    return _of_options(_options(tokens, statement.change))
+    return _of_named(tokens, statement, scope) or _of_options(_options(tokens, statement.change))
+
+
+def _of_named(tokens: Sequence[Token], statement: DdlStatement, scope: Scope) -> str:
+    """Why what a definition names besides its tables is not for it, or '': a foreign key forbids changes of the table
+    that it refers to, and a default moves its sequence."""
+    for number, token in enumerate(tokens):
+        if token.keyword == "REFERENCES":
+            database, table = _name_at(tokens, number + 1)
+            if database and not scope.takes_database(database):
+                return f"it refers to {TableName(database, table)}, of no database that the pipeline captures"
+        at = _sequence(tokens, number, statement.session.oracle)
+        if at is not None:
+            database, table = _name_at(tokens, at)
+            name = TableName(database or statement.session.database, table)
+            if not scope.takes(*name):
+                return f"it uses sequence {name}, which the pipeline does not capture"
+    return ""
+
+
+def _sequence(tokens: Sequence[Token], number: int, oracle: bool) -> int | None:
+    """Where a sequence is named that the word of this number uses: `NEXTVAL(name)`, `NEXT VALUE FOR name`, and with
+    sql_mode ORACLE `name.NEXTVAL`; None for another word."""
+    if tokens[number].keyword == "FOR" and tokens[number - 1].keyword == "VALUE":
+        return number + 1
+    if tokens[number].keyword not in _OF_SEQUENCES:
+        return None
+    if _is(tokens[number + 1], "("):
+        return number + 2
+    if not oracle or not _is(tokens[number - 1], "."):
+        return None
+    return number - 4 if _is(tokens[number - 3], ".") else number - 2
+
+
+def _name_at(tokens: Sequence[Token], at: int) -> tuple[str, str]:
+    """The database, '' where none is named, and the table whose name begins at the token ``at``."""
+    if at + 2 < len(tokens) and _is(tokens[at + 1], ".") and tokens[at + 2].keyword not in _OF_SEQUENCES:
+        return tokens[at].text, tokens[at + 2].text
+    return "", tokens[at].text
 
 
 def _of_variables(tokens: Sequence[Token]) -> str:
@@ -174,7 +237,9 @@ def _of_options(tokens: Sequence[Token]) -> str:
         if token.keyword == "ENGINE" and value is not None and (has_sign or value.kind in _NAMES):
             if value.text.upper() not in ENGINES:
                 return f"engine {value.text[:64]!r} is none of those that a follower makes tables of"
-        elif token.keyword in ("CONNECTION", "UNION") and (has_sign or (value and value.kind is TokenKind.STRING)):
+        elif token.keyword == "UNION" or (
+            token.keyword == "CONNECTION" and (has_sign or (value and value.kind is TokenKind.STRING))
+        ):
             return f"its rows are elsewhere ({token.text})"
     return ""
 

@@ -138,6 +138,14 @@ CREATE /*! TABLE */ commented_always (a INT /*! UNSIGNED */ /*!99999 , z INT */ 
 CREATE TABLE commented_versions (a INT /*!80023 COMMENT 'x' */, b INT /*!100100 COMMENT 'y' */ /*!50600 , c INT */ /*!50700 , d INT */ /*!90000 , e INT */ /*!100000 , f INT */);
 CREATE TABLE commented_mariadb (a INT /*M! UNSIGNED */, b INT /*M!100201 , c INT */ /*M!999999 , d INT */);
 CREATE TABLE commented_nested (a INT /*!99999 UNSIGNED /* inner */ , b INT */, c INT);
+CREATE TABLE commented_twice (a INT /*!99999 UNSIGNED /* inner /* */ , b INT */, c INT) /*!99999 /* /* */ */ COMMENT '*/';
+CREATE TABLE commented_of_mariadb (a INT /*M!99999 /* */ /* , z INT */, c INT);
+CREATE TABLE commented_letters (a INT, /*!９９９９９９ INT, b INT) COMMENT '*/ c INT) -- ' */;
+CREATE TABLE commented_delete (a INT DEFAULT 1 --', z INT
+, b VARCHAR(9) DEFAULT '--', c INT);
+SET sql_mode = 'ANSI_QUOTES';
+CREATE TABLE "commented_\" ("a\" INT, "b""" INT) COMMENT '" (c INT)) -- ';
+SET sql_mode = DEFAULT;
 /* before */ ALTER TABLE commented /* x */ ADD /*! COLUMN */ g INT /* y */;
 CREATE TABLE commented_minus (a INT DEFAULT (5--1), b INT);
 

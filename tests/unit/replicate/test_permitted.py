@@ -58,12 +58,61 @@ def test_what_mariadb_logs_with_variables_is_run_but_for_those_that_choose_an_en
         "CREATE OR REPLACE DATABASE payroll",
         "DROP TABLE orders, mysql.user",
         "ALTER TABLE orders nonsense (",
+        "ALTER TABLE orders UNION (mysql.user)",
+        "CREATE TABLE orders TABLE mysql.user",
+        "CREATE TABLE orders (a INT) (TABLE mysql.user)",
+        "CREATE TABLE orders (a TEXT DEFAULT (`load_file`('/etc/passwd')))",
+        "CREATE TABLE orders (a INT, FOREIGN KEY (a) REFERENCES payroll . salaries (id))",
+        "ALTER TABLE orders ADD a INT REFERENCES `payroll`.`salaries` (id)",
+        "ALTER TABLE orders ADD a INT DEFAULT (SETVAL(payroll.numbers, 1000))",
+        "ALTER TABLE orders ADD a INT DEFAULT (NEXT VALUE FOR payroll.numbers)",
+        # what the scanner would take for a name, a text or a comment, and the server does not
+        "CREATE TABLE orders (a INT) /*!999999 /* /* */ */ ENGINE=FEDERATED COMMENT '*/'",
+        "CREATE TABLE orders (a INT) /*!999999 /*/*/*/ ENGINE=FEDERATED /* */ /*!999999 /* */ */",
+        "CREATE TABLE orders (a INT, /*!９９９９９９ INT) ENGINE=FEDERATED COMMENT='*/ b INT) -- ' */",
+        "CREATE TABLE orders (a INT DEFAULT (1 --\x7f'\n)) ENGINE=FEDERATED --\x7f'))",
     ],
 )
 def test_another_definition_is_refused(sql: str) -> None:
     for scope in (MYSQL, MARIADB):
         with pytest.raises(FollowerError, match="is refused"):
             check(sql, scope)
+
+
+def test_a_comment_of_mariadb_is_a_plain_one_to_mysql() -> None:
+    with pytest.raises(FollowerError, match="FEDERATED"):
+        check("CREATE TABLE orders (a INT) /*M!999999 /* */ ENGINE=FEDERATED COMMENT '*/'", MYSQL)
+
+
+def test_a_backslash_in_a_name_in_quotes_escapes_nothing() -> None:
+    sql = 'CREATE TABLE orders ("a\\" INT) ENGINE=FEDERATED COMMENT \'" INT) -- \''
+    for scope in (MYSQL, MARIADB):
+        with pytest.raises(FollowerError, match="FEDERATED"):
+            check_definition(
+                read_statement(sql, SessionContext("shop", ansi_quotes=True), scope.server), scope, "a record"
+            )
+
+
+def test_sequences_that_are_captured_are_used_as_oracle_writes_them_too() -> None:
+    for default in ("nextval(`shop`.`numbers`)", "NEXTVAL(numbers)", "NEXT VALUE FOR shop.numbers", "a.nextval"):
+        check(f"CREATE TABLE orders (a INT, b INT DEFAULT ({default}), nextval INT)", MARIADB)
+    oracle = SessionContext.of_sql_mode("shop", 512)
+    check_definition(
+        read_statement("ALTER TABLE t ADD b INT DEFAULT (numbers.nextval)", oracle, MARIADB.server), MARIADB, "a record"
+    )
+    with pytest.raises(FollowerError, match=r"uses sequence `payroll`\.`numbers`"):
+        check_definition(
+            read_statement("ALTER TABLE t ADD b INT DEFAULT (payroll.numbers.nextval)", oracle, MARIADB.server),
+            MARIADB,
+            "a record",
+        )
+
+
+def test_a_foreign_key_within_the_captured_databases_is_made() -> None:
+    check(
+        "ALTER TABLE orders ADD FOREIGN KEY (a) REFERENCES others (id), ADD FOREIGN KEY (b) REFERENCES shop.t (id)",
+        MYSQL,
+    )
 
 
 def test_a_table_is_renamed_where_one_of_its_names_is_captured() -> None:
