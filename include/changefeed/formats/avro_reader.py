@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import struct
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -15,6 +16,11 @@ import orjson
 from changefeed.formats.reader import SchemaText
 from changefeed.records.varint import part, varint
 
+_VALUES_A_BYTE = 10
+"""Of a record, nulls and nested types included, more than changefeed writes: a schema may have arrays of nulls, and
+records of records of nothing, of which a byte is as many as a reader would bear."""
+_MOST_DECIMAL = 1000
+"""Bytes of a decimal and digits of its scale: MySQL's have 65 digits."""
 _FLOATS = {"float": struct.Struct("<f"), "double": struct.Struct("<d")}
 
 
@@ -55,13 +61,18 @@ class AvroReader:
     def __init__(self, schema: str) -> None:
         self._named: dict[str, Any] = {}
         self._schema = orjson.loads(schema)
-        self._learn(self._schema, "")
+        self._length = len(schema)
+        try:
+            self._learn(self._schema, "")
+        except (AttributeError, KeyError, TypeError, RecursionError) as error:
+            raise ValueError(f"no schema of Avro: {error!r}") from None
 
     def read(self, data: bytes) -> object:
         """The record that ``data`` is; raises ValueError for bytes that are none of this schema."""
+        reading = _Reading(self._named, memoryview(data), self._length + _VALUES_A_BYTE * len(data))
         try:
-            value, end = self._read(self._schema, memoryview(data), 0)
-        except (IndexError, KeyError, struct.error, UnicodeDecodeError, RecursionError) as error:
+            value, end = reading.value(self._schema, 0)
+        except (IndexError, KeyError, TypeError, struct.error, UnicodeDecodeError, RecursionError) as error:
             raise ValueError(f"no record of its schema: {error}") from None
         if end != len(data):
             raise ValueError(f"no record of its schema: {len(data) - end} bytes are left behind it")
@@ -82,76 +93,89 @@ class AvroReader:
             for inside in ("items", "values"):
                 self._learn(schema.get(inside), space)
 
-    def _read(self, schema: Any, data: memoryview, at: int) -> tuple[Any, int]:
+
+class _Reading:
+    """Reads one record: ``data``, of at most ``most`` values."""
+
+    def __init__(self, named: Mapping[str, Any], data: memoryview, most: int) -> None:
+        self._named, self._data, self._left = named, data, most
+
+    def value(self, schema: Any, at: int) -> tuple[Any, int]:
+        """The value of ``schema`` at ``at``, and where it ends."""
+        self._left -= 1
+        if self._left < 0:
+            raise ValueError(f"no record of its schema: its {len(self._data)} bytes hold more values than that")
         if isinstance(schema, list):
-            branch, at = varint(data, at)
-            return self._read(schema[branch], data, at)
+            branch, at = varint(self._data, at)
+            return self.value(schema[branch], at)
         kind = schema["type"] if isinstance(schema, dict) else schema
         if isinstance(kind, dict | list):
-            return self._read(kind, data, at)
+            return self.value(kind, at)
         match kind:
             case "null":
                 return None, at
             case "boolean":
-                return data[at] != 0, at + 1
+                return self._data[at] != 0, at + 1
             case "int" | "long":
-                return varint(data, at)
+                return varint(self._data, at)
             case "float" | "double":
                 form = _FLOATS[kind]
-                return form.unpack_from(data, at)[0], at + form.size
+                return form.unpack_from(self._data, at)[0], at + form.size
             case "string":
-                found, at = self._part(data, at)
+                found, at = self._part(at)
                 return found.decode(), at
             case "bytes":
-                found, at = self._part(data, at)
+                found, at = self._part(at)
                 return _shown(found, schema), at
             case "fixed":
                 end = at + schema["size"]
-                return _shown(bytes(data[at:end]), schema), end
+                return _shown(bytes(self._data[at:end]), schema), end
             case "enum":
-                number, at = varint(data, at)
+                number, at = varint(self._data, at)
                 return schema["symbols"][number], at
             case "array":
-                return self._items(schema["items"], data, at)
+                return self._items(schema["items"], at)
             case "map":
                 entry = {
                     "type": "record",
                     "fields": [{"name": "k", "type": "string"}, {"name": "v", "type": schema["values"]}],
                 }
-                entries, at = self._items(entry, data, at)
+                entries, at = self._items(entry, at)
                 return {each["k"]: each["v"] for each in entries}, at
         record = schema if kind == "record" else self._named[kind]
         if record is not schema and record["type"] != "record":
-            return self._read(record, data, at)
+            return self.value(record, at)
         fields: dict[str, Any] = {}
         for field in record["fields"]:
-            fields[field["name"]], at = self._read(field["type"], data, at)
+            fields[field["name"]], at = self.value(field["type"], at)
         return fields, at
 
-    def _items(self, schema: Any, data: memoryview, at: int) -> tuple[list[Any], int]:
+    def _items(self, schema: Any, at: int) -> tuple[list[Any], int]:
         items: list[Any] = []
-        count, at = varint(data, at)
+        count, at = varint(self._data, at)
         while count:
             if count < 0:  # the block's size in bytes follows, for readers who skip it
-                _, at = varint(data, at)
-            if abs(count) > len(data):
+                _, at = varint(self._data, at)
+            if abs(count) > self._left:
                 raise ValueError(f"no record of its schema: an array of {abs(count)} items")
             for _ in range(abs(count)):
-                item, at = self._read(schema, data, at)
+                item, at = self.value(schema, at)
                 items.append(item)
-            count, at = varint(data, at)
+            count, at = varint(self._data, at)
         return items, at
 
-    @staticmethod
-    def _part(data: memoryview, at: int) -> tuple[bytes, int]:
-        found, end = part(data, at)
-        if found is None or end > len(data):
-            raise ValueError(f"no record of its schema: it is cut off at byte {len(data)}")
+    def _part(self, at: int) -> tuple[bytes, int]:
+        found, end = part(self._data, at)
+        if found is None or end > len(self._data):
+            raise ValueError(f"no record of its schema: it is cut off at byte {len(self._data)}")
         return found, end
 
 
 def _shown(data: bytes, schema: Any) -> str:
     if isinstance(schema, dict) and schema.get("logicalType") == "decimal":
+        scale = schema.get("scale", 0)
+        if len(data) > _MOST_DECIMAL or not 0 <= scale <= _MOST_DECIMAL:
+            raise ValueError(f"no record of its schema: a decimal of {len(data)} bytes and scale {scale}")
         unscaled = int.from_bytes(data, "big", signed=True)
-        return f"{Decimal(unscaled).scaleb(-schema.get('scale', 0)):f}"
+        return f"{Decimal(f'{unscaled}E-{scale}'):f}"  # not by arithmetic, which rounds to 28 digits
     return base64.b64encode(data).decode()

@@ -23,9 +23,11 @@ def written_part(data: bytes | None) -> bytes:
 
 
 def varint(data: memoryview, at: int) -> tuple[int, int]:
-    """The number at ``at``, and where it ends. Raises IndexError for one that is cut off."""
+    """The number at ``at``, and where it ends. Raises IndexError for one that is cut off, or has more than 64 bits."""
     value = shift = 0
     while True:
+        if shift > 63:
+            raise IndexError("a number of more than 64 bits")
         byte = data[at]
         at += 1
         value |= (byte & 127) << shift
