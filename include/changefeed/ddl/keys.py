@@ -12,6 +12,9 @@ from changefeed.ddl.contradiction import ContradictionError
 from changefeed.ddl.table_elements import KeyDefinition, KeyKind, Period
 from changefeed.model.table_schema import Column, Index, ordered_indexes
 
+MOST_KEYS = 256
+"""Of a table; servers take 64, or 128 as they are built."""
+
 
 @dataclass(frozen=True)
 class NamedIndex:
@@ -29,8 +32,13 @@ def with_keys(
     """``indexes`` and those that ``keys`` add, which get names where they have none.
 
     A foreign key has an index of its own only while no other one, and not the primary key, begins with its columns.
+    Raises ContradictionError for more keys than a server takes.
     """
-    everything = list(indexes)
+    everything, keys = list(indexes), list(keys)
+    if len(everything) + len(keys) > MOST_KEYS:
+        raise ContradictionError(
+            f"it has {len(everything) + len(keys)} keys, and no server takes more than {MOST_KEYS}"
+        )
     foreign = []
     for key in keys:
         match key.kind:

@@ -9,7 +9,7 @@ import pytest
 
 from changefeed.binlog.events.framing import DamagedEvent
 from changefeed.binlog.events.query_event import savepoint_of, transaction_step, xid_of
-from changefeed.ddl import DdlStatement, Flavour, Schemas, Server, SessionContext, read_statement
+from changefeed.ddl import DdlStatement, Flavour, Schemas, Server, SessionContext, UnknownTable, read_statement
 
 _SECONDS = 15
 """A generous cap: what is not linear takes hours."""
@@ -76,3 +76,14 @@ def test_default_of_any_depth_moves_the_schema_on(piece: str, depth: int) -> Non
     schemas = Schemas(databases={"shop": "utf8mb4_0900_ai_ci"}).apply(statement)
     (table,) = schemas.tables.values()
     assert [column.name for column in table.schema.columns] == ["a", "b"], statement.problem
+
+
+@pytest.mark.parametrize(("table", "before"), [("u", "CREATE TABLE u (a INT, "), ("t", "ALTER TABLE t ADD (")])
+def test_more_keys_than_any_server_takes_are_not_named_one_by_one(table: str, before: str) -> None:
+    session, begin = SessionContext("shop"), time.process_time()
+    schemas = Schemas(databases={"shop": "utf8mb4_0900_ai_ci"})
+    for sql in ("CREATE TABLE t (a INT)", f"{before}{', '.join(['KEY (a)'] * 20_000)})"):
+        schemas = schemas.apply(read_statement(sql, session))
+    assert isinstance(unknown := schemas.entry("shop", table), UnknownTable)
+    assert "no server takes more than" in unknown.problem
+    assert time.process_time() - begin < _SECONDS
