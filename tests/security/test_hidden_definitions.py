@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from airflow_site import Site
+from faults.inline_spark import InlineSpark
 from integration.rebuilt import records_of
 from integration.settings.test_routing import pipeline_of
 from security.test_state_topics import Attacked
@@ -14,7 +16,8 @@ from security.test_state_topics import Attacked
 from changefeed.errors import SettingsError
 from changefeed.model.topic_name import schema_changes_topic
 from changefeed.settings.requests.snapshot import SnapshotRequest
-from changefeed.snapshot.planning import plan_snapshot
+from changefeed.snapshot.planning import SnapshotPlan, plan_snapshot
+from changefeed.snapshot.run import run_snapshot
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
 
@@ -80,6 +83,40 @@ def test_a_snapshots_condition_asks_about_no_column_that_may_be_hidden(
             plan(table, where)
     plan("staff", "id > 5")
     plan("other", "name > 5")
+
+
+@pytest.mark.parametrize(
+    ("edited", "words"),
+    [
+        ({"request": {"where": "salary > 5"}}, "a condition would tell what is in it"),
+        ({"tables": "private"}, "is not a table that pipeline .* captures"),
+    ],
+)
+def test_a_snapshot_whose_plan_was_edited_in_its_xcom_reads_nothing_that_is_hidden(
+    mysql_server: MysqlServer,
+    kafka_broker: KafkaBroker,
+    database: str,
+    tmp_path: Path,
+    edited: dict[str, Any],
+    words: str,
+) -> None:
+    tables = {"include": [f"{database}.staff"]}
+    pipeline = pipeline_of(database, tables=tables, columns={"exclude": ["*.*.salary"]})
+    hiding = Attacked(mysql_server, kafka_broker, pipeline, tmp_path)
+    for table in ("staff", "private"):
+        mysql_server.execute(
+            f"CREATE TABLE {table} (id INT PRIMARY KEY, salary INT)",
+            f"INSERT INTO {table} VALUES (1, 5), (2, 6)",
+            database=database,
+        )
+    hiding.run()
+    request = SnapshotRequest(pipeline=database, where="id > 1")
+    planned = plan_snapshot(hiding.connections, hiding.store, request, f"{database}.snapshot.1").to_json()
+    planned["request"] |= edited.get("request", {})
+    for table in planned["tables"]:
+        table["table"] = edited.get("tables", table["table"])
+    with pytest.raises(SettingsError, match=words):
+        list(run_snapshot(InlineSpark(), hiding.connections, SnapshotPlan.from_json(planned)))
 
 
 @pytest.fixture
