@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,10 @@ from integration.settings.test_routing import pipeline_of
 from security.test_state_topics import Attacked
 
 from changefeed.errors import SettingsError
+from changefeed.model.table_schema import Column, TableSchema
 from changefeed.model.topic_name import schema_changes_topic
+from changefeed.operations.routed_tables import routed_tables
+from changefeed.pipeline.connections import PipelineConnections
 from changefeed.settings.requests.snapshot import SnapshotRequest
 from changefeed.snapshot.planning import SnapshotPlan, plan_snapshot
 from changefeed.snapshot.run import run_snapshot
@@ -59,6 +63,37 @@ def test_no_record_of_a_definition_has_a_value_of_a_hidden_column(
         for record in records:
             whole = b" ".join([record.key or b"", record.value or b"", *(value for _, value in record.headers)])
             assert SECRET.encode() not in whole, whole
+
+
+@pytest.mark.parametrize("format", ["debezium", "maxwell", "flat", "cloudevents", "fluvio"])
+@pytest.mark.parametrize(
+    "hiding",
+    [
+        {
+            "transforms": [
+                {"tables": "*.staff", "function": "drop_fields", "arguments": {"columns": ["grade", "level"]}}
+            ]
+        },
+        {"columns": {"mask": {"*.*.grade": {"sha256": {"connection": "salt"}}, "*.*.level": {"text": "-"}}}},
+    ],
+    ids=["function", "mask"],
+)
+def test_no_sample_of_a_message_has_a_label_of_a_hidden_column(hiding: dict[str, Any], format: str) -> None:
+    pipeline = pipeline_of(
+        "shop", format={"name": format, **({"schemas": True} if format == "debezium" else {})}, **hiding
+    )
+    connections = PipelineConnections(pipeline, {"salt": "generic://:pepper@"}.__getitem__)
+    columns = (
+        Column("id", "int"),
+        Column("grade", "enum", labels=(SECRET, "low"), comment=SECRET),
+        Column("level", "set", labels=(SECRET, "low")),
+    )
+    table = TableSchema("shop", "staff", columns, (0,))
+    (routed,) = routed_tables(connections, [table], server_names_keys=True)
+    assert routed.sample is not None
+    assert routed.sample.problem is None
+    for hidden in (SECRET, sha256(SECRET.encode()).hexdigest()):
+        assert hidden not in str(routed.sample)
 
 
 def test_a_snapshots_condition_asks_about_no_column_that_may_be_hidden(

@@ -68,7 +68,7 @@ class SnapshotPlan:
     def from_json(cls, values: Mapping[str, Any]) -> SnapshotPlan:
         """The plan as it was handed on; how far it has come since, the commit log says."""
         request = SnapshotRequest.of(dict(values["request"]))
-        tables = tuple(map(TableProgress.from_json, values["tables"]))
+        tables = tuple(map(_unread, map(TableProgress.from_json, values["tables"])))
         stands = _begun(values["request"], values["rules"], tables, int(values["began_ms"]))
         checkpoint = Checkpoint.from_text(values["checkpoint"])
         return cls(values["identity"], request, checkpoint, stands, values["topics"])
@@ -112,6 +112,10 @@ def plan_snapshot(
     named = {table.name: topics.get((table.database, table.table)) for table in stands.tables}
     there = {name: topic for name, topic in named.items() if topic is not None}
     return SnapshotPlan(identity, request, checkpoint, stands, there)
+
+
+def _unread(table: TableProgress) -> TableProgress:
+    return TableProgress(table.database, table.table, table.key, table.estimated_rows, row_bytes=table.row_bytes)
 
 
 def _checkpoint(connections: PipelineConnections, store: CheckpointStore, *, keep_first: bool) -> Checkpoint:
