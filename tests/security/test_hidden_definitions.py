@@ -20,7 +20,7 @@ from changefeed.model.topic_name import schema_changes_topic
 from changefeed.operations.routed_tables import routed_tables
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.settings.requests.snapshot import SnapshotRequest
-from changefeed.snapshot.planning import SnapshotPlan, plan_snapshot
+from changefeed.snapshot.planning import SnapshotPlan, check_asked, plan_snapshot
 from changefeed.snapshot.run import run_snapshot
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
@@ -118,6 +118,17 @@ def test_a_snapshots_condition_asks_about_no_column_that_may_be_hidden(
             plan(table, where)
     plan("staff", "id > 5")
     plan("other", "name > 5")
+
+
+def test_a_key_that_a_function_hides_is_not_asked_about() -> None:
+    call = {"tables": "*.staff", "function": "obfuscate", "arguments": {"columns": ["EMAIL"]}}
+    connections = PipelineConnections(pipeline_of("shop", transforms=[call]), {}.__getitem__)
+    columns = (Column("email", "varchar"), Column("id", "int"), Column("name", "varchar"))
+    staff = TableSchema("shop", "staff", columns, (0, 1))
+    check_asked(connections, staff, ["id"])
+    for column in ("Email", "name"):
+        with pytest.raises(SettingsError, match="a condition would tell what is in it"):
+            check_asked(connections, staff, [column])
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from changefeed.errors import SettingsError, SourceError, StaleCheckpointError
 from changefeed.kafka.commit_log.records import BegunRecord
 from changefeed.kafka.commit_log.snapshots import SnapshotRecord, TableProgress
 from changefeed.model.checkpoint import Checkpoint, CheckpointStore
+from changefeed.model.table_pattern import matches
 from changefeed.model.table_schema import Column, TableSchema
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.plan import plan
@@ -231,8 +232,9 @@ def check_asked(connections: PipelineConnections, schema: TableSchema, asked: Co
     """Raises SettingsError for a table that the pipeline does not capture, and where a condition names columns,
     ``asked``, that are hidden or that the table does not have.
 
-    What a function of `transforms` hides, it alone knows: of its tables only the key may be asked about. Whoever reads
-    rows calls this: between plan and reading stand an XCom, which others may edit, and time.
+    What a function of `transforms` hides, it alone knows: of its tables only the key may be asked about, and that not
+    where the function's arguments name it. Whoever reads rows calls this: between plan and reading stand an XCom, which
+    others may edit, and time.
     """
     name = f"{schema.database}.{schema.table}"
     if not connections.pipeline.tables.matches(schema.database, schema.table):
@@ -240,11 +242,14 @@ def check_asked(connections: PipelineConnections, schema: TableSchema, asked: Co
             f"snapshot: {name} is not a table that pipeline {connections.pipeline.name!r} captures. Nothing of it was "
             "read. Start a new snapshot: its plan was edited, or `tables` changed since"
         )
-    if not asked:
-        return
-    hidden = set(connections.column_rules.of(schema))
-    if any(call.takes(schema.database, schema.table) for call in connections.transform_calls):
-        hidden |= set(range(len(schema.columns))) - set(schema.primary_key)
+    transformed = any(matches(each.tables, schema.database, schema.table) for each in connections.pipeline.transforms)
+
+    def is_hidden(position: int) -> bool:
+        column = schema.columns[position]
+        if position not in schema.primary_key and (transformed or column.hidden):
+            return True
+        return connections.pipeline.hides(schema.database, schema.table, column.name)
+
     positions = {column.name.lower(): number for number, column in enumerate(schema.columns)}
     for column in asked:
         position = positions.get(column.lower())
@@ -253,7 +258,7 @@ def check_asked(connections: PipelineConnections, schema: TableSchema, asked: Co
                 f"snapshot: where: {name} has no column {column!r}; it has "
                 f"{', '.join(column.name for column in schema.columns)}"
             )
-        if position in hidden:
+        if is_hidden(position):
             raise SettingsError(
                 f"snapshot: where: column {column!r} of {name} is left out or masked by the pipeline, or may be by its "
                 "`transforms`, and a condition would tell what is in it. Nothing was published. Compare a column that "
