@@ -73,7 +73,7 @@ class MysqlConnection:
         """Read ``mysql://user:password@host:port/?ssl_ca=…``.
 
         Options are ssl_mode (`preferred`, which takes TLS where the server has it and verifies nothing, or `disabled`),
-        ssl_ca, ssl_cert, ssl_key, ssl_verify (`true`; `ca`: for any name; `false`: nothing) and
+        ssl_ca, ssl_cert, ssl_key, ssl_verify (`true`; `ca`, with ssl_ca: for any name; `false`: nothing) and
         connect_timeout_seconds, which wins over ``patience``. Each ssl_… but ssl_mode requires TLS.
         Raises SettingsError for another scheme or option, and without a host. No message has the password in it.
         """
@@ -95,6 +95,12 @@ class MysqlConnection:
             raise SettingsError(
                 f"MySQL connection to {parts.hostname!r} has ssl_mode=disabled, and {asked[0]!r}, which asks for TLS: "
                 "leave out one of them"
+            )
+        if options.get("ssl_verify") == "ca" and "ssl_ca" not in options:
+            raise SettingsError(
+                f"MySQL connection to {parts.hostname!r} has ssl_verify=ca, which takes a certificate for any name, "
+                "without ssl_ca: all authorities that the machine knows would count, and anybody gets a certificate "
+                "from those. Name the authority's file in ssl_ca"
             )
         if not re.fullmatch("[0-9]{1,6}", options.get("connect_timeout_seconds", "1")):
             raise SettingsError(
