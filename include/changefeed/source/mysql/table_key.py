@@ -22,7 +22,11 @@ _NUMBERS = _INTEGERS | {"decimal", "year"}
 _FLOATS = {"float", "double"}
 _BY_NUMBER = {"enum", "set", "bit"}
 _BYTES = {"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"}
-_HEX = "[0-9A-F]*"
+_HEX = re.compile(r"[0-9A-F]*")
+_ORDINAL = re.compile(r"[0-9]+")
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
+_DOUBLE = re.compile(r"-?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?")
+_TIME_OR_ADDRESS = re.compile(r"[0-9A-Fa-f:. -]+")
 _LONG = {"tinytext", "text", "mediumtext", "longtext", "tinyblob", "blob", "mediumblob", "longblob"}
 """They are in a key by a prefix only, by which the server cannot walk along a range."""
 
@@ -120,25 +124,25 @@ def _key_column(table: TableSchema, column: Column) -> _KeyColumn:
     name = quoted(column.name)
     kind = column.data_type
     if kind in _NUMBERS:
-        return _KeyColumn(column.name, f"CAST({name} AS CHAR)", _literal(r"-?\d+(\.\d+)?"))
+        return _KeyColumn(column.name, f"CAST({name} AS CHAR)", _literal(_NUMBER))
     if kind in _FLOATS:  # as a double, whose text has all of its digits
         return _KeyColumn(column.name, f"CAST({name} + 0e0 AS CHAR)", _double)
     if kind in _BY_NUMBER:
-        return _KeyColumn(column.name, f"CAST({name} + 0 AS CHAR)", _literal(r"\d+"))
+        return _KeyColumn(column.name, f"CAST({name} + 0 AS CHAR)", _literal(_ORDINAL))
     if kind in _BYTES:
         return _KeyColumn(column.name, f"HEX({name})", _literal(_HEX, "_binary X'{}'"))
     if column.collation is not None:
         charset, collation = column.collation.partition("_")[0], column.collation
         return _KeyColumn(column.name, f"HEX({name})", _literal(_HEX, f"_{charset} X'{{}}' COLLATE {collation}"))
     if kind in ("date", "time", "datetime", "timestamp", "uuid", "inet4", "inet6"):
-        return _KeyColumn(column.name, f"CAST({name} AS CHAR)", _literal("[0-9A-Fa-f:. -]+", "'{}'"))
+        return _KeyColumn(column.name, f"CAST({name} AS CHAR)", _literal(_TIME_OR_ADDRESS, "'{}'"))
     raise SchemaError(
         f"{table.database}.{table.table} has column {column.name!r}, a {kind}, in its primary key: its rows cannot be "
         "read in ranges of it. Leave the table out of the snapshot."
     )
 
 
-def _literal(form: str, sql: str = "{}") -> Callable[[str], str]:
+def _literal(form: re.Pattern[str], sql: str = "{}") -> Callable[[str], str]:
     """What makes ``sql`` of a text of that ``form``, which is how servers write the values of a type.
 
     Raises SchemaError for another text: boundaries come back out of the commit log and from one task to the next, where
@@ -146,7 +150,7 @@ def _literal(form: str, sql: str = "{}") -> Callable[[str], str]:
     """
 
     def literal(text: str) -> str:
-        if not re.fullmatch(form, text, re.ASCII):
+        if not form.fullmatch(text):
             raise SchemaError(
                 "expected a value of a primary key, as a server writes it, where a chunk ends, and found another text: "
                 "somebody else has written to the commit log. Nothing was read by it. See to who may write to that "
@@ -158,7 +162,7 @@ def _literal(form: str, sql: str = "{}") -> Callable[[str], str]:
 
 
 def _double(text: str) -> str:
-    number = _literal(r"-?\d+(\.\d+)?(e[+-]?\d+)?")(text)
+    number = _literal(_DOUBLE)(text)
     return number if "e" in number else f"{number}e0"
 
 
