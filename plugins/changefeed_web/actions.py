@@ -93,16 +93,18 @@ def plan_backfill(name: str, body: BackfillForm, user: GetUserDep) -> dict[str, 
 
     _may_backfill(name, user)
     request = BackfillRequest.of({"pipeline": name, **body.model_dump()})
-    return planned(server_connections(pipeline_of(name)), request, archive_of=site_archive).to_json()
+    pipeline = pipeline_of(name)
+    archive_of = site_archive(pipeline.source.connection)
+    return planned(server_connections(pipeline), request, archive_of=archive_of).to_json()
 
 
 @router.post("/pipelines/{name}/backfill", status_code=202)
 def backfill(name: str, body: BackfillForm, user: GetUserDep) -> dict[str, Any]:
     """Start a run of the pipeline's backfill DAG."""
     _may_backfill(name, user)
-    pipeline_of(name)
+    pipeline = pipeline_of(name)
     if body.archive:
-        site_archive(body.archive)
+        site_archive(pipeline.source.connection)(body.archive)
     conf = body.model_dump(exclude_none=True)
     return _triggered(user, "backfill", name, backfill_dag_id(name), conf)
 

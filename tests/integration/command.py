@@ -68,7 +68,8 @@ class Command:
         self.pipelines = self.folder / "pipelines"
         self.pipelines.mkdir()
         sasl = f"sasl.username=me&sasl.password={SASL_PASSWORD}&ssl.key.password={SASL_PASSWORD}"
-        self.connect(mysql=self.server.url, kafka=f"kafka://{self.broker.bootstrap}/?{sasl}")
+        kafka = f"kafka://{self.broker.bootstrap}/?security.protocol=PLAINTEXT&{sasl}"
+        self.connect(mysql=self.server.url, kafka=kafka)
         self.write()
 
     @property

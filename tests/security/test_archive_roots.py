@@ -49,17 +49,31 @@ def test_without_a_site_file_no_archive_is_read(folder: Path, monkeypatch: pytes
     monkeypatch.delenv("CHANGEFEED_SITE", raising=False)
     for url in (str(folder), f"file://{folder}", "s3://bucket/binlogs", "https://h/binlogs"):
         with pytest.raises(SettingsError, match="`archives` of the site file"):
-            site_archive(url)
+            site_archive("mysql_shop")(url)
 
 
 def test_what_the_administrator_takes_back_is_refused_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site = folder / "site.yaml"
     monkeypatch.setenv("CHANGEFEED_SITE", str(site))
     site.write_text(f"archives: [{folder}/root]\n")
-    assert site_archive(f"{folder}/root/shop") == Archive(f"{folder}/root/shop", f"{folder}/root")
+    assert site_archive("mysql_shop")(f"{folder}/root/shop") == Archive(f"{folder}/root/shop", f"{folder}/root")
     site.write_text("archives: []\n")
     with pytest.raises(SettingsError, match="may not be read"):
-        site_archive(f"{folder}/root/shop")
+        site_archive("mysql_shop")(f"{folder}/root/shop")
+
+
+def test_an_archive_of_one_source_is_not_read_by_pipelines_of_another(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = folder / "site.yaml"
+    monkeypatch.setenv("CHANGEFEED_SITE", str(site))
+    site.write_text(f"archives: [{folder}/root, {{url: {folder}/root-of-others, source: mysql_staff}}]\n")
+    for source in ("mysql_shop", "mysql_staff"):
+        assert site_archive(source)(f"{folder}/root/shop")
+    assert site_archive("mysql_staff")(f"{folder}/root-of-others/shop")
+    for source in ("mysql_shop", "MYSQL_STAFF"):
+        with pytest.raises(SettingsError, match="may not be read"):
+            site_archive(source)(f"{folder}/root-of-others/shop")
 
 
 @pytest.mark.parametrize(
@@ -316,8 +330,10 @@ def test_a_secret_in_an_odd_url_is_refused_without_it(url: str) -> None:
 
 def test_a_job_is_told_the_root_by_the_worker_and_not_by_an_xcom(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "own.yaml").write_text("name: own\nsource: {connection: mysql_own}\nkafka: {connection: kafka_own}\n")
-    (folder / "site.yaml").write_text(f"archives: [{folder}/root]\n")
+    others = f"{{url: {folder}/root-of-others, source: mysql_other}}"
+    (folder / "site.yaml").write_text(f"archives: [{folder}/root, {others}]\n")
     monkeypatch.setenv("CHANGEFEED_SITE", str(folder / "site.yaml"))
+    monkeypatch.setenv("CHANGEFEED_PIPELINES", str(folder))
     ingest = backfill_dag(read_pipeline(folder / "own.yaml")).task_dict["ingest"]
 
     def handed_to_the_job(archive: str) -> Any:

@@ -13,6 +13,7 @@ from changefeed.airflow import connections, ingest_operator, tasks, verify_dag
 from changefeed.airflow.backfill_dag import backfill_dag
 from changefeed.airflow.ingest_dag import ingest_dag
 from changefeed.airflow.seek_dag import seek_dag
+from changefeed.kafka.commit_log.snapshots import TableProgress
 from changefeed.model.checkpoint import Checkpoint
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.window import Window
@@ -20,6 +21,7 @@ from changefeed.pipeline.planned_run import PlannedRun
 from changefeed.settings.file import read_pipeline
 from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.pipeline_settings import FollowerSettings
+from changefeed.snapshot.planning import SnapshotPlan
 
 YAML = "name: own\nsource: {connection: mysql_shop}\nkafka: {connection: kafka_shop}\n"
 
@@ -67,6 +69,31 @@ def test_windows_of_another_pipeline_are_neither_published_nor_committed(
     ):
         with pytest.raises(AirflowFailException, match="is for pipeline 'other', and this DAG for 'own' only"):
             attack()
+
+
+def test_windows_that_are_edited_once_they_were_looked_at_are_looked_at_again(
+    own: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ingest_operator, "skip_if_sought", lambda *_: None)
+    monkeypatch.setattr(ingest_operator.JobOperator, "_run", lambda *_: "published")
+    pulled = [run("own", "own"), run("other", "own")]
+    edited: Any = {"ti": SimpleNamespace(try_number=1, xcom_pull=lambda task_ids: pulled.pop(0))}  # noqa: ARG005
+    with pytest.raises(AirflowFailException, match="is for pipeline 'other', and this DAG for 'own' only"):
+        ingest_dag(own).get_task("ingest").execute(edited)
+
+
+def test_a_snapshot_begins_where_the_log_says_and_not_where_an_xcom_does() -> None:
+    table = TableProgress("shop", "staff", "id int", 5, at=("7",), at_end=True, rows=3, chunks=1, row_bytes=9)
+    planned: dict[str, Any] = {
+        "identity": "own.snapshot.1",
+        "request": {"pipeline": "own"},
+        "checkpoint": Checkpoint.before(window("own")).to_text(),
+        "tables": [table.to_json()],
+        "rules": {},
+        "began_ms": 1,
+        "topics": {},
+    }
+    assert SnapshotPlan.from_json(planned).tables == (TableProgress("shop", "staff", "id int", 5, row_bytes=9),)
 
 
 def test_a_follower_that_the_pipeline_does_not_have_is_not_reached_by_a_comparison(

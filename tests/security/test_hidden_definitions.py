@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 from airflow_site import Site
+from faults.inline_spark import InlineSpark
 from integration.rebuilt import records_of
 from integration.settings.test_routing import pipeline_of
 from security.test_state_topics import Attacked
 
 from changefeed.errors import SettingsError
+from changefeed.model.table_schema import Column, TableSchema
 from changefeed.model.topic_name import schema_changes_topic
+from changefeed.operations.routed_tables import routed_tables
+from changefeed.pipeline.connections import PipelineConnections
 from changefeed.settings.requests.snapshot import SnapshotRequest
-from changefeed.snapshot.planning import plan_snapshot
+from changefeed.snapshot.planning import SnapshotPlan, check_asked, plan_snapshot
+from changefeed.snapshot.run import run_snapshot
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
 
@@ -58,6 +65,37 @@ def test_no_record_of_a_definition_has_a_value_of_a_hidden_column(
             assert SECRET.encode() not in whole, whole
 
 
+@pytest.mark.parametrize("format", ["debezium", "maxwell", "flat", "cloudevents", "fluvio"])
+@pytest.mark.parametrize(
+    "hiding",
+    [
+        {
+            "transforms": [
+                {"tables": "*.staff", "function": "drop_fields", "arguments": {"columns": ["grade", "level"]}}
+            ]
+        },
+        {"columns": {"mask": {"*.*.grade": {"sha256": {"connection": "salt"}}, "*.*.level": {"text": "-"}}}},
+    ],
+    ids=["function", "mask"],
+)
+def test_no_sample_of_a_message_has_a_label_of_a_hidden_column(hiding: dict[str, Any], format: str) -> None:
+    pipeline = pipeline_of(
+        "shop", format={"name": format, **({"schemas": True} if format == "debezium" else {})}, **hiding
+    )
+    connections = PipelineConnections(pipeline, {"salt": "generic://:pepper@"}.__getitem__)
+    columns = (
+        Column("id", "int"),
+        Column("grade", "enum", labels=(SECRET, "low"), comment=SECRET),
+        Column("level", "set", labels=(SECRET, "low")),
+    )
+    table = TableSchema("shop", "staff", columns, (0,))
+    (routed,) = routed_tables(connections, [table], server_names_keys=True)
+    assert routed.sample is not None
+    assert routed.sample.problem is None
+    for hidden in (SECRET, sha256(SECRET.encode()).hexdigest()):
+        assert hidden not in str(routed.sample)
+
+
 def test_a_snapshots_condition_asks_about_no_column_that_may_be_hidden(
     mysql_server: MysqlServer, kafka_broker: KafkaBroker, database: str, tmp_path: Path
 ) -> None:
@@ -80,6 +118,51 @@ def test_a_snapshots_condition_asks_about_no_column_that_may_be_hidden(
             plan(table, where)
     plan("staff", "id > 5")
     plan("other", "name > 5")
+
+
+def test_a_key_that_a_function_hides_is_not_asked_about() -> None:
+    call = {"tables": "*.staff", "function": "obfuscate", "arguments": {"columns": ["EMAIL"]}}
+    connections = PipelineConnections(pipeline_of("shop", transforms=[call]), {}.__getitem__)
+    columns = (Column("email", "varchar"), Column("id", "int"), Column("name", "varchar"))
+    staff = TableSchema("shop", "staff", columns, (0, 1))
+    check_asked(connections, staff, ["id"])
+    for column in ("Email", "name"):
+        with pytest.raises(SettingsError, match="a condition would tell what is in it"):
+            check_asked(connections, staff, [column])
+
+
+@pytest.mark.parametrize(
+    ("edited", "words"),
+    [
+        ({"request": {"where": "salary > 5"}}, "a condition would tell what is in it"),
+        ({"tables": "private"}, "is not a table that pipeline .* captures"),
+    ],
+)
+def test_a_snapshot_whose_plan_was_edited_in_its_xcom_reads_nothing_that_is_hidden(
+    mysql_server: MysqlServer,
+    kafka_broker: KafkaBroker,
+    database: str,
+    tmp_path: Path,
+    edited: dict[str, Any],
+    words: str,
+) -> None:
+    tables = {"include": [f"{database}.staff"]}
+    pipeline = pipeline_of(database, tables=tables, columns={"exclude": ["*.*.salary"]})
+    hiding = Attacked(mysql_server, kafka_broker, pipeline, tmp_path)
+    for table in ("staff", "private"):
+        mysql_server.execute(
+            f"CREATE TABLE {table} (id INT PRIMARY KEY, salary INT)",
+            f"INSERT INTO {table} VALUES (1, 5), (2, 6)",
+            database=database,
+        )
+    hiding.run()
+    request = SnapshotRequest(pipeline=database, where="id > 1")
+    planned = plan_snapshot(hiding.connections, hiding.store, request, f"{database}.snapshot.1").to_json()
+    planned["request"] |= edited.get("request", {})
+    for table in planned["tables"]:
+        table["table"] = edited.get("tables", table["table"])
+    with pytest.raises(SettingsError, match=words):
+        list(run_snapshot(InlineSpark(), hiding.connections, SnapshotPlan.from_json(planned)))
 
 
 @pytest.fixture

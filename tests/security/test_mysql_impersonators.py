@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 from security.hostile_mysql import OK, Certificate, HostileMysql, StrippingProxy, local_infile, switch_to
 
-from changefeed.errors import FollowerError, SourceError, SourceUnavailableError, StateStoreUnavailableError
+from changefeed.errors import (
+    FollowerError,
+    SettingsError,
+    SourceError,
+    SourceUnavailableError,
+    StateStoreUnavailableError,
+)
 from changefeed.model.connection import MysqlConnection
 from changefeed.source.mysql.follower_session import FollowerSession
 from changefeed.source.mysql.session import Session
@@ -81,6 +87,22 @@ def test_database_of_the_state_gets_no_password_in_clear() -> None:
     with HostileMysql([switch_to("mysql_clear_password"), OK]) as server:
         with pytest.raises(StateStoreUnavailableError, match="in clear"):
             TableCheckpointStore(f"mysql+pymysql://reader:{PASSWORD}@127.0.0.1:{server.port}/state")
+        assert b"reader" in server.heard
+        assert PASSWORD.encode() not in server.heard
+
+
+def test_a_certificate_that_is_for_somebody_else_opens_nothing(
+    certificate: Certificate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the authorities that the machine knows anybody gets one, for a name of their own."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate.file))
+    with pytest.raises(SettingsError, match=r"ssl_verify=ca.*without ssl_ca"):
+        connection_to(1, "?ssl_verify=ca")
+    with HostileMysql([switch_to("mysql_clear_password"), OK], certificate=certificate) as server:
+        with pytest.raises(StateStoreUnavailableError, match="in clear"):
+            TableCheckpointStore(
+                f"mysql+pymysql://reader:{PASSWORD}@localhost:{server.port}/state?ssl_verify_cert=true"
+            )
         assert b"reader" in server.heard
         assert PASSWORD.encode() not in server.heard
 

@@ -11,7 +11,9 @@ import pytest
 from changefeed.airflow.connections import airflow_lookup, server_lookup
 from changefeed.errors import ChangefeedError, SettingsError
 from changefeed.kafka.connection import KafkaConnection
+from changefeed.kafka.schema_registry.connection import RegistryConnection
 from changefeed.model.connection import MysqlConnection, kafka_parts
+from changefeed.state.table_store import TableCheckpointStore
 
 HALVES = ("pl4nted", "s3cret")
 ODD = "/?#@:[]%&=;, \\\n"
@@ -109,3 +111,18 @@ def test_a_connection_that_airflow_cannot_read_is_named_without_its_text(
         MysqlConnection.from_uri(look_up("odd"))
     said = "".join(traceback.format_exception(caught.value))
     assert [half for half in HALVES if half in said] == [], said
+
+
+@pytest.mark.parametrize("option", ["ssl_ca=", "ssl_verify", "ssl_cert=x&ssl_key="])
+def test_an_option_without_a_value_is_not_taken_for_one_that_asks_for_nothing(option: str) -> None:
+    """As a template leaves them whose variable is not set: `ssl_ca=` would be a connection that asks for no TLS."""
+    for form, read in (
+        ("mysql://u:p@h/?{}", MysqlConnection.from_uri),
+        ("https://u:p@h/?{}", RegistryConnection.from_uri),
+    ):
+        with pytest.raises(SettingsError, match=r"option 'ssl_.*' of .* has no value"):
+            read(form.format(option))
+    with pytest.raises(SettingsError, match=r"option 'security.protocol' of .* has no value"):
+        kafka_parts("kafka://h/?security.protocol=&sasl.password=p")
+    with pytest.raises(SettingsError, match=r"option 'ssl_ca' of the state table's connection has no value"):
+        TableCheckpointStore("mysql+pymysql://u:p@h/state?ssl_ca=")

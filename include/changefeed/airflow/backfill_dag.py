@@ -77,12 +77,11 @@ class BackfillOperator(JobOperator):
         planned = super()._planned(context)
         run_id = str(context["run_id"])
         failing_at_once(lambda: check_own_backfill(self.pipeline_name, run_id, planned))
-        return {**planned, "archive_roots": failing_at_once(lambda: _roots_of(planned["request"]))}
+        return {**planned, "archive_roots": failing_at_once(lambda: self._roots_of(planned["request"]))}
 
-
-def _roots_of(request: dict[str, Any]) -> list[str | None]:
-    url = BackfillRequest.of(request).archive
-    return [site_archive(url).root] if url else []
+    def _roots_of(self, request: dict[str, Any]) -> list[str | None]:
+        url = BackfillRequest.of(request).archive
+        return [site_archive(load_pipeline(self.pipeline_name).source.connection)(url).root] if url else []
 
 
 def plan_range(name: str) -> dict[str, Any]:
@@ -92,7 +91,9 @@ def plan_range(name: str) -> dict[str, Any]:
     def planned() -> dict[str, Any]:
         request = BackfillRequest.of({**given_params(backfill_params()), "pipeline": name})
         identity = backfill_identity(name, get_current_context()["dag_run"].run_id)
-        backfill = plan_backfill(task_connections(load_pipeline(name)), request, identity, archive_of=site_archive)
+        pipeline = load_pipeline(name)
+        archive_of = site_archive(pipeline.source.connection)
+        backfill = plan_backfill(task_connections(pipeline), request, identity, archive_of=archive_of)
         window = backfill.window
         _log.info(
             "backfill %s to %s, %d bytes, from %s", window.start, window.head, backfill.size_bytes, backfill.source

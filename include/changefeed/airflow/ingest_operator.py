@@ -20,8 +20,9 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from changefeed.airflow.connections import job_environment
+from changefeed.airflow.handed_over import own_run
 from changefeed.airflow.reporting import measured_retry
-from changefeed.airflow.tasks import skip_if_sought
+from changefeed.airflow.tasks import failing_at_once, skip_if_sought
 from changefeed.settings.file import load_pipeline, pipelines_folder
 from changefeed.settings.pipeline import Pipeline
 from changefeed.spark.class_archive import with_class_archive
@@ -173,6 +174,11 @@ class IngestOperator(JobOperator):
             arguments=[pipeline, "--max-seconds", "{{ params.max_seconds or 0 }}"],
             **settings,
         )
+
+    def _planned(self, context: Context) -> Any:
+        planned = super()._planned(context)  # anew with each call, so that each is looked at
+        failing_at_once(lambda: own_run(self.pipeline_name, planned))
+        return planned
 
     def execute(self, context: Context) -> Any:
         planned = self._planned(context)

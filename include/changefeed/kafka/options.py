@@ -123,6 +123,12 @@ def _socket_options(options: Mapping[str, str]) -> list[tuple[int, int, int]]:
 
 def _security(options: Mapping[str, str]) -> dict[str, Any]:
     protocol = _one_of(options, "security.protocol", _PROTOCOLS) if "security.protocol" in options else "PLAINTEXT"
+    asked = sorted(name for name in options if name.startswith(("sasl.", "ssl.", "enable.ssl.")))
+    if asked and "security.protocol" not in options:
+        raise SettingsError(
+            f"an option of the Kafka connection would do nothing, {asked[0]!r}: without 'security.protocol' all is "
+            f"sent in clear and without a login. Set that to one of {', '.join(_PROTOCOLS)}, or leave the option out"
+        )
     settings: dict[str, Any] = {"security_protocol": protocol}
     if protocol.startswith("SASL_"):
         settings |= _login(options)

@@ -73,17 +73,18 @@ class MysqlConnection:
         """Read ``mysql://user:password@host:port/?ssl_ca=…``.
 
         Options are ssl_mode (`preferred`, which takes TLS where the server has it and verifies nothing, or `disabled`),
-        ssl_ca, ssl_cert, ssl_key, ssl_verify (`true`; `ca`: for any name; `false`: nothing) and
+        ssl_ca, ssl_cert, ssl_key, ssl_verify (`true`; `ca`, with ssl_ca: for any name; `false`: nothing) and
         connect_timeout_seconds, which wins over ``patience``. Each ssl_… but ssl_mode requires TLS.
         Raises SettingsError for another scheme or option, and without a host. No message has the password in it.
         """
         parts = _split(uri, "mysql")
         if not parts.hostname:
             raise SettingsError("a MySQL connection has no host: wanted mysql://user:password@host:3306")
-        options = dict(parse_qsl(parts.query))
+        options = options_of(parts.query)
         unknown = sorted(set(options) - _MYSQL_OPTIONS)
         if unknown:
             raise SettingsError(f"unknown option {shown_option(unknown[0])} of MySQL connection to {parts.hostname!r}")
+        check_values(options, f"MySQL connection to {parts.hostname!r}")
         mode = options.get("ssl_mode", "preferred").lower()
         if mode not in ("preferred", "disabled"):
             raise SettingsError(
@@ -94,6 +95,12 @@ class MysqlConnection:
             raise SettingsError(
                 f"MySQL connection to {parts.hostname!r} has ssl_mode=disabled, and {asked[0]!r}, which asks for TLS: "
                 "leave out one of them"
+            )
+        if options.get("ssl_verify") == "ca" and "ssl_ca" not in options:
+            raise SettingsError(
+                f"MySQL connection to {parts.hostname!r} has ssl_verify=ca, which takes a certificate for any name, "
+                "without ssl_ca: all authorities that the machine knows would count, and anybody gets a certificate "
+                "from those. Name the authority's file in ssl_ca"
             )
         if not re.fullmatch("[0-9]{1,6}", options.get("connect_timeout_seconds", "1")):
             raise SettingsError(
@@ -113,11 +120,12 @@ def kafka_parts(uri: str) -> tuple[str, dict[str, str]]:
     asks for them in SASL, whose mechanism they do not say.
     """
     parts = _split(uri, "kafka")
-    options = {name: value for name, value in parse_qsl(parts.query) if name != "__extra__"}
+    options = {name: value for name, value in options_of(parts.query).items() if name != "__extra__"}
     if odd := [name for name in options if not _OPTION.fullmatch(name)]:
         raise SettingsError(
             f"unknown option {shown_option(odd[0])} of a Kafka connection: they are named as librdkafka's"
         )
+    check_values(options, "a Kafka connection")
     if "@" in unquote(parts.netloc):
         raise SettingsError(
             "a Kafka connection has a user or a password before its brokers (login and password of Airflow's), where "
@@ -133,6 +141,20 @@ def kafka_parts(uri: str) -> tuple[str, dict[str, str]]:
             "its password are options, sasl.username and sasl.password"
         )
     return unquote(bootstrap), options
+
+
+def options_of(query: str) -> dict[str, str]:
+    """The options of a URI, those without a value, too."""
+    return dict(parse_qsl(query, keep_blank_values=True))
+
+
+def check_values(options: Mapping[str, str], of: str) -> None:
+    """Raises SettingsError for an option without a value. Taken for one that is not there it would ask for nothing:
+    `ssl_ca=` for no TLS."""
+    if empty := [name for name, value in options.items() if not value]:
+        raise SettingsError(
+            f"option {shown_option(empty[0])} of {of} has no value: give it one, or leave it out for its default"
+        )
 
 
 def password_of(uri: str, connection_id: str) -> str:

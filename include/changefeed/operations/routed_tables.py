@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from changefeed.formats.sample_row import TEXT
 from changefeed.model.column_rules import Excluded
 from changefeed.model.table_schema import TableSchema
 from changefeed.operations.sample_message import SampleMessage, sample_message
 from changefeed.pipeline.connections import PipelineConnections
+from changefeed.settings.pipeline import Pipeline
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ def routed_tables(
         )
         sample = None
         if outbox is None:
-            sample = sample_message(format, rules, seen, found.route, transformed=bool(functions))
+            sample = sample_message(format, rules, _sampled(pipeline, seen), found.route, transformed=bool(functions))
         yield RoutedTable(
             f"{table.database}.{table.table}",
             found.topic if outbox is None else outbox.columns.replacement,
@@ -91,3 +93,14 @@ def routed_tables(
             functions,
             sample,
         )
+
+
+def _sampled(pipeline: Pipeline, table: TableSchema) -> TableSchema:
+    """``table`` as a sample may be made of it: with a made-up label for a column that the pipeline hides, as its own
+    are its values."""
+    shown = pipeline.described(table).columns
+    columns = (
+        replace(column, labels=(TEXT,)) if was.labels and not column.labels else column
+        for was, column in zip(table.columns, shown, strict=True)
+    )
+    return replace(table, columns=tuple(columns))

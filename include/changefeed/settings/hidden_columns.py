@@ -22,6 +22,8 @@ def settings_that_may_show(new: Pipeline, hiding: Pipeline) -> list[str]:
     before, now = message_rules(hiding), message_rules(new)
     others = (before.keys() | now.keys()) - {"tables", "columns"}
     changed = {name for name in others if before.get(name) != now.get(name)}
+    if new.transforms != hiding.transforms:  # a rule does not say where their secrets stand
+        changed.add("transforms")
     if not _takes_no_others(new.tables, hiding.tables):
         changed.add("tables")
     if not _hides_as_much(new.columns, hiding.columns):

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from changefeed.errors import SettingsError
 from changefeed.settings.section import ConnectionId, Section
 from changefeed.settings.yaml_file import read_section
-from changefeed.source.archive.archive import Archive, archive_below
+from changefeed.source.archive.archive import Archive, ArchiveLookup, archive_below
 
 SITE_VARIABLE = "CHANGEFEED_SITE"
 
@@ -27,10 +28,23 @@ class ConnectionPair(Section):
     checkpoint: ConnectionId | None = None
 
 
+class ArchiveRoot(Section):
+    """A folder or URL below which backfills may read archived binlog files: those of pipelines of ``source``, or of all
+    pipelines. In YAML the folder or URL alone, where it is for all."""
+
+    url: str
+    source: ConnectionId | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_url(cls, given: Any) -> Any:
+        return {"url": given} if isinstance(given, str) else given
+
+
 class Site(Section):
     """The file that CHANGEFEED_SITE names. Without one nothing of this is allowed."""
 
-    archives: list[str] = Field(default=[])
+    archives: list[ArchiveRoot] = Field(default=[])
     """Folders and URLs below which backfills may read archived binlog files."""
     notifiers: list[str] = Field(default=[])
     """Classes of Airflow notifiers that a pipeline's `alerts.notify` may name, each with its module."""
@@ -67,11 +81,15 @@ def load_site() -> Site:
     return read_section(path, Site)
 
 
-def site_archive(url: str) -> Archive:
-    """The archive of ``url``, as an `ArchiveLookup`.
+def site_archive(source: str) -> ArchiveLookup:
+    """Looks up archives for pipelines of the connection ``source``.
 
-    Raises SettingsError where it lies below none of the site file's `archives`, of which there are none without a site
-    file, and where that file is wrong. It is read anew by each call: what an administrator takes back is refused at
-    once, also to a task that is cleared.
+    It raises SettingsError for one that lies below none of the site file's `archives` that are for these, of which
+    there are none without a site file, and where that file is wrong. It is read anew by each call: what an
+    administrator takes back is refused at once, also to a task that is cleared.
     """
-    return archive_below(url, load_site().archives)
+
+    def archive(url: str) -> Archive:
+        return archive_below(url, [root.url for root in load_site().archives if root.source in (None, source)])
+
+    return archive

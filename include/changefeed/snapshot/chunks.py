@@ -30,7 +30,7 @@ from changefeed.settings.limits import is_replayable
 from changefeed.settings.pipeline import Pipeline
 from changefeed.snapshot.announcement import made_by
 from changefeed.snapshot.changed_keys import KEYS, KEYS_OF, block_keys, key_route
-from changefeed.snapshot.planning import key_text
+from changefeed.snapshot.planning import check_asked, key_text
 from changefeed.snapshot.read_view import ReadView, read_view
 from changefeed.source.mysql.catalog import table_schema
 from changefeed.source.mysql.result_set import ResultSet
@@ -56,13 +56,14 @@ class ReadTask(SourceTask):
 
     ``base`` is where the pipeline's published changes end, at least: each chunk has to see what was committed before
     it. ``keys`` says of each table what its primary key was. ``condition`` is SQL of the rows that were asked for, ''
-    for all. ``changing`` are the tables whose rows' keys are stored beside the batches: only of those rows can be left
-    out.
+    for all, and ``asked`` the columns that it is about. ``changing`` are the tables whose rows' keys are stored beside
+    the batches: only of those rows can be left out.
     """
 
     base: BinlogCoordinates
     keys: Mapping[str, str]
     condition: str = ""
+    asked: tuple[str, ...] = ()
     changing: frozenset[str] = frozenset()
 
 
@@ -255,6 +256,7 @@ def _read(
             f"the primary key of {name} is ({key_text(schema)}) now, and was ({task.keys[name]}) when the snapshot "
             "began. Start a new snapshot of it."
         )
+    check_asked(task.connections, schema, task.asked)
     key = TableKey.of(schema)
     source = f"{quoted(chunk.database)}.{quoted(chunk.table)}" if key is None else key.source
     conditions = [key.condition(chunk.within)] if key is not None else []

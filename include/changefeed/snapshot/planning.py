@@ -12,6 +12,7 @@ from changefeed.errors import SettingsError, SourceError, StaleCheckpointError
 from changefeed.kafka.commit_log.records import BegunRecord
 from changefeed.kafka.commit_log.snapshots import SnapshotRecord, TableProgress
 from changefeed.model.checkpoint import Checkpoint, CheckpointStore
+from changefeed.model.table_pattern import matches
 from changefeed.model.table_schema import Column, TableSchema
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.plan import plan
@@ -68,7 +69,7 @@ class SnapshotPlan:
     def from_json(cls, values: Mapping[str, Any]) -> SnapshotPlan:
         """The plan as it was handed on; how far it has come since, the commit log says."""
         request = SnapshotRequest.of(dict(values["request"]))
-        tables = tuple(map(TableProgress.from_json, values["tables"]))
+        tables = tuple(map(_unread, map(TableProgress.from_json, values["tables"])))
         stands = _begun(values["request"], values["rules"], tables, int(values["began_ms"]))
         checkpoint = Checkpoint.from_text(values["checkpoint"])
         return cls(values["identity"], request, checkpoint, stands, values["topics"])
@@ -105,11 +106,17 @@ def plan_snapshot(
         if pipeline.hides_columns:
             names = ((table.database, table.table) for table in stands.tables)
             check_bounds(connections, table_schemas(session, names).values())
-        if request.where is not None:
-            _check_where(connections, request.where, session, stands.tables)
+        if asked := request.asked:
+            names = ((table.database, table.table) for table in stands.tables)
+            for schema in table_schemas(session, names).values():
+                check_asked(connections, schema, asked)
     named = {table.name: topics.get((table.database, table.table)) for table in stands.tables}
     there = {name: topic for name, topic in named.items() if topic is not None}
     return SnapshotPlan(identity, request, checkpoint, stands, there)
+
+
+def _unread(table: TableProgress) -> TableProgress:
+    return TableProgress(table.database, table.table, table.key, table.estimated_rows, row_bytes=table.row_bytes)
 
 
 def _checkpoint(connections: PipelineConnections, store: CheckpointStore, *, keep_first: bool) -> Checkpoint:
@@ -221,28 +228,39 @@ def _changed(begun: Mapping[str, str], rules: Mapping[str, str]) -> str:
     return ", ".join(f"`{rule}`" for rule in sorted(begun) if rules.get(rule) != begun[rule])
 
 
-def _check_where(
-    connections: PipelineConnections, where: str, session: Session, tables: Iterable[TableProgress]
-) -> None:
-    """Columns that are hidden may not be asked about, nor those that a table does not have. What a function of
-    `transforms` hides, it alone knows: of its tables only the key may be asked about."""
-    from changefeed.settings.sql_condition import server_condition  # sqlglot is only for those who need it
+def check_asked(connections: PipelineConnections, schema: TableSchema, asked: Collection[str]) -> None:
+    """Raises SettingsError for a table that the pipeline does not capture, and where a condition names columns,
+    ``asked``, that are hidden or that the table does not have.
 
-    for schema in table_schemas(session, ((table.database, table.table) for table in tables)).values():
-        hidden = set(connections.column_rules.of(schema))
-        if any(call.takes(schema.database, schema.table) for call in connections.transform_calls):
-            hidden |= set(range(len(schema.columns))) - set(schema.primary_key)
-        positions = {column.name.lower(): number for number, column in enumerate(schema.columns)}
-        for name in server_condition(where).columns:
-            position = positions.get(name.lower())
-            if position is None:
-                raise SettingsError(
-                    f"snapshot: where: {schema.database}.{schema.table} has no column {name!r}; it has "
-                    f"{', '.join(column.name for column in schema.columns)}"
-                )
-            if position in hidden:
-                raise SettingsError(
-                    f"snapshot: where: column {name!r} of {schema.database}.{schema.table} is left out or masked by "
-                    "the pipeline, or may be by its `transforms`, and a condition would tell what is in it. Nothing "
-                    "was published. Compare a column that is shown, or the table's key"
-                )
+    What a function of `transforms` hides, it alone knows: of its tables only the key may be asked about, and that not
+    where the function's arguments name it. Whoever reads rows calls this: between plan and reading stand an XCom, which
+    others may edit, and time.
+    """
+    name = f"{schema.database}.{schema.table}"
+    if not connections.pipeline.tables.matches(schema.database, schema.table):
+        raise SettingsError(
+            f"snapshot: {name} is not a table that pipeline {connections.pipeline.name!r} captures. Nothing of it was "
+            "read. Start a new snapshot: its plan was edited, or `tables` changed since"
+        )
+    transformed = any(matches(each.tables, schema.database, schema.table) for each in connections.pipeline.transforms)
+
+    def is_hidden(position: int) -> bool:
+        column = schema.columns[position]
+        if position not in schema.primary_key and (transformed or column.hidden):
+            return True
+        return connections.pipeline.hides(schema.database, schema.table, column.name)
+
+    positions = {column.name.lower(): number for number, column in enumerate(schema.columns)}
+    for column in asked:
+        position = positions.get(column.lower())
+        if position is None:
+            raise SettingsError(
+                f"snapshot: where: {name} has no column {column!r}; it has "
+                f"{', '.join(column.name for column in schema.columns)}"
+            )
+        if is_hidden(position):
+            raise SettingsError(
+                f"snapshot: where: column {column!r} of {name} is left out or masked by the pipeline, or may be by its "
+                "`transforms`, and a condition would tell what is in it. Nothing was published. Compare a column that "
+                "is shown, or the table's key"
+            )

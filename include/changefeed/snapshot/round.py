@@ -141,6 +141,7 @@ class RoundRunner:
             base=base,
             keys={table.name: table.key for table in planned.tables},
             condition=self.plan.request.condition,
+            asked=self.plan.request.asked,
             changing=frozenset(self._changing),
         )
 

@@ -13,6 +13,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fi
 from changefeed.errors import CheckpointError, SettingsError, StateStoreUnavailableError
 from changefeed.model import fault_point
 from changefeed.model.checkpoint import Checkpoint, check_forward, stale
+from changefeed.model.connection import check_values, options_of
 from changefeed.source.mysql.login import PASSWORD_PLUGINS
 
 _METADATA = MetaData()
@@ -62,6 +63,7 @@ class TableCheckpointStore:
             parsed = make_url(url)
             if _is_misread(parsed):
                 raise ValueError
+            check_values(options_of(url.rpartition("@")[2].partition("?")[2]), "the state table's connection")
             self._database = parsed.set(query={}).render_as_string(hide_password=True)
             self._engine = create_engine(parsed, pool_pre_ping=True, connect_args=_connect_args(parsed))
         except (ArgumentError, ModuleNotFoundError, ValueError, TypeError) as error:

@@ -75,6 +75,10 @@ def _checked(options: dict[str, str]) -> None:
         ({"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "no"}, "wanted https or none"),
         ({"security.protocol": "SSL", "enable.ssl.certificate.verification": "no"}, "wanted true or false"),
         ({"security.protocol": "SSL", "ssl.cipher.suites": "none such"}, r"ssl\.cipher\.suites"),
+        (
+            {"ssl.ca.location": "/ca.pem"},
+            r"would do nothing, 'sasl\.password': without 'security\.protocol' all is sent",
+        ),
         ({"socket.timeout.ms": "soon"}, "'soon', wanted a whole number"),
     ],
 )

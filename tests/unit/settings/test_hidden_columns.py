@@ -57,6 +57,17 @@ def test_all_that_shapes_messages_stays_as_it_is(setting: str, monkeypatch: pyte
     assert settings_that_may_show(new, hiding) == [setting]
 
 
+def test_a_function_keeps_its_secrets() -> None:
+    """Of another secret, which somebody knows, each hash can be made by them, too."""
+
+    def hashing(connection: str) -> Pipeline:
+        call = {"tables": "*.*", "function": "obfuscate", "arguments": {"columns": ["a"]}}
+        return pipeline(transforms=[{**call, "secrets": {"keep": {"connection": connection}}}])
+
+    assert settings_that_may_show(hashing("known"), hashing("salt")) == ["transforms"]
+    assert settings_that_may_show(hashing("salt"), hashing("salt")) == []
+
+
 def test_masks_are_kept_in_their_order_and_before_others() -> None:
     exclude, mask = HIDING["columns"]["exclude"], HIDING["columns"]["mask"]
     weaker = {"*.*.e*": {"characters": 99}}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from changefeed.errors import SettingsError
-from changefeed.settings.site import Site, load_site
+from changefeed.settings.site import ArchiveRoot, Site, load_site
 
 
 def test_without_a_file_nothing_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,12 +18,17 @@ def test_without_a_file_nothing_is_allowed(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_file_is_read_and_its_mistakes_have_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "site.yaml"
     monkeypatch.setenv("CHANGEFEED_SITE", str(file))
-    file.write_text("archives: [s3://binlogs/shop]\nconnections: [{source: a, kafka: b}]\n")
+    file.write_text("archives: [s3://binlogs/shop, {url: /a, source: b}]\nconnections: [{source: a, kafka: b}]\n")
     site = load_site()
-    assert site.archives == ["s3://binlogs/shop"]
+    assert site.archives == [ArchiveRoot(url="s3://binlogs/shop"), ArchiveRoot(url="/a", source="b")]
     assert (site.connections[0].source, site.connections[0].kafka, site.connections[0].checkpoint) == ("a", "b", None)
     file.write_text("archives: []\narchive: [s3://binlogs/shop]\n")
     with pytest.raises(SettingsError, match=r"site\.yaml, line 2: unknown key 'archive'"):
+        load_site()
+    file.write_text("archives:\n- {url: /a, sources: [b]}\n")
+    with pytest.raises(
+        SettingsError, match=r"site\.yaml, line 2: unknown key 'archives\.0\.sources' \(did you mean 'source'"
+    ):
         load_site()
 
 

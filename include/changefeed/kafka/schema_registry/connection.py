@@ -6,10 +6,10 @@ import base64
 import re
 import ssl
 from dataclasses import dataclass, field
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from changefeed.errors import SettingsError
-from changefeed.model.connection import OF_A_RUN, Patience, shown_option
+from changefeed.model.connection import OF_A_RUN, Patience, check_values, options_of, shown_option
 
 _OPTIONS = frozenset({"ssl_ca", "ssl_cert", "ssl_key", "ssl_key_password", "ssl_verify"})
 _FORM = "wanted http://user:password@host:port or https://…"
@@ -40,12 +40,13 @@ class RegistryConnection:
         scheme, path = parts.scheme, parts.path.strip("/")
         if path in ("http", "https"):
             scheme, path = path, ""
-        options = dict(parse_qsl(parts.query))
+        options = options_of(parts.query)
         if unknown := sorted(set(options) - _OPTIONS):
             raise SettingsError(
                 f"unknown option {shown_option(unknown[0])} of the schema registry at {parts.hostname!r}: wanted "
                 f"{', '.join(sorted(_OPTIONS))}"
             )
+        check_values(options, f"the schema registry at {parts.hostname!r}")
         host = f"[{parts.hostname}]" if ":" in str(parts.hostname) else parts.hostname
         port = f":{parts.port}" if parts.port else ""
         url = f"{scheme}://{host}{port}" + (f"/{path}" if path else "")

@@ -61,11 +61,21 @@ class SnapshotRequest(SnapshotForm, OfPipeline):
     @property
     def condition(self) -> str:
         """SQL of the rows that were asked for; '' for all."""
+        return self._of_server[0]
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The names of the columns that the condition is about."""
+        return self._of_server[1]
+
+    @property
+    def _of_server(self) -> tuple[str, tuple[str, ...]]:
         if self.where is None:
-            return ""
+            return "", ()
         from changefeed.settings.sql_condition import server_condition
 
-        return server_condition(self.where).sql
+        condition = server_condition(self.where)
+        return condition.sql, condition.columns
 
     @property
     def fingerprint(self) -> str:

@@ -34,8 +34,9 @@ class _PasswordInClear:
             raise pymysql.err.OperationalError(
                 CR.CR_AUTH_PLUGIN_ERR,
                 "it asks for the password in clear (mysql_clear_password, dialog), and its certificate was not "
-                "verified, so that anybody could ask who answers at its address. Nothing of the password was sent. "
-                "Name the authority that signed the server's certificate in ssl_ca of the connection",
+                "verified, or not for its host, so that anybody could ask who answers at its address. Nothing of the "
+                "password was sent. Name the authority that signed the server's certificate in ssl_ca of the "
+                "connection",
             )
         self._connection.write_packet(self._connection.password + b"\0")
         return self._connection._read_packet()
@@ -169,9 +170,13 @@ def _tls(connection: MysqlConnection) -> ssl.SSLContext | None:
 
 
 def _is_verified(connection: Any) -> bool:
-    """Whether the server proved to be whom an authority knows: its own word for it counts nothing."""
+    """Whether the server proved to be whom an authority knows: its own word for it counts nothing. Nor does a
+    certificate for another name, but in ours, where it is from the one authority of ssl_ca: of others it is not known
+    which they take."""
     channel = connection._sock
-    return isinstance(channel, ssl.SSLSocket) and channel.context.verify_mode == ssl.CERT_REQUIRED
+    if not isinstance(channel, ssl.SSLSocket) or channel.context.verify_mode != ssl.CERT_REQUIRED:
+        return False
+    return channel.context.check_hostname or isinstance(connection, _Connection)
 
 
 def _of_tls(error: pymysql.err.OperationalError) -> pymysql.err.OperationalError | None:

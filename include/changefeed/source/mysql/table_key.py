@@ -7,6 +7,7 @@ is in one of the ranges that follow one another.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -21,6 +22,11 @@ _NUMBERS = _INTEGERS | {"decimal", "year"}
 _FLOATS = {"float", "double"}
 _BY_NUMBER = {"enum", "set", "bit"}
 _BYTES = {"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"}
+_HEX = re.compile(r"[0-9A-F]*")
+_ORDINAL = re.compile(r"[0-9]+")
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
+_DOUBLE = re.compile(r"-?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?")
+_TIME_OR_ADDRESS = re.compile(r"[0-9A-Fa-f:. -]+")
 _LONG = {"tinytext", "text", "mediumtext", "longtext", "tinyblob", "blob", "mediumblob", "longblob"}
 """They are in a key by a prefix only, by which the server cannot walk along a range."""
 
@@ -118,22 +124,46 @@ def _key_column(table: TableSchema, column: Column) -> _KeyColumn:
     name = quoted(column.name)
     kind = column.data_type
     if kind in _NUMBERS:
-        return _KeyColumn(column.name, f"CAST({name} AS CHAR)", str)
+        return _KeyColumn(column.name, f"CAST({name} AS CHAR)", _literal(_NUMBER))
     if kind in _FLOATS:  # as a double, whose text has all of its digits
-        return _KeyColumn(column.name, f"CAST({name} + 0e0 AS CHAR)", lambda text: text if "e" in text else f"{text}e0")
+        return _KeyColumn(column.name, f"CAST({name} + 0e0 AS CHAR)", _double)
     if kind in _BY_NUMBER:
-        return _KeyColumn(column.name, f"CAST({name} + 0 AS CHAR)", str)
+        return _KeyColumn(column.name, f"CAST({name} + 0 AS CHAR)", _literal(_ORDINAL))
     if kind in _BYTES:
-        return _KeyColumn(column.name, f"HEX({name})", lambda text: f"_binary X'{text}'")
+        return _KeyColumn(column.name, f"HEX({name})", _literal(_HEX, "_binary X'{}'"))
     if column.collation is not None:
         charset, collation = column.collation.partition("_")[0], column.collation
-        return _KeyColumn(column.name, f"HEX({name})", lambda text: f"_{charset} X'{text}' COLLATE {collation}")
+        return _KeyColumn(column.name, f"HEX({name})", _literal(_HEX, f"_{charset} X'{{}}' COLLATE {collation}"))
     if kind in ("date", "time", "datetime", "timestamp", "uuid", "inet4", "inet6"):
-        return _KeyColumn(column.name, f"CAST({name} AS CHAR)", lambda text: f"'{text}'")
+        return _KeyColumn(column.name, f"CAST({name} AS CHAR)", _literal(_TIME_OR_ADDRESS, "'{}'"))
     raise SchemaError(
         f"{table.database}.{table.table} has column {column.name!r}, a {kind}, in its primary key: its rows cannot be "
         "read in ranges of it. Leave the table out of the snapshot."
     )
+
+
+def _literal(form: re.Pattern[str], sql: str = "{}") -> Callable[[str], str]:
+    """What makes ``sql`` of a text of that ``form``, which is how servers write the values of a type.
+
+    Raises SchemaError for another text: boundaries come back out of the commit log and from one task to the next, where
+    others may have written them, and would be SQL.
+    """
+
+    def literal(text: str) -> str:
+        if not form.fullmatch(text):
+            raise SchemaError(
+                "expected a value of a primary key, as a server writes it, where a chunk ends, and found another text: "
+                "somebody else has written to the commit log. Nothing was read by it. See to who may write to that "
+                "topic, and start a new snapshot."
+            )
+        return sql.format(text)
+
+    return literal
+
+
+def _double(text: str) -> str:
+    number = _literal(_DOUBLE)(text)
+    return number if "e" in number else f"{number}e0"
 
 
 def _text(value: object) -> str:
