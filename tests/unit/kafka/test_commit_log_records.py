@@ -235,6 +235,13 @@ def read_all(state: CommitLogState) -> list[Any]:
     return [*state.progress.values(), *state.seals.values()]
 
 
+@pytest.mark.parametrize("tasks", [10**12, 0])
+def test_an_attempt_of_more_tasks_than_can_be_fenced_is_not_ours(tasks: int) -> None:
+    value = json.dumps({"attempt": "a", "tasks": tasks}).encode()
+    with pytest.raises(CheckpointError, match="only changefeed may write"):
+        entry_of(stored(b'["shop","attempt"]', value)).read()
+
+
 def test_a_long_value_is_compressed() -> None:
     receipts = tuple(TopicPartitionReceipt(f"shop.{number}", 0, 2, 1, 100, 0, 10, 13) for number in range(5000))
     seal = SealRecord(replace(MANIFEST, topics=receipts))

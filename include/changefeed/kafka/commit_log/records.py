@@ -207,6 +207,10 @@ class OrderRecord(LogRecord, kind="order"):
         return cls(int(parts[0]), BinlogOrder.from_json(value))
 
 
+_MOST_TASKS = 100_000
+"""More than any window is published with: a record that says more is somebody else's."""
+
+
 @dataclass(frozen=True)
 class AttemptRecord(LogRecord, kind="attempt"):
     """The one attempt that may publish; see `fencing`.
@@ -226,7 +230,10 @@ class AttemptRecord(LogRecord, kind="attempt"):
 
     @classmethod
     def from_json(cls, _parts: Sequence[Any], value: Any, /) -> Self:
-        return cls(str(value["attempt"]), int(value["tasks"]))
+        tasks = int(value["tasks"])
+        if not 1 <= tasks <= _MOST_TASKS:  # all of them are fenced, one by one
+            raise ValueError(f"an attempt of {tasks} tasks")
+        return cls(str(value["attempt"]), tasks)
 
 
 @dataclass(frozen=True)
