@@ -73,7 +73,7 @@ class Announcer:
                 if time.monotonic() > deadline:
                     raise
                 _log.warning("the snapshot waits: %s", error)
-                time.sleep(1)
+                time.sleep(WAIT_SECONDS)
 
     def _announce(
         self, snapshot: SnapshotRecord, base: BinlogCoordinates, check_own: Callable[[CommitLogState], None]
@@ -124,6 +124,9 @@ class Announcer:
                 log = lease.log()
                 log.keep(*self.completed(log.read(), snapshot))
 
+
+WAIT_SECONDS = 1.0
+"""How long the snapshot waits before it looks again whether the pipeline has published more."""
 
 _PATIENCE_SECONDS = 3600.0
 """How long another run may have the pipeline's claim: as long as a round waits to publish."""

@@ -21,6 +21,7 @@ from changefeed.kafka.topics import ensure_topics
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.topics import wanted_topics
 from changefeed.settings.message_rules import message_rules
+from changefeed.snapshot import announcing
 from changefeed.snapshot.announcing import Announcer
 from changefeed.snapshot.changed_keys import TooManyChangedKeysError
 from changefeed.snapshot.cutter import ChunkCutter
@@ -189,7 +190,7 @@ class _Patience:
         if str(error) != self._waits_for:
             self._waits_for = str(error)
             _log.warning("the snapshot waits: %s", error)
-        time.sleep(1)
+        time.sleep(announcing.WAIT_SECONDS)
 
 
 def _rows(snapshot: SnapshotRecord) -> int:

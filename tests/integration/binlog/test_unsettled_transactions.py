@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -168,8 +169,20 @@ class Scribbler:
             case _:
                 if self._run(session, f"XA PREPARE '{xid}'"):
                     self._prepared.append(xid)
-                    session.close()  # so that another session may end it, and this one go on
-                    session.connect()
+                    self._leave(session)  # so that another session may end it, and this one go on
+
+    def _leave(self, session: pymysql.Connection[Any]) -> None:
+        """Connect anew, once the server has ended the old session.
+
+        MariaDB 11.4 answers OK to an XA COMMIT that arrives while the session that prepared is being ended, and logs
+        it, but loses the rows: in 3 of 3,429 attempts.
+        """
+        owner = session.thread_id()
+        session.close()
+        session.connect()
+        with session.cursor() as cursor:
+            while cursor.execute(f"SELECT 1 FROM information_schema.processlist WHERE id = {owner}"):
+                time.sleep(0.001)
 
     def _work(self, session: pymysql.Connection[Any], slot: int) -> None:
         """Changes of rows whose keys modulo 8 are ``slot``, so that nothing waits for what is prepared."""

@@ -16,6 +16,7 @@ from changefeed.kafka.commit_log.snapshots import SnapshotRecord
 from changefeed.model.run_identity import snapshot_identity
 from changefeed.replicate.run import Replicated
 from changefeed.settings.requests.snapshot import SnapshotRequest
+from changefeed.snapshot import announcing
 from changefeed.snapshot.planning import plan_snapshot
 from changefeed.snapshot.run import run_snapshot
 from changefeed.source.mysql.follower_session import FollowerSession
@@ -59,7 +60,9 @@ def filled(
     source: SqlServer = request.getfixturevalue(f"source_{request.param}")
     follower: SqlServer = request.getfixturevalue(f"{request.param}_follower")
     made = Filled(unique_name, source, follower, kafka_broker, tmp_path, {"start": "snapshot"})
-    yield made
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(announcing, "WAIT_SECONDS", 0.05)
+        yield made
     made.drop()
 
 
