@@ -16,7 +16,7 @@ from changefeed.kafka.commit_log.snapshots import SnapshotRecord
 from changefeed.model.run_identity import snapshot_identity
 from changefeed.replicate.run import Replicated
 from changefeed.settings.requests.snapshot import SnapshotRequest
-from changefeed.snapshot import announcing
+from changefeed.snapshot import announcing, published_position
 from changefeed.snapshot.planning import plan_snapshot
 from changefeed.snapshot.run import run_snapshot
 from changefeed.source.mysql.follower_session import FollowerSession
@@ -62,6 +62,7 @@ def filled(
     made = Filled(unique_name, source, follower, kafka_broker, tmp_path, {"start": "snapshot"})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(announcing, "WAIT_SECONDS", 0.05)
+        patch.setattr(published_position, "SETTLED_SECONDS", 0.2)  # these tests wait for each commit
         yield made
     made.drop()
 
