@@ -100,7 +100,7 @@ class Announcer:
             end = self.position.of(state, self.server_uuid).end
             definitions.read_to(end.coordinates)
             behind = left_behind(state.of(TableReadRecord), there)
-            named = [*(record.table for record in (*records, *behind)), *databases]
+            named = [*(table.name for table in snapshot.tables), *(record.table for record in behind), *databases]
             defined = [name for name in named if definitions.defined(name)]
             if defined or not is_covered(state, self.server_uuid, base, end, rules_digest(self.rules)):
                 raise AnnouncedTooEarlyError(

@@ -110,6 +110,37 @@ def test_a_keyless_table_is_dropped_before_it_is_read(filled: Filled) -> None:
     ended(filled)
 
 
+@pytest.mark.parametrize(
+    ("follows", "filled"), [("before", "mysql"), ("before", "mariadb"), ("afterwards", "mysql")], indirect=["filled"]
+)
+def test_tables_that_are_dropped_before_they_are_read_do_not_hold_the_others(filled: Filled, follows: str) -> None:
+    name = made(filled, first=400, keyless=30, late=400)
+    snapshot = filled.snapshot("1")
+    next(snapshot)
+    if follows == "before":
+        filled.follow()
+    for table in ("keyless", "late"):
+        filled.source.execute(f"UPDATE {name}.{table} SET n = n + 1 WHERE id < 9")
+        filled.publish()
+        if follows == "before":
+            filled.follow()
+        filled.source.execute(f"DROP TABLE {name}.{table}")
+    finished(filled, snapshot)
+    ended(filled)
+
+
+@on_mysql
+def test_a_half_read_table_is_dropped_and_the_others_are_filled(filled: Filled) -> None:
+    name = made(filled, first=400, second=30)
+    snapshot = filled.snapshot("1")
+    next(snapshot)
+    filled.publish()
+    assert f"{name}.first" in filled.follow().waiting
+    filled.source.execute(f"UPDATE {name}.first SET n = n + 1", f"DROP TABLE {name}.first")
+    finished(filled, snapshot)
+    ended(filled)
+
+
 @on_mysql
 def test_a_table_is_dropped_that_the_pipeline_has_not_published_yet(filled: Filled) -> None:
     name = made(filled, first=30, gone=30)
