@@ -238,6 +238,11 @@ class ChangedKeys:
         """Transactions among which are those that changed the keys."""
         return GtidSet().union(*(stretch.gtids for stretch in self._stretches if any(stretch.keys.values())))
 
+    @property
+    def tables_defined(self) -> set[str]:
+        """The tables that a statement defines anew, as "database.table"."""
+        return {name for stretch in self._stretches for name in stretch.definitions if not name.endswith(".")} - {""}
+
     def defined(self, table: str) -> BinlogCoordinates | None:
         """Where the last statement begins that defines "database.table" anew, or "database"; None without one."""
         return max((each.at for each in self._definitions_of(table)), default=None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -125,6 +126,26 @@ def test_tables_that_are_dropped_before_they_are_read_do_not_hold_the_others(fil
         if follows == "before":
             filled.follow()
         filled.source.execute(f"DROP TABLE {name}.{table}")
+    finished(filled, snapshot)
+    ended(filled)
+
+
+@on_mysql
+def test_a_table_is_dropped_after_what_is_published_before_a_snapshot_of_all_begins(
+    filled: Filled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = made(filled, first=30, gone=30)
+    filled.source.execute(f"UPDATE {name}.gone SET n = n + 1", f"DROP TABLE {name}.gone")
+    sleep = time.sleep
+
+    def publish(seconds: float) -> None:
+        filled.publish()
+        sleep(seconds)
+
+    monkeypatch.setattr("changefeed.snapshot.announcing.time.sleep", publish)
+    snapshot = filled.snapshot("1")
+    next(snapshot)
+    monkeypatch.undo()
     finished(filled, snapshot)
     ended(filled)
 

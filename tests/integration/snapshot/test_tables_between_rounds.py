@@ -20,8 +20,8 @@ pytestmark = pytest.mark.extended
 
 __all__ = ["filled"]
 
-ROWS = 300
-"""Three rounds and a half of six chunks."""
+ROWS = 130
+"""A round of six chunks, and a rest."""
 
 
 def made(filled: Filled, **tables: str) -> str:
