@@ -103,7 +103,8 @@ class KeylessDeletes:
         """Whether the table would be read more often for the rows one by one, by the server's guess."""
         if len(rows) <= _TABLE_READS:
             return False
-        plan = session.named_row(f"EXPLAIN DELETE FROM {self._name} WHERE {self._condition(rows[0].image)}")
+        explain = "EXPLAIN" if session.is_mariadb else "EXPLAIN FORMAT=TRADITIONAL"
+        plan = session.named_row(f"{explain} DELETE FROM {self._name} WHERE {self._condition(rows[0].image)}")
         of_one = int(plan.get("rows") or 0)
         (of_all,) = session.row(_ROWS, self._table.database, self._table.table)
         return len(rows) * of_one > max(_FEW_READS, _TABLE_READS * int(of_all or 0))

@@ -44,8 +44,7 @@ def rows(server: SqlServer, name: str) -> list[Any]:
     return sorted(server.execute(f"SELECT * FROM {name}"))
 
 
-@pytest.mark.parametrize("engine", ["MyISAM", "MEMORY"])
-@pytest.mark.parametrize("key", ["", " PRIMARY KEY"], ids=["keyless", "keyed"])
+@pytest.mark.parametrize(("engine", "key"), [("MyISAM", ""), ("MEMORY", " PRIMARY KEY")], ids=["keyless", "keyed"])
 def test_table_that_cannot_roll_back_gets_no_rows_until_it_can(
     followed: Followed, engine: str, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

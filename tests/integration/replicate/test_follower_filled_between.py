@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import integration.replicate.test_follower_filled
@@ -136,16 +137,33 @@ def test_a_table_is_dropped_after_what_is_published_before_a_snapshot_of_all_beg
 ) -> None:
     name = made(filled, first=30, gone=30)
     filled.source.execute(f"UPDATE {name}.gone SET n = n + 1", f"DROP TABLE {name}.gone")
-    sleep = time.sleep
-
-    def publish(seconds: float) -> None:
-        filled.publish()
-        sleep(seconds)
-
-    monkeypatch.setattr("changefeed.snapshot.announcing.time.sleep", publish)
+    publishing = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: filled.publish())
+    monkeypatch.setattr("changefeed.snapshot.announcing.time", publishing)
     snapshot = filled.snapshot("1")
     next(snapshot)
     monkeypatch.undo()
+    finished(filled, snapshot)
+    ended(filled)
+
+
+HALFWAY = {
+    "column": [
+        "ALTER TABLE {0}.first ADD COLUMN more INT NOT NULL DEFAULT 7",
+        "UPDATE {0}.first SET n = 9 WHERE id < 5",
+    ],
+    "emptied": ["TRUNCATE TABLE {0}.first", "INSERT INTO {0}.first VALUES (3, 3), (390, 3)"],
+}
+
+
+@pytest.mark.parametrize(("becomes", "filled"), [("column", "mysql"), ("emptied", "mariadb")], indirect=["filled"])
+def test_a_half_filled_table_is_read_from_its_beginning_again(filled: Filled, becomes: str) -> None:
+    name = made(filled, first=400)
+    snapshot = filled.snapshot("1")
+    next(snapshot)
+    filled.publish()
+    assert f"{name}.first" in filled.follow().waiting
+    filled.source.execute(*(each.format(name) for each in HALFWAY[becomes]))
+    filled.publish()
     finished(filled, snapshot)
     ended(filled)
 
