@@ -85,14 +85,13 @@ class KeylessDeletes:
         session.write(drop)
         try:
             session.write(
-                f"CREATE TEMPORARY TABLE {_GONE} ENGINE = InnoDB AS "
+                f"CREATE TEMPORARY TABLE {_GONE} ({_NUMBER} INT PRIMARY KEY) ENGINE = InnoDB AS "
                 f"SELECT 0 AS {_NUMBER}, {self._columns} FROM {self._name} LIMIT 0"
             )
             digests = self._digests(session, rows, write)
         except FollowerError:  # no right to, a server that takes none within a transaction, or a value that it refuses
             return rows
-        finally:
-            session.write(drop)
+        session.write(drop)
         left = [row for number, row in enumerate(rows) if number not in digests]
         known = [(digest, rows[number]) for number, digest in digests.items()]
         for at in range(0, len(known), _AT_ONCE):
@@ -124,7 +123,7 @@ class KeylessDeletes:
     def _delete(self, session: FollowerSession, known: Mapping[str, GoneRow], write: Writer) -> list[GoneRow]:
         """Delete the rows with these digests; return those of which too few are there, or too many others."""
         counts = session.rows(
-            f"SELECT {self._digest} AS digest, COUNT(*) FROM {self._name} WHERE {self._among(known)} GROUP BY digest"
+            f"SELECT {self._digest}, COUNT(*) FROM {self._name} WHERE {self._among(known)} GROUP BY 1"
         )
         there = {str(digest): int(count) for digest, count in counts}
         chosen = {
@@ -133,14 +132,15 @@ class KeylessDeletes:
             if gone.count <= there.get(digest, 0) <= gone.count + _MOST_COPIES
         }
         if chosen:
-            write(f"DELETE FROM {self._name} WHERE {self._among(chosen)}".encode())
+            sql = f"DELETE FROM {self._name} WHERE {self._among(chosen)}"
+            check_written(self._table, write(sql), sum(there[digest] for digest in chosen), sql)
             kept = [
                 f"({','.join(gone.row)})".encode()
                 for digest, gone in chosen.items()
                 for _ in range(there[digest] - gone.count)
             ]
-            for sql, _ in joined(self._insert, kept, b"", b","):
-                write(sql)
+            for again, _ in joined(self._insert, kept, b"", b","):
+                write(again)
         return [gone for digest, gone in known.items() if digest not in chosen]
 
     def _among(self, digests: Mapping[str, GoneRow]) -> str:

@@ -305,11 +305,14 @@ class RoundRunner:
 
 def _with_definitions(planned: SnapshotRecord, tables: set[str], searched: DefinitionsRead) -> SnapshotRecord:
     """``planned`` with how far definitions of those ``tables`` were ``searched`` that are published in more than one
-    transaction: some of its rows may be in Kafka without the others."""
+    transaction, so that some of their rows may be in Kafka without the others. Tables that are done need none."""
     chunks = Counter(chunk.table_name for chunk in planned.round)
 
     def noted(table: TableProgress) -> TableProgress:
-        is_one = table.at_end and chunks[table.name] == 1 and table.definitions is None
+        left = chunks[table.name]
+        if table.at_end and not left:
+            return replace(table, definitions=None)
+        is_one = table.at_end and left == 1 and table.definitions is None
         return table if table.name not in tables or is_one else replace(table, definitions=searched)
 
     return replace(planned, tables=tuple(map(noted, planned.tables)))

@@ -44,7 +44,7 @@ NUMBERS = (
 def test_many_changes_read_the_table_a_few_times(followed: Followed, alike: int) -> None:
     name, source = f"{followed.name}.t", followed.source
     source.execute(
-        f"CREATE TABLE {name} (a INT, b VARCHAR(40), c DATETIME)",
+        f"CREATE TABLE {name} (a INT, digest VARCHAR(40), c DATETIME)",
         f"INSERT INTO {name} SELECT n DIV {alike}, CONCAT('row ', n DIV {alike}), NULL FROM ({NUMBERS}) AS s "
         f"WHERE n < {ROWS} ORDER BY n",
     )
