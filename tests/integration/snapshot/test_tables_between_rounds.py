@@ -10,7 +10,7 @@ from typing import Any
 import integration.replicate.test_follower_filled as follower_filled
 import pytest
 from integration.rebuilt import records_of, selected
-from integration.replicate.test_follower_filled import Filled, filled
+from integration.replicate.test_follower_filled import Filled, filled, on_mariadb, on_mysql
 
 import changefeed.snapshot.round as rounds
 from changefeed.errors import SourceError
@@ -77,7 +77,16 @@ REPLACED = {
 
 
 @pytest.mark.parametrize(
-    ("becomes", "between"), [("swap", "rounds"), ("exchange", "runs"), ("rename", "runs"), ("column", "rounds")]
+    ("becomes", "between", "filled"),
+    [
+        ("swap", "rounds", "mysql"),
+        ("swap", "runs", "mariadb"),
+        ("exchange", "runs", "mysql"),
+        ("exchange", "rounds", "mariadb"),
+        ("rename", "runs", "mysql"),
+        ("column", "rounds", "mysql"),
+    ],
+    indirect=["filled"],
 )
 def test_table_that_another_replaces_when_half_read_is_read_anew(filled: Filled, becomes: str, between: str) -> None:
     name = made(filled, t="1", u="2")
@@ -93,6 +102,7 @@ def test_table_that_another_replaces_when_half_read_is_read_anew(filled: Filled,
     check_topic(filled, "t")
 
 
+@on_mysql
 def test_table_with_new_index_or_partition_when_half_read_is_not_read_anew(filled: Filled) -> None:
     name = made(filled, t="1")
     filled.source.execute(f"ALTER TABLE {name}.t PARTITION BY RANGE (id) (PARTITION p VALUES LESS THAN (9000))")
@@ -111,8 +121,15 @@ def test_table_with_new_index_or_partition_when_half_read_is_not_read_anew(fille
 
 
 @pytest.mark.parametrize(
-    ("gone", "between"),
-    [("dropped", "plan and start"), ("renamed", "cut and read"), ("database dropped", "runs"), ("dropped", "rounds")],
+    ("gone", "between", "filled"),
+    [
+        ("dropped", "plan and start", "mysql"),
+        ("renamed", "cut and read", "mysql"),
+        ("dropped", "cut and read", "mariadb"),
+        ("database dropped", "runs", "mysql"),
+        ("dropped", "rounds", "mariadb"),
+    ],
+    indirect=["filled"],
 )
 def test_table_that_is_gone_does_not_hold_the_others(
     filled: Filled, gone: str, between: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -167,6 +184,7 @@ def _before_a_call(monkeypatch: pytest.MonkeyPatch, module: Any, function: str, 
     monkeypatch.setattr(module, function, called)
 
 
+@on_mariadb
 def test_table_that_comes_back_before_the_end_is_read(filled: Filled) -> None:
     name = made(filled, t="1", v="2")
     snapshot = filled.snapshot("1", tables=[f"{name}.t", f"{name}.v"])
@@ -182,6 +200,7 @@ def test_table_that_comes_back_before_the_end_is_read(filled: Filled) -> None:
     check_topic(filled, "v")
 
 
+@on_mysql
 def test_table_that_the_user_may_not_read_any_more_is_not_taken_for_gone(filled: Filled) -> None:
     name, source = made(filled, t="1", v="2"), filled.source
     user = f"u{filled.name}"[:30]
