@@ -73,6 +73,10 @@ class SourceError(TerminalError):
     """The server refuses the login or a right, or cannot be read as it is set up."""
 
 
+class NoSuchTableError(SourceError):
+    """A table or its database is not on the server any more."""
+
+
 class BinlogGoneError(SourceError):
     """The binlog that is needed is not on the server: purged, renamed, reset or restored."""
 

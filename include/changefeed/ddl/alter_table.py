@@ -21,6 +21,7 @@ from changefeed.ddl.changes import (
     DropPeriod,
     DropPrimaryKey,
     ExchangePartition,
+    OtherRows,
     PartitionToTable,
     Position,
     RenameColumn,
@@ -56,7 +57,9 @@ def read_alter_table(cursor: Cursor) -> AlterTable:
 
 
 def _actions(cursor: Cursor) -> Iterator[Action]:
-    """Read a clause; nothing comes of those that change neither columns nor keys."""
+    """Read a clause; nothing comes of those that change neither columns nor keys, and bring no rows."""
+    if cursor.is_one_of(*_OTHER_ROWS):
+        yield OtherRows()
     if cursor.one_of("ADD"):
         yield from _add(cursor)
     elif cursor.one_of("DROP"):
@@ -89,6 +92,7 @@ def _actions(cursor: Cursor) -> Iterator[Action]:
         yield from _table_option(cursor)
 
 
+_OTHER_ROWS = ("IMPORT", "DISCARD", "UNION", "CONNECTION")
 _PARTITION_CLAUSES = (
     *("DISCARD", "IMPORT", "TRUNCATE", "COALESCE", "REORGANIZE", "ANALYZE", "CHECK", "OPTIMIZE", "REBUILD"),
     *("REPAIR", "REMOVE", "UPGRADE"),

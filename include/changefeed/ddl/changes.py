@@ -156,6 +156,11 @@ class ExchangePartition:
     name: TableName
 
 
+@dataclass(frozen=True)
+class OtherRows:
+    """IMPORT and DISCARD TABLESPACE, UNION=, CONNECTION=: the table has other rows since, which are not logged."""
+
+
 Action = (
     AddColumn
     | ChangeColumn
@@ -175,6 +180,7 @@ Action = (
     | PartitionToTable
     | TableToPartition
     | ExchangePartition
+    | OtherRows
 )
 
 # --- statements

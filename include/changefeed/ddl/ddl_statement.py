@@ -8,18 +8,26 @@ from enum import StrEnum
 from itertools import islice
 
 from changefeed.ddl.changes import (
+    AddKey,
+    AddPeriod,
     AlterTable,
     CreateSequence,
     CreateTable,
     CreateTableLike,
     CreateView,
+    DefaultCharset,
+    DropIndex,
+    DropPeriod,
     DropTables,
     DropViews,
     ExchangePartition,
     PartitionToTable,
+    RenameIndex,
     RenameTables,
     RenameTo,
     SchemaChange,
+    SetDefault,
+    SetVisibility,
     TableToPartition,
     TruncateTable,
     UnreadChange,
@@ -80,6 +88,25 @@ class DdlStatement:
             return self.kind is Kind.DEFINITION and _may_fill(self.sql)
         filled = isinstance(self.change, CreateTable) and self.change.select
         return filled or self.kind in (Kind.ROWS, Kind.UNREADABLE)
+
+    @property
+    def replaces_rows(self) -> bool:
+        """Whether a definition may give keys of its tables other rows than before, of which no row event tells.
+
+        CREATE TABLE is none: what had the name before was dropped or renamed first, by a statement of its own.
+        """
+        change = self.change
+        if self.kind not in (Kind.DEFINITION, Kind.TRUNCATE, Kind.UNREADABLE):
+            return False
+        if isinstance(change, CreateTable | CreateTableLike | CreateSequence):
+            return change.replace
+        if isinstance(change, AlterTable):
+            return not all(isinstance(action, _KEEP_ROWS) for action in change.actions)
+        return True
+
+
+_KEEP_ROWS = (AddKey, DropIndex, RenameIndex, SetDefault, SetVisibility, DefaultCharset, AddPeriod, DropPeriod)
+"""What ALTER TABLE does to a table whose rows stay as they are."""
 
 
 def _may_fill(sql: str) -> bool:

@@ -12,7 +12,7 @@ from changefeed.replicate.missing_tables import MissingTables
 from changefeed.replicate.position_table import DATABASE
 from changefeed.replicate.scope import Scope
 from changefeed.replicate.table_changes import TableChanges
-from changefeed.source.mysql.catalog import table_schema
+from changefeed.source.mysql.catalog import engine_of, table_schema
 
 _CASCADES = """
 SELECT DISTINCT k.table_schema, k.table_name FROM information_schema.key_column_usage k
@@ -24,7 +24,6 @@ AND (r.delete_rule NOT IN ('NO ACTION', 'RESTRICT') OR r.update_rule NOT IN ('NO
 _TRIGGERS = """
 SELECT trigger_name FROM information_schema.triggers WHERE event_object_schema = %s AND event_object_table = %s
 """
-_ENGINE = "SELECT engine FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
 _KIND = "SELECT table_type FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
 
 
@@ -83,13 +82,20 @@ class FollowerTables:
                 "what the source has cannot be written. Put it into `tables.exclude` of the pipeline: its rows that "
                 "are in the topics already are then left out here, too."
             )
-        (engine,) = session.row(_ENGINE, database, table)
+        engine = engine_of(session, database, table)
+        if not engine.rolls_back:
+            raise FollowerError(
+                f"the follower's table {database}.{table} is of engine {engine.name}, which cannot roll back: a run "
+                "that is killed before its position is stored would write the same rows twice. Nothing was written to "
+                "it. ALTER TABLE … ENGINE = InnoDB on the follower, and run again; or put it into `tables.exclude` of "
+                "the pipeline."
+            )
         return TableChanges(
             self.commits.batches,
             schema,
             self.style,
             in_order=not self.logs_cascades and bool(self.cascades_to(database, table)),
-            lasting=str(engine).lower() != "innodb",
+            lasting=engine.name.lower() != "innodb",
             lacks_rows=self.missing.lacks_rows(schema),
         )
 

@@ -117,10 +117,11 @@ class KeylessRows:
         else:
             self._new[row] = self._new.get(row, 0) + 1
 
-    def gone(self) -> Iterator[tuple[JsonImage, int]]:
-        """The rows that are to be deleted, and how many like each; none is left then."""
+    def gone(self) -> Iterator[tuple[Row, JsonImage, int]]:
+        """The rows that are to be deleted, as SQL and as a message has them, and how many like each; none is left
+        then."""
         gone, self._gone = self._gone, {}
-        yield from ((image, count) for count, image in gone.values() if count)
+        yield from ((row, image, count) for row, (count, image) in gone.items() if count)
 
     def inserts(self) -> Iterator[tuple[bytes, int]]:
         """Statements that insert the new rows, and how many rows each has; none is left then."""

@@ -8,11 +8,12 @@ from typing import Any
 
 import orjson
 
-from changefeed.errors import CheckpointError
+from changefeed.errors import CheckpointError, FollowerError
 from changefeed.kafka.progress import TopicPartition
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.replicate.fill_state import FillState
 from changefeed.replicate.literals import literal
+from changefeed.source.mysql.catalog import engine_of
 from changefeed.source.mysql.follower_session import FollowerSession
 
 DATABASE = "changefeed"
@@ -67,11 +68,19 @@ class PositionTable:
 
     def load(self) -> FollowerPosition | None:
         """The position; None before the first run. The table is made where it is missing.
+        Raises FollowerError where its engine cannot roll back.
 
         It is read with a lock: a commit of an earlier run that is still under way comes first.
         """
         self._session.write(f"CREATE DATABASE IF NOT EXISTS `{DATABASE}`")
         self._session.write(_CREATE)
+        engine = engine_of(self._session, DATABASE, "followed")
+        if not engine.rolls_back:
+            raise FollowerError(
+                f"expected {_TABLE} of the follower in an engine with transactions, found {engine.name}: the position "
+                "would move without the rows that it speaks of. Nothing was applied. ALTER TABLE changefeed.followed "
+                "ENGINE = InnoDB on the follower, and run again."
+            )
         rows = self._session.rows(
             "SELECT server_uuid, coordinates, databases_followed, offsets, definition, filling "
             f"FROM {_TABLE} WHERE pipeline = %s FOR UPDATE",

@@ -18,6 +18,7 @@ from changefeed.model.table_schema import TableSchema
 from changefeed.native.memory import Bytes, Words
 from changefeed.replicate.batch_sessions import BatchSessions, Touched
 from changefeed.replicate.joined_rows import STATEMENT_BYTES, KeyedRows, KeylessRows, Row, joined
+from changefeed.replicate.keyless_deletes import GoneRow, KeylessDeletes
 from changefeed.replicate.literals import literal_of
 from changefeed.replicate.row_texts import RowTextMaker, RowTexts
 from changefeed.replicate.single_rows import SingleRows, check_written, write_sql
@@ -60,6 +61,7 @@ class TableChanges:
         self._keyed = KeyedRows(table, self.name, insert) if table.primary_key else None
         self._key_at = [self._columns.index(table.columns[number]) for number in sorted(table.primary_key)]
         self._alike = KeylessRows(insert)
+        self._deletes = KeylessDeletes(table, insert, lambda image: self._single.conditions(self._values.of(image)))
         self._texts = None if in_order else RowTextMaker.of(table, style)
         self._loose = False
         """Whether an invalid value of an ENUM is among them, which a strict session does not take."""
@@ -156,17 +158,20 @@ class TableChanges:
                 self._send(sql, None if self._lacks_rows and sql.startswith(b"DELETE") else count, touched)
                 touched = self._again(touched)
         else:
-            all_rows = self._touched(None)
-            for image, count in self._alike.gone():
-                row = self._values.of(image)
-                self._send(
-                    f"DELETE FROM {self.name} WHERE {self._single.conditions(row)} LIMIT {count}".encode(),
-                    count,
-                    all_rows,
-                )
+            self._delete_alike()
             for sql, count in self._alike.inserts():
-                self._send(sql, count, all_rows)
+                self._send(sql, count, self._touched(None))
         self._loose = False
+
+    def _delete_alike(self) -> None:
+        """Have the rows that are gone deleted from a table without a key."""
+        gone = [GoneRow(*each) for each in self._alike.gone()]
+        if not gone:
+            return
+        loose = any(each.row[number] == "0" for each in gone for number in self._enums)
+        size = sum(len(literal) for each in gone for literal in each.row)
+        write = partial(self._deletes.delete, rows=gone, loose=loose)
+        self._batches.put(write, self._touched(None), size, alone=self.lasting)
 
     def _touched(self, keys: Set[bytes] | None) -> Touched:
         return Touched(self.name, keys)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from changefeed.errors import NoSuchTableError
 from changefeed.kafka.commit_log.read_tables import TableReadRecord
 from changefeed.kafka.commit_log.snapshots import SnapshotRecord, TableProgress
 from changefeed.model.coordinates import BinlogCoordinates
@@ -30,10 +31,14 @@ def _database_made_by(session: Session, database: str) -> str:
 def announced(
     session: Session, tables: Sequence[TableProgress], topics: Mapping[str, str], snapshot: str
 ) -> Iterator[TableReadRecord]:
-    """Records of ``tables`` as they are defined now; ``at`` is to be filled in. Raises as `Session` does."""
+    """Records of ``tables`` as they are defined now; ``at`` is to be filled in. None comes of those that are gone.
+    Raises as `Session` does."""
     for table in tables:
-        keyed, topic = bool(table.key), topics.get(table.name, "")
-        yield TableReadRecord(table.name, snapshot, "", *made_by(session, table.database, table.table), keyed, topic)
+        try:
+            made = made_by(session, table.database, table.table)
+        except NoSuchTableError:
+            continue
+        yield TableReadRecord(table.name, snapshot, "", *made, bool(table.key), topics.get(table.name, ""))
 
 
 def named_databases(session: Session, include: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -49,8 +54,11 @@ def left_behind(records: Iterable[TableReadRecord], there: Collection[str]) -> l
 
 
 def gone(record: TableReadRecord) -> TableReadRecord:
-    """The record of a table that is left behind: followers are not given it, and do not wait for it."""
-    return replace(record, create_table="", rows=0)
+    """The record of a table that is left behind: followers are not given it, and do not wait for it.
+
+    What a follower has of one with a key stays as it is until the statement comes by which it went.
+    """
+    return replace(record, create_table="", rows=None if record.keyed else 0)
 
 
 def dated(records: Iterable[TableReadRecord], at: BinlogCoordinates) -> list[TableReadRecord]:
@@ -65,14 +73,18 @@ def completed(
 
     ``until`` is where the pipeline's published changes end.
 
-    A table without a key is to be made as it was in the view that it was read in.
+    A table without a key is to be made as it was in the view that it was read in. One that is gone is not made: what
+    changes in it before that is skipped.
     """
     left = {chunk.table_name for chunk in snapshot.round}
     done = {table.name: table for table in snapshot.tables if table.at_end and table.name not in left}
     found = []
     for record in records:
         table = done.get(record.table)
-        if table is None or record.snapshot != identity or record.rows is not None:
+        if table is None or record.snapshot != identity or record.rows is not None or not record.create_table:
+            continue
+        if table.gone:
+            found.append(replace(gone(record), at=table.gone))
             continue
         record = replace(record, rows=table.rows - table.left_out, until=str(until))
         if (view := table.view) is not None:

@@ -100,8 +100,10 @@ class Announcer:
             end = self.position.of(state, self.server_uuid).end
             definitions.read_to(end.coordinates)
             behind = left_behind(state.of(TableReadRecord), there)
-            named = [*(record.table for record in (*records, *behind)), *databases]
+            named = [*(table.name for table in snapshot.tables), *(record.table for record in behind), *databases]
             defined = [name for name in named if definitions.defined(name)]
+            if is_of_all:  # a table that is gone by now has changes that followers come to
+                defined += filter(self._is_captured, definitions.tables_defined)
             if defined or not is_covered(state, self.server_uuid, base, end, rules_digest(self.rules)):
                 raise AnnouncedTooEarlyError(
                     f"{', '.join(defined) or 'a table'} was defined, or a seek took the pipeline off, behind "
@@ -109,6 +111,11 @@ class Announcer:
                 )
             of_all = [AllReadRecord(str(end.coordinates), databases)] if is_of_all else []
             log.keep(*dated([*records, *map(gone, behind)], end.coordinates), *of_all)
+
+    def _is_captured(self, name: str) -> bool:
+        """Whether the pipeline captures a table DATABASE.TABLE, wherever in the name that dot is."""
+        dots = [at for at, character in enumerate(name) if character == "."]
+        return any(self.connections.pipeline.tables.matches(name[:at], name[at + 1 :]) for at in dots)
 
     def completed(self, state: CommitLogState, snapshot: SnapshotRecord) -> Iterable[LogRecord]:
         """What the pipeline's log, which is at ``state``, is to say of tables that are published since."""

@@ -146,15 +146,24 @@ class _KeyTask(DecodeTask):
 
 
 @dataclass(frozen=True)
+class _Definition:
+    """A statement at ``at`` that defines a table. ``replaces_rows`` if keys may have other rows after it than before,
+    and no row event says so: rows that were read before it do not count any more."""
+
+    at: BinlogCoordinates
+    replaces_rows: bool
+
+
+@dataclass(frozen=True)
 class _Stretch:
-    """What lies between two commit boundaries: changed keys by "database.table", and coordinates by such a name of the
-    statements that define the table; under "database." and "" of those that may define each there, or any, and under
-    "database" of those that make it. ``gtids`` are of all of its transactions."""
+    """What lies between two commit boundaries: changed keys by "database.table", and by such a name the statements that
+    define the table; under "database." and "" those that may define each there, or any, and under "database" those
+    that make it. ``gtids`` are of all of its transactions."""
 
     start: BinlogCoordinates
     end: BinlogCoordinates
     keys: Mapping[str, set[bytes]]
-    definitions: Mapping[str, list[BinlogCoordinates]]
+    definitions: Mapping[str, list[_Definition]]
     gtids: GtidSet
 
 
@@ -229,15 +238,25 @@ class ChangedKeys:
         """Transactions among which are those that changed the keys."""
         return GtidSet().union(*(stretch.gtids for stretch in self._stretches if any(stretch.keys.values())))
 
+    @property
+    def tables_defined(self) -> set[str]:
+        """The tables that a statement defines anew, as "database.table"."""
+        return {name for stretch in self._stretches for name in stretch.definitions if not name.endswith(".")} - {""}
+
     def defined(self, table: str) -> BinlogCoordinates | None:
         """Where the last statement begins that defines "database.table" anew, or "database"; None without one."""
-        found = [
-            at
-            for stretch in self._stretches
-            for name in (table, f"{table.partition('.')[0]}.", "")
-            for at in stretch.definitions.get(name, ())
-        ]
-        return max(found, default=None)
+        return max((each.at for each in self._definitions_of(table)), default=None)
+
+    def replaced(self, table: str) -> BinlogCoordinates | None:
+        """Where the last statement begins after which keys of "database.table" may have other rows than before, and no
+        row event says so: another table has its name, for one. None without one."""
+        return max((each.at for each in self._definitions_of(table) if each.replaces_rows), default=None)
+
+    def _definitions_of(self, table: str) -> Iterator[_Definition]:
+        for stretch in self._stretches:
+            for name, definitions in stretch.definitions.items():
+                if name in (table, "") or (name.endswith(".") and f"{table}.".startswith(name)):
+                    yield from definitions
 
     def _read(self, start: BinlogCoordinates, end: BinlogCoordinates) -> Iterator[_Stretch]:
         connections, schemas = self._connections, self.schemas
@@ -256,7 +275,7 @@ class ChangedKeys:
                 slices=pieces,
                 schemas=schemas,
             )
-            history = self._history_from(session, window)
+            history = self._history_from(session, window) if schemas else None
             decoder = KernelDecoder(
                 task.route, lambda *table: schemas.get(table), KEYS, self.server_uuid, compared_as=task.compared_as
             )
@@ -329,11 +348,11 @@ def block_keys(block: MessageBlock) -> Iterator[tuple[int, bytes]]:
         begin = arrays.ends[4 * number + 3]
 
 
-def _definitions(session: Session, statements: Sequence[Statement]) -> dict[str, list[BinlogCoordinates]]:
+def _definitions(session: Session, statements: Sequence[Statement]) -> dict[str, list[_Definition]]:
     if not statements:
         return {}
     server, collations = server_of(session), collation_names(session)
-    found: dict[str, list[BinlogCoordinates]] = {}
+    found: dict[str, list[_Definition]] = {}
     for statement in statements:
         read = read_logged(statement, server, collations)
         change = read.change
@@ -342,6 +361,8 @@ def _definitions(session: Session, statements: Sequence[Statement]) -> dict[str,
             names = [f"{name.database}.{name.table}" for name in read.tables]
             if isinstance(change, DropDatabase | CreateDatabase):
                 names = [change.name if makes else f"{change.name}."]
+            at = BinlogCoordinates(statement.file, statement.position)
+            definition = _Definition(at, read.replaces_rows)
             for name in names or [""]:
-                found.setdefault(name, []).append(BinlogCoordinates(statement.file, statement.position))
+                found.setdefault(name, []).append(definition)
     return found

@@ -4,18 +4,34 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from changefeed.errors import ChangefeedError, PipelineBusyError, RetryableError, SchemaError, SourceError
+from changefeed.binlog.search.finder import Finder
+from changefeed.errors import (
+    BinlogGoneError,
+    ChangefeedError,
+    PipelineBusyError,
+    RetryableError,
+    SchemaError,
+    SourceError,
+)
 from changefeed.kafka.commit_log.records import BegunRecord, ReliedRecord
-from changefeed.kafka.commit_log.snapshots import ChunkRecord, PlannedChunk, SnapshotRecord
+from changefeed.kafka.commit_log.snapshots import (
+    ChunkRecord,
+    DefinitionsRead,
+    PlannedChunk,
+    SnapshotRecord,
+    TableProgress,
+)
 from changefeed.kafka.log_keys import TextCipher
 from changefeed.kafka.topics import TopicLimits, topic_limits
 from changefeed.kafka.window_topics import WindowTopics
 from changefeed.model import fault_point
 from changefeed.model.coordinates import BinlogCoordinates
+from changefeed.model.gtid import GtidSet
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.topics import table_topics
 from changefeed.settings.message_rules import rules_digest
@@ -27,6 +43,7 @@ from changefeed.snapshot.ownership import Claim, Ownership
 from changefeed.snapshot.planning import SnapshotPlan, check_begun, check_row_images
 from changefeed.snapshot.published_position import Published, PublishedPosition, is_covered
 from changefeed.source.mysql import source
+from changefeed.source.mysql.binlogs import ServerBinlogs
 from changefeed.source.mysql.catalog import table_schemas
 from changefeed.source.mysql.session import Session
 from changefeed.spark.failures import named_failures
@@ -47,9 +64,10 @@ class NothingPublishedError(PipelineBusyError):
 
 @dataclass(frozen=True)
 class Round:
-    """What became of a round: the chunks that were ``read``, by number, the ``errors`` of those that could not be, and
-    the records of those that are ``published``."""
+    """What became of the round of ``snapshot``: the chunks that were ``read``, by number, the ``errors`` of those that
+    could not be, and the records of those that are ``published``."""
 
+    snapshot: SnapshotRecord
     read: Mapping[int, ReadChunk]
     errors: Sequence[ChangefeedError]
     published: Sequence[ChunkRecord] = ()
@@ -76,14 +94,13 @@ class RoundRunner:
     _changed: ChangedKeys | None = field(default=None, init=False)
     _changing: set[str] = field(default_factory=set, init=False)
 
-    def run(self, planned: SnapshotRecord) -> Round:
-        """Read the round of ``planned``, and publish what of it may be.
+    def run(self, planned: SnapshotRecord, base: BinlogCoordinates) -> Round:
+        """Read the round of ``planned``, and publish what of it may be; ``base`` is that of now.
 
         Raises NothingPublishedError or TooManyChangedKeysError where a later round may be luckier; all else that it
         raises ends the snapshot.
         """
         limits = self.beside.submit(topic_limits, self.connections.kafka, self._topics(planned))
-        base = self.base()
         changed = self._changed_since(base, planned.round)
         changed.read_to(source.head(self.session).coordinates)  # of a pipeline far behind, before rows are read
         self._changing |= changed.tables
@@ -110,6 +127,38 @@ class RoundRunner:
                 )
             time.sleep(0.2)
         return base
+
+    def replaced(self, snapshot: SnapshotRecord, base: BinlogCoordinates) -> dict[str, str]:
+        """The tables of the round of ``snapshot`` whose published rows do not count any more, each with the reason:
+        before ``base`` others took their place, or that is not known."""
+        waiting = {chunk.table_name for chunk in snapshot.round}
+        found: dict[str, str] = {}
+        starts: dict[str, BinlogCoordinates] = {}
+        for table in snapshot.tables:
+            if table.name in waiting and table.definitions is not None:
+                try:
+                    starts[table.name] = self._read_to(table.definitions)
+                except BinlogGoneError as error:
+                    found[table.name] = f"whether it was defined anew is not known any more: {error}"
+        start, uuid = min(starts.values(), default=base), self.announcer.server_uuid
+        definitions = ChangedKeys(self.connections, uuid, start, {})
+        try:
+            definitions.read_to(base)
+        except BinlogGoneError as error:
+            return found | dict.fromkeys(starts, f"whether it was defined anew is not known any more: {error}")
+        for name, start in starts.items():
+            at = definitions.replaced(name)
+            if at is not None and at >= start:
+                found[name] = f"it was defined anew, or emptied, at {at}"
+        return found
+
+    def _read_to(self, known: DefinitionsRead) -> BinlogCoordinates:
+        """Where ``known`` ends in the session's server's binlog. Raises BinlogGoneError where that is not known."""
+        if known.server_uuid == self.announcer.server_uuid:
+            return known.coordinates
+        if not known.gtids:
+            raise BinlogGoneError(f"{known.at} of server {known.server_uuid} has no GTIDs to be found by")
+        return Finder(ServerBinlogs(self.session)).after_gtids(GtidSet.parse(known.gtids)).coordinates
 
     def _topics(self, planned: SnapshotRecord) -> set[str]:
         pipeline, names = self.connections.pipeline, {(chunk.database, chunk.table) for chunk in planned.round}
@@ -156,13 +205,16 @@ class RoundRunner:
         if not read:
             raise NothingPublishedError(str(errors[0]))
         fault_point.reached("after_decode")
-        changed.read_to(source.head(self.session).coordinates)
+        reached = source.head(self.session)
+        changed.read_to(reached.coordinates)
         with self.ownership.claim(4 * PATIENCE_SECONDS) as claim:
             tables = self._publishable(claim, changed, {each.table_name for each in chunks if each.number in read})
             # Of a table of which a key changed for the first time the rows are read again, with their keys.
             tables -= self._changing - task.changing
             if not tables:
-                return Round(read, errors)
+                return Round(planned, read, errors)
+            searched = DefinitionsRead(self.announcer.server_uuid, str(reached.coordinates), reached.gtids)
+            planned = _with_definitions(planned, tables, searched)
             self._note_begun(claim, changed, planned)
             wanted = {each.number for each in chunks if each.table_name in tables} & read.keys()
             publish = ChunkPublishTask(
@@ -178,7 +230,7 @@ class RoundRunner:
             )
             published = self._publish(store, publish)
             self.position.remember(claim.state)  # no window was published since
-        return Round(read, errors, published)
+        return Round(planned, read, errors, published)
 
     def _read(
         self, store: BatchStore, task: ReadTask, shares: Sequence[Sequence[PlannedChunk]]
@@ -249,3 +301,18 @@ class RoundRunner:
             if isinstance(message, PublishedChunk):
                 published.append(message.record)
         return published
+
+
+def _with_definitions(planned: SnapshotRecord, tables: set[str], searched: DefinitionsRead) -> SnapshotRecord:
+    """``planned`` with how far definitions of those ``tables`` were ``searched`` that are published in more than one
+    transaction, so that some of their rows may be in Kafka without the others. Tables that are done need none."""
+    chunks = Counter(chunk.table_name for chunk in planned.round)
+
+    def noted(table: TableProgress) -> TableProgress:
+        left = chunks[table.name]
+        if table.at_end and not left:
+            return replace(table, definitions=None)
+        is_one = table.at_end and left == 1 and table.definitions is None
+        return table if table.name not in tables or is_one else replace(table, definitions=searched)
+
+    return replace(planned, tables=tuple(map(noted, planned.tables)))

@@ -18,6 +18,7 @@ from changefeed.errors import PipelineBusyError
 from changefeed.kafka.commit_log.owned_log import OwnedLog
 from changefeed.kafka.commit_log.snapshots import ChunkRecord, SnapshotRecord
 from changefeed.kafka.topics import ensure_topics
+from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.topics import wanted_topics
 from changefeed.settings.message_rules import message_rules
@@ -50,7 +51,8 @@ def run_snapshot(spark: SparkTarget, connections: PipelineConnections, plan: Sna
 
     It may be stopped or killed at any time: run again under the same identity it goes on with the chunks that are not
     in Kafka. Raises PipelineBusyError while another process runs this snapshot, or where windows do not get on;
-    SettingsError where settings changed since it began; SchemaError for a table that is gone or has another key.
+    SettingsError where settings changed since it began; SchemaError for a table that has another key. A table that is
+    gone is left out, with a warning.
     """
     pipeline = connections.pipeline
     check_takes_snapshots(pipeline)
@@ -126,27 +128,44 @@ class _SnapshotRun:
                 patience.moved()
             begun, before = time.monotonic(), _rows(snapshot)
             planned = planned or self.cut(snapshot)
-            done = self._round(planned, patience)
+            base = self.runner.base()
+            if replaced := self.runner.replaced(planned, base):
+                snapshot, planned = self._anew(planned, replaced), None
+                continue
+            done = self._round(planned, base, patience)
             spent = time.monotonic() - begun
             # A time that it waited is no time that rows took: what is left would seem to take longer and longer.
             worked = spent if done is not None else 0.0
             published = done.published if done is not None else ()
             records = published or records
-            snapshot, planned = replace(planned.with_chunks(published), seconds=planned.seconds + worked), None
+            noted = done.snapshot if done is not None else planned
+            snapshot, planned = replace(noted.with_chunks(published), seconds=noted.seconds + worked), None
             yield snapshot
             if (rate := self.plan.request.rows_per_second) is not None:
                 time.sleep(max(0.0, (_rows(snapshot) - before) / rate - spent))
         if not snapshot.finished:
             self.announcer.complete(snapshot)
-            tables = tuple(replace(table, at=None) for table in snapshot.tables)  # nothing goes on from there
+            # Nothing goes on from there.
+            tables = tuple(replace(table, at=None, definitions=None) for table in snapshot.tables)
             finished = replace(snapshot, tables=tables, finished=True)
             log.keep(finished, forgotten=records)
             yield finished
 
-    def _round(self, planned: SnapshotRecord, patience: _Patience) -> Round | None:
+    def _anew(self, snapshot: SnapshotRecord, replaced: Mapping[str, str]) -> SnapshotRecord:
+        """``snapshot`` with the tables that were ``replaced`` to be read from their beginning."""
+        for name, reason in replaced.items():
+            _log.warning("table %s is read from its beginning again: %s", name, reason)
+        self.cutter.forget(replaced)
+        return snapshot.anew(replaced)
+
+    def _round(self, planned: SnapshotRecord, base: BinlogCoordinates, patience: _Patience) -> Round | None:
         """The round of ``planned``; None where it waits for the pipeline, and the round is to be read again."""
+        if not planned.round:
+            if not planned.is_done:
+                patience.wait(PipelineBusyError("its last tables are gone in one moment and there in the next"))
+            return Round(planned, {}, ())
         try:
-            done = self.runner.run(planned)
+            done = self.runner.run(planned, base)
         except (NothingPublishedError, TooManyChangedKeysError) as error:
             patience.wait(error)
             return None

@@ -22,7 +22,7 @@ KEPT_SNAPSHOTS = 20
 class SnapshotStatus:
     """Where a snapshot stands; ``paused`` until somebody resumes it. ``rows`` of about ``estimated_rows`` were read,
     ``left_out`` of them were not published; ``seconds_left`` is None while nothing is known, or as the server's guess
-    of rows was too low."""
+    of rows was too low. ``gone`` are tables that are not there any more, of which not all rows are published."""
 
     identity: str
     began_ms: int
@@ -36,6 +36,7 @@ class SnapshotStatus:
     estimated_rows: int
     rows_per_second: int | None
     seconds_left: int | None
+    gone: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for the REST API."""
@@ -61,6 +62,7 @@ def status_of(identity: str, stands: SnapshotRecord, *, paused: bool = False) ->
         estimated_rows=sum(table.estimated_rows for table in stands.tables),
         rows_per_second=round(speed) if speed > 0 else None,
         seconds_left=0 if stands.finished else round(left / speed) if known else None,
+        gone=tuple(table.name for table in stands.tables if table.gone),
     )
 
 
@@ -78,6 +80,8 @@ def progress_line(stands: SnapshotRecord) -> str:
     )
     if status.rows_per_second is not None:
         line += f", {status.rows_per_second:,} rows/s"
+    if status.gone:
+        line += f", not there any more: {', '.join(status.gone)}"
     return line if status.seconds_left is None else f"{line}, {status.seconds_left} seconds left"
 
 

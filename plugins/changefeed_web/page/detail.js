@@ -154,7 +154,7 @@ export async function detail(main, alive, name) {
       ...(last ? [el("p", {}, "Last run: ", el("a", { href: airflow(last.href), target: "_top" }, last.state), " ", ago(last.run_after))] : []),
       snapshots.length
         ? table("Snapshots", ["State", "Began", "#Tables done", "#Chunks", "#Rows", "#Left to windows", "#Rows/s", "#Time left"], snapshots.map((one) => [
-          one.finished ? "finished" : one.paused ? "paused" : "under way, or stopped", ago(new Date(one.began_ms).toISOString()), `${number(one.tables_done)} of ${number(one.tables)}`, number(one.chunks),
+          one.finished ? "finished" : one.paused ? "paused" : "under way, or stopped", ago(new Date(one.began_ms).toISOString()), `${number(one.tables_done)} of ${number(one.tables)}${one.gone.length ? `, gone: ${one.gone.join(", ")}` : ""}`, number(one.chunks),
           one.finished ? number(one.rows) : `${number(one.rows)} of about ${number(Math.max(one.rows, one.estimated_rows))}`, number(one.left_out),
           one.rows_per_second === null ? "" : number(one.rows_per_second), one.finished || one.seconds_left === null ? "" : `${number(one.seconds_left)} s`]))
         : el("p", { class: "empty" }, "None yet. A snapshot publishes the rows that the tables have already, beside the live windows."));

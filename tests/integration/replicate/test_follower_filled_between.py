@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import integration.replicate.test_follower_filled
@@ -107,6 +109,74 @@ def test_a_keyless_table_is_dropped_before_it_is_read(filled: Filled) -> None:
     with suppress(SchemaError, SourceError):
         finished(filled, snapshot)
     finished(filled, filled.snapshot("2"))
+    ended(filled)
+
+
+@pytest.mark.parametrize(
+    ("follows", "filled"), [("before", "mysql"), ("before", "mariadb"), ("afterwards", "mysql")], indirect=["filled"]
+)
+def test_tables_that_are_dropped_before_they_are_read_do_not_hold_the_others(filled: Filled, follows: str) -> None:
+    name = made(filled, first=400, keyless=30, late=400)
+    snapshot = filled.snapshot("1")
+    next(snapshot)
+    if follows == "before":
+        filled.follow()
+    for table in ("keyless", "late"):
+        filled.source.execute(f"UPDATE {name}.{table} SET n = n + 1 WHERE id < 9")
+        filled.publish()
+        if follows == "before":
+            filled.follow()
+        filled.source.execute(f"DROP TABLE {name}.{table}")
+    finished(filled, snapshot)
+    ended(filled)
+
+
+@on_mysql
+def test_a_table_is_dropped_after_what_is_published_before_a_snapshot_of_all_begins(
+    filled: Filled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = made(filled, first=30, gone=30)
+    filled.source.execute(f"UPDATE {name}.gone SET n = n + 1", f"DROP TABLE {name}.gone")
+    publishing = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: filled.publish())
+    monkeypatch.setattr("changefeed.snapshot.announcing.time", publishing)
+    snapshot = filled.snapshot("1")
+    next(snapshot)
+    monkeypatch.undo()
+    finished(filled, snapshot)
+    ended(filled)
+
+
+HALFWAY = {
+    "column": [
+        "ALTER TABLE {0}.first ADD COLUMN more INT NOT NULL DEFAULT 7",
+        "UPDATE {0}.first SET n = 9 WHERE id < 5",
+    ],
+    "emptied": ["TRUNCATE TABLE {0}.first", "INSERT INTO {0}.first VALUES (3, 3), (390, 3)"],
+}
+
+
+@pytest.mark.parametrize(("becomes", "filled"), [("column", "mysql"), ("emptied", "mariadb")], indirect=["filled"])
+def test_a_half_filled_table_is_read_from_its_beginning_again(filled: Filled, becomes: str) -> None:
+    name = made(filled, first=400)
+    snapshot = filled.snapshot("1")
+    next(snapshot)
+    filled.publish()
+    assert f"{name}.first" in filled.follow().waiting
+    filled.source.execute(*(each.format(name) for each in HALFWAY[becomes]))
+    filled.publish()
+    finished(filled, snapshot)
+    ended(filled)
+
+
+@on_mysql
+def test_a_half_read_table_is_dropped_and_the_others_are_filled(filled: Filled) -> None:
+    name = made(filled, first=400, second=30)
+    snapshot = filled.snapshot("1")
+    next(snapshot)
+    filled.publish()
+    assert f"{name}.first" in filled.follow().waiting
+    filled.source.execute(f"UPDATE {name}.first SET n = n + 1", f"DROP TABLE {name}.first")
+    finished(filled, snapshot)
     ended(filled)
 
 

@@ -5,11 +5,12 @@ A chunk is published in one Kafka transaction, together with its `ChunkRecord`: 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from changefeed.kafka.commit_log.records import LogRecord, Note
+from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.key_range import ALL_ROWS, Boundary, KeyRange
 
 
@@ -60,13 +61,39 @@ class TableView:
 
 
 @dataclass(frozen=True)
+class DefinitionsRead:
+    """No statement of the binlog before ``at`` (FILE:POSITION on server ``server_uuid``, where ``gtids`` are executed)
+    gave a table other rows since those of it that are published were read."""
+
+    server_uuid: str
+    at: str
+    gtids: str
+
+    @property
+    def coordinates(self) -> BinlogCoordinates:
+        """``at``."""
+        return BinlogCoordinates.parse(self.at)
+
+    def to_json(self) -> list[str]:
+        """Plain values, for `of`."""
+        return [self.server_uuid, self.at, self.gtids]
+
+    @classmethod
+    def of(cls, values: Sequence[Any] | None) -> DefinitionsRead | None:
+        """What `to_json` gave; None of nothing."""
+        return cls(*map(str, values)) if values else None
+
+
+@dataclass(frozen=True)
 class TableProgress:
     """A table of a snapshot: all of it up to the boundary ``at`` is published, or in a chunk of the latest round;
     ``at_end`` says that this is all of it.
 
     ``key`` says what the primary key was, '' for none. ``estimated_rows``, of ``row_bytes`` each, are the server's
     guess. ``rows`` were read, in ``chunks``, of which ``left_out`` were not published, as a window publishes a change
-    of their key. ``view`` is that of a table without a key that is read.
+    of their key. ``view`` is that of a table without a key that is read. ``definitions`` of a table of which some rows
+    are published say how far the binlog was searched for statements that give it others. A table that is ``gone`` was
+    not there any more when the binlog ended at that place (FILE:POSITION): it is left out.
     """
 
     database: str
@@ -80,11 +107,17 @@ class TableProgress:
     chunks: int = 0
     row_bytes: int = 0
     view: TableView | None = None
+    definitions: DefinitionsRead | None = None
+    gone: str = ""
 
     @property
     def name(self) -> str:
         """As DATABASE.TABLE."""
         return f"{self.database}.{self.table}"
+
+    def anew(self) -> TableProgress:
+        """The table, to be read from its beginning again. What it published stays counted, as followers count it."""
+        return replace(self, at=None, at_end=False, definitions=None, gone="")
 
     def with_chunk(self, chunk: ChunkRecord) -> TableProgress:
         """The table with a chunk of it that was published."""
@@ -100,11 +133,17 @@ class TableProgress:
     def from_json(cls, values: Mapping[str, Any]) -> TableProgress:
         """What `to_json` gave."""
         known = {name: value for name, value in values.items() if name in cls.__dataclass_fields__}
-        return cls(**{**known, "at": _boundary(values["at"]), "view": TableView.of(values.get("view"))})
+        read = {
+            "at": _boundary(values["at"]),
+            "view": TableView.of(values.get("view")),
+            "definitions": DefinitionsRead.of(values.get("definitions")),
+        }
+        return cls(**{**known, **read})
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for `from_json`."""
-        return {**vars(self), "view": self.view and self.view.to_json()}
+        own = {"view": self.view and self.view.to_json()}
+        return {**vars(self), **own, "definitions": self.definitions and self.definitions.to_json()}
 
 
 @dataclass(frozen=True)
@@ -207,6 +246,21 @@ class SnapshotRecord(LogRecord, kind="snapshot"):
                 tables[name] = tables[name].with_chunk(there[chunk.number])
         left = tuple(chunk for chunk in self.round if chunk.number not in there)
         return replace(self, tables=tuple(tables.values()), round=left)
+
+    def with_table(self, table: TableProgress) -> SnapshotRecord:
+        """The snapshot with ``table`` in place of the one of its name."""
+        return replace(self, tables=tuple(table if each.name == table.name else each for each in self.tables))
+
+    def anew(self, names: Collection[str]) -> SnapshotRecord:
+        """The snapshot with the tables of these ``names`` to be read from their beginning again."""
+        left = tuple(chunk for chunk in self.round if chunk.table_name not in names)
+        tables = tuple(table.anew() if table.name in names else table for table in self.tables)
+        return replace(self, tables=tables, round=left)
+
+    def without(self, table: TableProgress, at: BinlogCoordinates) -> SnapshotRecord:
+        """The snapshot with ``table`` left out: it was gone when the binlog ended ``at``."""
+        left = tuple(chunk for chunk in self.round if chunk.table_name != table.name)
+        return replace(self, round=left).with_table(replace(table.anew(), at_end=True, gone=str(at)))
 
     @property
     def is_done(self) -> bool:

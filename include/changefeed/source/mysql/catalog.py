@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from itertools import groupby
 
 from changefeed.model.table_schema import Column, TableSchema
@@ -35,6 +36,25 @@ WHERE table_type IN ('BASE TABLE', 'SYSTEM VERSIONED', 'SEQUENCE')
 AND table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')
 ORDER BY 1, 2
 """
+
+_ENGINE = """
+SELECT t.engine, e.transactions FROM information_schema.tables AS t
+LEFT JOIN information_schema.engines AS e ON e.engine = t.engine WHERE t.table_schema = %s AND t.table_name = %s
+"""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """The storage engine ``name`` of a table; ``rolls_back`` if it has transactions."""
+
+    name: str
+    rolls_back: bool
+
+
+def engine_of(session: Session, database: str, table: str) -> Engine:
+    """The engine of a table that is there."""
+    name, transactions = session.row(_ENGINE, database, table)
+    return Engine(str(name), transactions == "YES")
 
 
 def table_names(session: Session, *, sequences: bool = True) -> list[tuple[str, str]]:

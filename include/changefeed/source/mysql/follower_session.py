@@ -25,12 +25,13 @@ _SETTINGS = {
     "sql_auto_is_null": "0",
     "auto_increment_increment": "1",
     "auto_increment_offset": "1",
+    "default_storage_engine": "InnoDB",
     "timestamp": "DEFAULT",
     "wait_timeout": "2147483",
     "collation_connection": "'utf8mb4_general_ci'",
 }
 """What rows are written with: their values are taken as they are, and no statement means anything else than it says."""
-_MARIADB = {"check_constraint_checks": "0", "sql_if_exists": "0"}
+_MARIADB = {"check_constraint_checks": "0", "sql_if_exists": "0", "in_predicate_conversion_threshold": "0"}
 _MYSQL = {"sql_generate_invisible_primary_key": "0"}
 
 

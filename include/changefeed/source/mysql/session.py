@@ -10,11 +10,12 @@ from typing import Any, Self
 import pymysql
 from pymysql.constants import CR, ER
 
-from changefeed.errors import ChangefeedError, SourceError, SourceUnavailableError
+from changefeed.errors import ChangefeedError, NoSuchTableError, SourceError, SourceUnavailableError
 from changefeed.model.connection import MysqlConnection
 from changefeed.source.mysql.login import connect
 
 _REFUSED = {ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, ER.SPECIFIC_ACCESS_DENIED_ERROR, 1227, 1142}
+_NO_TABLE = {ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR}
 _UNREACHABLE = {CR.CR_CONN_HOST_ERROR, CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, CR.CR_CONNECTION_ERROR}
 _BUSY = {ER.CON_COUNT_ERROR, ER.SERVER_SHUTDOWN, ER.LOCK_WAIT_TIMEOUT, ER.LOCK_DEADLOCK}
 
@@ -123,4 +124,5 @@ def _of_source(connection: MysqlConnection, error: Exception, code: int, words: 
             f"MySQL at {connection.host}:{connection.port} cannot be reached: {words}. The run can be tried again when "
             "the server answers; check host, port and firewall if it never did."
         )
-    return SourceError(f"MySQL at {connection.host}:{connection.port} answered with error {code}: {words}")
+    kind = NoSuchTableError if code in _NO_TABLE else SourceError
+    return kind(f"MySQL at {connection.host}:{connection.port} answered with error {code}: {words}")
