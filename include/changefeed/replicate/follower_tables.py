@@ -92,7 +92,7 @@ class FollowerTables:
             schema,
             self.style,
             lasting=str(engine).lower() != "innodb",
-            compared=GeneratedColumns(schema, self.style, compared) if compared else None,
+            compared=GeneratedColumns(schema, self.style, compared, self.scope.server) if compared else None,
             lacks_rows=self.missing.lacks_rows(schema),
         )
 

@@ -11,6 +11,7 @@ Source: https://dev.mysql.com/doc/refman/9.7/en/create-table-generated-columns.h
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 
 from changefeed.ddl.scanner import Token, TokenKind, UnreadableStatement, scan
 from changefeed.ddl.session import Server, SessionContext
@@ -63,30 +64,40 @@ _SYMBOLS = frozenset(
         *("->", "->>", "&", "|", "^", "~", "<<", ">>"),
     }
 )
+_READS_OFFSETS = (8, 0, 19)
 _INTRODUCERS = frozenset({"_utf8mb4", "_utf8mb3", "_latin1", "_ascii", "_binary"})
 _OF_SESSION = frozenset({"timestamp", "time", "char"})
 """Types whose values are read by the session's time zone, its date, or its sql_mode (PAD_CHAR_TO_FULL_LENGTH)."""
 
 
 class GeneratedColumns:
-    """The generated ``columns`` of ``table`` that are compared, whose rows are written in ``style``."""
+    """The generated ``columns`` of ``table`` that are compared, whose rows are written in ``style`` to ``server``.
 
-    def __init__(self, table: TableSchema, style: Style, columns: Sequence[Column]) -> None:
+    ``is_zoned`` says that new rows are written in the time zone that the server's own sessions have: where the server
+    reads moments with an offset, and rows are told apart by a key that has none of them.
+    """
+
+    def __init__(self, table: TableSchema, style: Style, columns: Sequence[Column], server: Server) -> None:
         self._columns, self._values = columns, RowValues(table, style)
         self._name = f"{quoted(table.database)}.{quoted(table.table)}"
         self._what = f"{table.database}.{table.table}"
         key = [table.columns[number] for number in table.primary_key]
         plain = [column for column in table.columns if not column.generated]
         self._told_by = plain if any(column.generated for column in key) or not key else key
+        reads_offsets = not server.is_mariadb and server.version >= _READS_OFFSETS
+        self.is_zoned = (
+            reads_offsets and self._told_by is key and not any(column.data_type == "timestamp" for column in key)
+        )
 
     def check(self, session: FollowerSession, images: Sequence[JsonImage]) -> None:
         """Compare rows that were written in the session's transaction. Raises FollowerError where one has another
         value than the source logged."""
         rows = [row for row in map(self._values.of, images) if any(column.name in row for column in self._columns)]
         other = [f"({self._told(row)} AND NOT COALESCE({self._same(row)}, 0))".encode() for row in rows]
-        for sql, _ in joined(f"SELECT 1 FROM {self._name} WHERE ".encode(), other, b" LIMIT 1", b" OR "):
-            if session.rows(sql.decode()):
-                raise next(self._errors(session, rows))
+        with session.in_servers_zone() if self.is_zoned else nullcontext():
+            for sql, _ in joined(f"SELECT 1 FROM {self._name} WHERE ".encode(), other, b" LIMIT 1", b" OR "):
+                if session.rows(sql.decode()):
+                    raise next(self._errors(session, rows))
 
     def _told(self, row: dict[str, Value]) -> str:
         return " AND ".join(same(column, row[column.name]) for column in self._told_by if column.name in row)
@@ -108,15 +119,16 @@ class GeneratedColumns:
                     yield self._error(column, self._told(row), row[column.name], found[0][0])
 
     def _error(self, column: Column, told: str, expected: Value, found: object) -> FollowerError:
+        zone = "time_zone, " if self.is_zoned else ""
         return FollowerError(
             f"{self._what}: expected {literal(expected)} in the generated column {column.name!r} of the row with "
-            f"{told[:200]}, as the source logged it, found {found!r}. A server works the value out when it writes the "
-            "row, and what the expression takes from its session (time_zone, div_precision_increment, lc_time_names, "
-            "default_week_format, sql_mode) is in no binlog. Nothing of that transaction was kept. Where it is "
-            "div_precision_increment, lc_time_names or default_week_format, set it globally on the follower as the "
-            "source's sessions have it, and run again. Otherwise make it a plain column on the source, or give it an "
-            "expression that takes nothing from the session; then copy the table to the follower anew, and give the "
-            "coordinates of the copy with --from."
+            f"{told[:200]}, as the source logged it, found {str(found)!r}. A server works the value out when it writes "
+            "the row, and what the expression takes from its session (time_zone, div_precision_increment, "
+            "lc_time_names, default_week_format, sql_mode) is in no binlog. Nothing of that transaction was kept. Set "
+            f"globally on the follower what the source's sessions have of {zone}div_precision_increment, lc_time_names "
+            "and default_week_format, and run again. If that does not help, make it a plain column on the source, or "
+            "give it an expression that takes nothing from the session; then copy the table to the follower anew, and "
+            "give the coordinates of the copy with --from."
         )
 
 

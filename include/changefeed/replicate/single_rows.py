@@ -97,13 +97,14 @@ class SingleRows:
                 )
 
 
-def write_sql(session: FollowerSession, sql: str | bytes, *, loose: bool = False) -> int:
+def write_sql(session: FollowerSession, sql: str | bytes, *, loose: bool = False, zoned: bool = False) -> int:
     """Run ``sql`` in the session's transaction; how many rows it wrote. ``loose`` if it has an invalid value of an
-    ENUM, which a strict session does not take."""
+    ENUM, which a strict session does not take; ``zoned`` if it is to have the server's time zone."""
     session.begin()
-    if not loose:
-        return session.write(sql)
-    with session.invalid_labels_allowed():
+    with (
+        session.invalid_labels_allowed() if loose else nullcontext(),
+        session.in_servers_zone() if zoned else nullcontext(),
+    ):
         return session.write(sql)
 
 

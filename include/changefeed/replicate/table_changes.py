@@ -19,7 +19,7 @@ from changefeed.native.memory import Bytes, Words
 from changefeed.replicate.batch_sessions import BatchSessions, Touched
 from changefeed.replicate.generated_columns import GeneratedColumns
 from changefeed.replicate.joined_rows import STATEMENT_BYTES, CountedColumn, KeyedRows, KeylessRows, Row, joined
-from changefeed.replicate.literals import literal_of
+from changefeed.replicate.literals import in_utc, literal_of
 from changefeed.replicate.row_texts import RowTextMaker, RowTexts
 from changefeed.replicate.single_rows import SingleRows, check_written, write_sql
 from changefeed.source.mysql.follower_session import FollowerSession
@@ -54,7 +54,8 @@ class TableChanges:
         self._single = SingleRows(table, style, lacks_rows=lacks_rows)
         self._values = RowValues(table, style)
         self._columns = [column for column in table.columns if not column.generated]
-        self._literals = [(column.name, literal_of(column, style)) for column in self._columns]
+        zoned = in_utc if compared is not None and compared.is_zoned else literal_of
+        self._literals = [(column.name, zoned(column, style)) for column in self._columns]
         self._enums = [number for number, column in enumerate(self._columns) if column.data_type == "enum"]
         names = ", ".join(quoted(column.name) for column in self._columns)
         insert = f"INSERT INTO {self.name} ({names}) VALUES "
@@ -65,8 +66,8 @@ class TableChanges:
         self._key_at = [self._columns.index(table.columns[number]) for number in sorted(table.primary_key)]
         self._alike = KeylessRows(insert, counted)
         self._compared = compared
-        self._images: list[JsonImage] = []
-        """Rows that are new, where something of them is compared."""
+        self._images: dict[object, JsonImage] = {}
+        """By key, or by all literals, the rows that are new, where something of them is compared."""
         self._texts = None if compared is not None else RowTextMaker.of(table, style)
         self._loose = False
         """Whether an invalid value of an ENUM is among them, which a strict session does not take."""
@@ -100,9 +101,7 @@ class TableChanges:
         if old is not None:
             self._remove(old, before)
         if new is not None:
-            self._add(new)
-            if self._compared is not None and after is not None:
-                self._images.append(after)
+            self._add(new, after)
 
     def texts_of(self, data: Bytes, values: Words) -> RowTexts | None:
         """The SQL of the messages at ``values``, for `take_texts`; None where not all are whole rows of this table of
@@ -147,15 +146,20 @@ class TableChanges:
 
     def _remove(self, row: Row, image: JsonImage | None) -> None:
         if self._keyed is not None:
-            self._keyed.remove(self._keyed.key([row[number] for number in self._key_at]))
+            key = self._keyed.key([row[number] for number in self._key_at])
+            self._keyed.remove(key)
+            self._images.pop(key, None)
         elif image is not None:
             self._alike.remove(row, image)
 
-    def _add(self, row: Row) -> None:
+    def _add(self, row: Row, image: JsonImage | None) -> None:
         if self._keyed is not None:
-            self._keyed.add(self._keyed.key([row[number] for number in self._key_at]), f"({','.join(row)})".encode())
+            key = self._keyed.key([row[number] for number in self._key_at])
+            self._keyed.add(key, f"({','.join(row)})".encode())
         else:
             self._alike.add(row)
+        if self._compared is not None and image is not None:
+            self._images[row if self._keyed is None else key] = image
         if self._enums and not self._loose:
             self._loose = any(row[number] == "0" for number in self._enums)
 
@@ -178,7 +182,7 @@ class TableChanges:
             for sql, count in self._alike.inserts():
                 self._send(sql, count, all_rows)
         self._loose = False
-        images, self._images = self._images, []
+        images, self._images = list(self._images.values()), {}
         self._compare(images)
 
     def _delete(self, image: JsonImage, count: int) -> bytes:
@@ -201,9 +205,10 @@ class TableChanges:
     def _send(self, sql: bytes, count: int | None, touched: Touched) -> None:
         """Have ``sql`` written, which writes ``count`` rows where that is known."""
         loose = self._loose
+        zoned = self._compared is not None and self._compared.is_zoned and not sql.startswith(b"DELETE")
 
         def write(session: FollowerSession) -> None:
-            written = write_sql(session, sql, loose=loose)
+            written = write_sql(session, sql, loose=loose, zoned=zoned)
             check_written(self.table, written, written if count is None else count, sql)
 
         self._batches.put(write, touched, len(sql), alone=self.lasting)

@@ -61,24 +61,36 @@ def test_a_value_that_another_session_works_out_otherwise_stops_the_follower(fol
         followed.follower.execute(f"UPDATE changefeed.followed SET {behind} WHERE pipeline = '{followed.name}'")
 
 
+@pytest.mark.parametrize("followed", ["mysql"], indirect=True)
 def test_the_followers_settings_are_taken_where_they_are_the_sources(followed: Followed) -> None:
-    """A division has as many digits as the session says, which is a setting of the server on both."""
+    """A division has as many digits as MySQL's session says, and a day begins where its time zone says."""
     followed.source.execute(
         f"USE {followed.name}",
         "SET div_precision_increment = 9",
         "CREATE TABLE parts (id INT PRIMARY KEY, n INT, third VARCHAR(30) AS (n / 3) STORED, "
         "six INT AS (n * 6) STORED)",
         "INSERT INTO parts (id, n) VALUES (1, 1), (2, 2)",
+        BERLIN,
+        f"CREATE TABLE days (id INT PRIMARY KEY, {DAY}, of_index DATE AS (DATE(at)) VIRTUAL, KEY (of_index))",
+        f"INSERT INTO days (id, at) VALUES (1, {MIDNIGHT}), (2, NULL), (3, '1970-01-01 02:00:01')",
+        "SET sql_mode = ''",
+        "INSERT INTO days (id, at) VALUES (4, 0)",
+        "UPDATE days SET at = '2026-07-01 00:30:00' WHERE id = 2",
     )
     followed.publish()
     with pytest.raises(FollowerError, match=r"expected .0\.3{9}. in the generated column 'third'.*found '0\.3333'"):
         followed.follow()
-    followed.follower.execute("SET GLOBAL div_precision_increment = 9")
     try:
+        followed.follower.execute("SET GLOBAL div_precision_increment = 9")
+        with pytest.raises(FollowerError, match=r"expected .2026-01-01. in the generated column 'day'.*of time_zone"):
+            followed.follow()
+        followed.follower.execute("SET GLOBAL time_zone = '+02:00'")
         followed.follow()
     finally:
-        followed.follower.execute("SET GLOBAL div_precision_increment = DEFAULT")
+        followed.follower.execute("SET GLOBAL div_precision_increment = DEFAULT, GLOBAL time_zone = DEFAULT")
     followed.check()
+    by_index = f"SELECT id FROM {followed.name}.days FORCE INDEX (of_index) WHERE of_index = '2026-01-01'"
+    assert followed.follower.execute(BERLIN, by_index) == followed.source.execute(BERLIN, by_index) == [(1,)]
 
 
 def test_values_that_are_the_same_in_all_sessions_are_followed(followed: Followed) -> None:
