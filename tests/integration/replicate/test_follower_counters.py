@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 from integration.followed import Followed
+from integration.replicate.test_follower_filled import Filled, filled
 
 from devstack.kafka import KafkaBroker
 from devstack.mysql import MysqlServer
 from devstack.sql_server import SqlServer
+
+__all__ = ["filled"]
 
 TABLES = {
     "queue": "id INT AUTO_INCREMENT PRIMARY KEY, job VARCHAR(20) UNIQUE",
@@ -30,12 +33,16 @@ def followed(
     source: SqlServer = request.getfixturevalue(f"source_{request.param}")
     follower: SqlServer = request.getfixturevalue(f"{request.param}_follower")
     made = Followed(unique_name, source, follower, kafka_broker, tmp_path)
-    source.execute(
-        f"CREATE DATABASE {unique_name}",
-        *(f"CREATE TABLE {unique_name}.{table} ({columns})" for table, columns in TABLES.items()),
-    )
+    create(made)
     yield made
     made.drop()
+
+
+def create(followed: Followed) -> None:
+    followed.source.execute(
+        f"CREATE DATABASE {followed.name}",
+        *(f"CREATE TABLE {followed.name}.{table} ({columns})" for table, columns in TABLES.items()),
+    )
 
 
 def counters(followed: Followed, server: SqlServer) -> dict[str, int]:
@@ -83,3 +90,18 @@ def test_rows_that_came_and_went_between_two_commits_count(followed: Followed) -
     followed.follow()
     followed.check()
     assert counters(followed, followed.follower) == counters(followed, followed.source)
+
+
+@pytest.mark.extended
+def test_tables_that_a_snapshot_creates_go_on_counting(filled: Filled) -> None:
+    create(filled)
+    fill_and_drain(filled)
+    filled.publish()
+    assert list(filled.snapshot())
+    filled.source.execute(f"DELETE FROM {filled.name}.queue")
+    fill_and_drain(filled)
+    filled.publish()
+    filled.follow()
+    filled.check()
+    assert counters(filled, filled.follower) == counters(filled, filled.source)
+    assert counters(filled, filled.source)["queue"] == 9
