@@ -13,6 +13,8 @@ from changefeed.formats.notation import JSON, Notation, slot_text
 from changefeed.formats.template import Slot
 from changefeed.model.coordinates import file_number
 from changefeed.native.memory import Bytes, Words
+from changefeed.records.block import FOREIGN_KEYS_HEADER, ForeignKeys
+from changefeed.records.varint import written_part
 
 
 class EventTexts:
@@ -27,6 +29,9 @@ class EventTexts:
         self.tagged: list[str] = []
         """Prefixes of tagged GTIDs: the kernel knows each by its number here."""
         self._state = state
+        for said in ForeignKeys:
+            header = written_part(FOREIGN_KEYS_HEADER.encode()) + written_part(said.name.lower().encode())
+            self._put(layout.FOREIGN_KEYS_TEXTS + layout.FOREIGN_KEYS_TEXT * said, bytes([len(header)]) + header)
         self._binary = next((notation for notation in notations if notation.binary is not None), None)
 
     def set_origin(self, server_uuid: str, origin: str, file: str) -> None:

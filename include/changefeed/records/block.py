@@ -45,8 +45,25 @@ ID_HEADER = "changefeed.id"
 GTID_HEADER = "changefeed.gtid"
 COMMIT_HEADER = "changefeed.commit"
 """FILE:POSITION of the XA COMMIT that committed a prepared transaction: its rows' ids say where they were prepared."""
+FOREIGN_KEYS_HEADER = "changefeed.foreign_keys"
+"""What foreign keys did with a row that was changed: one of `ForeignKeys`, in lower case."""
 READ_HEADER = "changefeed.read"
 """Of a row that a snapshot read: see `formats.read_header`."""
+
+
+class ForeignKeys(IntEnum):
+    """What a rows event says of foreign keys: whether rows of other tables changed with its own, and are in the binlog.
+
+    `UNKNOWN` where no header says it: a row of MariaDB whose keys were checked, or of a table that no key refers to.
+    """
+
+    UNKNOWN = 0
+    UNCHECKED = 1
+    """None did anything: the session had foreign_key_checks=0, or the row was changed by a key itself."""
+    LOGGED = 2
+    """What they did is in rows events of its own: MySQL from 9.6 on carries them out itself."""
+    INNODB = 3
+    """InnoDB carried them out, and the binlog does not have it."""
 
 
 class Step(IntEnum):

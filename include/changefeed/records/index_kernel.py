@@ -11,16 +11,17 @@ from changefeed.native.same_bytes import is_same
 from changefeed.native.span import length, span
 from changefeed.native.varint import CUT, read_varint
 
-OFFSET, VALUE, VALUE_END, FIRST, OWN, ROW, GTID, RECORD, RECORD_END, KNOWN = range(10)
+OFFSET, VALUE, VALUE_END, FIRST, OWN, ROW, GTID, RECORD, RECORD_END, KNOWN, FOREIGN_KEYS = range(11)
 """Words of a record: its offset within the batch; where its value is (-1: null); the order key of its change (FIRST,
 OWN and ROW compare as the source committed: a file's number and a position each, then row and step); a digest of its
-GTID; where the record is; and whether the order key is known, which it is only of rows in a binlog of the server."""
-ORDER_WORDS = 10
-KEY, KEY_END, ID, ID_END, GTID_TEXT, GTID_TEXT_END, ORIGIN_END, POSITION, ROW_NUMBER, STEP, IS_NEW = range(10, 21)
+GTID; where the record is; whether the order key is known, which it is only of rows in a binlog of the server; and the
+first byte of what its header says of foreign keys, 0 where it has none."""
+ORDER_WORDS = 11
+KEY, KEY_END, ID, ID_END, GTID_TEXT, GTID_TEXT_END, ORIGIN_END, POSITION, ROW_NUMBER, STEP, IS_NEW = range(11, 22)
 """Further words: where its other parts are, -1 for those that are null or missing; of an id
 `server_uuid/origin:position/row/step` where the origin ends, and the numbers, -1 where it is no such id; and whether
 what comes before the position differs from the record before."""
-WORDS = 21
+WORDS = 22
 POSITION_BITS, STEP_BITS = 40, 8
 
 _SLASH, _COLON, _DOT, _ZERO = 47, 58, 46, 48
@@ -147,9 +148,9 @@ def _order(words: Words, at: int, file: int, commit: int) -> None:
 def index_records(data: Bytes, count: int, server: Bytes, names: Bytes, ends: Words, words: Words) -> int:
     """Fill WORDS of ``words`` for each of the ``count`` records of ``data``, which are not compressed.
 
-    ``server`` is the server's name as event ids have it. ``names`` are those of the headers with the event id, the GTID
-    and the commit's coordinates, which end at ``ends``. Returns 0, or -1 - n where record n is cut off or has another
-    length than it says, or something is left after the last.
+    ``server`` is the server's name as event ids have it. ``names`` are those of the headers with the event id, the
+    GTID, the commit's coordinates and what foreign keys did, which end at ``ends``. Returns 0, or -1 - n where record n
+    is cut off or has another length than it says, or something is left after the last.
     """
     data, server, names, ends, words = span(data), span(server), span(names), span(ends), span(words)
     at = 0
@@ -208,6 +209,8 @@ def index_records(data: Bytes, count: int, server: Bytes, names: Bytes, ends: Wo
                 words[word + GTID_TEXT_END] = here
             elif is_same(data, name, name_end, names, ends[1], ends[2]):
                 commit = _coordinates(data, value, here)
+            elif value_size > 0 and is_same(data, name, name_end, names, ends[2], ends[3]):
+                words[word + FOREIGN_KEYS] = u8(data, value)
         if here != end:
             return -1 - number
         words[word + GTID] = _gtid(data, words, word, before)

@@ -10,11 +10,11 @@ import numpy as np
 
 from changefeed.native.memory import Bytes, Words
 from changefeed.records import index_kernel as kernel
-from changefeed.records.block import COMMIT_HEADER, GTID_HEADER, ID_HEADER
+from changefeed.records.block import COMMIT_HEADER, FOREIGN_KEYS_HEADER, GTID_HEADER, ID_HEADER
 from changefeed.records.compression import Data
 from changefeed.records.record_batch import Record, record_in
 
-_NAMES = [name.encode() for name in (ID_HEADER, GTID_HEADER, COMMIT_HEADER)]
+_NAMES = [name.encode() for name in (ID_HEADER, GTID_HEADER, COMMIT_HEADER, FOREIGN_KEYS_HEADER)]
 _TEXT = np.frombuffer(bytearray().join(_NAMES), np.uint8)
 _ENDS = np.cumsum([len(name) for name in _NAMES]).astype(np.int64)
 

@@ -11,7 +11,8 @@ from changefeed.formats.reader import Envelope
 from changefeed.kafka.progress import TopicPartition
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.native.memory import Words
-from changefeed.records.index_kernel import GTID, STEP_BITS, VALUE, VALUE_END
+from changefeed.records.block import ForeignKeys
+from changefeed.records.index_kernel import FOREIGN_KEYS, GTID, STEP_BITS, VALUE, VALUE_END
 from changefeed.replicate.block import OrderedRecords, Packed, packed
 from changefeed.replicate.commits import Commits
 from changefeed.replicate.definition_runner import DefinitionRunner
@@ -24,6 +25,11 @@ from changefeed.replicate.table_changes import TableChanges
 
 _NO_CHANGE_OF_ROWS = frozenset({"t", "r"})
 """Truncates come as definitions, too; rows that a SELECT read are for tables that a snapshot fills (`filler`)."""
+
+_INNODB, _LOGGED, _UNCHECKED = (
+    ord(said.name[0].lower()) for said in (ForeignKeys.INNODB, ForeignKeys.LOGGED, ForeignKeys.UNCHECKED)
+)
+"""As records' index has what their header says of foreign keys."""
 
 
 @dataclass
@@ -54,9 +60,10 @@ class Applier:
     """Of a topic: the table that it had a row of last."""
     _last: tuple[Packed, int] | None = None
     """Turn and GTID of the last record."""
-    _deleted: tuple[Packed, Envelope] | None = None
-    """A delete that may be the first half of a change of key, and is to be one statement with the other: rows of other
-    tables follow a key, and a partial image does not say the rest of the row."""
+    _deleted: tuple[Packed, Envelope, bool] | None = None
+    """A delete, and whether it takes rows of other tables along. It may be the first half of a change of key, and is to
+    be one statement with the other: rows of other tables follow a key, and a partial image does not say the rest of the
+    row."""
 
     def take(self, block: OrderedRecords, stretch: SealedStretch, offsets: Mapping[TopicPartition, int]) -> None:
         """Apply the records of ``block``, which is of ``stretch``, now or with a later commit, in the queue.
@@ -128,27 +135,30 @@ class Applier:
     def _change(self, block: OrderedRecords, first: int, last: int) -> None:
         """Apply row changes: table by table where the kernel knows their SQL, else one by one.
 
-        Tables do not hang together but by foreign keys that cascade; where one has such, all is in order.
+        Tables do not hang together but by foreign keys that cascade; where one has such, all is in order, but for rows
+        of which the source says that they took none along, or that it logged those.
         """
         self._settle_delete(block.turn(first))
         texts: list[tuple[TableChanges, RowTexts]] = []
         others: list[Words] = []
         numbers = block.topic[first:last]
         values = block.words[first:last, [VALUE, VALUE_END]]
+        cascades = self._cascades(block.words[first:last, FOREIGN_KEYS])
         for topic in np.unique(numbers).tolist():
             chosen = np.flatnonzero(numbers == topic)
             known = self._table_of.get(block.topics[topic]) or self._learned(block, first + int(chosen[0]), topic)
             changes = self.tables.changes_of(*known) if known else None
-            made = changes.texts_of(block.data, values[chosen]) if changes else None
+            in_order = known is not None and bool(cascades[chosen].any()) and self.tables.takes_along(*known)
+            made = changes.texts_of(block.data, values[chosen]) if changes and not in_order else None
             if changes and made:
                 texts.append((changes, made))
             else:
                 others.append(chosen)
         one_by_one = np.sort(np.concatenate(others)).tolist() if others else []
         read = [(number, self._read(block.value(first + number))) for number in one_by_one]
-        tables = {self.tables.changes_of(change.database, change.table) for _, change in read if change is not None}
+        is_ordered = any(change is not None and self._in_order(cascades[number], change) for number, change in read)
         has_statements = any(change is not None and change.op == "q" for _, change in read)
-        if texts and (self._deleted is not None or has_statements or any(changes.in_order for changes in tables)):
+        if texts and (self._deleted is not None or has_statements or is_ordered):
             read = [(number, self._read(block.value(first + number))) for number in range(last - first)]
             texts = []
         for changes, made in texts:
@@ -158,7 +168,17 @@ class Applier:
             turn = block.turn(first + number)
             self._settle_delete(turn)
             if change is not None:
-                self._take(turn, change)
+                self._take(turn, change, in_order=self._in_order(cascades[number], change))
+
+    def _cascades(self, said: Words) -> np.typing.NDArray[np.bool_]:
+        """Whether foreign keys changed rows of other tables with each row, which are in no record."""
+        if self.tables.logs_cascades:
+            return np.equal(said, _INNODB)
+        return np.isin(said, (_LOGGED, _UNCHECKED), invert=True)
+
+    def _in_order(self, cascades: bool, change: Envelope) -> bool:
+        """Whether rows of other tables change with that of ``change``, if foreign keys do anything at all there."""
+        return bool(cascades) and change.op != "q" and self.tables.takes_along(change.database, change.table)
 
     def _learned(self, block: OrderedRecords, number: int, topic: int) -> tuple[str, str] | None:
         """The table of a record, which the others of its topic probably are of too; None where it is not applied."""
@@ -186,7 +206,7 @@ class Applier:
             return True
         return any(map(self.tables.scope.follows, self.tables.cascades_to(change.database, change.table)))
 
-    def _take(self, turn: Packed, change: Envelope) -> None:
+    def _take(self, turn: Packed, change: Envelope, *, in_order: bool) -> None:
         changes = self.tables.changes_of(change.database, change.table)
         if change.op == "q":
             self.tables.write()
@@ -194,27 +214,28 @@ class Applier:
             self.commits.held += ran
             self.applied.statements += ran
             return
-        if change.op == "d" and not changes.joins(change):
-            self._deleted = turn, change
+        if change.op == "d" and (in_order or not changes.joins(change)):
+            self._deleted = turn, change, in_order
             return
         if self._deleted is not None:
             change = replace(change, op="u", before=self._deleted[1].before)
+            in_order = self._deleted[2]
             self._deleted = None
-        self._apply(change)
+        self._apply(change, in_order=in_order)
 
     def _settle_delete(self, following: Packed | None) -> None:
         """Apply the delete that is kept, unless the change with turn ``following`` is the same row with another key."""
         if self._deleted is not None:
-            turn, change = self._deleted
+            turn, change, in_order = self._deleted
             if following is None or _row(following) != _row(turn):
                 self._deleted = None
-                self._apply(change)
+                self._apply(change, in_order=in_order)
 
-    def _apply(self, change: Envelope) -> None:
+    def _apply(self, change: Envelope, *, in_order: bool) -> None:
         changes = self.tables.changes_of(change.database, change.table)
-        if changes.in_order:
+        if in_order:
             self.tables.write()
-        changes.take(change)
+        changes.take(change, in_order=in_order)
         self.count(1)
 
     def _write(self) -> None:

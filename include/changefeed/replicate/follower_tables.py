@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from changefeed.errors import FollowerError, SettingsError
 from changefeed.formats.style import Style
 from changefeed.replicate.commits import Commits
+from changefeed.replicate.generated_columns import GeneratedColumns, compared_columns
 from changefeed.replicate.missing_tables import MissingTables
 from changefeed.replicate.position_table import DATABASE
 from changefeed.replicate.scope import Scope
@@ -32,7 +33,7 @@ class FollowerTables:
     """Reads each table once until `forget`, over the session of ``commits``.
 
     Tables outside of ``scope`` are not written. ``captures`` says whether the pipeline captures a table now.
-    ``logs_cascades`` says whether the source's binlog has what foreign keys do.
+    ``logs_cascades`` says whether the source's binlog has what foreign keys do, where no record says it.
     """
 
     commits: Commits
@@ -43,6 +44,7 @@ class FollowerTables:
     scope: Scope
     _changes: dict[tuple[str, str], TableChanges] = field(default_factory=dict)
     _missing: dict[tuple[str, str], bool] = field(default_factory=dict)
+    _cascades: dict[tuple[str, str], bool] = field(default_factory=dict)
     _versioned: dict[tuple[str, str], bool] = field(default_factory=dict)
 
     def changes_of(self, database: str, table: str) -> TableChanges:
@@ -90,18 +92,26 @@ class FollowerTables:
                 "it. ALTER TABLE … ENGINE = InnoDB on the follower, and run again; or put it into `tables.exclude` of "
                 "the pipeline."
             )
+        compared = compared_columns(session, schema, self.scope.server)
         return TableChanges(
             self.commits.batches,
             schema,
             self.style,
-            in_order=not self.logs_cascades and bool(self.cascades_to(database, table)),
             lasting=engine.name.lower() != "innodb",
+            compared=GeneratedColumns(schema, self.style, compared, self.scope.server) if compared else None,
             lacks_rows=self.missing.lacks_rows(schema),
         )
 
     def cascades_to(self, database: str, table: str) -> Sequence[str]:
         """The databases of the tables whose rows change with those of a table, by foreign keys."""
         return [str(child) for child, _ in self.commits.session.rows(_CASCADES, database, table)]
+
+    def takes_along(self, database: str, table: str) -> bool:
+        """Whether rows of other tables, or further ones of its own, change with those of a table."""
+        name = database, table
+        if name not in self._cascades:
+            self._cascades[name] = bool(self.cascades_to(database, table))
+        return self._cascades[name]
 
     def is_left_out(self, database: str, table: str) -> bool:
         """Whether a table gets no rows: it is system-versioned, and the pipeline captures it no more."""
@@ -134,4 +144,5 @@ class FollowerTables:
         """Read tables again: they may be others from now on. Nothing is left to be written."""
         self._changes.clear()
         self._missing.clear()
+        self._cascades.clear()
         self._versioned.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from changefeed.errors import AccountingError
@@ -16,11 +17,29 @@ STATEMENT_BYTES = 40_000
 """Of one statement, if a single row does not take more: of much larger ones servers take half as long again a row."""
 
 
+_LITERAL = r"""(?:FROM_BASE64\("[^"]*+"\)|x?'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+"|[^,"'()]++)"""
+
+
+class CountedColumn:
+    """The AUTO_INCREMENT column of a table at number ``at`` of a row's literals, which are in brackets."""
+
+    def __init__(self, at: int) -> None:
+        self._pattern = re.compile(rf"\((?:{_LITERAL},){{{at}}}(\d++)[,)]".encode(), re.DOTALL)
+        self._highest = 0
+
+    def is_passed(self, row: bytes) -> bool:
+        """Whether ``row`` has a higher number than all rows before; it counts from now on."""
+        found = self._pattern.match(row)
+        number = int(found[1]) if found else 0
+        is_higher, self._highest = number > self._highest, max(number, self._highest)
+        return is_higher
+
+
 class KeyedRows:
     """The joined changes of ``table``. Rows are their SQL, in brackets; keys that of the key's value, or of several
     columns the condition that each has its value (not (a, b) IN …: MariaDB compares texts of two charsets wrongly)."""
 
-    def __init__(self, table: TableSchema, name: str, insert: str) -> None:
+    def __init__(self, table: TableSchema, name: str, insert: str, counted: CountedColumn | None = None) -> None:
         key = [table.columns[number] for number in sorted(table.primary_key)]
         self._single = len(key) == 1
         self.labels = [label_of(column, first=column is key[0], single=self._single) for column in key]
@@ -30,15 +49,18 @@ class KeyedRows:
         self._delete, self._joint = f"DELETE FROM {name} WHERE {where}".encode(), b"," if self._single else b") OR ("
         self._gone: dict[bytes, None] = {}
         self._new: dict[bytes, bytes] = {}
+        self._counted = counted
+        self._passed: tuple[bytes, bytes] | None = None
+        """Key and row of the one with the highest number of those that came and went."""
 
     def __bool__(self) -> bool:
         """Whether there is anything to be written."""
-        return bool(self._gone or self._new)
+        return bool(self._gone or self._new or self._passed)
 
     @property
     def keys(self) -> set[bytes]:
         """Of all rows that are to be written."""
-        return {*self._gone, *self._new}
+        return {*self._gone, *self._new, *(self._passed or ())[:1]}
 
     def key(self, literals: Sequence[str]) -> bytes:
         """The key whose columns have these literals, in the order of the table's columns."""
@@ -46,7 +68,10 @@ class KeyedRows:
 
     def remove(self, key: bytes) -> None:
         """The row is gone. Raises AccountingError where it is gone already."""
-        if self._new.pop(key, None) is None:
+        row = self._new.pop(key, None)
+        if row is not None and self._counted is not None and self._counted.is_passed(row):
+            self._passed = key, row
+        if row is None:
             if key in self._gone:
                 raise AccountingError(
                     f"{self._what}: the row with key {key[:200]!r} is removed twice: it was not there"
@@ -68,11 +93,18 @@ class KeyedRows:
                 self.add(after, row)
 
     def statements(self) -> Iterator[tuple[bytes, int]]:
-        """All that is to be written, each with the number of rows that it has to write; nothing is left then."""
-        gone, new = list(self._gone), list(self._new.values())
-        self._gone, self._new = {}, {}
+        """All that is to be written, each with the number of rows that it has to write; nothing is left then.
+
+        A row that came and went is written, and deleted, where no number of AUTO_INCREMENT before was as high: the
+        follower gives none again that the source gave.
+        """
+        gone, new, passed = list(self._gone), list(self._new.values()), self._passed
+        self._gone, self._new, self._passed = {}, {}, None
         for at in range(0, len(gone), KEYS_AT_ONCE):
             yield from joined(self._delete, gone[at : at + KEYS_AT_ONCE], b")", self._joint)
+        if passed is not None:
+            yield self.insert + passed[1], 1
+            yield self._delete + passed[0] + b")", 1
         yield from joined(self.insert, new, b"", b",")
 
 
@@ -95,8 +127,10 @@ Row = tuple[str, ...]
 class KeylessRows:
     """The joined changes of a table without a primary key, whose rows ``insert`` (its beginning) inserts."""
 
-    def __init__(self, insert: str) -> None:
+    def __init__(self, insert: str, counted: CountedColumn | None = None) -> None:
         self._insert = insert.encode()
+        self._counted = counted
+        self._passed: tuple[Row, JsonImage] | None = None
         self._gone: dict[Row, tuple[int, JsonImage]] = {}
         """Of rows that the follower has and that are gone now: how many, and one of them as a message has it."""
         self._new: dict[Row, int] = {}
@@ -106,6 +140,8 @@ class KeylessRows:
         count = self._new.get(row, 0)
         if count:
             self._new[row] = count - 1
+            if self._counted is not None and self._counted.is_passed(_in_brackets(row)):
+                self._passed = row, image
         else:
             self._gone[row] = (self._gone.get(row, (0,))[0] + 1, image)
 
@@ -123,8 +159,19 @@ class KeylessRows:
         gone, self._gone = self._gone, {}
         yield from ((row, image, count) for row, (count, image) in gone.items() if count)
 
+    def passed(self) -> Iterator[tuple[bytes, JsonImage]]:
+        """The row that came and went whose number of AUTO_INCREMENT is the highest so far, as the statement that
+        inserts it and as a message has it; none is left then."""
+        passed, self._passed = self._passed, None
+        if passed is not None:
+            yield self._insert + _in_brackets(passed[0]), passed[1]
+
     def inserts(self) -> Iterator[tuple[bytes, int]]:
         """Statements that insert the new rows, and how many rows each has; none is left then."""
         new, self._new = self._new, {}
-        rows = [f"({','.join(row)})".encode() for row, count in new.items() for _ in range(count)]
+        rows = [_in_brackets(row) for row, count in new.items() for _ in range(count)]
         yield from joined(self._insert, rows, b"", b",")
+
+
+def _in_brackets(row: Row) -> bytes:
+    return f"({','.join(row)})".encode()

@@ -67,14 +67,14 @@ class KeylessDeletes:
         parts = [_digest_part(column) for column in columns]
         self._digest = f"SHA2(CONCAT_WS(',', {', '.join(map(str, parts))}), 256)" if all(parts) else ""
 
-    def delete(self, session: FollowerSession, rows: Sequence[GoneRow], *, loose: bool = False) -> None:
-        """Delete ``rows`` in the session's transaction; ``loose`` as in `write_sql`.
+    def delete(self, session: FollowerSession, rows: Sequence[GoneRow], *, loose: bool, zoned: bool) -> None:
+        """Delete ``rows`` in the session's transaction; ``loose`` and ``zoned`` as in `write_sql`.
 
         Raises AccountingError where there are fewer than are to go.
         """
         session.begin()
         if self._digest and self._is_worth_it(session, rows):
-            rows = self._delete_together(session, rows, partial(write_sql, session, loose=loose))
+            rows = self._delete_together(session, rows, partial(write_sql, session, loose=loose, zoned=zoned))
         for gone in rows:
             sql = f"DELETE FROM {self._name} WHERE {self._condition(gone.image)} LIMIT {gone.count}"
             check_written(self._table, write_sql(session, sql), gone.count, sql)
@@ -133,7 +133,7 @@ class KeylessDeletes:
         }
         if chosen:
             sql = f"DELETE FROM {self._name} WHERE {self._among(chosen)}"
-            check_written(self._table, write(sql), sum(there[digest] for digest in chosen), sql)
+            check_written(self._table, write_sql(session, sql), sum(there[digest] for digest in chosen), sql)
             kept = [
                 f"({','.join(gone.row)})".encode()
                 for digest, gone in chosen.items()

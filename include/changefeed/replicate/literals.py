@@ -86,6 +86,14 @@ def literal_of(column: Column, style: Style) -> JsonLiteral:
     return lambda value: literal(read(value))
 
 
+def in_utc(column: Column, style: Style) -> JsonLiteral:
+    """As `literal_of`, of TIMESTAMP the same moment in any time zone: MySQL from 8.0.19 on reads an offset."""
+    plain = literal_of(column, style)
+    if column.data_type != "timestamp":
+        return plain
+    return lambda value: text if (text := plain(value))[1:].startswith("0000") else f"{text[:-1]}+00:00{text[-1]}"
+
+
 def _padded(value: Value, length: int) -> str:
     assert isinstance(value, bytes)
     return literal(value.ljust(length, b"\0"))

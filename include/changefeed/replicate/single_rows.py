@@ -19,10 +19,10 @@ _SET_BY_SERVER = frozenset({"timestamp", "datetime"})
 
 
 class SingleRows:
-    """Writes changes of ``table`` one by one. ``in_order`` and ``lacks_rows`` are as `TableChanges` has them."""
+    """Writes changes of ``table`` one by one. ``lacks_rows`` is as `TableChanges` has it."""
 
-    def __init__(self, table: TableSchema, style: Style, *, in_order: bool, lacks_rows: bool) -> None:
-        self._table, self._in_order, self._lacks_rows = table, in_order, lacks_rows
+    def __init__(self, table: TableSchema, style: Style, *, lacks_rows: bool) -> None:
+        self._table, self._lacks_rows = table, lacks_rows
         self._name = f"{quoted(table.database)}.{quoted(table.table)}"
         self._values = RowValues(table, style)
         self._columns = [column for column in table.columns if not column.generated]
@@ -39,13 +39,16 @@ class SingleRows:
         """The condition that a row is this one."""
         return " AND ".join(same(column, row[column.name]) for column in self._key if column.name in row)
 
-    def write(self, session: FollowerSession, change: Envelope) -> None:
-        """Write a change in the session's transaction. Raises AccountingError if the follower does not have the row."""
+    def write(self, session: FollowerSession, change: Envelope, *, in_order: bool) -> None:
+        """Write a change in the session's transaction, with ``in_order`` as `TableChanges.take` has it.
+
+        Raises AccountingError if the follower does not have the row.
+        """
         before, after = change.before, change.after
         try:
             if self._lacks_rows and before is not None and not self._is_made(session, before):
                 return
-            with session.foreign_keys_checked() if self._in_order and before else nullcontext():
+            with session.foreign_keys_checked() if in_order and before else nullcontext():
                 self._write_one(session, before, after)
         except FollowerError as error:
             raise FollowerError(f"{error}. It was to apply {change.file}:{change.position}.", error.code) from error
@@ -94,13 +97,14 @@ class SingleRows:
                 )
 
 
-def write_sql(session: FollowerSession, sql: str | bytes, *, loose: bool = False) -> int:
+def write_sql(session: FollowerSession, sql: str | bytes, *, loose: bool = False, zoned: bool = False) -> int:
     """Run ``sql`` in the session's transaction; how many rows it wrote. ``loose`` if it has an invalid value of an
-    ENUM, which a strict session does not take."""
+    ENUM, which a strict session does not take; ``zoned`` if it is to have the server's time zone."""
     session.begin()
-    if not loose:
-        return session.write(sql)
-    with session.invalid_labels_allowed():
+    with (
+        session.invalid_labels_allowed() if loose else nullcontext(),
+        session.in_servers_zone() if zoned else nullcontext(),
+    ):
         return session.write(sql)
 
 

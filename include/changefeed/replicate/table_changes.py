@@ -17,9 +17,10 @@ from changefeed.model.identifier import quoted
 from changefeed.model.table_schema import TableSchema
 from changefeed.native.memory import Bytes, Words
 from changefeed.replicate.batch_sessions import BatchSessions, Touched
-from changefeed.replicate.joined_rows import STATEMENT_BYTES, KeyedRows, KeylessRows, Row, joined
+from changefeed.replicate.generated_columns import GeneratedColumns
+from changefeed.replicate.joined_rows import STATEMENT_BYTES, CountedColumn, KeyedRows, KeylessRows, Row, joined
 from changefeed.replicate.keyless_deletes import GoneRow, KeylessDeletes
-from changefeed.replicate.literals import literal_of
+from changefeed.replicate.literals import in_utc, literal_of
 from changefeed.replicate.row_texts import RowTextMaker, RowTexts
 from changefeed.replicate.single_rows import SingleRows, check_written, write_sql
 from changefeed.source.mysql.follower_session import FollowerSession
@@ -28,12 +29,13 @@ from changefeed.source.mysql.follower_session import FollowerSession
 class TableChanges:
     """What is still to be written to ``table``, which is as the follower has it now.
 
-    With ``in_order``, and where a row image is partial, each change is a statement of its own, at once. It is for
-    tables whose rows take others along: foreign keys that cascade, where the source does not log what they did. Where
+    A change that takes rows of other tables along (``in_order``: foreign keys cascade, and the source does not log what
+    they did) is a statement of its own, at once; so is one whose row image is partial. Where
     the server cannot roll back (``lasting``, the table is not InnoDB's) its statements are done alone, too.
 
     ``lacks_rows`` says that a snapshot still fills the table: a row that is not there is made by its change, if that is
-    the whole row. If it is not, the snapshot has the row later.
+    the whole row. If it is not, the snapshot has the row later. ``compared`` are generated columns whose values have
+    to be what the source logged.
     """
 
     def __init__(
@@ -42,27 +44,32 @@ class TableChanges:
         table: TableSchema,
         style: Style,
         *,
-        in_order: bool = False,
         lasting: bool = False,
+        compared: GeneratedColumns | None = None,
         lacks_rows: bool = False,
     ) -> None:
-        self._batches, self.table, self.in_order, self.lasting = batches, table, in_order, lasting
+        self._batches, self.table, self.lasting, self._compared = batches, table, lasting, compared
         self._lacks_rows = lacks_rows
         self._is_told_by_key = bool(table.primary_key) and not any(index.unique for index in table.indexes or ())
         """Whether rows are alike only where their primary keys are."""
-        self._single = SingleRows(table, style, in_order=in_order, lacks_rows=lacks_rows)
+        self._single = SingleRows(table, style, lacks_rows=lacks_rows)
         self._values = RowValues(table, style)
         self._columns = [column for column in table.columns if not column.generated]
-        self._literals = [(column.name, literal_of(column, style)) for column in self._columns]
+        zoned = in_utc if self._is_zoned else literal_of
+        self._literals = [(column.name, zoned(column, style)) for column in self._columns]
         self._enums = [number for number, column in enumerate(self._columns) if column.data_type == "enum"]
         names = ", ".join(quoted(column.name) for column in self._columns)
         insert = f"INSERT INTO {self.name} ({names}) VALUES "
         self._replace = f"REPLACE INTO {self.name} ({names}) VALUES ".encode()
-        self._keyed = KeyedRows(table, self.name, insert) if table.primary_key else None
+        numbered = [number for number, column in enumerate(self._columns) if column.auto_increment]
+        counted = CountedColumn(numbered[0]) if numbered else None
+        self._keyed = KeyedRows(table, self.name, insert, counted) if table.primary_key else None
         self._key_at = [self._columns.index(table.columns[number]) for number in sorted(table.primary_key)]
-        self._alike = KeylessRows(insert)
+        self._alike = KeylessRows(insert, counted)
         self._deletes = KeylessDeletes(table, insert, lambda image: self._single.conditions(self._values.of(image)))
-        self._texts = None if in_order else RowTextMaker.of(table, style)
+        self._images: dict[object, JsonImage] = {}
+        """By key, or by all literals, the rows that are new, where something of them is compared."""
+        self._texts = None if compared is not None else RowTextMaker.of(table, style)
         self._loose = False
         """Whether an invalid value of an ENUM is among them, which a strict session does not take."""
 
@@ -71,17 +78,25 @@ class TableChanges:
         """As SQL."""
         return f"{quoted(self.table.database)}.{quoted(self.table.table)}"
 
-    def take(self, change: Envelope) -> None:
-        """Add a change of a row, or write it at once, in the session's transaction.
+    @property
+    def _is_zoned(self) -> bool:
+        """Whether rows are written in the server's own time zone."""
+        return self._compared is not None and self._compared.is_zoned
+
+    def take(self, change: Envelope, *, in_order: bool = False) -> None:
+        """Add a change of a row, or write it at once, in the session's transaction. ``in_order`` says that it takes
+        rows of other tables along.
 
         Raises SchemaError for one that is not of such a table.
         """
         before, after = change.before, change.after
-        if not self.joins(change):
+        if in_order or not self.joins(change):
             self.write()
             size = sum(len(str(image)) for image in (before, after) if image)
-            write = partial(self._single.write, change=change)
+            write = partial(self._single.write, change=change, in_order=in_order)
             self._batches.put(write, self._touched(None), size, alone=True)
+            if after is not None:
+                self._compare([{**(before or {}), **after}])
             return
         try:
             old, new = (None if image is None else self._row(image) for image in (before, after))
@@ -92,7 +107,7 @@ class TableChanges:
         if old is not None:
             self._remove(old, before)
         if new is not None:
-            self._add(new)
+            self._add(new, after)
 
     def texts_of(self, data: Bytes, values: Words) -> RowTexts | None:
         """The SQL of the messages at ``values``, for `take_texts`; None where not all are whole rows of this table of
@@ -126,25 +141,31 @@ class TableChanges:
         for sql, _ in joined(self._replace, [f"({','.join(row)})".encode() for row in rows], b"", b","):
             self._send(sql, None, self._touched(None))
         self._loose = False
+        self._compare(images)
 
     def joins(self, change: Envelope) -> bool:
         """Whether the change is joined with others, and no statement of its own: its images have all columns."""
-        return not self.in_order and self._single.is_whole(change.before) and self._single.is_whole(change.after)
+        return self._single.is_whole(change.before) and self._single.is_whole(change.after)
 
     def _row(self, image: JsonImage) -> Row:
         return tuple(["NULL" if (value := image[name]) is None else literal(value) for name, literal in self._literals])
 
     def _remove(self, row: Row, image: JsonImage | None) -> None:
         if self._keyed is not None:
-            self._keyed.remove(self._keyed.key([row[number] for number in self._key_at]))
+            key = self._keyed.key([row[number] for number in self._key_at])
+            self._keyed.remove(key)
+            self._images.pop(key, None)
         elif image is not None:
             self._alike.remove(row, image)
 
-    def _add(self, row: Row) -> None:
+    def _add(self, row: Row, image: JsonImage | None) -> None:
         if self._keyed is not None:
-            self._keyed.add(self._keyed.key([row[number] for number in self._key_at]), f"({','.join(row)})".encode())
+            key = self._keyed.key([row[number] for number in self._key_at])
+            self._keyed.add(key, f"({','.join(row)})".encode())
         else:
             self._alike.add(row)
+        if self._compared is not None and image is not None:
+            self._images[row if self._keyed is None else key] = image
         if self._enums and not self._loose:
             self._loose = any(row[number] == "0" for number in self._enums)
 
@@ -159,9 +180,24 @@ class TableChanges:
                 touched = self._again(touched)
         else:
             self._delete_alike()
+            for insert, image in self._alike.passed():
+                self._send(insert, 1, self._touched(None))
+                self._send(self._delete(image), 1, self._touched(None))
             for sql, count in self._alike.inserts():
                 self._send(sql, count, self._touched(None))
         self._loose = False
+        images, self._images = list(self._images.values()), {}
+        self._compare(images)
+
+    def _delete(self, image: JsonImage) -> bytes:
+        """The statement that deletes one row like ``image``, of a table without a primary key."""
+        where = self._single.conditions(self._values.of(image))
+        return f"DELETE FROM {self.name} WHERE {where} LIMIT 1".encode()
+
+    def _compare(self, images: Sequence[JsonImage]) -> None:
+        """Have generated columns of rows compared that were written."""
+        if self._compared is not None and images:
+            self._batches.put(partial(self._compared.check, images=images), self._touched(None), 0, alone=self.lasting)
 
     def _delete_alike(self) -> None:
         """Have the rows that are gone deleted from a table without a key."""
@@ -170,7 +206,7 @@ class TableChanges:
             return
         loose = any(each.row[number] == "0" for each in gone for number in self._enums)
         size = sum(len(literal) for each in gone for literal in each.row)
-        write = partial(self._deletes.delete, rows=gone, loose=loose)
+        write = partial(self._deletes.delete, rows=gone, loose=loose, zoned=self._is_zoned)
         self._batches.put(write, self._touched(None), size, alone=self.lasting)
 
     def _touched(self, keys: Set[bytes] | None) -> Touched:
@@ -183,9 +219,10 @@ class TableChanges:
     def _send(self, sql: bytes, count: int | None, touched: Touched) -> None:
         """Have ``sql`` written, which writes ``count`` rows where that is known."""
         loose = self._loose
+        zoned = self._is_zoned and not sql.startswith(b"DELETE")
 
         def write(session: FollowerSession) -> None:
-            written = write_sql(session, sql, loose=loose)
+            written = write_sql(session, sql, loose=loose, zoned=zoned)
             check_written(self.table, written, written if count is None else count, sql)
 
         self._batches.put(write, touched, len(sql), alone=self.lasting)

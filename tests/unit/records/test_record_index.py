@@ -9,10 +9,10 @@ import pytest
 
 from changefeed.kafka.partition_reader import KafkaRecord
 from changefeed.records import index_kernel as kernel
-from changefeed.records.block import COMMIT_HEADER, GTID_HEADER, ID_HEADER
+from changefeed.records.block import COMMIT_HEADER, FOREIGN_KEYS_HEADER, GTID_HEADER, ID_HEADER, ForeignKeys
 from changefeed.records.compression import CODECS
 from changefeed.records.event_id import EventId
-from changefeed.records.index_kernel import FIRST, KNOWN, OFFSET, OWN, ROW, STEP_BITS, VALUE, VALUE_END
+from changefeed.records.index_kernel import FIRST, FOREIGN_KEYS, KNOWN, OFFSET, OWN, ROW, STEP_BITS, VALUE, VALUE_END
 from changefeed.records.record_batch import Record, Times, record_batch, records_in, written
 from changefeed.records.record_index import indexed
 from changefeed.replicate.block import TURN, packed
@@ -30,6 +30,8 @@ def a_record(rng: random.Random) -> Record:
         headers.append((GTID_HEADER, f"{UUID}:{rng.randrange(10**6)}".encode()))
     if rng.random() < 0.3:
         headers.append((COMMIT_HEADER, f"bin.{rng.randrange(1, 10**6):06d}:{rng.randrange(4, 10**9)}".encode()))
+    if rng.random() < 0.3:
+        headers.append((FOREIGN_KEYS_HEADER, rng.choice([*ForeignKeys][1:]).name.lower().encode()))
     headers.append(("other", bytes(rng.randrange(300))))
     rng.shuffle(headers)
     value = None if rng.random() < 0.2 else rng.randbytes(rng.randrange(1000))
@@ -50,6 +52,7 @@ def test_each_record_has_the_turn_and_the_value_that_python_reads() -> None:
         begin, end = words[[VALUE, VALUE_END]]
         assert (None if begin < 0 else index.data[begin:end].tobytes()) == record.value
         assert index.record(number) == record
+        assert words[FOREIGN_KEYS] == dict(record.headers).get(FOREIGN_KEYS_HEADER, b"\0")[0]
 
 
 @pytest.mark.parametrize(

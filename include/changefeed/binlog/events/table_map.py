@@ -38,6 +38,12 @@ class TableMap:
     columns: list[MapColumn]
     primary_key: tuple[int, ...] | None = None
     metadata: set[int] = field(default_factory=set)
+    flags: int = 0
+
+    @property
+    def is_referenced(self) -> bool:
+        """Whether a foreign key refers to the table, which only MySQL says."""
+        return bool(self.flags & 2)
 
     @property
     def has_names(self) -> bool:
@@ -74,7 +80,7 @@ class TableMap:
         nullable = fields.take((count + 7) // 8)
         for index, column in enumerate(columns):
             column.nullable = bool(nullable[index >> 3] >> (index & 7) & 1)
-        table_map = cls(table_id, database, table, columns)
+        table_map = cls(table_id, database, table, columns, flags=int.from_bytes(body[6:8], "little"))
         while fields.left:
             kind = fields.number(1)
             table_map.metadata.add(kind)

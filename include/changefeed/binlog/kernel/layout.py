@@ -181,7 +181,10 @@ TABLE_NAME = 22
 TABLE_SPREAD = 24
 """1: its key says where the row is in the binlog, and is another one on each server, so partitions follow from the
 transaction as those of null keys do."""
-TABLE = 25
+TABLE_FOREIGN_KEYS = 25
+"""1: its messages have a header on foreign keys where the rows event says something of them; 2: and always, as a key
+refers to the table; 0: never."""
+TABLE = 26
 
 # --- what a table is to the pipeline, in TABLE_CAPTURED
 COUNTED, CAPTURED, PASSED_OVER = 0, 1, 2
@@ -297,7 +300,10 @@ ID_TEXT = 2560
 """Scratch: the event id without its row."""
 TRANSACTION_TEXT = 4096
 """The id of the transaction at hand."""
-TEXT_BYTES = 5632
+FOREIGN_KEYS_TEXTS = 5632
+"""By `records.block.ForeignKeys` the header that says it, FOREIGN_KEYS_TEXT bytes each: its size, then the bytes."""
+FOREIGN_KEYS_TEXT = 64
+TEXT_BYTES = FOREIGN_KEYS_TEXTS + 4 * FOREIGN_KEYS_TEXT
 
 # --- state words
 AT = 0
@@ -375,7 +381,9 @@ SPLIT_PART = 53
 """Which of the changes that a function made of one row the current row is; 0 for the first, and without functions."""
 STATEMENT_ROW = 54
 """Number of the next row of a captured table in its statement: the same on each server that has the transaction."""
-STATE_WORDS = 55
+FOREIGN_KEYS = 55
+"""What the rows event at hand says of foreign keys (`records.block.ForeignKeys`); 0 for no header."""
+STATE_WORDS = 56
 
 # --- the commit infos, COMMIT_INFO words each
 COMMIT_INFO = 5

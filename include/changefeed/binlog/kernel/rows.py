@@ -311,20 +311,29 @@ def put_message(
         null |= 2
     value_end = at
     gtid_size = state[layout.GTID_SIZE]
-    if at + id_size + gtid_size + 64 > room:
+    if at + id_size + gtid_size + 64 + layout.FOREIGN_KEYS_TEXT > room:
         return FULL
     copy_short(out, at, texts, layout.ID_TEXT, id_size)
     at = _put_row_number(out, at + id_size, state, row)
     row_end = at
     at = _put_step(out, at, step)
     id_end = at
-    if headers >= 0:
+    foreign_keys = state[layout.FOREIGN_KEYS]
+    if headers >= 0 or foreign_keys > 0:
         put8(out, at, gtid_size)
-        put8(out, at + 1, words[headers])
+        put8(out, at + 1, (words[headers] if headers >= 0 else 0) + (1 if foreign_keys > 0 else 0))
         copy_short(out, at + 2, texts, layout.GTID_TEXT, gtid_size)
-        at = run_program(work, at + 2 + gtid_size, headers + 1, image, server_id, seconds, sequence)
+        at += 2 + int(gtid_size)
+        if headers >= 0:
+            at = run_program(work, at, headers + 1, image, server_id, seconds, sequence)
         if at < 0:
             return at
+        if at + layout.FOREIGN_KEYS_TEXT > room:
+            return FULL
+        if foreign_keys > 0:
+            text = layout.FOREIGN_KEYS_TEXTS + layout.FOREIGN_KEYS_TEXT * foreign_keys
+            copy(out, at, texts, text + 1, u8(texts, text))
+            at += int(u8(texts, text))
         null |= 4
     else:
         copy_short(out, at, texts, layout.GTID_TEXT, gtid_size)

@@ -17,6 +17,10 @@ from changefeed.native.compiled import inline
 from changefeed.native.memory import Bytes, Words, little_endian, u8, u16, u32
 
 _DUMMY_TABLE = 0xFFFFFF
+_NO_FOREIGN_KEY_CHECKS, _SQL_FOREIGN_KEYS = 0x02, 0x10
+"""Flags of a rows event: the session had foreign_key_checks=0; MySQL carried foreign keys out itself, and logged it."""
+_UNCHECKED, _LOGGED, _BY_INNODB = 1, 2, 3
+"""As `records.block.ForeignKeys`."""
 
 
 @inline
@@ -71,11 +75,23 @@ def put_rows(work: Workspace, at: int, body: int, end: int, kind: int) -> int:
     images = _read_images(data, here, end, operation, words[table + layout.TABLE_COLUMNS])
     if images.rows < 0:
         return images.rows
+    state[layout.FOREIGN_KEYS] = _foreign_keys(words[table + layout.TABLE_FOREIGN_KEYS], flags)
     code = _put_all_rows(work, at, body, end, operation, table, images)
+    state[layout.FOREIGN_KEYS] = 0
     if code == 0:
         state[layout.ROW_AT] = 0
         end_statement(state, flags)
     return code
+
+
+@inline
+def _foreign_keys(said: int, flags: int) -> int:
+    """What an event with these flags says of foreign keys; 0 where its messages say nothing of them."""
+    if said > 0 and flags & _NO_FOREIGN_KEY_CHECKS:
+        return _UNCHECKED
+    if said < 2:
+        return 0
+    return _LOGGED if flags & _SQL_FOREIGN_KEYS else _BY_INNODB
 
 
 @inline

@@ -117,11 +117,20 @@ class ProgramBuilder:
         self._snapshot = snapshot
         self._same = 0
 
-    def table(self, table: BoundTable, route: Route | None, group: int, counter: int, rewrite: bool) -> int:
+    def table(
+        self,
+        table: BoundTable,
+        route: Route | None,
+        group: int,
+        counter: int,
+        rewrite: bool,
+        foreign_keys: int = 0,
+    ) -> int:
         """Put a table's columns and programs into the memory; returns the address of the table's header.
 
         ``route`` is None for a table whose rows are only counted; ``group`` and ``counter`` are the numbers of its
-        topic's first group and of its row counters; ``rewrite`` marks tables with COMPRESSED columns. Raises
+        topic's first group and of its row counters; ``rewrite`` marks tables with COMPRESSED columns;
+        ``foreign_keys`` is TABLE_FOREIGN_KEYS. Raises
         SettingsError for a column rule that does not fit the table, ValueError for a format whose messages have no
         order.
         """
@@ -136,6 +145,7 @@ class ProgramBuilder:
         header[layout.TABLE_KEY] = -1
         header[layout.TABLE_COUNTER] = counter
         header[layout.TABLE_REWRITE] = int(rewrite)
+        header[layout.TABLE_FOREIGN_KEYS] = foreign_keys
         # Without keys a change of the primary key is an update like any other.
         seen = self._rules.shown(table.schema) if route is not None else table.schema
         key = list(table.schema.primary_key) if route is not None and self._format.key(seen) is not None else []
@@ -335,8 +345,9 @@ class ProgramBuilder:
 
         What fills their slots, but for keys, is text in any notation.
         """
-        if len(headers) > MAX_HEADERS:
-            raise ValueError(f"a message has {len(headers)} headers: wanted at most {MAX_HEADERS}")
+        most = MAX_HEADERS - 2  # besides them one on foreign keys, and one of a prepared transaction's commit
+        if len(headers) > most:
+            raise ValueError(f"a message has {len(headers)} headers: wanted at most {most}")
         pieces: list[_Piece] = []
         for name, value in headers:
             pieces.append(written_part(name.encode()))

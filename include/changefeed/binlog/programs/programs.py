@@ -145,7 +145,8 @@ class Programs:
         elif route is not None:
             group = self.topics.group_of(route.topic, route.partitions)
         counter = self.counters.setdefault(f"{database}.{name}", len(self.counters))
-        header = builder.table(table, route, group, counter, rewrite.is_needed(table_map))
+        foreign_keys = 0 if unfinished is not None else 1 + table_map.is_referenced
+        header = builder.table(table, route, group, counter, rewrite.is_needed(table_map), foreign_keys)
         self.types[header] = [column.type for column in table_map.columns]
         self.bound[f"{database}.{name}"] = (table, header)
         return header

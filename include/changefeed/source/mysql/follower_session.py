@@ -76,6 +76,13 @@ class FollowerSession(Session):
         self.write(f"SET sql_mode = {_SETTINGS['sql_mode']}")
 
     @contextmanager
+    def in_servers_zone(self) -> Iterator[None]:
+        """For statements that are to have the time zone that sessions of the server begin with."""
+        self.write("SET time_zone = @@GLOBAL.time_zone")
+        yield
+        self.write(f"SET time_zone = {_SETTINGS['time_zone']}")
+
+    @contextmanager
     def foreign_keys_checked(self) -> Iterator[None]:
         """For statements whose rows take those of other tables along."""
         self.write("SET foreign_key_checks = 1")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +25,7 @@ from changefeed.model.statement import Statement
 from changefeed.model.table_schema import TableSchema
 from changefeed.model.transaction_event import Happening, TransactionEvent
 from changefeed.model.window import ANONYMOUS, Slice
-from changefeed.records.block import Message, MessageBlock, pack, sequence_of
+from changefeed.records.block import FOREIGN_KEYS_HEADER, ForeignKeys, Header, Message, MessageBlock, pack, sequence_of
 from changefeed.records.partition import partition_of
 from changefeed.source.mysql.reference import events
 from changefeed.source.mysql.reference.tables import schema_of
@@ -230,7 +230,7 @@ class ReferenceReader:
                 self._query, event=header, server_uuid=self._server_uuid, thread=self._thread,
                 commit_micros=self._commit_micros, statement_row=self._statement_row,
             )  # fmt: skip
-            for message in self._row_messages(change, table.schema):
+            for message in self._row_messages(change, table.schema, _on_foreign_keys(table.library.flags, event.flags)):
                 yield self._topic_partition(table.route, table.schema, message), message
             self._statement_row += 1
 
@@ -246,7 +246,7 @@ class ReferenceReader:
         )
         return route.topic, partition
 
-    def _row_messages(self, change: render.RowChange, schema: TableSchema) -> Iterator[Message]:
+    def _row_messages(self, change: render.RowChange, schema: TableSchema, more: Sequence[Header]) -> Iterator[Message]:
         row_id = f"{self._server_uuid}/{change.file}:{change.position}/{change.row}"
         for message in render.messages(self._format, schema, change):
             yield Message(
@@ -256,9 +256,20 @@ class ReferenceReader:
                 message.value,
                 (row_id + (f"/{message.step:d}" if message.step else "")).encode(),
                 change.gtid.encode(),
-                message.headers,
+                (*message.headers, *more),
                 change.ts_seconds,
             )
+
+
+def _on_foreign_keys(of_table: int, of_rows: int) -> Sequence[Header]:
+    """The header that says what foreign keys did, by the flags of a TABLE_MAP and of a rows event."""
+    if of_rows & 0x02:
+        said = ForeignKeys.UNCHECKED
+    elif not of_table & 0x02:
+        return ()
+    else:
+        said = ForeignKeys.LOGGED if of_rows & 0x10 else ForeignKeys.INNODB
+    return ((FOREIGN_KEYS_HEADER, said.name.lower().encode()),)
 
 
 def _images(
