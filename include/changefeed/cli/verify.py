@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     sample_percent=typer.Option("--sample", metavar="PERCENT"),
     follower=typer.Option(metavar="CONNECTION"),
     wait_seconds=typer.Option("--wait", metavar="SECONDS"),
+    deep=typer.Option("--deep"),
 )
 def verify(
     name: PipelineName,

@@ -5,6 +5,7 @@ That session speaks utf8mb4, escapes with backslashes, is in UTC and takes zero 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from decimal import Decimal
@@ -127,8 +128,11 @@ def same(column: Column, value: Value) -> str:
         return f"{name} IS NULL"
     if column.data_type in _TEXT and isinstance(value, str):
         return f"{name} = {quoted_text(value)} AND CAST(CONVERT({name} USING utf8mb4) AS BINARY) = {_bytes(value)}"
-    if column.data_type == "json":
-        return f"{name} = CAST({literal(value)} AS JSON)"
+    if column.data_type == "json":  # 1 = 1.0 and 0.0 = -0.0; as text each is what a message has of it
+        return f"CAST({name} AS BINARY) = CAST(CAST({literal(value)} AS JSON) AS BINARY)"
+    if isinstance(value, float) and value == 0:  # 0.0 = -0.0
+        sign = "=" if math.copysign(1, value) < 0 else "<>"
+        return f"{name} = 0e0 AND LEFT(CONCAT({name}), 1) {sign} '-'"
     if isinstance(value, bytes):
         if column.data_type == "binary":
             value = value.ljust(column.length or 0, b"\0")

@@ -12,19 +12,22 @@ from changefeed.errors import AccountingError
 from changefeed.kafka.partition_reader import partition_reader
 from changefeed.kafka.topics import partition_counts
 from changefeed.records.event_id import moment_of
+from changefeed.verify.chains import ChainStages, add_chains
+from changefeed.verify.definition_moments import definition_moments
 from changefeed.verify.entries import ENTRY_BYTES
+from changefeed.verify.follower_definitions import compared_definitions
 from changefeed.verify.job import CHUNK_ROWS, PartitionPiece, TableChunk, VerifyJob
 from changefeed.verify.key_comparison import DIFFERENCES, MOST_DIFFERENCES, Bracket, Judge, Judged, Kind, Verdict
 from changefeed.verify.positions import Published
 from changefeed.verify.report import TableAccount, VerifyReport
 from changefeed.verify.row_checksums import CELL_BYTES
 from changefeed.verify.server_rows import ChunkReport
-from changefeed.verify.topic_rows import PartitionReport
+from changefeed.verify.topic_rows import PartitionReport, Unkeyed
 
 ROUNDS = 3
 
 
-class Stages(Protocol):
+class Stages(ChainStages, Protocol):
     """The work that is done in parallel. What is read is kept until the next reading."""
 
     def read_server(self, job: VerifyJob, chunks: Sequence[TableChunk], expected_bytes: int) -> list[ChunkReport]:
@@ -60,6 +63,7 @@ def compare(
     _check_all_judged(job, first)
     kinds, left, done = Counter(first.judged.kinds), first.judged, 1
     altered = dict(first.altered)
+    high = first.high
     while left.verdicts and left.differing <= MOST_DIFFERENCES and done < rounds:
         keys = frozenset((verdict.table, verdict.key) for verdict in left.verdicts)
         again = _round(job.of_keys(keys), _chunks_of(left.verdicts, chunks), stages, published)
@@ -68,13 +72,19 @@ def compare(
             kinds[verdict.table, Kind.EQUAL] -= verdict.equal_rows
         kinds.update(again.judged.kinds)
         altered |= again.altered
+        high = max(high, again.high)
         left, done = again.judged, done + 1
+    moments = definition_moments(job) if left.differing or first.unkeyed else {}
+    altered |= _redefined(job, kinds, moments, first.low, high)
+    accounts = _with_definitions(job, _accounts(job, first, kinds, altered, moments))
+    if job.deep:
+        add_chains(job, accounts, stages, _pieces(job)[0], 2 * _expected_bytes(job, ()))
     return VerifyReport(
         job.connections.pipeline.name,
         job.follower,
         str(min(report.low for report in first.chunks)) if first.chunks else job.begun,
         str(max(report.high for report in first.chunks)) if first.chunks else job.begun,
-        _accounts(job, first, kinds, altered),
+        accounts,
         time.monotonic() - began,
         int(time.time() * 1000),
         done,
@@ -96,6 +106,25 @@ class _Round:
     removed: frozenset[str]
     """Topics whose first records are gone."""
     judged: Judged
+
+    @property
+    def low(self) -> int:
+        """The moment from which on rows were read; of no rows, none."""
+        return min((moment_of(report.low) for report in self.chunks), default=0)
+
+    @property
+    def high(self) -> int:
+        """The moment up to which they were read."""
+        return max((moment_of(report.high) for report in self.chunks), default=0)
+
+    @property
+    def unkeyed(self) -> dict[int, list[tuple[PartitionReport, Unkeyed]]]:
+        """By table the records without a key, where it has one now."""
+        found: dict[int, list[tuple[PartitionReport, Unkeyed]]] = {}
+        for report in self.partitions:
+            for each in report.unkeyed:
+                found.setdefault(each[0], []).append((report, each))
+        return found
 
     @property
     def altered(self) -> dict[int, str]:
@@ -140,6 +169,24 @@ def _check_all_judged(job: VerifyJob, first: _Round) -> None:
             )
 
 
+def _redefined(
+    job: VerifyJob, kinds: Counter[tuple[int, str]], moments: Mapping[int, Sequence[int]], low: int, high: int
+) -> dict[int, str]:
+    """Of tables that differ, and that a definition changed between ``low`` and ``high``, why they are not judged."""
+    return {
+        table.number: _REDEFINED
+        for table in job.tables.judged
+        if any(kinds[table.number, kind] for kind in DIFFERENCES)
+        and any(low <= moment < high for moment in moments.get(table.number, ()))
+    }
+
+
+_REDEFINED = (
+    "a definition changed or renamed it while it was compared, so that its rows are not those that the topics had of "
+    "it then: verify again"
+)
+
+
 def _pieces(job: VerifyJob) -> tuple[list[PartitionPiece], frozenset[str]]:
     """The partitions of all topics up to where they end now, and the topics whose first records were removed."""
     kafka = job.connections.kafka
@@ -171,7 +218,11 @@ def _chunks_of(verdicts: Iterable[Verdict], chunks: Sequence[TableChunk]) -> lis
 
 
 def _accounts(
-    job: VerifyJob, first: _Round, kinds: Counter[tuple[int, str]], altered: Mapping[int, str]
+    job: VerifyJob,
+    first: _Round,
+    kinds: Counter[tuple[int, str]],
+    altered: Mapping[int, str],
+    moments: Mapping[int, Sequence[int]],
 ) -> tuple[TableAccount, ...]:
     accounts = []
     told: set[str] = set()
@@ -192,6 +243,10 @@ def _accounts(
                 f"the first records of topic {table.topic!r} were removed (retention): what they said of rows is not "
                 "known. Let the topic keep its records, or be compacted instead, and publish its rows by a snapshot"
             )
+        if table.virtual:
+            names = ", ".join(sorted(table.virtual))
+            account.notes.append(f"not compared: {names}, virtual columns, which each session of a server works out")
+        _add_unkeyed(account, first.unkeyed.get(table.number, ()), moments.get(table.number, ()), job)
         if table.topic not in told:  # of a topic that several tables share, the first one's account has the records
             told.add(table.topic)
             _add_records(account, [report for report in first.partitions if report.topic == table.topic])
@@ -209,6 +264,48 @@ def _accounts(
         accounts.append(account)
     accounts += [TableAccount(name, reasons=[reason]) for name, reason in job.tables.refused.items()]
     return tuple(accounts)
+
+
+def _add_unkeyed(
+    account: TableAccount,
+    unkeyed: Sequence[tuple[PartitionReport, Unkeyed]],
+    moments: Sequence[int],
+    job: VerifyJob,
+) -> None:
+    """Records without a key are of a time when the table had none; else they are no records of it."""
+    count = sum(each[1] for _, each in unkeyed)
+    if not count:
+        return
+    publishes = job.connections.pipeline.publish_ddl != "off"
+    if publishes and not any(moment > max(each[2] for _, each in unkeyed) for moment in moments):
+        account.faults["foreign"] += count
+        for report, each in unkeyed:
+            where = f"partition {report.partition}, offset {each[3]}"
+            account.reasons.append(f"foreign: {where}: a record of {account.name} without a key")
+        return
+    text = f"{count:,} records have no key: {account.name} had none when they were published"
+    if rows := account.kinds.pop(Kind.UNPUBLISHED, 0):
+        account.left_out += rows
+        account.reasons.append(f"{text}. Rows without any other record are not judged: publish them by a snapshot")
+    else:
+        account.notes.append(text)
+
+
+def _with_definitions(job: VerifyJob, accounts: tuple[TableAccount, ...]) -> tuple[TableAccount, ...]:
+    """The accounts with what differs in definitions, where a follower is compared, and those of tables that only one of
+    both servers has."""
+    named = {account.name: account for account in accounts}
+    for (database, table), found in compared_definitions(job).items() if job.names else ():
+        account = named.get(f"{database}.{table}")
+        if account is None:
+            if not found.compared.differences and not found.reason:
+                continue
+            account = named[f"{database}.{table}"] = TableAccount(f"{database}.{table}")
+        account.definition += found.compared.differences
+        account.notes += found.compared.notes
+        if found.reason:
+            account.reasons.append(found.reason)
+    return tuple(named.values())
 
 
 def _add_records(account: TableAccount, reports: Sequence[PartitionReport]) -> None:

@@ -67,6 +67,12 @@ class VerifyJob(DriversTask):
     """Whether only some of the server's chunks are read."""
     views: Mapping[int, TableView] = field(default_factory=dict)
     """By table what a snapshot read of those that are counted."""
+    names: tuple[tuple[str, str], ...] = ()
+    """Of a follower: the (database, table) whose definitions are compared, those that only one server has included."""
+    wait_seconds: int = 0
+    """For how long a definition may take until it is applied to a follower."""
+    deep: bool = False
+    """Whether each key's records are looked at, too, from the first to the last."""
 
     def of_keys(self, keys: frozenset[tuple[int, bytes]]) -> VerifyJob:
         """The same for a few keys."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from changefeed.kafka.topics import compacted_topics
 from changefeed.model.connection import MysqlConnection
 from changefeed.model.key_range import KeyRange
+from changefeed.model.table_pattern import matches_any
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.rights import known_tables, missing_rights
 from changefeed.pipeline.topics import captured_routes
@@ -46,10 +47,13 @@ def plan_verify(
         source_uuid, begun = source.server_uuid(session), source.head(session).coordinates
         routes = captured_routes(pipeline, session, sequences=False)
         unreadable = missing_rights(connections, session, known_tables(connections), request.tables)
+        names: set[tuple[str, str]] = set()
         if request.follower:
             stands = standing(compared, pipeline.name)
             source_uuid, begun = stands.server_uuid, stands.coordinates
             routes = {name: route for name, route in routes.items() if stands.follows(name[0])}
+            its = captured_routes(pipeline, compared, sequences=False)
+            names = {name for name in {*routes, *its} if stands.follows(name[0]) and _is_asked(request, *name)}
             unreadable |= {".".join(name): reason for name, reason in unreadable_there(compared, routes).items()}
         compacted = compacted_topics(kafka, (route.topic for route in routes.values()))
         tables = tables_of(pipeline, routes, compared, request.tables, compacted, unreadable)
@@ -72,8 +76,15 @@ def plan_verify(
         request.follower or "",
         sampled=len(chunks) < count,
         views=views,
+        names=tuple(sorted(names)),
+        wait_seconds=request.wait_seconds,
+        deep=request.deep,
     )
     return VerifyPlan(job, tuple(chunks), count)
+
+
+def _is_asked(request: VerifyRequest, database: str, table: str) -> bool:
+    return not request.tables or matches_any(tuple(request.tables), database, table)
 
 
 def _chunks(session: Session, table: JudgedTable, first: int, rows: int) -> list[TableChunk]:

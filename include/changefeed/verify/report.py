@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Self
 
 from changefeed.kafka.commit_log.log import CommitLogState
 from changefeed.kafka.commit_log.records import VerifyRecord
 from changefeed.pipeline.connections import PipelineConnections
+from changefeed.verify.follower_definitions import Difference
 from changefeed.verify.key_comparison import DIFFERENCES, Kind, Verdict
 
 Outcome = Literal["equal", "differs", "incomplete"]
@@ -20,6 +21,9 @@ STREAM_FAULTS = {
     "repeated": "stand there twice",
     "disordered": "stand behind later changes",
     "foreign": "cannot be read as records of this pipeline",
+    "unchained": "do not go on from the record of their key before them",
+    "malformed": "have images, a key or source fields that do not fit",
+    "misplaced": "are in another partition than that of their key",
 }
 """What is the matter with records, whatever the rows are that they make."""
 
@@ -35,7 +39,8 @@ _WORDS = {
 class TableAccount:
     """One table: ``kinds`` are rows by what became of them. ``reasons`` say why not all of it was judged.
 
-    ``left_out`` is how many rows were not judged.
+    ``left_out`` is how many rows were not judged. ``definition`` is what a follower's definition has otherwise than the
+    source's; ``notes`` are for people, and change no outcome.
     """
 
     name: str
@@ -46,6 +51,8 @@ class TableAccount:
     faults: Counter[str] = field(default_factory=Counter)
     left_out: int = 0
     reasons: list[str] = field(default_factory=list)
+    definition: list[Difference] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     @property
     def differing(self) -> int:
@@ -60,7 +67,7 @@ class TableAccount:
     @property
     def outcome(self) -> Outcome:
         """Of this table."""
-        if self.differing or self.faults.total():
+        if self.differing or self.faults.total() or self.definition:
             return "differs"
         return "incomplete" if self.reasons or self.left_out else "equal"
 
@@ -78,7 +85,9 @@ class TableAccount:
             yield f"{count:,} rows were compared in the columns that their records have"
         if self.left_out:
             yield f"{self.left_out:,} rows were not judged"
+        yield from map(str, self.definition)
         yield from self.reasons
+        yield from self.notes
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -93,6 +102,8 @@ class TableAccount:
             "faults": {fault: count for fault, count in sorted(self.faults.items()) if count},
             "left_out": self.left_out,
             "reasons": self.reasons,
+            "definition": [asdict(difference) for difference in self.definition],
+            "notes": self.notes,
         }
 
 
@@ -139,8 +150,8 @@ class VerifyReport:
 
     @property
     def differing(self) -> int:
-        """How many rows differ, and records are not as they should be."""
-        return sum(table.differing + table.faults.total() for table in self.tables)
+        """How many rows differ, and parts of definitions, and records are not as they should be."""
+        return sum(table.differing + table.faults.total() + len(table.definition) for table in self.tables)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, without a row's."""
@@ -205,6 +216,10 @@ def _table_of(values: dict[str, Any]) -> TableAccount:
         Counter(values["faults"]),
         values["left_out"],
         list(values["reasons"]),
+        [
+            Difference(**difference) for difference in values.get("definition", ())
+        ],  # reports of earlier releases have none
+        list(values.get("notes", ())),
     )
 
 

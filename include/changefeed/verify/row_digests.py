@@ -36,10 +36,15 @@ def row_digests(data: Bytes, starts: Words, ends: Words) -> Strings:
 
 def row_digest(row: Row) -> bytes:
     """The digest of one row, by the text that orjson has for its values."""
-    flat = {name: _text(value) if isinstance(value, dict | list) else value for name, value in row.items()}
-    text = orjson.dumps(flat)
+    text = row_text(row)
     data = np.frombuffer(bytearray(text), np.uint8)
     return row_digests(data, np.zeros(1, np.int64), np.array([len(text)], np.int64))[0]
+
+
+def row_text(row: Row) -> bytes:
+    """The text of a row whose digest is that of its values."""
+    flat = {name: _text(value) if isinstance(value, dict | list) else value for name, value in row.items()}
+    return orjson.dumps(flat)
 
 
 def _text(value: Any) -> str:
@@ -56,6 +61,14 @@ def is_same_in_part(one: bytes, other: bytes) -> bool:
     mine, its = dict(_cells(one)), dict(_cells(other))
     both = mine.keys() & its.keys()
     return mine.keys() != its.keys() and bool(both) and all(mine[name] == its[name] for name in both)
+
+
+def contradicts(one: bytes, other: bytes) -> bool:
+    """Whether two digests are of rows with other values in a column that both have."""
+    if is_same(one, other):
+        return False
+    mine, its = dict(_cells(one)), dict(_cells(other))
+    return any(mine[name] != its[name] for name in mine.keys() & its.keys())
 
 
 def values_key(digest: bytes) -> bytes:

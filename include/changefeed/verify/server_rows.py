@@ -134,7 +134,7 @@ class ServerRows:
 
         def row(message: Message) -> tuple[bytes, bytes, Row]:
             after = changes.of(message.value or b"").after or {}
-            digest = row_digest(after)
+            digest = row_digest(table.compared(after))
             return values_key(digest) if table.without_key else changes.key(message.key or b""), digest, after
 
         for block in self._blocks(self._reader, chunk):

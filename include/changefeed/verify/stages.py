@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from itertools import groupby
@@ -17,8 +17,10 @@ from changefeed.errors import ChangefeedError
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.spark.stages.messages import Failure
 from changefeed.spark.target import SparkTarget, rows_of_tasks
+from changefeed.verify.chain_records import ChainRecords, ChainReport
 from changefeed.verify.entries import Entries
 from changefeed.verify.job import PartitionPiece, TableChunk, VerifyJob
+from changefeed.verify.key_chains import ChainJudge, Chains
 from changefeed.verify.key_comparison import Judge, Judged, Kind, Verdict, judged
 from changefeed.verify.server_rows import ChunkReport, ServerRows
 from changefeed.verify.topic_rows import PartitionReport, TopicRows
@@ -53,15 +55,30 @@ class SparkStages:
 
     def read_server(self, job: VerifyJob, chunks: Sequence[TableChunk], expected_bytes: int) -> list[ChunkReport]:
         """Each task reads its chunks over connections of its own."""
-        self.close()
-        self._buckets = max(self._tasks, expected_bytes // _BUCKET_BYTES)
+        self._begin(expected_bytes)
         read = partial(read_chunks, job)
         return [_chunk_report(values) for values in self._over(_shares(chunks, self._tasks), read)]
 
     def read_topics(self, job: VerifyJob, pieces: Sequence[PartitionPiece]) -> list[PartitionReport]:
         """Each task reads its partitions."""
-        largest_first, read = sorted(pieces, key=lambda piece: piece.first - piece.end), partial(read_pieces, job)
-        return [_partition_report(values) for values in self._over(_shares(largest_first, 4 * self._tasks), read)]
+        read = partial(read_pieces, job)
+        return [_partition_report(values) for values in self._over(self._of_pieces(pieces), read)]
+
+    def read_chains(
+        self, job: VerifyJob, counts: Mapping[str, int], pieces: Sequence[PartitionPiece], expected_bytes: int
+    ) -> list[ChainReport]:
+        """Each task reads its partitions."""
+        self._begin(expected_bytes)
+        read = partial(read_chain_records, job, counts)
+        return [_chain_report(values) for values in self._over(self._of_pieces(pieces), read)]
+
+    def _begin(self, expected_bytes: int) -> None:
+        self.close()
+        self._buckets = max(self._tasks, expected_bytes // _BUCKET_BYTES)
+
+    def _of_pieces(self, pieces: Sequence[PartitionPiece]) -> list[list[PartitionPiece]]:
+        """The largest first."""
+        return _shares(sorted(pieces, key=lambda piece: piece.first - piece.end), 4 * self._tasks)
 
     def _over(
         self, shares: Sequence[Sequence[Piece]], read: Callable[[Iterable[Piece]], Iterator[Any]]
@@ -69,8 +86,7 @@ class SparkStages:
         """The reports of what each share's task reads; the entries are kept."""
         if not shares:
             return
-        buckets = self._buckets
-        rows = rows_of_tasks(self._spark.session, shares, lambda share: _batches(read(share), buckets), READ_SCHEMA)
+        rows = rows_of_tasks(self._spark.session, shares, partial(_read_share, read, self._buckets), READ_SCHEMA)
         entries = rows.localCheckpoint(eager=False)
         self._read.append(entries)
         for row in entries.where("kind <> 'entries'").select("kind", "text").collect():
@@ -81,22 +97,30 @@ class SparkStages:
     def judged(self, judge: Judge) -> Judged:
         """Each task judges its buckets, of which it holds one at a time."""
         found = Judged()
+        for values in self._of_buckets(partial(judge_buckets, judge)):
+            found.add(_judged_of(values))
+        return found
+
+    def chains(self, judge: ChainJudge) -> Chains:
+        """Likewise."""
+        found = Chains()
+        for values in self._of_buckets(partial(judge_chains, judge)):
+            found.add(_chains_of(values))
+        return found
+
+    def _of_buckets(
+        self, of_task: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+    ) -> Iterator[dict[str, Any]]:
+        """What each task makes of its buckets, which come one after the other."""
         if not self._read:
-            return found
+            return
         entries = self._read[0]
         for more in self._read[1:]:
             entries = entries.union(more)
-
-        def of_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            judge.check_version()
-            for bucket in _by_bucket(batches):
-                yield _judged_batch(judged(judge, bucket))
-
         shuffled = entries.where("kind = 'entries'").select("bucket", "entries").repartition(self._buckets, "bucket")
         ordered = shuffled.sortWithinPartitions("bucket")
         for row in ordered.mapInArrow(of_task, JUDGED_SCHEMA).collect():
-            found.add(_judged_of(orjson.loads(row.text)))
-        return found
+            yield orjson.loads(row.text)
 
 
 def read_chunks(job: VerifyJob, chunks: Iterable[TableChunk]) -> Iterator[Entries | ChunkReport]:
@@ -113,6 +137,36 @@ def read_pieces(job: VerifyJob, pieces: Iterable[PartitionPiece]) -> Iterator[En
     topics = TopicRows(job)
     for piece in pieces:
         yield from topics.read(piece)
+
+
+def read_chain_records(
+    job: VerifyJob, counts: Mapping[str, int], pieces: Iterable[PartitionPiece]
+) -> Iterator[Entries | ChainReport]:
+    """What a task of a deep comparison reads; raises SettingsError in a worker with another version than the driver."""
+    job.check_version()
+    records = ChainRecords(job, counts)
+    for piece in pieces:
+        yield from records.read(piece)
+
+
+def judge_buckets(judge: Judge, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What a task says of the rows of its buckets; raises SettingsError as `read_pieces`."""
+    judge.check_version()
+    for bucket in _by_bucket(batches):
+        yield _judged_batch(judged(judge, bucket))
+
+
+def judge_chains(judge: ChainJudge, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What a task says of the chains of its buckets; raises SettingsError as `read_pieces`."""
+    judge.check_version()
+    for bucket in _by_bucket(batches):
+        yield _chains_batch(judge.chains(bucket))
+
+
+def _read_share(
+    read: Callable[[Iterable[Piece]], Iterator[Any]], buckets: int, share: Sequence[Piece]
+) -> Iterator[pa.RecordBatch]:
+    return _batches(read(share), buckets)
 
 
 def _shares(pieces: Sequence[Piece], most: int) -> list[list[Piece]]:
@@ -132,7 +186,7 @@ def _batches(items: Iterable[Any], buckets: int) -> Iterator[pa.RecordBatch]:
                     yield from _bucket_batches(held, buckets)
                     held = []
             else:
-                yield _batch("report", orjson.dumps(asdict(item)).decode())
+                yield _batch("report", orjson.dumps(asdict(item), option=orjson.OPT_NON_STR_KEYS).decode())
     except ChangefeedError as error:
         yield _batch("error", orjson.dumps(Failure.of(error)).decode())
     yield from _bucket_batches(held, buckets)
@@ -168,6 +222,20 @@ def _judged_batch(found: Judged) -> pa.RecordBatch:
             "differing": found.differing,
         }
     )
+    return _judged_text(text)
+
+
+def _chains_batch(found: Chains) -> pa.RecordBatch:
+    counts = [[table, kind, count] for (table, kind), count in found.counts.items()]
+    return _judged_text(orjson.dumps({"counts": counts, "shown": found.shown}))
+
+
+def _chains_of(values: dict[str, Any]) -> Chains:
+    counts = Counter({(table, kind): count for table, kind, count in values["counts"]})
+    return Chains(counts, [(table, kind, text) for table, kind, text in values["shown"]])
+
+
+def _judged_text(text: bytes) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array(["judged"]), pa.array([text.decode()])], schema=_JUDGED)
 
 
@@ -194,4 +262,11 @@ def _partition_report(values: dict[str, Any]) -> PartitionReport:
         [tuple(stray) for stray in values["shown"]],
         [tuple(emptied) for emptied in values["emptied"]],
         values["unplaced"],
+        [tuple(unkeyed) for unkeyed in values["unkeyed"]],
     )
+
+
+def _chain_report(values: dict[str, Any]) -> ChainReport:
+    shown = [tuple(stray) for stray in values.pop("shown")]
+    first = {int(count): moment for count, moment in values.pop("first_outside").items()}
+    return ChainReport(**values, shown=shown, first_outside=first)

@@ -18,6 +18,7 @@ from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.routes import TableRoute, compile_routes
 from changefeed.source.mysql.catalog import table_schema
 from changefeed.source.mysql.session import Session
+from changefeed.verify.row_digests import Row
 
 _SHOWN = 20
 """So many tables are named."""
@@ -29,6 +30,8 @@ class JudgedTable:
 
     ``without_key``: by all of their values, so rows are counted. ``keeps_gone`` says why the topic may have rows that
     the server does not have, and is '' where it may not. ``is_text``: its rows are compared by their text.
+    ``virtual`` are columns that are not compared: a server works them out for each session that reads or changes rows,
+    in its time zone and language.
     """
 
     number: int
@@ -37,6 +40,11 @@ class JudgedTable:
     without_key: bool = False
     keeps_gone: str = ""
     is_text: bool = False
+    virtual: frozenset[str] = frozenset()
+
+    def compared(self, row: Row) -> Row:
+        """What of a row is compared."""
+        return {name: value for name, value in row.items() if name not in self.virtual} if self.virtual else row
 
     @property
     def needs_view(self) -> bool:
@@ -107,8 +115,9 @@ def tables_of(
             refused[f"{database}.{name}"] = reason
         else:
             keeps = _keeps_gone(pipeline, route, format, schema)
-            is_text = reader.is_text(schema)
-            judged.append(JudgedTable(len(judged), schema, route.topic, without_key, keeps, is_text))
+            virtual = _virtual_columns(server, schema)
+            is_text = reader.is_text(schema) and not virtual
+            judged.append(JudgedTable(len(judged), schema, route.topic, without_key, keeps, is_text, virtual))
     if not judged and not refused:
         names = [f"{database}.{table}" for database, table in routes]
         wanted = f"matches {', '.join(patterns)}" if patterns else "is on the server"
@@ -118,6 +127,17 @@ def tables_of(
             f"no table that pipeline {pipeline.name!r} captures {wanted}{near}: it captures {shown or 'none'}"
         )
     return Tables(tuple(judged), refused)
+
+
+_VIRTUAL = (
+    "SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name = %s AND extra LIKE %s"
+)
+
+
+def _virtual_columns(server: Session, schema: TableSchema) -> frozenset[str]:
+    if not any(column.generated for column in schema.columns):
+        return frozenset()
+    return frozenset(str(name) for (name,) in server.rows(_VIRTUAL, schema.database, schema.table, "%VIRTUAL GEN%"))
 
 
 def _is_unique(route: TableRoute, schema: TableSchema) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -31,6 +31,9 @@ _SHOWN = 20
 Stray = tuple[str, str, int, int]
 """What is the matter with a record, its id or key for people, its partition and its offset."""
 
+Unkeyed = tuple[int, int, int, int]
+"""A table, how many of its records have no key, the moment of the last and the offset of the first."""
+
 
 @dataclass
 class PartitionReport:
@@ -47,6 +50,15 @@ class PartitionReport:
     """Table, offset and moment of records that say that a table was emptied."""
     unplaced: list[int] = field(default_factory=list)
     """Tables with rows that a snapshot read, nobody knows when."""
+
+    unkeyed: list[Unkeyed] = field(default_factory=list)
+    """By table the records without a key, of tables that have one."""
+
+    def note_unkeyed(self, table: int, moment: int, offset: int) -> None:
+        """Count a record without a key."""
+        known = next((each for each in self.unkeyed if each[0] == table), (table, 0, moment, offset))
+        others = [each for each in self.unkeyed if each[0] != table]
+        self.unkeyed = [*others, (table, known[1] + 1, max(known[2], moment), known[3])]
 
     def note(self, kind: str, text: str, offset: int, count: int = 1) -> None:
         """Count a record that should not be there."""
@@ -123,7 +135,7 @@ class _Partition:
         elif change.op in ("c", "u", "r", "d", "tombstone"):
             key = records.key(number)
             if key is None:
-                self.report.note("foreign", f"op {change.op} of {table.name} without a key", offset)
+                self.report.note_unkeyed(table.number, moment, offset)
                 return
             try:
                 key = self._changes.key(key)
@@ -131,7 +143,7 @@ class _Partition:
                 self.report.note("foreign", f"its key: {error}", offset)
                 return
             if self._job.wants(table.number, key):
-                digest = b"" if change.after is None else row_digest(change.after)
+                digest = b"" if change.after is None else row_digest(table.compared(change.after))
                 yield Entry(table.number, key, *where, int(change.after is not None), digest)
 
     def _counted(self, table: JudgedTable, change: ReadChange, where: tuple[int, int, int, int]) -> Iterator[Entry]:
@@ -140,7 +152,7 @@ class _Partition:
             return
         for row, weight in ((change.before, -1), (change.after, 1)):
             if row is not None:
-                digest = row_digest(row)
+                digest = row_digest(table.compared(row))
                 if self._job.wants(table.number, values_key(digest)):
                     yield Entry(table.number, values_key(digest), *where, weight, digest)
 
@@ -151,7 +163,7 @@ class _Partition:
             self.report.note("foreign", "it has no id of changefeed's", offset)
             return None
         try:
-            return _change(records.value(number), self._changes, self._tables)
+            return read_record(records.value(number), self._changes, self._tables)
         except ValueError as error:
             self.report.note("foreign", str(error), offset)
             return None
@@ -177,12 +189,16 @@ class _Partition:
     def _is_of_rows(self, records: RecordIndex, number: int) -> bool:
         """Whether a record is one of a change, and not of a definition."""
         try:
-            return bool(_change(records.value(number), self._changes, self._tables).op)
+            return bool(read_record(records.value(number), self._changes, self._tables).op)
         except ValueError:
             return False
 
 
-def _change(value: bytes | None, changes: RecordReader, tables: dict[str, JudgedTable]) -> ReadChange:
+def read_record(value: bytes | None, changes: RecordReader, tables: Mapping[str, JudgedTable]) -> ReadChange:
+    """What a record of a topic that holds ``tables`` says; its table is empty where that is not known.
+
+    Raises ValueError for a value that is none of the format.
+    """
     only = next(iter(tables)) if len(tables) == 1 else ""
     if value is None:
         return ReadChange("tombstone", only)

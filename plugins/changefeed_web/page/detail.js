@@ -174,7 +174,8 @@ export async function detail(main, alive, name) {
   const drawVerifications = ({ reports, runs }) => {
     const colours = { equal: "badge good", differs: "badge bad", incomplete: "badge warn" };
     const tables = (report) => report.tables.filter((one) => one.outcome !== "equal").map((one) => {
-      const what = [...Object.entries({ ...one.kinds, ...one.faults }).filter(([kind]) => kind !== "equal").map(([kind, count]) => `${number(count)} ${kind}`), ...one.reasons];
+      const what = [...Object.entries({ ...one.kinds, ...one.faults }).filter(([kind]) => kind !== "equal").map(([kind, count]) => `${number(count)} ${kind}`),
+        ...(one.definition ?? []).map((part) => `${part.what}: ${part.source} on the source, ${part.follower} on the follower`), ...one.reasons];
       return `${one.table}: ${what.join(", ")}`;
     });
     const [last] = runs;

@@ -131,6 +131,7 @@ export function verifyDialog(path, pipeline, after) {
   const server = el("select", { name: "follower" }, el("option", { value: "" }, "the source"),
     pipeline.followers.map((follower) => el("option", { value: follower }, `follower ${follower}`)));
   const tables = el("textarea", { name: "tables", placeholder: "shop.orders" });
+  const deep = el("input", { type: "checkbox", name: "deep" });
   const sample = el("input", { name: "sample_percent", type: "number", min: 1, max: 100, value: 100 });
   const told = el("div", { "aria-live": "polite" });
   const start = el("button", { class: "primary" }, "Start the verification");
@@ -139,6 +140,7 @@ export function verifyDialog(path, pipeline, after) {
     el("div", { class: "fields" },
       pipeline.followers.length ? field("Rows of", "a follower's are compared where it stands", server) : null,
       field("Percent", "of the rows; less than 100 proves nothing of the others", sample),
+      field("Deep", "also checks that the records of each key form a chain", deep),
       field("Tables", "patterns, one a line; empty: all that the pipeline captures", tables, true)),
     told, el("div", { class: "row" }, start, el("a", { href: airflow(`/dags/changefeed_verify__${pipeline.name}`), target: "_top" }, "Earlier ones in Airflow")));
   start.addEventListener("click", async () => {
@@ -147,6 +149,7 @@ export function verifyDialog(path, pipeline, after) {
       const done = await post(`${path}/verify`, {
         tables: tables.value.split(/[\s,]+/).filter(Boolean),
         sample_percent: Number(sample.value),
+        deep: deep.checked,
         ...(server.value ? { follower: server.value } : {}),
       });
       made.close();

@@ -37,3 +37,8 @@ class VerifyRequest(Request):
         title="Wait for runs",
         description="Seconds to wait until the pipeline's own runs have published what was read.",
     )
+    deep: bool = Field(
+        default=False,
+        title="Deep",
+        description="Also read each topic as a consumer does, and check that the records of each key form a chain.",
+    )

@@ -1,0 +1,324 @@
+"""A table's definition as `information_schema` has it, part by part, in a spelling by which two servers compare.
+
+Products and versions spell the same definition differently: display widths, utf8 for utf8mb3, quotes around defaults,
+names for charsets before literals. Here each has one normal form, beside what its server shows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from pymysql.cursors import DictCursor
+
+from changefeed.ddl.expression_spelling import expression_spelling
+from changefeed.model.identifier import quoted
+from changefeed.model.table_schema import Column, is_current_time
+from changefeed.source.mysql.column_rows import column_fields, column_of
+from changefeed.source.mysql.session import Session
+
+Row = Mapping[str, Any]
+
+JSON = "json"
+"""The normal form of a type that MySQL has, and MariaDB spells as a text with a check."""
+
+
+@dataclass(frozen=True)
+class Property:
+    """``normal`` is equal of two servers where they mean the same; ``shown`` is what its server has.
+
+    ``is_expression``: SQL that each product spells in its own way.
+    """
+
+    normal: str
+    shown: str
+    is_expression: bool = False
+
+
+def _same(value: object) -> Property:
+    text = "" if value is None else str(value)
+    return Property(text, text)
+
+
+Part = Mapping[str, Property]
+"""Properties by name; the one named '' is what the whole part is, in a line."""
+
+
+@dataclass(frozen=True)
+class TableDefinition:
+    """``parts`` by what they are, as "table", "column `id`" or "index `PRIMARY`".
+
+    ``next_number`` is the next AUTO_INCREMENT, None where there is no such column. ``triggers`` are apart: followers
+    have none of their source's.
+    """
+
+    parts: Mapping[str, Part]
+    next_number: int | None
+    triggers: Part
+    is_mariadb: bool
+
+
+_OF_TABLE = "table_schema = %s AND table_name = %s"
+_COLUMNS = f"SELECT {{fields}} FROM information_schema.columns WHERE {_OF_TABLE} ORDER BY ordinal_position"
+_INDEXES = f"SELECT * FROM information_schema.statistics WHERE {_OF_TABLE} ORDER BY index_name, seq_in_index"
+_PARTITIONS = (
+    f"SELECT * FROM information_schema.partitions WHERE {_OF_TABLE} AND partition_name IS NOT NULL "
+    "ORDER BY partition_ordinal_position, subpartition_ordinal_position"
+)
+_TABLE = f"SELECT * FROM information_schema.tables WHERE {_OF_TABLE}"
+_GENERATED = f"SELECT column_name, extra, generation_expression FROM information_schema.columns WHERE {_OF_TABLE}"
+_KEYS = (
+    f"SELECT * FROM information_schema.key_column_usage WHERE {_OF_TABLE} AND referenced_table_name IS NOT NULL "
+    "ORDER BY constraint_name, ordinal_position"
+)
+_RULES = re.compile(r"\)(?: ON DELETE (?P<delete>[A-Z ]+?))?(?: ON UPDATE (?P<update>[A-Z ]+?))?,?")
+"""What ends a foreign key in SHOW CREATE TABLE, which shows it to whoever may read the table."""
+_CHECKS = (
+    "SELECT c.constraint_name, c.check_clause, t.enforced FROM information_schema.check_constraints c "
+    "JOIN information_schema.table_constraints t USING (constraint_schema, constraint_name) "
+    "WHERE t.constraint_type = 'CHECK' AND t.table_schema = %s AND t.table_name = %s"
+)
+_MARIADB_CHECKS = (
+    "SELECT constraint_name, check_clause, 'YES' AS enforced, level FROM information_schema.check_constraints "
+    "WHERE constraint_schema = %s AND table_name = %s"
+)
+_HAS_CHECKS = (
+    "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'information_schema' "
+    "AND table_name = 'CHECK_CONSTRAINTS'"
+)
+_TRIGGERS = (
+    "SELECT trigger_name, action_timing, event_manipulation, action_statement FROM information_schema.triggers "
+    "WHERE event_object_schema = %s AND event_object_table = %s"
+)
+
+
+class DefinitionReader:
+    """Reads definitions over one session, which shows statistics as they are from then on."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._checks = _MARIADB_CHECKS
+        if not session.is_mariadb:
+            if session.version_number >= (8, 0):
+                session.rows("SET SESSION information_schema_stats_expiry = 0")  # a day old otherwise
+            self._checks = _CHECKS if session.row(_HAS_CHECKS)[0] else ""
+
+    def read(self, database: str, table: str) -> TableDefinition | None:
+        """The definition of a table; None where there is no such table."""
+        rows = self._rows(_TABLE, database, table)
+        if not rows:
+            return None
+        parts: dict[str, Part] = {"table": self._table(rows[0])}
+        columns = self._columns(database, table)
+        checks = self._rows(self._checks, database, table) if self._checks else []
+        documents = {str(row["constraint_name"]) for row in checks if _is_of_document(row)}
+        names = [column.name for column, _, _ in columns]
+        parts["columns"] = {"order": _same(", ".join(map(quoted, names)))}
+        for column, shown, more in columns:
+            is_document = column.data_type == "json" or (column.data_type == "longtext" and column.name in documents)
+            parts[f"column {quoted(column.name)}"] = _column(column, shown, more, is_document=is_document)
+        for name, of_index in groupby(self._rows(_INDEXES, database, table), lambda row: str(row["index_name"])):
+            parts[f"index {quoted(name)}"] = _index(list(of_index))
+        parts |= self._foreign_keys(database, table)
+        parts |= _checks(table, [row for row in checks if not _is_of_document(row)])
+        parts |= _partitions(self._rows(_PARTITIONS, database, table))
+        triggers = {str(row["trigger_name"]): _same(_trigger(row)) for row in self._rows(_TRIGGERS, database, table)}
+        number = rows[0]["auto_increment"]
+        counts = any(column.auto_increment for column, _, _ in columns)
+        next_number = (1 if number is None else int(number)) if counts else None
+        return TableDefinition(parts, next_number, triggers, self._session.is_mariadb)
+
+    def _rows(self, sql: str, database: str, table: str) -> list[Row]:
+        """Rows by the names of their columns in lower case: which columns there are depends on the version."""
+        with self._session.translated(), self._session.raw.cursor(DictCursor) as cursor:
+            cursor.execute(sql, (database, table))
+            return [{name.lower(): value for name, value in row.items()} for row in cursor.fetchall()]
+
+    def _table(self, row: Row) -> Part:
+        options = sorted(
+            option
+            for option in str(row["create_options"] or "").lower().replace("`", "").split()
+            if option != "partitioned" and not option.startswith("row_format=")
+        )
+        return {
+            "engine": _same(row["engine"]),
+            "row format": _same(row["row_format"]),
+            "collation": _collation(row["table_collation"]),
+            "comment": _same(row["table_comment"]),
+            "options": Property(" ".join(options), str(row["create_options"] or ""), is_expression=True),
+        }
+
+    def _columns(self, database: str, table: str) -> list[tuple[Column, str, Row]]:
+        """Each column, its default as the server lists it, and its row of _GENERATED."""
+        fields = _COLUMNS.format(fields=column_fields(self._session))
+        generated = {str(row["column_name"]): row for row in self._rows(_GENERATED, database, table)}
+        listed = self._session.rows(fields, database, table)
+        is_mariadb = self._session.is_mariadb
+        return [
+            (column, f"{row[2]}\0{'' if row[5] is None else row[5]}", generated[column.name])
+            for row in listed
+            for column in [column_of(row, is_mariadb=is_mariadb)]
+        ]
+
+    def _foreign_keys(self, database: str, table: str) -> dict[str, Part]:
+        keys = self._rows(_KEYS, database, table)
+        if not keys:
+            return {}
+        name_of = f"{quoted(database)}.{quoted(table)}"
+        lines = str(self._session.row(f"SHOW CREATE TABLE {name_of}")[1]).splitlines()
+        parts: dict[str, Part] = {}
+        for name, its in groupby(keys, lambda row: str(row["constraint_name"])):
+            rows = list(its)
+            columns = ", ".join(quoted(str(row["column_name"])) for row in rows)
+            other = ", ".join(quoted(str(row["referenced_column_name"])) for row in rows)
+            to = f"{quoted(rows[0]['referenced_table_schema'])}.{quoted(rows[0]['referenced_table_name'])}"
+            begin = f"  CONSTRAINT {quoted(name)} FOREIGN KEY ("
+            line = next((line for line in lines if line.startswith(begin)), ")")
+            rules = _RULES.fullmatch(line, line.rindex(")"))
+            parts[f"foreign key ({columns}) to {to} ({other})"] = {
+                "name": _chosen_name(name, rf"{re.escape(table)}_ibfk_\d+|\d+"),
+                "ON DELETE": _rule(rules and rules["delete"]),
+                "ON UPDATE": _rule(rules and rules["update"]),
+            }
+        return parts
+
+
+def _chosen_name(name: str, given: str) -> Property:
+    """A constraint's name; one that a server ``given`` it says nothing."""
+    return Property("" if re.fullmatch(given, name, re.IGNORECASE) else name, name)
+
+
+def _rule(rule: object) -> Property:
+    shown = str(rule or "NO ACTION")  # a server leaves out its default, which is one of two words for the same
+    return Property(shown.replace("RESTRICT", "NO ACTION"), shown)
+
+
+def _collation(name: object) -> Property:
+    shown = "" if name is None else str(name)
+    return Property(re.sub(r"^utf8_", "utf8mb3_", shown), shown)
+
+
+def _expression(sql: object) -> Property:
+    shown = "" if sql is None else str(sql)
+    return Property(expression_spelling(shown).lower() if shown else "", shown, is_expression=True)
+
+
+# --- columns
+
+_WIDTH = re.compile(r"\b(tinyint|smallint|mediumint|int|bigint|year)\(\d+\)")
+
+
+def _column(column: Column, shown: str, more: Row, *, is_document: bool) -> Part:
+    spelled, _, default = shown.partition("\0")
+    extra = str(more["extra"] or "").upper()
+    kind = next((kind for kind in ("VIRTUAL", "STORED") if f"{kind} GENERATED" in extra), "")
+    kind = "STORED" if "PERSISTENT" in extra else kind
+    updated = "ON UPDATE CURRENT_TIMESTAMP" if "ON UPDATE" in extra else ""
+    known = column.default
+    listed = "" if known is None or known.text is None else known.text
+    if known is not None and known.is_sql and not is_current_time(known):
+        default_of = Property(listed.lower(), default, is_expression=True)
+    else:
+        default_of = Property(f"={_of_bytes(listed, column)}" if known and known.text is not None else "", default)
+    return {
+        "type": Property(JSON if is_document else _type(spelled), spelled),
+        "collation": Property("", column.collation or "") if is_document else _collation(column.collation),
+        "NULL": _same("NULL" if column.nullable else "NOT NULL"),
+        "default": default_of,
+        "AUTO_INCREMENT": _same("AUTO_INCREMENT" if column.auto_increment else ""),
+        "generated": Property(kind, kind),
+        "generation expression": _expression(more["generation_expression"] if kind else None),
+        "update": _same(updated),
+        "visibility": _same("INVISIBLE" if "INVISIBLE" in extra else ""),
+        "SRID": _same(column.srid),
+        "comment": _same(column.comment),
+    }
+
+
+def _type(spelled: str) -> str:
+    """Without the display width of integers, which newer servers do not list."""
+    name, quote, labels = spelled.partition("'")
+    name = name.lower().replace("geomcollection", "geometrycollection")
+    if "zerofill" not in name and not name.startswith("tinyint(1)"):
+        name = _WIDTH.sub(r"\1", name)
+    return name + quote + labels
+
+
+def _of_bytes(listed: str, column: Column) -> str:
+    """MySQL 5.7 lists a default of bytes as text."""
+    is_hex = column.data_type not in ("binary", "varbinary") or not listed or listed.startswith("0x")
+    return listed if is_hex else "0x" + listed.encode().hex().upper()
+
+
+# --- what is beside columns
+
+
+def _index(rows: Sequence[Row]) -> Part:
+    parts = ", ".join(_index_part(row) for row in rows)
+    first = rows[0]
+    hidden = first.get("is_visible") == "NO" or first.get("ignored") == "YES"
+    expressions = [str(row["expression"]) for row in rows if row.get("expression")]
+    normal = ", ".join(_index_part(row, normal=True) for row in rows)
+    return {
+        "columns": Property(normal, parts, is_expression=bool(expressions)),
+        "uniqueness": _same("" if int(first["non_unique"]) else "UNIQUE"),
+        "type": _same(first["index_type"]),
+        "visibility": _same("INVISIBLE" if hidden else ""),
+        "comment": _same(first["index_comment"]),
+    }
+
+
+def _index_part(row: Row, *, normal: bool = False) -> str:
+    expression = row.get("expression")
+    if expression:
+        name = f"({expression_spelling(str(expression)).lower() if normal else expression})"
+    else:
+        name = quoted(str(row["column_name"]))
+    length = f"({row['sub_part']})" if row["sub_part"] and row["index_type"] != "SPATIAL" else ""
+    return name + length + (" DESC" if row["collation"] == "D" else "")
+
+
+def _is_of_document(row: Row) -> bool:
+    """Whether MariaDB made a check for a column of type JSON."""
+    return row.get("level") == "Column" and str(row["check_clause"]) == f"json_valid({quoted(row['constraint_name'])})"
+
+
+def _checks(table: str, rows: Sequence[Row]) -> dict[str, Part]:
+    parts: dict[str, Part] = {}
+    for row in rows:
+        name, clause = str(row["constraint_name"]), _expression(row["check_clause"])
+        given = row.get("level") == "Column" or re.fullmatch(rf"{re.escape(table)}_chk_\d+|CONSTRAINT_\d+", name)
+        what = f"check {clause.normal}" if given else f"check {quoted(name)}"
+        parts[what] = {"clause": clause, "enforcement": _same("" if row["enforced"] == "YES" else "NOT ENFORCED")}
+    return parts
+
+
+def _partitions(rows: Sequence[Row]) -> dict[str, Part]:
+    if not rows:
+        return {}
+    first = rows[0]
+    by = " ".join(
+        _plain(first[f"{level}_{what}"]) for level in ("partition", "subpartition") for what in ("method", "expression")
+    )
+    parts: dict[str, Part] = {"partitioning": {"by": Property(by.strip().lower(), by.strip())}}
+    for name, its in groupby(rows, lambda row: str(row["partition_name"])):
+        of_partition = list(its)
+        below = ", ".join(str(row["subpartition_name"]) for row in of_partition if row["subpartition_name"])
+        parts[f"partition {quoted(name)}"] = {
+            "number": _same(of_partition[0]["partition_ordinal_position"]),
+            "values": _same(_plain(of_partition[0]["partition_description"])),
+            "subpartitions": _same(below),
+            "comment": _same(of_partition[0]["partition_comment"]),
+        }
+    return parts
+
+
+def _plain(text: object) -> str:
+    return "" if text is None else re.sub(r"[`\s]+", "", str(text))
+
+
+def _trigger(row: Row) -> str:
+    return f"{row['action_timing']} {row['event_manipulation']} {row['action_statement']}"

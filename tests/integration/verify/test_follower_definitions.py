@@ -1,0 +1,229 @@
+"""verify of a follower says equal where rows and definitions are, and names what of a definition is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from integration.followed import Followed
+from verified import verified
+
+from changefeed.model.connection import MysqlConnection
+from changefeed.source.mysql.session import Session
+from changefeed.source.mysql.table_definition import DefinitionReader
+from changefeed.verify.follower_definitions import Compared, compare_definitions
+from changefeed.verify.report import TableAccount, VerifyReport, summary
+from devstack.kafka import KafkaBroker
+from devstack.mariadb import MariadbServer
+from devstack.sql_server import SqlServer
+
+EVERYTHING = (
+    "CREATE TABLE everything (id INT AUTO_INCREMENT, b TINYINT(1) DEFAULT 1, c VARCHAR(20) DEFAULT 'a''b', "
+    "d DECIMAL(5,2) DEFAULT 1.5, e ENUM('int(3)', 'y') DEFAULT 'y', "
+    "f TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3) ON UPDATE CURRENT_TIMESTAMP(3), "
+    "g INT GENERATED ALWAYS AS (b * 2 + 1) VIRTUAL, h VARCHAR(30) GENERATED ALWAYS AS (CONCAT(c, 'x')) STORED, "
+    "i JSON, j CHAR(3) CHARACTER SET latin1 COLLATE latin1_bin, k VARCHAR(9) CHARACTER SET utf8, "
+    "l INT(5) UNSIGNED ZEROFILL, m BIT(3) DEFAULT b'101', n VARBINARY(4) DEFAULT 'ab', p YEAR, "
+    "q INT DEFAULT 5 COMMENT 'it''s', r GEOMETRYCOLLECTION, s POINT NOT NULL, t TEXT, u DOUBLE DEFAULT 1e10, "
+    "v DATE DEFAULT '2026-01-01', w SET('a', 'b') DEFAULT 'a,b', x DATETIME DEFAULT '2026-01-01 00:00:00', "
+    "PRIMARY KEY (id), UNIQUE KEY uq (c(5), d), KEY ij (j), SPATIAL KEY (s), FULLTEXT KEY ft (t)) "
+    "COMMENT 'a table' DEFAULT CHARSET utf8mb4 COLLATE utf8mb4_general_ci"
+)
+TABLES = (
+    EVERYTHING,
+    "CREATE TABLE child (id INT PRIMARY KEY, parent INT, a INT, KEY (a), FOREIGN KEY (parent) REFERENCES everything "
+    "(id) ON DELETE CASCADE, CONSTRAINT named FOREIGN KEY (a) REFERENCES everything (id)) ROW_FORMAT=COMPRESSED "
+    "CHARSET utf8",
+    "CREATE TABLE parted (id INT, at DATE, PRIMARY KEY (id, at)) CHARSET latin1 PARTITION BY RANGE (YEAR(at)) "
+    "SUBPARTITION BY HASH (id) SUBPARTITIONS 2 (PARTITION p0 VALUES LESS THAN (2020), PARTITION p1 VALUES LESS THAN "
+    "MAXVALUE)",
+    "CREATE TABLE listed (id INT, PRIMARY KEY (id)) CHARSET latin1 PARTITION BY KEY () PARTITIONS 3",
+)
+"""What every version makes alike."""
+NAMES = ("everything", "child", "parted", "listed")
+
+
+@pytest.mark.parametrize(
+    ("source", "follower"),
+    [
+        ("mysql_server", "mysql_server"),
+        ("mysql_80_server", "mysql_server"),
+        pytest.param("mysql_57_server", "mysql_server", marks=pytest.mark.extended),
+        ("mysql_server", "mariadb_server"),
+        pytest.param("mysql_57_server", "mariadb_server", marks=pytest.mark.extended),
+    ],
+)
+def test_the_same_definition_on_servers_that_spell_it_otherwise_is_equal(
+    source: str, follower: str, unique_name: str, request: pytest.FixtureRequest
+) -> None:
+    servers: list[SqlServer] = [request.getfixturevalue(name) for name in dict.fromkeys((source, follower))]
+    for server in servers:
+        server.execute(f"CREATE DATABASE {unique_name}")
+        server.execute(*TABLES, database=unique_name)
+    compared = {name: compared_on(servers[0], servers[-1], unique_name, name) for name in NAMES}
+    for server in servers:
+        server.execute(f"DROP DATABASE {unique_name}")
+    assert {name: each for name, each in compared.items() if each != Compared((), ())} == {}
+
+
+def compared_on(source: SqlServer, follower: SqlServer, database: str, table: str) -> Compared:
+    urls = source.root_url, follower.root_url
+    with Session(MysqlConnection.from_uri(urls[0])) as one, Session(MysqlConnection.from_uri(urls[1])) as other:
+        mine, its = (DefinitionReader(each).read(database, table) for each in (one, other))
+    assert mine is not None
+    assert its is not None
+    return compare_definitions(mine, its)
+
+
+@pytest.fixture(params=["mysql", "mariadb"])
+def followed(
+    request: pytest.FixtureRequest, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path
+) -> Iterator[Followed]:
+    source: SqlServer = request.getfixturevalue(f"source_{request.param}")
+    follower: SqlServer = request.getfixturevalue(f"{request.param}_follower")
+    made = Followed(unique_name, source, follower, kafka_broker, tmp_path)
+    made.uris["follower"] = follower.root_url
+    yield made
+    made.drop()
+
+
+SHOP = (
+    "CREATE TABLE parents (id INT PRIMARY KEY)",
+    "CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, a VARCHAR(20) NOT NULL DEFAULT 'x', b INT DEFAULT 1, "
+    "c INT AS (b + 1) VIRTUAL, d DATETIME(3) DEFAULT CURRENT_TIMESTAMP(3), p INT, KEY ia (a), "
+    "CONSTRAINT positive CHECK (b > 0), CONSTRAINT fp FOREIGN KEY (p) REFERENCES parents (id))",
+    "CREATE TABLE parted (id INT PRIMARY KEY) PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (100), "
+    "PARTITION p1 VALUES LESS THAN (200))",
+    "INSERT INTO parents VALUES (1)",
+    "INSERT INTO t (b, p) VALUES (1, 1), (2, NULL)",
+    "INSERT INTO parted VALUES (1), (101)",
+)
+DAMAGES = {
+    "ALTER TABLE t MODIFY a VARCHAR(21) NOT NULL DEFAULT 'x'": "column `a`: type",
+    "ALTER TABLE t MODIFY a VARCHAR(20) COLLATE utf8mb4_bin NOT NULL DEFAULT 'x'": "column `a`: collation",
+    "ALTER TABLE t MODIFY a VARCHAR(20) DEFAULT 'x'": "column `a`: NULL",
+    "ALTER TABLE t ALTER a SET DEFAULT 'y'": "column `a`: default",
+    "ALTER TABLE t MODIFY a VARCHAR(20) NOT NULL DEFAULT 'x' COMMENT 'c'": "column `a`: comment",
+    "ALTER TABLE t MODIFY c INT AS (b + 2) VIRTUAL": "column `c`: generation expression",
+    "ALTER TABLE t MODIFY d DATETIME(3) DEFAULT NOW(3) ON UPDATE NOW(3)": "column `d`: update",
+    "ALTER TABLE t ADD lost INT": "column `lost`",
+    "ALTER TABLE t DROP COLUMN d": "column `d`",
+    "ALTER TABLE t RENAME COLUMN d TO e": "column `e`",
+    "ALTER TABLE t MODIFY b INT DEFAULT 1 FIRST": "columns: order",
+    "ALTER TABLE t DROP KEY ia": "index `ia`",
+    "ALTER TABLE t DROP KEY ia, ADD UNIQUE KEY ia (a(3), id)": "index `ia`: columns",
+    "ALTER TABLE t DROP CONSTRAINT positive": "check `positive`",
+    "ALTER TABLE t DROP FOREIGN KEY fp": "foreign key",
+    "ALTER TABLE t DROP FOREIGN KEY fp, ADD CONSTRAINT fp2 FOREIGN KEY (p) REFERENCES parents (id) ON DELETE CASCADE": (
+        "foreign key"
+    ),
+    "ALTER TABLE t COMMENT 'other'": "table: comment",
+    "ALTER TABLE t ROW_FORMAT=COMPACT": "table: row format",
+    "ALTER TABLE t DEFAULT COLLATE latin1_bin": "table: collation",
+    "ALTER TABLE parted ENGINE=MyISAM": "table: engine",
+    "ALTER TABLE parted DROP PARTITION p1": "partition `p1`",
+    "ALTER TABLE parted REMOVE PARTITIONING": "partitioning",
+    "CREATE TRIGGER noted BEFORE INSERT ON t FOR EACH ROW SET NEW.b = 5": "trigger `noted`",
+    "CREATE TABLE own (id INT PRIMARY KEY)": "table",
+}
+"""What is done on the follower, and what the report names."""
+
+
+def account(report: VerifyReport, table: str) -> TableAccount:
+    (found,) = [each for each in report.tables if each.name.endswith(f".{table}")]
+    return found
+
+
+def test_what_of_a_followers_definition_differs_is_named_with_both(followed: Followed) -> None:
+    name = f"{followed.name}_d"
+    is_mariadb = isinstance(followed.source, MariadbServer)
+    followed.source.execute(f"CREATE DATABASE {name}", "CREATE DATABASE IF NOT EXISTS test")
+    followed.source.execute(*SHOP, database=name)
+    followed.publish()
+    followed.follow()
+    report = verified(followed.connections, follower="follower", wait_seconds=0)
+    assert report.outcome == "equal", summary(report)
+    engine_of_partitions = "ALTER TABLE parted ENGINE=MyISAM"
+    for statement, what in DAMAGES.items():
+        if statement == engine_of_partitions and not is_mariadb:
+            continue  # MySQL has partitions of InnoDB only
+        with followed.follower.connect(database=name) as connection, connection.cursor() as cursor:
+            cursor.execute("SET foreign_key_checks = 0")
+            cursor.execute(statement)
+        report = verified(followed.connections, follower="follower", wait_seconds=0)
+        table = statement.split()[2]
+        table = "t" if "TRIGGER" in statement else table
+        differences = account(report, table).definition
+        assert any(each.what.startswith(what) for each in differences), (statement, summary(report))
+        assert report.outcome == "differs"
+        for each in ("t", "parted", "parents"):
+            followed.follower.execute("SET foreign_key_checks = 0", f"DROP TABLE IF EXISTS {name}.{each}")
+        followed.follower.execute(f"DROP TABLE IF EXISTS {name}.own")
+        followed.follower.execute(*SHOP, database=name)
+    kept = VerifyReport.from_json(report.to_json())
+    assert kept.tables == report.tables
+
+
+def test_definitions_that_are_still_to_be_applied_are_no_difference_and_not_equal(followed: Followed) -> None:
+    name = f"{followed.name}_d"
+    followed.source.execute(f"CREATE DATABASE {name}")
+    followed.source.execute(*SHOP, database=name)
+    followed.publish()
+    followed.follow()
+    followed.source.execute(f"ALTER TABLE {name}.t ADD later INT", f"CREATE TABLE {name}.later (id INT PRIMARY KEY)")
+    report = verified(followed.connections, follower="follower", wait_seconds=0)
+    assert report.outcome == "incomplete", summary(report)
+    assert "may be still to be applied" in " ".join(account(report, "t").reasons)
+    followed.publish()
+    followed.follow()
+    report = verified(followed.connections, follower="follower", wait_seconds=0)
+    assert report.outcome == "equal", summary(report)
+    followed.uris["source"] = followed.source.root_url  # who may see triggers
+    followed.source.execute(
+        f"CREATE TRIGGER {name}.noted BEFORE INSERT ON {name}.t FOR EACH ROW SET NEW.b = 5",
+    )
+    followed.publish()
+    followed.follow()
+    report = verified(followed.connections, follower="follower", wait_seconds=0)
+    assert (report.outcome, len(account(report, "t").notes)) == ("equal", 1), summary(report)
+    assert "does not have the source's trigger `noted`" in " ".join(summary(report))
+
+
+def test_numbers_that_a_follower_would_give_again_are_named(followed: Followed) -> None:
+    name = f"{followed.name}_n"
+    followed.source.execute(
+        f"CREATE DATABASE {name}",
+        f"CREATE TABLE {name}.queue (id INT AUTO_INCREMENT PRIMARY KEY, a INT)",
+    )
+    followed.publish()
+    followed.follow()
+    followed.source.execute("BEGIN", f"INSERT INTO {name}.queue (a) VALUES (1), (2), (3)", "ROLLBACK")
+    followed.source.execute(f"INSERT INTO {name}.queue (a) VALUES (1)", f"DELETE FROM {name}.queue")
+    followed.publish()
+    followed.follow()
+    followed.follower.execute(f"ALTER TABLE {name}.queue AUTO_INCREMENT = 1")
+    report = verified(followed.connections, follower="follower", wait_seconds=0)
+    assert report.outcome == "incomplete", summary(report)
+    assert "its next AUTO_INCREMENT is 1 on the follower and 5 on the source" in account(report, "queue").reasons[0]
+    followed.follower.execute(f"ALTER TABLE {name}.queue AUTO_INCREMENT = 5")
+    assert verified(followed.connections, follower="follower", wait_seconds=0).outcome == "equal"
+
+
+def test_characters_that_a_charset_has_twice_are_named_where_the_follower_has_other_bytes(followed: Followed) -> None:
+    name = f"{followed.name}_j"
+    followed.source.execute(
+        f"CREATE DATABASE {name}",
+        f"CREATE TABLE {name}.t (a VARCHAR(9) CHARACTER SET cp932, n INT)",
+        f"INSERT INTO {name}.t VALUES (_cp932 X'8790', 1), (_cp932 X'81E0', 1), (_cp932 X'93FA', 2)",
+        f"DELETE FROM {name}.t WHERE HEX(a) = '81E0'",
+    )
+    followed.publish()
+    followed.follow()
+    report = verified(followed.connections, follower="follower", wait_seconds=0)
+    (difference,) = account(report, "t").definition
+    assert (difference.what, difference.source[:6]) == ("column `a`: bytes", "1 rows"), summary(report)
+    followed.source.execute(f"DELETE FROM {name}.t WHERE n = 1")
+    followed.publish()
+    followed.follow()
+    assert verified(followed.connections, follower="follower", wait_seconds=0).outcome == "equal"
