@@ -158,7 +158,7 @@ def _listed(value: Value, column: Column, is_mariadb: bool) -> str | None:
         case "date":
             return "0000-00-00" if value == Decimal(0) else _date_of_moment(_digits(value))
         case "time":
-            return _time("0:0" if value == Decimal(0) else _text(value), column)
+            return _time("0:0" if value == Decimal(0) else _clock(value), column)
         case "datetime" | "timestamp":
             return _datetime("0000-00-00" if value == Decimal(0) else _digits(value), column)
         case "enum":
@@ -207,6 +207,17 @@ def _digits(value: Value) -> str:
         year = _year(Decimal(year)) if int(year) else "2000"
     date = f"{year}-{month}-{day}"
     return f"{date} {time[:2]}:{time[2:4]}:{time[4:]}{fraction}" if time else date
+
+
+def _clock(value: Value) -> str:
+    """A time's text; 101112 is the same as '10:11:12'."""
+    text = _text(value)
+    if not isinstance(value, Decimal):
+        return text
+    sign, digits = "-" * (value < 0), text.lstrip("-")
+    whole, point, fraction = digits.partition(".")
+    whole = whole.zfill(6)
+    return f"{sign}{whole[:-4]}:{whole[-4:-2]}:{whole[-2:]}{point}{fraction}"
 
 
 def _held(value: Value) -> bytes:
