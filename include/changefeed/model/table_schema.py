@@ -195,9 +195,8 @@ def ordered_indexes(indexes: Iterable[Index], columns: Sequence[Column]) -> tupl
     defined, which is the order that ``indexes`` must have. The others are in the order of their names, without regard
     to case.
     """
-    unique = sorted((index for index in indexes if index.unique), key=lambda index: _unique_order(index, columns))
-    others = sorted((index for index in indexes if not index.unique), key=lambda index: index.name.lower())
-    return (*unique, *others)
+    by_name = sorted(indexes, key=lambda index: "" if index.unique else index.name.lower())
+    return tuple(sorted(by_name, key=lambda index: (not index.unique, *_unique_order(index, columns))))
 
 
 _MOST_PART_BYTES, _MOST_KEY_BYTES = 3072, 3500
@@ -210,6 +209,8 @@ def _unique_order(index: Index, columns: Sequence[Column]) -> tuple[bool, bool, 
 
     Source: `sort_keys` in sql/sql_table.cc of both servers, which each CREATE TABLE and ALTER TABLE goes through.
     """
+    if not index.unique:
+        return False, False, False, False
     parts = [None if part is None else columns[part] for part in index.columns]
     lengths = index.lengths or (None,) * len(parts)
     sizes = [_most_bytes(part, length) for part, length in zip(parts, lengths, strict=True) if part is not None]
@@ -221,8 +222,10 @@ def _unique_order(index: Index, columns: Sequence[Column]) -> tuple[bool, bool, 
     )
 
 
-_UNLIMITED = frozenset({"tinytext", "text", "mediumtext", "longtext", "json"}) | frozenset(
-    {"tinyblob", "blob", "mediumblob", "longblob"}
+_UNLIMITED = frozenset(
+    {"tinytext", "text", "mediumtext", "longtext", "tinyblob", "blob", "mediumblob", "longblob", "json"}
+    | {"geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon"}
+    | {"geomcollection", "geometrycollection"}
 )
 
 
