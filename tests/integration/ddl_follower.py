@@ -97,7 +97,8 @@ class Follower:
         return {(str(database), str(table)) for database, table in names}
 
     def listed_table(self, database: str, table: str) -> TableSchema | None:
-        """A table as information_schema has it, the labels of its ENUM and SET columns read as SQL."""
+        """A table as information_schema has it; the labels of its ENUM and SET columns are read as SQL, in which a
+        character of four bytes is a question mark."""
         schema = table_schema(self._session, database, table)
         if schema is None or not any(column.labels for column in schema.columns):
             return schema
@@ -109,11 +110,11 @@ class Follower:
                 table,
             )
         )
-        columns = [
-            replace(column, labels=_labels(types[column.name])) if column.labels else column
-            for column in schema.columns
-        ]
-        return replace(schema, columns=tuple(columns))
+        for column in schema.columns:
+            if column.labels:
+                listed = tuple(re.sub("[^\x00-\uffff]", "?", label) for label in column.labels)
+                assert listed == _labels(types[column.name]), column
+        return schema
 
     def databases(self, prefix: str) -> dict[str, str]:
         rows = self._session.rows("SELECT schema_name, default_collation_name FROM information_schema.schemata")
@@ -132,18 +133,9 @@ def _labels(column_type: str) -> tuple[str, ...]:
 def learned(schemas: Schemas) -> dict[tuple[str, str], Any]:
     """Tables as they were learned; the problem of those that are unknown."""
     return {
-        (name.database, name.table): _as_listed(entry.schema) if isinstance(entry, Table) else entry.problem
+        (name.database, name.table): entry.schema if isinstance(entry, Table) else entry.problem
         for name, entry in schemas.tables.items()
     }
-
-
-def _as_listed(schema: TableSchema) -> TableSchema:
-    """information_schema keeps a column's type as utf8mb3: characters of four bytes are question marks there."""
-    columns = [
-        replace(column, labels=tuple(re.sub("[^\x00-\uffff]", "?", label) for label in column.labels))
-        for column in schema.columns
-    ]
-    return replace(schema, columns=tuple(columns))
 
 
 def agree(there: TableSchema | None, learned: TableSchema | str | None) -> bool:

@@ -126,6 +126,8 @@ def definitions() -> list[str]:
         "CREATE TABLE pairs (Name VARCHAR(20), n DECIMAL(5,1), day DATE, rest INT, PRIMARY KEY (day, Name))",
         "CREATE TABLE keyless (a INT, b VARCHAR(20))",
         "CREATE TABLE `odd-name.1` (`a-b` INT PRIMARY KEY, `c d` INT, `ä` INT)",
+        "CREATE TABLE `t-odd Näme` (a INT NOT NULL, b INT NOT NULL, c INT, UNIQUE z (c), UNIQUE y (b, a), UNIQUE (a))",
+        "CREATE TABLE by_prefix (v VARCHAR(20) NOT NULL, a INT NOT NULL, UNIQUE v (v(5)), UNIQUE a (a))",
         "CREATE DATABASE debezium_judge_other",
         "CREATE TABLE debezium_judge_other.t (n INT PRIMARY KEY)",
     ]
@@ -171,6 +173,10 @@ def statements() -> list[str]:
         "UPDATE keyless SET a = 2",
         "DELETE FROM keyless",
         "INSERT INTO `odd-name.1` VALUES (3, 2, 3)",
+        "INSERT INTO `t-odd Näme` VALUES (1, 2, 3), (2, 3, NULL)",
+        "UPDATE `t-odd Näme` SET c = 9, b = b + (a = 2)",
+        "DELETE FROM `t-odd Näme`",
+        "INSERT INTO by_prefix VALUES ('some', 1)",
     ]
 
 

@@ -127,7 +127,8 @@ def _explained_source(pipeline_name: str, table: str) -> str | None:
     from changefeed.source.mysql import source
     from changefeed.source.mysql.catalog import catalog_lookup
     from changefeed.source.mysql.dump import DumpStream
-    from changefeed.source.mysql.server_schemas import collation_names, server_of
+    from changefeed.source.mysql.server_schemas import collation_names
+    from changefeed.source.mysql.session import server_of
 
     pipeline = load_pipeline(pipeline_name)
     connections = connections_of(pipeline)

@@ -276,11 +276,10 @@ class _Alteration:
             return None
         indexes = []
         for index in self._table.schema.indexes:
-            old = [None if column is None else self._names[column] for column in index.columns]
-            parts = tuple(None if part is None else names[part] for part in old if part is None or part in names)
-            if parts and index.name.lower() not in self._dropped_indexes:
+            left = NamedIndex.of(index, self._names).with_parts(names)
+            if left.columns and index.name.lower() not in self._dropped_indexes:
                 name = self._renamed_indexes.get(index.name.lower(), index.name)
-                indexes.append(NamedIndex(name, parts, index.unique, index.for_foreign_key))
+                indexes.append(replace(left, name=name))
         return indexes
 
     def _names_now(self, columns: Sequence[Column]) -> dict[str, str]:

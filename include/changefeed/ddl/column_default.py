@@ -10,10 +10,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from ipaddress import IPv4Address, IPv6Address
+from itertools import takewhile
 
 from changefeed.ddl.cursor import Cursor
 from changefeed.ddl.expression_spelling import expression_spelling
 from changefeed.ddl.scanner import TokenKind
+from changefeed.model.charset_codes import charset_of_name, decoded
 from changefeed.model.table_schema import NO_DEFAULT, Column, Default, current_time
 
 
@@ -64,6 +67,7 @@ def _literal(cursor: Cursor) -> Value:
         return Decimal(1)
     if cursor.one_of("FALSE"):
         return Decimal(0)
+    introducer = cursor.token.keyword[1:].lower() if cursor.token.keyword.startswith("_") else ""
     is_prefix = cursor.token.keyword in ("N", "DATE", "TIME", "TIMESTAMP") or cursor.token.keyword.startswith("_")
     if is_prefix and (cursor.ahead(1).kind in (TokenKind.STRING, TokenKind.NUMBER) or _is_digits(cursor, 1)):
         cursor.advance()
@@ -71,20 +75,25 @@ def _literal(cursor: Cursor) -> Value:
     if token.kind is TokenKind.NUMBER:
         cursor.advance()
         if token.text[:2] in ("0x", "0b"):
-            return _bytes(token.text[2:], 16 if token.text[1] == "x" else 2)
+            return _introduced(_bytes(token.text[2:], 16 if token.text[1] == "x" else 2), introducer)
         number = Decimal(token.text)
         if abs(number.adjusted()) > _MOST_DIGITS:
             raise OverflowError(f"{token.text[:30]!r} is a number that no column holds")
         return sign * number
     if _is_digits(cursor, 0):
         cursor.advance()
-        return _bytes(cursor.advance().text, 16 if token.keyword == "X" else 2)
+        return _introduced(_bytes(cursor.advance().text, 16 if token.keyword == "X" else 2), introducer)
     text = ""
     if not cursor.is_kind(TokenKind.STRING):
         raise ValueError(cursor.token.text)
     while cursor.is_kind(TokenKind.STRING):
         text += cursor.advance().text
     return text
+
+
+def _introduced(digits: bytes, charset: str) -> str | bytes:
+    """The text that bytes are behind an introducer such as `_ujis`; without one they are bytes."""
+    return decoded(digits, charset) if charset and charset != "binary" else digits
 
 
 def _is_digits(cursor: Cursor, distance: int) -> bool:
@@ -124,13 +133,15 @@ def listed_default(written: WrittenDefault, column: Column, *, is_mariadb: bool)
         return NO_DEFAULT  # without strict mode a server passes over it
     try:
         text = _listed(written.value, column, is_mariadb)
-    except (ValueError, InvalidOperation, UnicodeDecodeError):
+    except (ValueError, InvalidOperation, LookupError):
         text = None
     return expression_default(written.sql) if text is None else Default(text)
 
 
 def _listed(value: Value, column: Column, is_mariadb: bool) -> str | None:
     """The value as the column holds it; None, ValueError or InvalidOperation where that is not known."""
+    if isinstance(value, bytes) and column.collation is not None:
+        value = decoded(value, charset_of_name(column.collation))
     match column.data_type:
         case "tinyint" | "smallint" | "mediumint" | "int" | "bigint":
             number = _number(value).quantize(Decimal(1), ROUND_HALF_UP)
@@ -147,9 +158,9 @@ def _listed(value: Value, column: Column, is_mariadb: bool) -> str | None:
         case "date":
             return "0000-00-00" if value == Decimal(0) else _date_of_moment(_digits(value))
         case "time":
-            return _time("0:0" if value == Decimal(0) else _text(value), column)
+            return _time("0:0" if value == Decimal(0) else _clock(value), column)
         case "datetime" | "timestamp":
-            return _datetime("0000-00-00" if value == Decimal(0) else _text(value), column)
+            return _datetime("0000-00-00" if value == Decimal(0) else _digits(value), column)
         case "enum":
             return _labels([_text(value)], column)
         case "set":
@@ -163,6 +174,8 @@ def _listed(value: Value, column: Column, is_mariadb: bool) -> str | None:
             return _text(value).rstrip(" ")
         case "geometry" | "point" | "json" | "vector":
             return None
+        case "inet6":
+            return _inet6(_text(value))
     return _text(value)
 
 
@@ -181,9 +194,30 @@ def _text(value: Value) -> str:
 
 
 def _digits(value: Value) -> str:
-    """A date's text; `20200102` is the same as '2020-01-02'."""
+    """A date's or moment's text: `20200102` is the same as '2020-01-02', `20200102030405` as '2020-01-02 03:04:05'."""
     text = _text(value)
-    return f"{text[:4]}-{text[4:6]}-{text[6:]}" if re.fullmatch(r"\d{8}", text) else text
+    if isinstance(value, Decimal):
+        whole, point, fraction = text.partition(".")
+        text = whole.zfill(next((digits for digits in (6, 8, 12) if len(whole) <= digits), 14)) + point + fraction
+    found = _MOMENT.fullmatch(text)
+    if found is None:
+        return text
+    year, month, day, time, fraction = found.groups("")
+    if len(year) == 2:
+        year = _year(Decimal(year)) if int(year) else "2000"
+    date = f"{year}-{month}-{day}"
+    return f"{date} {time[:2]}:{time[2:4]}:{time[4:]}{fraction}" if time else date
+
+
+def _clock(value: Value) -> str:
+    """A time's text; 101112 is the same as '10:11:12'."""
+    text = _text(value)
+    if not isinstance(value, Decimal):
+        return text
+    sign, digits = "-" * (value < 0), text.lstrip("-")
+    whole, point, fraction = digits.partition(".")
+    whole = whole.zfill(6)
+    return f"{sign}{whole[:-4]}:{whole[-4:-2]}:{whole[-2:]}{point}{fraction}"
 
 
 def _held(value: Value) -> bytes:
@@ -229,6 +263,8 @@ def _year(value: Value) -> str:
     return str(number + 2000 if number < 70 else number + 1900 if number < 100 else number)
 
 
+_MOMENT = re.compile(r"(\d{4}|\d{2})(\d\d)(\d\d)(\d{6})?(\.\d*)?")
+"""As a number, or as text without signs between the digits: 6, 8, 12 or 14 of them."""
 _DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})")
 _TIME = re.compile(r"(-?)(\d{1,3}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,6}))?)?")
 
@@ -257,6 +293,20 @@ def _datetime(text: str, column: Column) -> str | None:
     day, _, time = text.replace("T", " ").partition(" ")
     date, moment = _date(day), _time(time or "00:00:00", column)
     return f"{date} {moment}" if date and moment else None
+
+
+def _inet6(text: str) -> str:
+    """As MariaDB writes an address: the last four bytes as those of IPv4 where only zeros, or ffff, are before them."""
+    packed = IPv6Address(text).packed
+    words = [int.from_bytes(packed[at : at + 2], "big") for at in range(0, 16, 2)]
+    if not any(words[:5]) and (words[5] == 0xFFFF or (not words[5] and words[6])):
+        return f"::{'ffff:' if words[5] else ''}{IPv4Address(packed[12:])}"
+    runs = [(len(run), -at) for at in range(8) for run in [list(takewhile(lambda word: not word, words[at:]))]]
+    length, start = max(runs)
+    groups = [f"{word:x}" for word in words]
+    if not length:
+        return ":".join(groups)
+    return f"{':'.join(groups[:-start])}::{':'.join(groups[length - start :])}"
 
 
 def _labels(wanted: list[str], column: Column) -> str | None:

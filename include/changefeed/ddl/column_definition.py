@@ -21,7 +21,8 @@ class ColumnDefinition:
     """A column as a statement writes it.
 
     ``primary_key`` is the attribute PRIMARY KEY, or KEY, at the column itself, ``unique`` likewise; ``nullable`` is
-    None where neither NULL nor NOT NULL is written, ``default`` None where there is no DEFAULT.
+    None where neither NULL nor NOT NULL is written, ``default`` None where there is no DEFAULT. ``references`` says
+    that the server makes a foreign key of its REFERENCES.
     """
 
     name: str
@@ -34,6 +35,8 @@ class ColumnDefinition:
     on_update: bool = False
     auto_increment: bool = False
     generated: bool = False
+    virtual: bool = False
+    references: bool = False
     comment: str = ""
     row_end: bool = False
 
@@ -58,6 +61,7 @@ class ColumnDefinition:
             nullable=nullable,
             auto_increment=self.auto_increment,
             generated=self.generated,
+            virtual=self.virtual,
             default=default,
             comment=self.comment,
             row_end=self.row_end,
@@ -99,7 +103,7 @@ def _serial(column: ColumnDefinition) -> ColumnDefinition:
     return replace(column, nullable=False, auto_increment=True, unique=True)
 
 
-_PASSED_OVER = ("VISIBLE", "VIRTUAL", "STORED", "PERSISTENT", "ENFORCED")
+_PASSED_OVER = ("VISIBLE", "VIRTUAL", "ENFORCED")
 
 
 def _attribute(cursor: Cursor, column: ColumnDefinition) -> ColumnDefinition | None:
@@ -139,7 +143,13 @@ def _attribute(cursor: Cursor, column: ColumnDefinition) -> ColumnDefinition | N
         return replace(column, generated=True, nullable=False, row_end=is_end)
     if cursor.word("GENERATED", "ALWAYS", "AS") or cursor.one_of("AS"):
         cursor.parentheses()
-        return replace(column, generated=True)
+        return replace(column, generated=True, virtual=True)
+    if cursor.one_of("STORED", "PERSISTENT"):
+        return replace(column, virtual=False)
+    if cursor.one_of("REFERENCES"):
+        read_reference(cursor)
+        since = (10, 5, 0) if cursor.server.is_mariadb else (9, 0, 0)
+        return replace(column, references=cursor.server.version >= since)
     return column if _passed_over(cursor) else None
 
 
@@ -157,8 +167,6 @@ def _passed_over(cursor: Cursor) -> bool:
     elif cursor.one_of("CONSTRAINT"):
         if not cursor.is_one_of("CHECK", "REFERENCES", "PRIMARY", "UNIQUE"):
             cursor.identifier()
-    elif cursor.one_of("REFERENCES"):
-        read_reference(cursor)
     elif cursor.one_of("COMPRESSED"):  # MariaDB takes it behind other attributes, too
         cursor.symbol("=")
         cursor.one_of("ZLIB")

@@ -138,9 +138,9 @@ class Cursor:
         return self.stored(self.advance().text)
 
     def stored(self, text: str) -> str:
-        """A name or comment as the server keeps it: MySQL writes a question mark for what utf8mb3 cannot hold, and
-        MariaDB refuses such names."""
-        return text if self.server.is_mariadb else _BEYOND_UTF8MB3.sub("?", text)
+        """A name or comment as the server keeps it: with a question mark for what utf8mb3 cannot hold. (MariaDB refuses
+        such names.)"""
+        return _BEYOND_UTF8MB3.sub("?", text)
 
     def table(self) -> TableName:
         """`table`, `database.table` or `.table`; without a database the session's default database."""
@@ -165,6 +165,14 @@ class Cursor:
         if not self.is_kind(TokenKind.NUMBER) or not self.token.text.isdigit():
             raise self.unreadable("a number")
         return int(self.advance().text)
+
+    def length(self) -> int | None:
+        """Take `(number)`; None where none follows."""
+        if not self.symbol("("):
+            return None
+        length = self.integer()
+        self.expect_symbol(")")
+        return length
 
     def whole_number(self) -> int:
         """Take a number without sign, of which the server leaves the fraction out, as in DECIMAL(19.5)."""

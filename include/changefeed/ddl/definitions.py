@@ -91,7 +91,8 @@ def _create(cursor: Cursor) -> SchemaChange | None:
         if_not_exists = cursor.if_not_exists()
         index = cursor.identifier()
         table = _indexed_table(cursor)
-        return AlterTable(table, (AddKey(KeyDefinition(kind, read_key_parts(cursor), index, if_not_exists), replace),))
+        parts, lengths = read_key_parts(cursor)
+        return AlterTable(table, (AddKey(KeyDefinition(kind, parts, index, if_not_exists, lengths), replace),))
     return None
 
 

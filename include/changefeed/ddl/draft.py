@@ -72,19 +72,7 @@ class Draft:
         """A table that is known."""
         schema = table.schema
         names = [column.name for column in schema.columns]
-        indexes = (
-            None
-            if schema.indexes is None
-            else tuple(
-                NamedIndex(
-                    index.name,
-                    tuple(None if part is None else names[part] for part in index.columns),
-                    index.unique,
-                    index.for_foreign_key,
-                )
-                for index in schema.indexes
-            )
-        )
+        indexes = None if schema.indexes is None else tuple(NamedIndex.of(index, names) for index in schema.indexes)
         return cls(
             TableName(schema.database, schema.table),
             tuple(Slot(column.name, column) for column in schema.columns),

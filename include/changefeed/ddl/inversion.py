@@ -181,12 +181,17 @@ class _Inversion:
     def _indexes(
         self, indexes: Sequence[NamedIndex] | None, keys: Iterable[KeyDefinition], names: dict[str, str]
     ) -> tuple[NamedIndex, ...] | None:
-        """The indexes without those that the statement adds; None where it dropped some."""
+        """The indexes without those that the statement adds; None where it dropped some, or may have put unique ones
+        in another order."""
         if indexes is None or any(isinstance(action, DropIndex | DropPrimaryKey) for action in self._actions):
             return None
         if any(
             isinstance(action, AddKey) and (action.replaces or action.key.if_not_exists) for action in self._actions
         ):
+            return None
+        unique = [{(name or "").lower() for name in index.columns} for index in indexes if index.unique]
+        changed = {action.column.name.lower() for action in self._actions if isinstance(action, ChangeColumn)}
+        if len(unique) > 1 and any(changed & columns for columns in unique):
             return None
         left = list(indexes)
         for key in keys:

@@ -5,7 +5,7 @@ Source: `mysql_prepare_create_table` and `make_unique_key_name` in sql/sql_table
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from changefeed.ddl.contradiction import ContradictionError
@@ -24,6 +24,23 @@ class NamedIndex:
     columns: tuple[str | None, ...]
     unique: bool
     for_foreign_key: bool = False
+    lengths: tuple[int | None, ...] = ()
+
+    @classmethod
+    def of(cls, index: Index, names: Sequence[str]) -> NamedIndex:
+        """``index`` of a table whose columns have ``names``."""
+        parts = tuple(None if part is None else names[part] for part in index.columns)
+        return cls(index.name, parts, index.unique, index.for_foreign_key, index.lengths)
+
+    def with_parts(self, names: Mapping[str, str]) -> NamedIndex:
+        """The index over those of its columns, in lower case, that have a name in ``names``, by that."""
+        lengths = self.lengths or (None,) * len(self.columns)
+        kept = [
+            (part and names[part.lower()], length)
+            for part, length in zip(self.columns, lengths, strict=True)
+            if part is None or part.lower() in names
+        ]
+        return replace(self, columns=tuple(part for part, _ in kept), lengths=_lengths(length for _, length in kept))
 
 
 def with_keys(
@@ -78,8 +95,12 @@ def indexes_at(indexes: Iterable[NamedIndex], columns: Sequence[Column]) -> tupl
     placed = []
     for index in indexes:
         parts = tuple(numbers.get((name or "").lower()) for name in index.columns)
-        placed.append(Index(index.name, parts, index.unique, index.for_foreign_key))
-    return ordered_indexes(placed)
+        lengths = _lengths(
+            None if part is None or length is None or length == columns[part].length else length
+            for part, length in zip(parts, index.lengths, strict=False)
+        )
+        placed.append(Index(index.name, parts, index.unique, index.for_foreign_key, lengths))
+    return ordered_indexes(placed, columns)
 
 
 def named_parts(key: KeyDefinition) -> tuple[str, ...]:
@@ -91,9 +112,12 @@ def over_columns(key: KeyDefinition, periods: Iterable[Period]) -> KeyDefinition
     """The key with the columns of the periods that it names: MariaDB has the end before the start."""
     ends = {period.name: (period.end, period.start) for period in periods}
     columns: list[str | None] = []
-    for name in key.columns:
-        columns += ends.get(name or "", (name,))
-    return replace(key, columns=tuple(columns))
+    lengths: list[int | None] = []
+    for number, name in enumerate(key.columns):
+        named = ends.get(name or "", (name,))
+        columns += named
+        lengths += [key.lengths[number] if key.lengths else None] * len(named)
+    return replace(key, columns=tuple(columns), lengths=_lengths(lengths))
 
 
 def without_null(column: Column, names: Collection[str]) -> Column:
@@ -125,7 +149,19 @@ def _named(key: KeyDefinition, others: Sequence[NamedIndex], columns: Sequence[C
         while is_named(others, name) or name.upper() == "PRIMARY":
             number += 1
             name = f"{first}_{number}"
-    return NamedIndex(name, key.columns, key.kind is KeyKind.UNIQUE, key.kind is KeyKind.FOREIGN)
+    return NamedIndex(
+        name,
+        key.columns,
+        key.kind is KeyKind.UNIQUE,
+        key.kind is KeyKind.FOREIGN,
+        key.lengths if key.kind is KeyKind.UNIQUE else (),
+    )
+
+
+def _lengths(lengths: Iterable[int | None]) -> tuple[int | None, ...]:
+    """``lengths`` of an index's parts; none where all parts are complete."""
+    each = tuple(lengths)
+    return each if any(length is not None for length in each) else ()
 
 
 def _folded(names: Iterable[str | None]) -> tuple[str | None, ...]:

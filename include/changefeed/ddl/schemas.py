@@ -43,6 +43,7 @@ SEQUENCE = tuple(
         zerofill=False,
         auto_increment=False,
         generated=False,
+        virtual=False,
         default=NO_DEFAULT,
         row_end=False,
     )

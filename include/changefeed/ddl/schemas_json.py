@@ -17,11 +17,11 @@ from changefeed.model.table_schema import Column, Default, Index, TableSchema
 
 Json = dict[str, Any]
 
-VERSION = 2
+VERSION = 3
 """Of what is stored; a reader refuses others.
 
 What is not so is left out. A column's `unknown` names what is not known of it (true for all of _MAY_BE_UNKNOWN), and
-`indexes` is null where they are not known.
+`indexes` is null where they are not known; unique ones are in the server's order.
 """
 
 
@@ -136,17 +136,21 @@ def _unknown_from_json(name: TableName, values: Mapping[str, Any]) -> UnknownTab
 def _index_to_json(index: Index) -> Json:
     values: Json = {"name": index.name, "columns": list(index.columns)}
     values |= {name: True for name in ("unique", "for_foreign_key") if getattr(index, name)}
-    return values
+    return values | ({"lengths": list(index.lengths)} if index.lengths else {})
 
 
 def _index_from_json(values: Mapping[str, Any]) -> Index:
     return Index(
-        values["name"], tuple(values["columns"]), bool(values.get("unique")), bool(values.get("for_foreign_key"))
+        values["name"],
+        tuple(values["columns"]),
+        bool(values.get("unique")),
+        bool(values.get("for_foreign_key")),
+        tuple(values.get("lengths", ())),
     )
 
 
 _MEASURES = ("srid", "length", "precision", "scale", "datetime_precision")
-_FLAGS = ("nullable", "zerofill", "auto_increment", "generated")
+_FLAGS = ("nullable", "zerofill", "auto_increment", "generated", "virtual")
 _MAY_BE_UNKNOWN = (*_FLAGS, "default", "comment")
 
 

@@ -35,6 +35,8 @@ class KeyDefinition:
     columns: tuple[str | None, ...]
     name: str = ""
     if_not_exists: bool = False
+    lengths: tuple[int | None, ...] = ()
+    """Of the parts that are only the beginning of their column, None for others; empty for a key without such parts."""
 
 
 class Check(Enum):
@@ -62,7 +64,8 @@ def read_element(cursor: Cursor) -> ColumnDefinition | KeyDefinition | Period | 
 def own_keys(column: ColumnDefinition) -> list[KeyDefinition]:
     """The keys that the attributes of a column's definition make."""
     keys = [KeyDefinition(KeyKind.PRIMARY, (column.name,))] if column.primary_key else []
-    return keys + ([KeyDefinition(KeyKind.UNIQUE, (column.name,))] if column.unique else [])
+    keys += [KeyDefinition(KeyKind.UNIQUE, (column.name,))] if column.unique else []
+    return keys + ([KeyDefinition(KeyKind.FOREIGN, (column.name,))] if column.references else [])
 
 
 def is_period(cursor: Cursor) -> bool:
@@ -129,28 +132,31 @@ def _key(cursor: Cursor, kind: KeyKind, constraint: str = "") -> KeyDefinition:
         if not cursor.is_kind(TokenKind.WORD, TokenKind.QUOTED):
             raise cursor.unreadable("the columns of a key")
         cursor.advance()
-    parts = read_key_parts(cursor)
+    parts, lengths = read_key_parts(cursor)
     if kind is not KeyKind.FOREIGN:
         cursor.until(",", ")")
-    return KeyDefinition(kind, parts, name or constraint, if_not_exists)
+    return KeyDefinition(kind, parts, name or constraint, if_not_exists, lengths)
 
 
 def _is_index_type(cursor: Cursor) -> bool:
     return cursor.ahead(1).keyword in ("BTREE", "HASH", "RTREE")
 
 
-def read_key_parts(cursor: Cursor) -> tuple[str | None, ...]:
-    """`(column [(length)] [ASC|DESC] | (expression), …)`: names, None for an expression."""
+def read_key_parts(cursor: Cursor) -> tuple[tuple[str | None, ...], tuple[int | None, ...]]:
+    """`(column [(length)] [ASC|DESC] | (expression), …)`: names, None for an expression; lengths, () without any."""
     cursor.expect_symbol("(")
     names: list[str | None] = []
+    lengths: list[int | None] = []
     while True:
         if cursor.is_symbol("("):
             cursor.parentheses()
             names.append(None)
+            lengths.append(None)
         else:
             names.append(cursor.column())
+            lengths.append(cursor.length())
         cursor.word("WITHOUT", "OVERLAPS")  # MariaDB: the name is that of a period
         cursor.until(",", ")")
         if cursor.symbol(")"):
-            return tuple(names)
+            return tuple(names), tuple(lengths) if any(lengths) else ()
         cursor.expect_symbol(",")

@@ -33,7 +33,7 @@ from changefeed.formats.debezium_options import (
     connector_style,
 )
 from changefeed.formats.envelope import change_of
-from changefeed.formats.format import FormatSettings, TableChange
+from changefeed.formats.format import FormatSettings, RowRules, TableChange
 from changefeed.formats.options import Options, choice, text
 from changefeed.formats.reader import RecordReader, SchemaText
 from changefeed.formats.schema_ids import Part, SchemaIds, SubjectNames
@@ -77,6 +77,10 @@ _TIMES = (("ts_ms", 1), ("ts_us", 1000), ("ts_ns", 1_000_000))
 """The fields of a time, and what its milliseconds are multiplied by."""
 
 
+_RULES = RowRules(keyless="unique")
+"""Debezium has a record under the unique key that stands in for a primary key."""
+
+
 @dataclass(frozen=True)
 class AvroFormat:
     """``server_name`` is the connector's `topic.prefix`; ``ts_ms`` when the window was frozen.
@@ -94,6 +98,7 @@ class AvroFormat:
     subjects: Mapping[Part, SubjectNames] = field(default_factory=dict)
     """How subjects are named, where it is not by topic."""
     needs_definitions: bool = True
+    row_rules: RowRules = _RULES
     _made: dict[int, ConnectSchema] = field(default_factory=dict, compare=False, repr=False)
     """The schemas that were given ids, for `shown`."""
 

@@ -8,6 +8,7 @@ https://kafka.apache.org/43/javadoc/org/apache/kafka/connect/data/Schema.html
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -40,6 +41,9 @@ from changefeed.formats.connect_types import (
 from changefeed.formats.style import Encoding, Kind, Style
 from changefeed.model.table_schema import Column, TableSchema
 
+_NOT_OF_A_TOPIC = re.compile(r"[^A-Za-z0-9._-]")
+"""To Java a character beyond U+FFFF is two."""
+_LONGEST_TOPIC = 249
 _STRING = ConnectSchema(Type.STRING)
 _INT64 = ConnectSchema(Type.INT64)
 _MAYBE_STRING = ConnectSchema(Type.STRING, optional=True)
@@ -287,8 +291,9 @@ def envelope(prefix: str, row: ConnectSchema) -> ConnectSchema:
 
 
 def prefix_of(server_name: str, table: TableSchema) -> str:
-    """What the names of a table's schemas begin with."""
-    return f"{server_name}.{table.database}.{table.table}"
+    """What the names of a table's schemas begin with: what Debezium calls its topic, which Kafka has to take."""
+    name = f"{server_name}.{table.database}.{table.table}"
+    return _NOT_OF_A_TOPIC.sub(lambda found: "__" if found[0] > "\uffff" else "_", name)[:_LONGEST_TOPIC]
 
 
 def schema_change(name: str) -> ConnectSchema:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from changefeed.formats.format import RowRules, TableKey
@@ -102,14 +103,20 @@ _PRECISIONS = {
 }
 """How DATE, TIME and DATETIME are written, by `time.precision.mode`."""
 _BINARIES = {"base64-url-safe": Encoding.BASE64_URL, "hex": Encoding.HEX}
-DEFAULT_RULES = RowRules(SKIPPED.default)
+DEFAULT_RULES = RowRules(SKIPPED.default, keyless="unique")
 """Without options."""
 
 
 def row_rules(options: Options) -> RowRules:
     """What the options say of rows."""
     given = {setting: option.name for setting, option in _OF_ROWS.items() if options.has(option)}
-    return RowRules(options[SKIPPED], options[UNCHANGED], options[KEYS], given)
+    return replace(
+        DEFAULT_RULES,
+        skipped=options[SKIPPED],
+        unchanged_skipped=options[UNCHANGED],
+        keys=options[KEYS],
+        in_place_of=given,
+    )
 
 
 def connector_style(options: Options, chosen: Mapping[Kind, Encoding]) -> Style:

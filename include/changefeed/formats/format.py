@@ -13,6 +13,7 @@ from changefeed.formats.schema_ids import LocalIds, SchemaIds
 from changefeed.formats.style import DEFAULT_STYLE, Style
 from changefeed.formats.template import Messages, Op, Template
 from changefeed.formats.typed_values import inexact
+from changefeed.model.message_key import Keyless
 from changefeed.model.statement import Statement
 from changefeed.model.table_schema import TableSchema
 from changefeed.model.user_pattern import UserPattern
@@ -36,12 +37,14 @@ class RowRules:
 
     ``skipped`` are ops that are left out, and with ``unchanged_skipped`` so are updates that change nothing of what is
     written. ``in_place_of`` has the option that was given by the pipeline's setting which it takes the place of.
+    ``keyless`` is what counts where the pipeline does not say it.
     """
 
     skipped: frozenset[str] = frozenset()
     unchanged_skipped: bool = False
     keys: tuple[TableKey, ...] = ()
     in_place_of: Mapping[str, str] = field(default_factory=dict)
+    keyless: Keyless = "none"
 
     def key_columns(self, database: str, table: str) -> tuple[str, ...]:
         """The key's columns; those of all patterns that take the table, and none where no pattern does."""

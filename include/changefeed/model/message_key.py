@@ -10,11 +10,11 @@ from changefeed.errors import SchemaError, SettingsError, did_you_mean
 from changefeed.model.table_schema import TableSchema
 
 Keyless = Literal["none", "unique", "all"]
-"""What is the key of a table for which the binlog names no primary key: nothing; its first unique key (by name) over
-NOT NULL columns, or nothing where it has none; that unique key, or all of its columns.
+"""What is the key of a table for which the binlog names no primary key: nothing; the unique key that the server takes
+for its primary key, or nothing where it has none; that unique key, or all of its columns.
 
-With FULL metadata a server names a unique key itself: the first over NOT NULL columns, as they were defined, passes for
-the primary key of a table that has none (`TABLE_SHARE::primary_key` in sql/table.cc).
+The server takes the first unique key, as they were defined, that has complete NOT NULL columns only
+(`TABLE_SHARE::primary_key` in sql/table.cc). With FULL metadata it names that key as it names a primary key.
 """
 
 
@@ -26,6 +26,11 @@ class KeyRule:
     columns: tuple[str, ...] = ()
     keyless: Keyless = "none"
     setting: str = ""
+
+    @property
+    def chooses_columns(self) -> bool:
+        """Whether it may choose others than those that the server takes for a primary key."""
+        return bool(self.columns) or self.keyless == "all"
 
     def keyed(self, table: TableSchema, *, by_server: bool = False) -> TableSchema:
         """``table`` with the columns of its messages' key in its primary key's stead; empty for messages without a key.
@@ -47,13 +52,14 @@ class KeyRule:
     def _instead(self, table: TableSchema, by_server: bool) -> tuple[int, ...]:
         if self.keyless == "none":
             return ()
-        if table.unique_keys is None and not by_server:
+        may_be_unique = any(column.nullable is not True for column in table.columns)
+        if table.unique_keys is None and not by_server and may_be_unique:
             raise SchemaError(
                 f"{table.database}.{table.table} has no primary key, and with `keyless: {self.keyless}` its unique key "
                 "counts; which it has is not known. Learn the table again from the server with `changefeed schema "
                 f"PIPELINE --relearn {table.database}.{table.table}`, or choose its columns under `keys`."
             )
-        unique = (key.columns for key in table.unique_keys or () if key.not_null)
+        unique = (key.columns for key in table.unique_keys or () if key.may_be_primary)
         everything = tuple(number for number, column in enumerate(table.columns) if not column.hidden)
         return next(unique, everything if self.keyless == "all" else ())
 

@@ -89,8 +89,8 @@ class Route:
 
     @property
     def chooses_columns(self) -> bool:
-        """Whether other columns count than those of the primary key, which each row image has."""
-        return self.key != PRIMARY_KEY or not isinstance(self.partition_by, str)
+        """Whether other columns count than those that the server takes for a primary key, which each row image has."""
+        return self.key.chooses_columns or not isinstance(self.partition_by, str)
 
 
 Router = Callable[[str, str], Route | None]

@@ -7,7 +7,10 @@ never to be read as "no".
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+
+from changefeed.model.charset_codes import charset_of_name, max_bytes
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,7 @@ class Column:
     zerofill: bool | None = None
     auto_increment: bool | None = None
     generated: bool | None = None
+    virtual: bool | None = None
     default: Default | None = None
     comment: str | None = None
     row_end: bool | None = None
@@ -80,7 +84,8 @@ class Column:
 @dataclass(frozen=True)
 class Index:
     """An index other than the primary key: the positions (from 0) of its columns in its own order, None for a part
-    that is an expression. A part may be a prefix of its column.
+    that is an expression. Of a unique index ``lengths`` are those of parts that are only the beginning of their column,
+    None for other parts; empty where all are complete.
 
     ``for_foreign_key``: the server added it for a foreign key, and takes it away when another index can take over.
     `information_schema` does not tell, so it is False of indexes learned there.
@@ -90,19 +95,22 @@ class Index:
     columns: tuple[int | None, ...]
     unique: bool = False
     for_foreign_key: bool = field(default=False, compare=False)
+    lengths: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True)
 class UniqueKey:
     """Columns, by position (from 0), whose values together stand in one row only.
 
-    ``not_null`` says that this holds for every row, so that the key can stand in for a primary key: with a NULL among
-    them the same values may come again.
+    ``not_null`` says that this holds for every row: with a NULL among them the same values may come again.
+    ``may_be_primary`` says that the server takes it for a primary key, where the table has none and no such key before
+    it: all columns are NOT NULL, none is virtual, and the key has them whole, neither their beginnings nor their hash.
     """
 
     name: str
     columns: tuple[int, ...]
     not_null: bool
+    may_be_primary: bool
 
 
 @dataclass(frozen=True)
@@ -110,7 +118,7 @@ class TableSchema:
     """A table's columns in the order of its rows, and the positions (from 0) of its primary key's columns, in the
     key's own order; empty where there is no primary key.
 
-    ``indexes`` are the others in the order of their names, None where they are not known.
+    ``indexes`` are the others in the order of `ordered_indexes`, None where they are not known.
     """
 
     database: str
@@ -150,18 +158,13 @@ class TableSchema:
         end = self.row_end
         if end is None:
             return self
-        indexes = self.indexes and tuple(
-            replace(index, columns=tuple(column for column in index.columns if column != end))
-            if index.unique
-            else index
-            for index in self.indexes
-        )
+        indexes = self.indexes and tuple(_without(index, end) if index.unique else index for index in self.indexes)
         key = tuple(column for column in self.primary_key if column != end)
         return replace(self, primary_key=key, indexes=indexes)
 
     @property
     def unique_keys(self) -> tuple[UniqueKey, ...] | None:
-        """The unique keys besides the primary key, in the order of their names; None where they are not known.
+        """The unique keys besides the primary key, in the server's order; None where they are not known.
 
         Keys over an expression are left out: no column has their value.
         """
@@ -171,11 +174,66 @@ class TableSchema:
         for index in self.indexes:
             columns = tuple(column for column in index.columns if column is not None)
             if index.unique and len(columns) == len(index.columns):
-                not_null = all(self.columns[column].nullable is False for column in columns)
-                keys.append(UniqueKey(index.name, columns, not_null))
+                order = _unique_order(index, self.columns)
+                keys.append(UniqueKey(index.name, columns, not order[1], not any(order)))
         return tuple(keys)
 
 
-def ordered_indexes(indexes: list[Index]) -> tuple[Index, ...]:
-    """Indexes in the order of their names, which compare without regard to case."""
-    return tuple(sorted(indexes, key=lambda index: index.name.lower()))
+def _without(index: Index, column: int) -> Index:
+    lengths = zip(index.columns, index.lengths, strict=False)
+    return replace(
+        index,
+        columns=tuple(part for part in index.columns if part != column),
+        lengths=tuple(length for part, length in lengths if part != column),
+    )
+
+
+def ordered_indexes(indexes: Iterable[Index], columns: Sequence[Column]) -> tuple[Index, ...]:
+    """``indexes`` of a table of ``columns`` in the order in which servers keep them, as far as that matters.
+
+    Unique ones come first, those before others that the server may take for a primary key, and else as they were
+    defined, which is the order that ``indexes`` must have. The others are in the order of their names, without regard
+    to case.
+    """
+    by_name = sorted(indexes, key=lambda index: "" if index.unique else index.name.lower())
+    return tuple(sorted(by_name, key=lambda index: (not index.unique, *_unique_order(index, columns))))
+
+
+_MOST_PART_BYTES, _MOST_KEY_BYTES = 3072, 3500
+"""Of an index of InnoDB. MariaDB makes an index of hashes of a unique key that has more; MySQL refuses it."""
+
+
+def _unique_order(index: Index, columns: Sequence[Column]) -> tuple[bool, bool, bool, bool]:
+    """What a unique index sorts by: whether it is of hashes, has a column that may be NULL, is over beginnings of
+    columns, or has a virtual column.
+
+    Source: `sort_keys` in sql/sql_table.cc of both servers, which each CREATE TABLE and ALTER TABLE goes through.
+    """
+    if not index.unique:
+        return False, False, False, False
+    parts = [None if part is None else columns[part] for part in index.columns]
+    lengths = index.lengths or (None,) * len(parts)
+    sizes = [_most_bytes(part, length) for part, length in zip(parts, lengths, strict=True) if part is not None]
+    return (
+        any(size > _MOST_PART_BYTES for size in sizes) or sum(sizes) > _MOST_KEY_BYTES,
+        any(part is None or part.nullable is not False for part in parts),
+        bool(index.lengths),
+        any(part is None or part.virtual is not False for part in parts),
+    )
+
+
+_UNLIMITED = frozenset(
+    {"tinytext", "text", "mediumtext", "longtext", "tinyblob", "blob", "mediumblob", "longblob", "json"}
+    | {"geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon"}
+    | {"geomcollection", "geometrycollection"}
+)
+
+
+def _most_bytes(column: Column, length: int | None) -> int:
+    """The most bytes that a column, or so many characters of it, take in an index; 0 for types that are short."""
+    if length is None and column.data_type in _UNLIMITED:
+        return _MOST_KEY_BYTES + 1
+    characters = length if length is not None else column.length
+    if column.data_type not in ("char", "varchar", "binary", "varbinary") and length is None:
+        return 0
+    return (characters or 0) * max_bytes(charset_of_name(column.collation or "binary"))

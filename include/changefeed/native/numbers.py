@@ -218,6 +218,21 @@ def _put_null(out: Bytes, at: int) -> int:
     return at + 4
 
 
+_EXACT_DIGITS = 22
+"""Powers of ten up to this one are doubles."""
+
+
+@inline
+def rounded_double(bits: int, decimals: int) -> int:
+    """The bits of the double next to the decimal number of so many ``decimals`` that a double is."""
+    value = np.int64(bits).view(np.float64)
+    scale = 10.0**decimals
+    whole = value * scale
+    if decimals <= _EXACT_DIGITS and abs(whole) < 9007199254740992.0:
+        value = np.rint(whole) / scale
+    return int(np.float64(value).view(np.int64))
+
+
 @inline
 def put_float64(out: Bytes, at: int, bits: int) -> int:
     """Write the IEEE double with these bits; `null` for what JSON has no number for."""

@@ -7,7 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
-from changefeed.ddl.table import Table
+from changefeed.ddl.schemas import Entry
+from changefeed.ddl.table import Table, UnknownTable
 from changefeed.errors import ChangefeedError, SettingsError, SourceError, SourceUnavailableError, did_you_mean
 from changefeed.model.table_pattern import matcher, matches
 from changefeed.model.table_schema import TableSchema
@@ -41,12 +42,21 @@ class CheckedSource:
     @cached_property
     def tables(self) -> list[TableSchema]:
         """The captured tables, as they are now."""
-        known = current_schemas(self.session).tables.values()
+        return [entry.schema for entry in self._entries if isinstance(entry, Table)]
+
+    @property
+    def unknown(self) -> list[UnknownTable]:
+        """The captured tables whose columns the server does not say."""
+        return [entry for entry in self._entries if isinstance(entry, UnknownTable)]
+
+    @cached_property
+    def _entries(self) -> list[Entry]:
+        known = current_schemas(self.session).tables.items()
         captured = self.pipeline.tables.matches
         return [
-            entry.schema
-            for entry in known
-            if isinstance(entry, Table) and captured(entry.schema.database, entry.schema.table)
+            entry
+            for name, entry in known
+            if captured(*((entry.schema.database, entry.schema.table) if isinstance(entry, Table) else name))
         ]
 
     @property
@@ -97,6 +107,13 @@ def _versioned(checked: CheckedSource) -> Iterator[Finding]:
             "of such a table as statements, whatever binlog_format is, and the first one stops the run: make these "
             "columns TIMESTAMP(6), put the table into `tables.exclude`, or choose what `statements` does"
         )
+
+
+def _unlearned(checked: CheckedSource) -> Iterator[Finding]:
+    """Which tables the server does not describe exactly enough to read their rows."""
+    for table in checked.unknown:
+        text = f"what columns {table.name.database}.{table.name.table} has is not known: {table.problem}"
+        yield warn(text) if checked.server_names_keys else _wrong(text)
 
 
 def _warnings(checked: CheckedSource) -> Iterator[Finding]:
@@ -265,6 +282,7 @@ SOURCE_PARTS: tuple[SourcePart, ...] = (
     _filters,
     _unlogged,
     _versioned,
+    _unlearned,
     _row_image,
     _warnings,
 )

@@ -44,8 +44,8 @@ from changefeed.settings.routes import compile_routes
 from changefeed.source.archive.binlogs import ArchivedBinlogs
 from changefeed.source.mysql import source
 from changefeed.source.mysql.binlogs import ServerBinlogs, file_identity
-from changefeed.source.mysql.server_schemas import collation_names, current_schemas, server_of
-from changefeed.source.mysql.session import Session
+from changefeed.source.mysql.server_schemas import collation_names, current_schemas
+from changefeed.source.mysql.session import Session, server_of
 
 _log = logging.getLogger(__name__)
 _BEGIN_OF_TEXT = re.compile(r'\{"id":"(\w+)"')

@@ -30,8 +30,8 @@ from changefeed.source.archive.binlogs import ArchivedBinlogs
 from changefeed.source.archive.completeness import check_complete
 from changefeed.source.mysql import source
 from changefeed.source.mysql.binlogs import ServerBinlogs, file_identity
-from changefeed.source.mysql.server_schemas import collation_names, current_schemas, server_of, wait_for_logged_ddl
-from changefeed.source.mysql.session import Session
+from changefeed.source.mysql.server_schemas import collation_names, current_schemas, wait_for_logged_ddl
+from changefeed.source.mysql.session import Session, server_of
 
 if TYPE_CHECKING:  # it loads the kernels, and most runs scan nothing
     from changefeed.binlog.search.schema_scan import SchemaScan, TableRows

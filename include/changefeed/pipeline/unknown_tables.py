@@ -206,5 +206,5 @@ def _made_up(name: TableName, table: UnknownTable, collations: Mapping[int, str]
         column or shown_column(f"__dropped_col_{number}__", row, collations)
         for number, (column, row) in enumerate(zip(known, table.columns, strict=True))
     )
-    schema = TableSchema(name.database, name.table, columns, is_published=answer != "begin")
+    schema = TableSchema(name.database, name.table, columns, indexes=(), is_published=answer != "begin")
     return Table(schema, "")

@@ -52,7 +52,8 @@ def message_rules(pipeline: Pipeline) -> dict[str, str]:
     itself. So are the numbers of partitions: Kafka says them, and progress keeps them.
     """
     values: dict[str, Any] = pipeline.model_dump(mode="python", exclude=_SHAPE_NO_MESSAGE)
-    usual, *own = [format.style for format in all_formats(compile_routes(pipeline).format(0))]
+    routes = compile_routes(pipeline)
+    usual, *own = [format.style for format in all_formats(routes.format(0))]
     values["style"] = _written_out(usual)  # a format's own too, under `values` or not
     if own:
         values["styles"] = [_written_out(style) for style in own]
@@ -71,6 +72,8 @@ def message_rules(pipeline: Pipeline) -> dict[str, str]:
     if isinstance(pipeline.unknown_definition, dict):
         values["unknown_definition"] = list(pipeline.unknown_definition.items())
     values["keys"] = list(values["keys"].items())  # of which the first that takes a table counts
+    keyless = list(dict.fromkeys(map(routes.keyless_of, routes.formats)))
+    values["keyless"] = keyless if len(keyless) > 1 else keyless[0]
     return {name: _digest(value) for name, value in values.items()}
 
 

@@ -361,8 +361,9 @@ class PipelineSettings(Section):
     """By pattern of tables the condition for the rows that are published."""
     skip: list[Literal["c", "u", "d", "r", "t"]] = Field(default=[])
     """Ops that are left out: creates, updates, deletes, rows that were read, truncates."""
-    keyless: Keyless = "none"
-    """What is the key of tables without a primary key that no pattern of `keys` takes."""
+    keyless: Keyless | None = None
+    """What is the key of tables without a primary key that no pattern of `keys` takes; None for what the format says.
+    """
     row_versions: Literal["current", "all"] = "current"
     """Of MariaDB's system-versioned tables: the rows that a SELECT has, or those that are history, too."""
     columns: ColumnSettings = ColumnSettings()

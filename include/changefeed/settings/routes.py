@@ -89,7 +89,7 @@ class Routes:
     replication_factor: int
     suffix: str
     keys: tuple[tuple[str, tuple[str, ...]], ...]
-    keyless: Keyless
+    keyless: Keyless | None
     rows: tuple[tuple[str, RowFilter], ...]
     skipped: frozenset[str]
     with_history: bool
@@ -142,18 +142,24 @@ class Routes:
 
     def key_rule(self, database: str, table: str) -> KeyRule:
         """How the key columns of a table are found: by an option of its format, or by `keys`."""
-        rules = self.formats[self._topic_rule(database, table).format].row_rules
+        choice = self.formats[self._topic_rule(database, table).format]
+        rules, keyless = choice.row_rules, self.keyless_of(choice)
         if by_option := rules.key_columns(database, table):
-            return KeyRule(by_option, self.keyless, f"{self.file}: {rules.in_place_of['keys']} in format")
+            return KeyRule(by_option, keyless, f"{self.file}: {rules.in_place_of['keys']} in format")
         for pattern, columns in self.keys:
             if matches(pattern, database, table):
-                return KeyRule(columns, self.keyless, f"{self.file}: {pattern!r} in keys")
-        return KeyRule(keyless=self.keyless)
+                return KeyRule(columns, keyless, f"{self.file}: {pattern!r} in keys")
+        return KeyRule(keyless=keyless)
+
+    def keyless_of(self, choice: FormatChoice) -> Keyless:
+        """What is the key of tables of this format that have no primary key."""
+        return self.keyless or choice.row_rules.keyless
 
     @property
     def chooses_keys(self) -> bool:
-        """Whether keys may be other columns than the primary key's."""
-        return bool(self.keys) or self.keyless != "none" or any(each.row_rules.keys for each in self.formats)
+        """Whether keys may be other columns than those that the server takes for a primary key: only those are in rows
+        of each `binlog_row_image`."""
+        return bool(self.keys) or self.keyless == "all" or any(each.row_rules.keys for each in self.formats)
 
     @property
     def registry(self) -> str | None:

@@ -11,17 +11,16 @@ from changefeed.kafka.commit_log.snapshots import SnapshotRecord, TableProgress
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.identifier import quoted
 from changefeed.model.table_pattern import names_database
-from changefeed.source.mysql.catalog import SYSTEM_DATABASES
+from changefeed.source.mysql.catalog import SYSTEM_DATABASES, create_statement
 from changefeed.source.mysql.session import Session
 
 
 def made_by(session: Session, database: str, table: str) -> tuple[str, str]:
     """The statements that make the table's database and the table, as they are now.
 
-    Raises as `Session` does.
+    Raises as `create_statement`.
     """
-    create = str(session.row(f"SHOW CREATE TABLE {quoted(database)}.{quoted(table)}")[1])
-    return _database_made_by(session, database), create
+    return _database_made_by(session, database), create_statement(session, database, table)
 
 
 def _database_made_by(session: Session, database: str) -> str:

@@ -34,8 +34,8 @@ from changefeed.records.compression import CODECS
 from changefeed.source.mysql import source
 from changefeed.source.mysql.binlogs import window_files
 from changefeed.source.mysql.server_ids import ServerIds
-from changefeed.source.mysql.server_schemas import collation_names, server_of
-from changefeed.source.mysql.session import Session
+from changefeed.source.mysql.server_schemas import collation_names
+from changefeed.source.mysql.session import Session, server_of
 from changefeed.spark.stages.decode_task import DecodeTask
 from changefeed.spark.stages.dump import dump_of
 from changefeed.spark.stages.earlier_slices import EarlierSlices

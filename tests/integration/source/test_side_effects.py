@@ -8,8 +8,7 @@ import pytest
 
 from changefeed.ddl import SessionContext, TableName, read_statement
 from changefeed.model.connection import MysqlConnection
-from changefeed.source.mysql.server_schemas import server_of
-from changefeed.source.mysql.session import Session
+from changefeed.source.mysql.session import Session, server_of
 from changefeed.source.mysql.side_effects import Reach
 from devstack.sql_server import SqlServer
 

@@ -11,7 +11,7 @@ from changefeed.ddl import Schemas, SchemaTimeline, SessionContext, Table, Table
 from changefeed.ddl.schemas_json import column_from_json, column_to_json
 from changefeed.errors import CheckpointError
 from changefeed.model.coordinates import BinlogCoordinates
-from changefeed.model.table_schema import NO_DEFAULT, Column, Default, Index, TableSchema, UniqueKey
+from changefeed.model.table_schema import NO_DEFAULT, Column, Default, Index, TableSchema, UniqueKey, ordered_indexes
 
 SHOP = SessionContext("shop")
 STORED: dict[str, Any] = {
@@ -162,7 +162,11 @@ def test_a_column_of_which_little_is_known_comes_back_as_it_was() -> None:
 
 
 def test_a_unique_key_stands_in_for_a_primary_key_only_if_none_of_its_columns_can_be_null() -> None:
-    columns = (Column("a", "int", nullable=False), Column("b", "int", nullable=True), Column("c", "int"))
+    columns = (
+        Column("a", "int", nullable=False, virtual=False),
+        Column("b", "int", nullable=True, virtual=False),
+        Column("c", "int"),
+    )
     indexes = (
         Index("both", (0, 1), unique=True),
         Index("plain", (0,)),
@@ -170,8 +174,9 @@ def test_a_unique_key_stands_in_for_a_primary_key_only_if_none_of_its_columns_ca
         Index("unsure", (2,), unique=True),
         Index("whole", (0,), unique=True),
     )
+    indexes = ordered_indexes(indexes, columns)
     assert TableSchema("d", "t", columns, (), indexes).unique_keys == (
-        UniqueKey("both", (0, 1), not_null=False),
-        UniqueKey("unsure", (2,), not_null=False),
-        UniqueKey("whole", (0,), not_null=True),
+        UniqueKey("whole", (0,), not_null=True, may_be_primary=True),
+        UniqueKey("both", (0, 1), not_null=False, may_be_primary=False),
+        UniqueKey("unsure", (2,), not_null=False, may_be_primary=False),
     )

@@ -18,6 +18,7 @@ from changefeed.native.memory import (
     Bytes,
     big_endian,
     copy,
+    i64,
     little_endian,
     put8,
     put64,
@@ -25,6 +26,7 @@ from changefeed.native.memory import (
     u32,
     wrap,
 )
+from changefeed.native.numbers import rounded_double
 from changefeed.native.span import part
 from changefeed.native.varint import put_length, put_varint, size_of_varint
 
@@ -216,6 +218,9 @@ def put_binary(work: Workspace, at: int, room: int, start: int, size: int, spec:
         return at + 1
     if kind == layout.SIZED_BITS:
         return _put_bits(out, at, data, start, a)
+    if kind == layout.ROUNDED:
+        put64(out, at, rounded_double(i64(data, start), a - 1))
+        return at + 8
     if kind == layout.WIDE_FLOAT:
         return _put_widened(out, at, u32(data, start))
     if kind == layout.SHAPE or kind == layout.SHAPE_POINT:

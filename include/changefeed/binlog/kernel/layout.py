@@ -31,6 +31,7 @@ YEAR = NUMBERS + 4
 BIT = NUMBERS + 5
 FLOAT = NUMBERS + 6
 DOUBLE = NUMBERS + 7
+"""a: 1 and the decimals of DOUBLE(M,D), 0 for DOUBLE."""
 UNSIGNED_BYTES = NUMBERS + 8
 """As DECIMAL_BYTES: the two's complement of an unsigned number in base64."""
 BIT_FLAG = NUMBERS + 9
@@ -110,6 +111,8 @@ SHAPE = BINARIES + 15
 SHAPE_POINT = BINARIES + 16
 SINGLES, UNSIGNED_WORD = BINARIES + 17, BINARIES + 18
 WRITTEN = BINARIES + 19
+ROUNDED = BINARIES + 20
+"""A DOUBLE(M,D); a: 1 and its decimals."""
 """A value that is written already, in text or binary: its bytes are copied."""
 
 SIZED = 1 << 24

@@ -209,6 +209,8 @@ def _put_image(out: Bytes, at: int, data: Bytes, start: int, end: int, columns: 
             at += b
         elif kind == YEAR:
             year = u16(data, start)
+            if a == 2:  # MariaDB's YEAR(2) comes with two digits
+                year += 2000 if year < 70 else 1900
             put8(out, at, year - 1900 if year > 0 else 0)
             at += 1
         elif kind == STRING:

@@ -30,7 +30,7 @@ from changefeed.native.memory import (
     u32,
     wrap,
 )
-from changefeed.native.numbers import put_float32, put_float64, put_number, put_unsigned
+from changefeed.native.numbers import put_float32, put_float64, put_number, put_unsigned, rounded_double
 from changefeed.native.span import part
 from changefeed.native.varint import put_length
 
@@ -274,7 +274,8 @@ def _put_number_bytes(out: Bytes, at: int, data: Bytes, start: int, width: int, 
 @inline
 def _put_numeric(out: Bytes, at: int, data: Bytes, start: int, kind: int, width: int, scratch: Bytes) -> int:
     if kind == layout.DOUBLE:
-        return put_float64(out, at, i64(data, start))
+        bits = i64(data, start)
+        return put_float64(out, at, rounded_double(bits, width - 1) if width > 0 else bits)
     if kind == layout.FLOAT:
         return put_float32(out, at, u32(data, start))
     if kind == layout.UNSIGNED_TEXT:

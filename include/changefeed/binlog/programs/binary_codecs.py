@@ -45,6 +45,8 @@ def binary_spec(plain: Spec, column: BoundColumn, type: ConnectSchema, memory: P
         case Type.BOOLEAN:
             return replace(plain, kind=layout.FLAG)
         case Type.FLOAT32 | Type.FLOAT64 if kind in (layout.FLOAT, layout.DOUBLE):
+            if kind == layout.DOUBLE and plain.a:
+                return replace(plain, kind=layout.ROUNDED)
             wide = type.type is Type.FLOAT64 and kind == layout.FLOAT
             return replace(plain, kind=layout.WIDE_FLOAT if wide else layout.COPY, a=plain.fixed)
         case Type.INT16 | Type.INT32 | Type.INT64:

@@ -95,7 +95,8 @@ def _bind_column(number: int, column: MapColumn, known: Column | None) -> codecs
     tells_all = charset == "binary" or (known is not None and (known.collation or "").endswith("_bin"))
     if column.collation is not None:
         tells_all = charsets.tells_all(column.collation)
-    return codecs.BoundColumn(name, column.type, column.meta, unsigned, charset, labels, data_type, tells_all)
+    decimals = known.scale if known is not None and known.data_type == "double" else None
+    return codecs.BoundColumn(name, column.type, column.meta, unsigned, charset, labels, data_type, tells_all, decimals)
 
 
 def _matches(table_map: TableMap, schema: TableSchema) -> bool:

@@ -29,6 +29,7 @@ class BoundColumn:
 
     ``charset`` is "binary" for bytes, `charset_codes.UNKNOWN` where nobody knows; so are ``labels`` None.
     ``data_type`` is that of the schema, or "". ``tells_all`` says that its collation tells all characters apart.
+    ``decimals`` are those of DOUBLE(M,D), which no table map has.
     """
 
     name: str
@@ -39,6 +40,7 @@ class BoundColumn:
     labels: tuple[str, ...] | None
     data_type: str
     tells_all: bool = False
+    decimals: int | None = None
 
 
 @dataclass(frozen=True)
@@ -85,9 +87,12 @@ def _float(_column: BoundColumn, _style: Style, _memory: ProgramMemory) -> Spec:
     return Spec(layout.FLOAT, fixed=4)
 
 
-def _double(_column: BoundColumn, _style: Style, _memory: ProgramMemory) -> Spec:
-    """IEEE double, 8 bytes little-endian. Manual: https://dev.mysql.com/doc/refman/9.7/en/floating-point-types.html"""
-    return Spec(layout.DOUBLE, fixed=8)
+def _double(column: BoundColumn, _style: Style, _memory: ProgramMemory) -> Spec:
+    """IEEE double, 8 bytes little-endian. Manual: https://dev.mysql.com/doc/refman/9.7/en/floating-point-types.html
+
+    MariaDB stores -0.010000000000000009 for -0.01 of DOUBLE(10,2), and selects -0.01.
+    """
+    return Spec(layout.DOUBLE, fixed=8, a=0 if column.decimals is None else column.decimals + 1)
 
 
 _DECIMALS = {

@@ -14,7 +14,8 @@ from changefeed.model.table_schema import Column
 def mapped_column(mapped: MapColumn, bound: BoundColumn, known: Column | None) -> Column:
     """The column of a TABLE_MAP, named and typed as ``bound`` says.
 
-    What the TABLE_MAP says counts: nullability, lengths, precision. ``known`` is the same column in the table's schema;
+    What the TABLE_MAP says counts: lengths, precision, and nullability, but that MariaDB says of all columns of the
+    inner table of an outer join that they may be NULL. ``known`` is the same column in the table's schema;
     without it defaults, comments and display widths are not known, nor the length of text whose charset is not.
     """
     column = known if known is not None else Column(bound.name, "")
@@ -25,7 +26,7 @@ def mapped_column(mapped: MapColumn, bound: BoundColumn, known: Column | None) -
         data_type=data_type,
         unsigned=bound.unsigned,
         labels=bound.labels or (),
-        nullable=mapped.nullable,
+        nullable=mapped.nullable and column.nullable is not False,
     )
     return _measured(column, mapped, bound.charset)
 

@@ -86,7 +86,7 @@ _READINGS: dict[WireType, _Reading] = {
     column_types.FLOAT: _number(4, 4, 4),
     column_types.DOUBLE: _number(5, 8, 8),
     column_types.NEWDECIMAL: _Reading((246,), _decimal),
-    column_types.YEAR: _Reading((13,), lambda _: Turned(0, result_rows.YEAR)),
+    column_types.YEAR: _Reading((13,), lambda result: Turned(0, result_rows.YEAR, result.length)),
     column_types.BIT: _Reading((16,), lambda result: Turned(result.length, result_rows.BITS, (result.length + 7) // 8)),
     column_types.DATE: _Reading((10,), lambda _: Turned(0, result_rows.DATE)),
     column_types.TIME2: _temporal(11, result_rows.TIME),

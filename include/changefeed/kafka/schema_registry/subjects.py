@@ -78,9 +78,10 @@ class Subjects:
         return CompatibilityError(
             f"a new schema{of_table} cannot be the next version of subject {subject!r} in the schema registry at "
             f"{self.registry.connection}, whose compatibility is {self.registry.level(subject)}. {shown}The registry "
-            f"says: {why}. Nothing of it is published. Change the column so that it fits (nullable, or with a "
-            "default), publish the table to another topic, or allow the change once: set the compatibility of "
-            f"{subject!r} to NONE (PUT /config/SUBJECT), run the pipeline, and set it back."
+            f"says: {why}. The run stops before it publishes anything of this window, of other tables neither. Allow "
+            f"the change once: set the compatibility of {subject!r} to NONE (PUT /config/SUBJECT), run the pipeline, "
+            "and set it back. Or change the column so that it fits (nullable, or with a default), publish the table to "
+            "another topic, or leave it out by `tables.exclude`, so that the others go on."
         )
 
 

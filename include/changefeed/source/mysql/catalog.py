@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import groupby
 
+from changefeed.model.identifier import quoted
 from changefeed.model.table_schema import Column, TableSchema
 from changefeed.source.mysql.column_rows import FIELD_COUNT, INDEX_FIELDS, column_fields, column_of, keys_of
+from changefeed.source.mysql.exact_columns import exact_columns, exact_create
 from changefeed.source.mysql.session import Row, Session
 
 SYSTEM_DATABASES = ("mysql", "sys", "information_schema", "performance_schema")
@@ -84,21 +86,38 @@ def table_schemas(session: Session, names: Iterable[tuple[str, str]]) -> dict[tu
             indexes: dict[str, list[Row]] = {}
             for table, *index in session.rows(_INDEXES_OF_MANY, database, asked):
                 indexes.setdefault(str(table), []).append(tuple(index))
-            for table, its in columns.items():
-                keys = keys_of(indexes.get(table, ()), its)
-                schemas[database, table] = TableSchema(database, table, tuple(its), *keys).keys_of_current_rows
+            for table, listed in columns.items():
+                its = exact_columns(session, database, table, listed)
+                keys = keys_of(session, database, table, indexes.get(table, ()), its)
+                schemas[database, table] = TableSchema(database, table, its, *keys).keys_of_current_rows
     return {name: schemas[name] for name in wanted if name in schemas}
 
 
 def table_schema(session: Session, database: str, table: str) -> TableSchema | None:
-    """A table's columns and keys as they are now, or None where there is no such table."""
+    """A table's columns and keys as they are now, or None where there is no such table.
+
+    Raises SchemaError as `exact_columns`.
+    """
     is_mariadb = session.is_mariadb
     rows = session.rows(_COLUMNS.format(fields=column_fields(session)), database, table)
     if not rows:
         return None
-    columns = tuple(column_of(row, is_mariadb=is_mariadb) for row in rows)
-    keys = keys_of(session.rows(_INDEXES, database, table), columns)
+    columns = exact_columns(session, database, table, [column_of(row, is_mariadb=is_mariadb) for row in rows])
+    keys = keys_of(session, database, table, session.rows(_INDEXES, database, table), columns)
     return TableSchema(database, table, columns, *keys).keys_of_current_rows
+
+
+def create_statement(session: Session, database: str, table: str) -> str:
+    """What SHOW CREATE TABLE has of a table, with characters of four bytes where the server shows question marks.
+
+    Raises as `Session` does, and SchemaError as `exact_columns`.
+    """
+    create = str(session.row(f"SHOW CREATE TABLE {quoted(database)}.{quoted(table)}")[1])
+    if "?" not in create:
+        return create
+    rows = session.rows(_COLUMNS.format(fields=column_fields(session)), database, table)
+    listed = [column_of(row, is_mariadb=session.is_mariadb) for row in rows]
+    return exact_create(create, listed, exact_columns(session, database, table, listed))
 
 
 def catalog_lookup(session_factory: Callable[[], Session]) -> Callable[[str, str], TableSchema | None]:

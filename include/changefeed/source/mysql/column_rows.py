@@ -13,6 +13,7 @@ from typing import Any
 from changefeed.ddl.column_default import expression_default
 from changefeed.errors import SourceError
 from changefeed.model.column_types import DATA_TYPES, Measure
+from changefeed.model.identifier import quoted
 from changefeed.model.table_schema import NO_DEFAULT, Column, Default, Index, current_time, ordered_indexes
 from changefeed.source.mysql.session import Row, Session
 
@@ -30,8 +31,11 @@ def column_fields(session: Session) -> str:
 FIELD_COUNT = 10
 """Of `column_fields`."""
 
-INDEX_FIELDS = "index_name, column_name, non_unique"
+INDEX_FIELDS = "index_name, column_name, non_unique, sub_part"
 """The fields of `information_schema.statistics` that `keys_of` reads, in the order of index_name, seq_in_index."""
+
+Keys = tuple[tuple[int, ...], tuple[Index, ...] | None]
+"""A primary key's positions, and the other indexes; None where they are not known."""
 
 
 def column_of(row: Row, *, is_mariadb: bool) -> Column:
@@ -57,6 +61,7 @@ def column_of(row: Row, *, is_mariadb: bool) -> Column:
         zerofill=zerofill,
         auto_increment="AUTO_INCREMENT" in extra,
         generated=generated,
+        virtual="VIRTUAL GENERATED" in extra,
         default=NO_DEFAULT if generated else listed,
         comment=comment or "",
         row_end=is_mariadb and row[9] == "ROW END",
@@ -64,16 +69,50 @@ def column_of(row: Row, *, is_mariadb: bool) -> Column:
     )
 
 
-def keys_of(rows: Iterable[Sequence[Any]], columns: Sequence[Column]) -> tuple[tuple[int, ...], tuple[Index, ...]]:
-    """The primary key's positions and the other indexes, from a table's rows of INDEX_FIELDS."""
+def keys_of(
+    session: Session, database: str, table: str, rows: Iterable[Sequence[Any]], columns: Sequence[Column]
+) -> Keys:
+    """The keys of a table, from its rows of INDEX_FIELDS.
+
+    `information_schema` does not say which of several unique keys is first: the server is asked for that. Where it
+    has no answer, as the table was changed or dropped meanwhile, the indexes are not known.
+    """
     positions = {column.name: position for position, column in enumerate(columns)}
     parts: dict[str, list[int | None]] = {}
-    unique: dict[str, bool] = {}
-    for name, column, non_unique in rows:
+    lengths: dict[str, list[int | None]] = {}
+    unique: set[str] = set()
+    for name, column, non_unique, length in rows:
         parts.setdefault(str(name), []).append(None if column is None else positions.get(str(column)))
-        unique[str(name)] = not int(non_unique)
+        lengths.setdefault(str(name), []).append(None if length is None else int(length))
+        if not int(non_unique):
+            unique.add(str(name))
     primary = tuple(position for position in parts.pop("PRIMARY", []) if position is not None)
-    return primary, ordered_indexes([Index(name, tuple(parts[name]), unique[name]) for name in parts])
+    names = _in_server_order(session, database, table, list(parts)) if len(unique - {"PRIMARY"}) > 1 else list(parts)
+    if names is None:
+        return primary, None
+    indexes = (
+        Index(
+            name,
+            tuple(parts[name]),
+            name in unique,
+            lengths=tuple(lengths[name]) if name in unique and any(lengths[name]) else (),
+        )
+        for name in names
+    )
+    return primary, ordered_indexes(indexes, columns)
+
+
+def _in_server_order(session: Session, database: str, table: str, names: Sequence[str]) -> list[str] | None:
+    try:
+        shown = session.rows(f"SHOW INDEX FROM {quoted(database)}.{quoted(table)}")
+    except SourceError:
+        return None
+    order = [name for name in dict.fromkeys(str(row[_KEY_NAME]) for row in shown) if name != "PRIMARY"]
+    return order if set(order) == set(names) else None
+
+
+_KEY_NAME = 2
+"""Where the rows of SHOW INDEX have an index's name."""
 
 
 # --- what is written in column_type
@@ -128,7 +167,15 @@ def _mysql_default(text: str | None, data_type: str, extra: str) -> Default:
         return NO_DEFAULT
     if data_type in ("datetime", "timestamp") and (current := _CURRENT.fullmatch(text)):
         return current_time(int(current[1] or 0))
-    return expression_default(text) if "DEFAULT_GENERATED" in extra else Default(text)
+    return expression_default(_once_encoded(text)) if "DEFAULT_GENERATED" in extra else Default(text)
+
+
+def _once_encoded(text: str) -> str:
+    """An expression of MySQL, which lists each byte of its UTF-8 as a character."""
+    try:
+        return text.encode("latin-1").decode()
+    except UnicodeError:
+        return text
 
 
 def _mariadb_default(text: str | None, data_type: str) -> Default:

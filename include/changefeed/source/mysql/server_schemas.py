@@ -6,16 +6,16 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from changefeed.ddl.names import TableName
-from changefeed.ddl.schemas import Schemas
-from changefeed.ddl.session import Flavour, Server
-from changefeed.ddl.table import Table, is_generated_key
+from changefeed.ddl.schemas import Entry, Schemas
+from changefeed.ddl.table import Table, UnknownTable, is_generated_key
 from changefeed.ddl.table_elements import Period
-from changefeed.errors import SourceError, SourceUnavailableError
+from changefeed.errors import SchemaError, SourceError, SourceUnavailableError
 from changefeed.model.identifier import quoted
 from changefeed.model.table_schema import TableSchema
 from changefeed.source.mysql.catalog import SYSTEM_DATABASES
 from changefeed.source.mysql.column_rows import FIELD_COUNT, INDEX_FIELDS, column_fields, column_of, keys_of
-from changefeed.source.mysql.session import Row, Session
+from changefeed.source.mysql.exact_columns import exact_columns
+from changefeed.source.mysql.session import Row, Session, server_of
 
 _NOT_SYSTEM = "NOT IN ('" + "', '".join(SYSTEM_DATABASES) + "')"
 _TABLES = f"""
@@ -39,17 +39,6 @@ WHERE table_schema {_NOT_SYSTEM} ORDER BY table_schema, table_name, period
 """
 _EXTRA = 6
 """Where `column_fields` have `extra`, which says that a column is invisible."""
-
-
-def server_of(session: Session) -> Server:
-    """What a statement's meaning depends on besides its session."""
-    numbers = [int(part) for part in session.version.split("-")[0].split(".")[:3]]
-    return Server(
-        Flavour.MARIADB if session.is_mariadb else Flavour.MYSQL,
-        (numbers[0], numbers[1], numbers[2] if len(numbers) > 2 else 0),
-        int(session.variable("lower_case_table_names") or 0),
-        str(session.variable("collation_server")),
-    )
 
 
 def collation_names(session: Session) -> dict[int, str]:
@@ -79,15 +68,21 @@ def current_schemas(session: Session) -> Schemas:
     for row in session.rows(_INDEXES):
         indexes[str(row[0]), str(row[1])].append(row[2:])
     periods = _periods(session)
-    tables = {}
+    tables: dict[TableName, Entry] = {}
     for database, table, collation in session.rows(_TABLES):
         name = (str(database), str(table))
-        shown = tuple(column_of(row, is_mariadb=session.is_mariadb) for row in columns[name])
-        schema = TableSchema(*name, shown, *keys_of(indexes[name], shown)).keys_of_current_rows
+        listed = [column_of(row, is_mariadb=session.is_mariadb) for row in columns[name]]
+        known_as = TableName(*map(server.table_name, name))
+        try:
+            shown = exact_columns(session, *name, listed)
+        except SchemaError as error:
+            tables[known_as] = UnknownTable(known_as, str(error))
+            continue
+        schema = TableSchema(*name, shown, *keys_of(session, *name, indexes[name], shown)).keys_of_current_rows
         hidden = bool(shown) and "INVISIBLE" in str(columns[name][0][_EXTRA]).upper()
         generated = hidden and is_generated_key(schema, server)
         table_periods = tuple(periods[name])
-        tables[TableName(*map(server.table_name, name))] = Table(schema, str(collation or ""), generated, table_periods)
+        tables[known_as] = Table(schema, str(collation or ""), generated, table_periods)
     views = frozenset(TableName(*map(server.table_name, map(str, name))) for name in session.rows(_VIEWS))
     return Schemas(server, databases, tables, views)
 

@@ -10,6 +10,7 @@ from typing import Any, Self
 import pymysql
 from pymysql.constants import CR, ER
 
+from changefeed.ddl.session import Flavour, Server
 from changefeed.errors import ChangefeedError, NoSuchTableError, SourceError, SourceUnavailableError
 from changefeed.model.connection import MysqlConnection
 from changefeed.source.mysql.login import connect
@@ -89,6 +90,17 @@ class Session:
         """Major and minor version, to compare."""
         major, minor = self.version.split(".")[:2]
         return int(major), int(minor)
+
+
+def server_of(session: Session) -> Server:
+    """What a statement's meaning depends on besides its session."""
+    numbers = [int(part) for part in session.version.split("-")[0].split(".")[:3]]
+    return Server(
+        Flavour.MARIADB if session.is_mariadb else Flavour.MYSQL,
+        (numbers[0], numbers[1], numbers[2] if len(numbers) > 2 else 0),
+        int(session.variable("lower_case_table_names") or 0),
+        str(session.variable("collation_server")),
+    )
 
 
 @contextmanager

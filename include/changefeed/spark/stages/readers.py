@@ -17,7 +17,7 @@ from changefeed.model.window import Slice
 from changefeed.records.block import MessageBlock
 from changefeed.source.mysql.catalog import catalog_lookup
 from changefeed.source.mysql.reference import ReferenceReader
-from changefeed.source.mysql.server_schemas import server_of
+from changefeed.source.mysql.session import server_of
 from changefeed.spark.stages.decode_task import DecodeTask, SourceTask
 from changefeed.spark.stages.dump import dump_of
 from changefeed.spark.stages.earlier_slices import EarlierSlices

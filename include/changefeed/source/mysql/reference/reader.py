@@ -162,11 +162,11 @@ class ReferenceReader:
                 self._query = event.sql_statement.decode("utf-8", "replace")
             case "TableMapEvent":
                 route = self._router(event.schema, event.table)
-                schema = (
-                    schema_of(event, self._schemas, is_mariadb=self._is_mariadb)
-                    if route
-                    else TableSchema(event.schema, event.table, ())
-                )
+                schema = TableSchema(event.schema, event.table, ())
+                if route:
+                    by_server = all(column.name for column in event.columns)
+                    schema = schema_of(event, self._schemas, is_mariadb=self._is_mariadb)
+                    schema = route.key.keyed(schema, by_server=by_server)
                 self._tables[event.table_id] = _Table(event, schema, route)
             case "WriteRowsEvent" | "UpdateRowsEvent" | "DeleteRowsEvent":
                 yield from self._take_rows(event, raw, piece, accounts)

@@ -1,0 +1,128 @@
+"""Labels and defaults with characters of four bytes, which information_schema lists as question marks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from changefeed.ddl.names import TableName
+from changefeed.ddl.schemas import Schemas
+from changefeed.ddl.sql_file import defined_schemas
+from changefeed.ddl.table import Table, UnknownTable
+from changefeed.model.connection import MysqlConnection
+from changefeed.model.table_schema import Default, TableSchema
+from changefeed.source.mysql.catalog import create_statement, table_schema
+from changefeed.source.mysql.server_schemas import current_schemas
+from changefeed.source.mysql.session import Session, server_of
+from devstack.sql_server import SqlServer
+
+_SET = ", ".join(f"'s{number}😀'" for number in range(63))
+CREATE = f"""CREATE TABLE {{}} (
+    id INT PRIMARY KEY,
+    e ENUM('a', 'x😀', 'b?c', '🎉''z', '?') DEFAULT 'x😀' COMMENT 'c😀',
+    must ENUM('a?', '🎉') NOT NULL DEFAULT '🎉',
+    s SET('q', '😀', 'w?') DEFAULT '😀,w?',
+    wide ENUM('ü😀', '?') CHARACTER SET utf16 NOT NULL DEFAULT 'ü😀',
+    many SET({_SET}, '?') NOT NULL DEFAULT 's1😀,?',
+    text VARCHAR(20) DEFAULT 'd😀?',
+    expression VARCHAR(20) DEFAULT (CONCAT('ü😀?', 'y')),
+    narrow ENUM('?', 'y') CHARACTER SET latin1
+) CHARACTER SET utf8mb4"""
+
+
+@pytest.fixture(params=["mysql_server", "mariadb_server"])
+def server(request: pytest.FixtureRequest, unique_name: str) -> Iterator[SqlServer]:
+    server: SqlServer = request.getfixturevalue(request.param)
+    server.execute(f"CREATE DATABASE `{unique_name}`")
+    yield server
+    server.execute(f"DROP DATABASE `{unique_name}`", f"DROP USER IF EXISTS '{unique_name}'@'%'")
+
+
+@pytest.fixture
+def session(server: SqlServer) -> Iterator[Session]:
+    with Session(MysqlConnection.from_uri(server.url)) as session:
+        yield session
+
+
+def followed(session: Session, database: str, create: str) -> TableSchema:
+    """The table as its statement in the binlog says it."""
+    schemas = Schemas(server=server_of(session), databases={database: "utf8mb4_general_ci"})
+    (table,) = defined_schemas(f"USE `{database}`; {create}", schemas).tables.values()
+    assert isinstance(table, Table)
+    return table.schema
+
+
+def test_a_learned_table_is_the_same_as_one_that_was_followed(
+    server: SqlServer, session: Session, unique_name: str
+) -> None:
+    create = CREATE.format("t")
+    server.execute(create, database=unique_name)
+    learned = table_schema(session, unique_name, "t")
+    told = followed(session, unique_name, create)
+    assert learned is not None
+    assert [(c.name, c.labels, c.default, c.comment) for c in learned.columns] == [
+        (c.name, c.labels, c.default, c.comment) for c in told.columns
+    ]
+    entry = current_schemas(session).tables[TableName(unique_name, "t")]
+    assert isinstance(entry, Table)
+    assert entry.schema.columns == learned.columns
+    number = len(learned.columns[1].labels)
+    server.execute(
+        *(f"INSERT INTO t (id, e, many) VALUES ({n}, {n}, 1 << {n + 58})" for n in range(1, number + 1)),
+        database=unique_name,
+    )
+    rows = server.execute(f"SELECT e, many FROM `{unique_name}`.t ORDER BY id")
+    assert [row[0] for row in rows] == list(learned.columns[1].labels)
+    assert [row[1] for row in rows] == list(learned.columns[5].labels[-5:])
+
+
+def test_a_copy_by_show_create_is_the_same_table(server: SqlServer, session: Session, unique_name: str) -> None:
+    server.execute(CREATE.format("t"), database=unique_name)
+    create = create_statement(session, unique_name, "t")
+    server.execute(f"CREATE DATABASE `{unique_name}_copy`", create.replace("`t`", f"`{unique_name}_copy`.t", 1))
+    try:
+        copied, original = table_schema(session, f"{unique_name}_copy", "t"), table_schema(session, unique_name, "t")
+        assert copied is not None
+        assert original is not None
+        assert copied.columns == original.columns
+    finally:
+        server.execute(f"DROP DATABASE `{unique_name}_copy`")
+
+
+def test_a_default_that_mariadb_does_not_say_is_not_known(mariadb_server: SqlServer, unique_name: str) -> None:
+    mariadb_server.execute(
+        f"CREATE DATABASE `{unique_name}`",
+        f"CREATE TABLE `{unique_name}`.t (v VARCHAR(9) NOT NULL DEFAULT 'd😀')",
+    )
+    with Session(MysqlConnection.from_uri(mariadb_server.url)) as session:
+        empty = table_schema(session, unique_name, "t")
+        mariadb_server.execute(f"INSERT INTO `{unique_name}`.t VALUES ('x')")
+        filled = table_schema(session, unique_name, "t")
+    mariadb_server.execute(f"DROP DATABASE `{unique_name}`")
+    assert empty is not None
+    assert filled is not None
+    assert (empty.columns[0].default, filled.columns[0].default) == (None, Default("d😀"))
+
+
+def test_labels_that_may_not_be_read_leave_the_table_unknown_until_they_may(
+    server: SqlServer, unique_name: str
+) -> None:
+    server.execute(
+        CREATE.format("t"),
+        "CREATE TABLE plain (e ENUM('a', 'b'), n ENUM('?') CHARACTER SET latin1)",
+        f"CREATE USER '{unique_name}'@'%' IDENTIFIED BY 'pw'",
+        f"GRANT INSERT ON `{unique_name}`.* TO '{unique_name}'@'%'",
+        database=unique_name,
+    )
+    url = f"mysql://{unique_name}:pw@{server.url.rpartition('@')[2]}"
+    with Session(MysqlConnection.from_uri(url)) as session:
+        tables = current_schemas(session).tables
+        unknown = tables[TableName(unique_name, "t")]
+        assert isinstance(unknown, UnknownTable)
+        for words in ("labels of `e`", "question marks", "GRANT", "binlog_row_metadata=FULL", "--define"):
+            assert words in unknown.problem
+        assert isinstance(tables[TableName(unique_name, "plain")], Table)
+    server.execute(f"GRANT SELECT ON `{unique_name}`.* TO '{unique_name}'@'%'")
+    with Session(MysqlConnection.from_uri(url)) as session:
+        assert isinstance(current_schemas(session).tables[TableName(unique_name, "t")], Table)
