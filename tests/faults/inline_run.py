@@ -14,6 +14,7 @@ import importlib
 import json
 import logging
 import os
+import resource
 import select
 import sys
 import traceback
@@ -109,6 +110,8 @@ def child(asked: dict[str, Any]) -> None:
     for number in (1, 2):
         os.dup2(log, number)
     os.environ.update(asked["env"])
+    if most := int(os.environ.get("AIRFLOW_CONN_FILE_BYTES", "0")):  # as on a full disk: no file grows beyond it
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
     code = 70
     try:
         code = command(asked["command"]) if asked["command"] else run(asked["name"], asked["windows"])
