@@ -33,6 +33,11 @@ HOSTILE: Mapping[str, Sequence[str]] = {
     "explicit_defaults_for_timestamp": ("ON", "OFF"),
     "sql_select_limit": ("1", "17"),
     "max_join_size": ("1",),
+    "max_execution_time": ("1",),
+    "max_statement_time": ("0.001",),
+    "net_write_timeout": ("1",),
+    "wait_timeout": ("2",),
+    "system_versioning_asof": ("'2001-01-01'",),
     "div_precision_increment": ("0", "30"),
     "lc_time_names": ("'de_DE'", "'ja_JP'"),
     "group_concat_max_len": ("4",),
@@ -103,6 +108,10 @@ HARMLESS = {
     "sql_safe_updates": "0",
     "sql_select_limit": "18446744073709551615",
     "max_join_size": "18446744073709551615",
+    "max_execution_time": "0",
+    "max_statement_time": "0",
+    "wait_timeout": "28800",
+    "system_versioning_asof": "DEFAULT",
 }
 """What the workload's session has, so that it does what it says."""
 

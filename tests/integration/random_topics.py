@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from foreign import values
+from integration.shown_tables import settle
 
 from devstack.sql_server import SqlServer
 
@@ -170,7 +171,7 @@ def columns_of(server: SqlServer, database: str, table: str) -> tuple[list[Any],
     """A table's columns, with their names and types, and the names of its primary key."""
     where = f"WHERE table_schema = '{database}' AND table_name = '{table}'"
     with server.connect() as connection, connection.cursor() as cursor:
-        cursor.execute("SET sql_select_limit = 18446744073709551615")
+        settle(cursor)
         cursor.execute(
             f"SELECT column_name, data_type FROM information_schema.columns {where} ORDER BY ordinal_position"
         )
@@ -184,11 +185,9 @@ def columns_of(server: SqlServer, database: str, table: str) -> tuple[list[Any],
 
 def selected(server: SqlServer, database: str, table: str, columns: list[Any], where: str) -> list[Image]:
     """The table's rows as SELECT has them, each value in the form of `foreign.values`."""
-    settings = ("sql_mode = ''", "time_zone = '+00:00'", "sql_select_limit = 18446744073709551615", "autocommit = 1")
     expressions = ", ".join(map(values.selected, columns))
     with server.connect(charset="utf8mb4") as connection, connection.cursor() as cursor:
-        for setting in (*settings, "max_join_size = 18446744073709551615"):
-            cursor.execute(f"SET SESSION {setting}")
+        settle(cursor)
         cursor.execute(f"SELECT {expressions} FROM `{database}`.`{table}` WHERE {where or 'TRUE'}")
         rows = list(cursor.fetchall())
     return [

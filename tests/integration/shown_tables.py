@@ -17,11 +17,20 @@ SESSION = (
     "sql_select_limit = 18446744073709551615",
     "max_join_size = 18446744073709551615",
     "autocommit = 1",
+    "max_execution_time = 0",
+    "max_statement_time = 0",
     "sql_quote_show_create = 1",
     "show_create_table_verbosity = 0",
     "show_gipk_in_create_table_and_information_schema = 1",
 )
 """Settings of the session that looks."""
+
+
+def settle(cursor: Any) -> None:
+    """Give a session the settings that let it look at all there is."""
+    for setting in SESSION:
+        with suppress(pymysql.MySQLError):  # one server has it, and the other not
+            cursor.execute(f"SET SESSION {setting}")
 
 
 def shown(server: SqlServer, database: str) -> dict[str, Any]:
@@ -40,9 +49,7 @@ def shown(server: SqlServer, database: str) -> dict[str, Any]:
             except pymysql.MySQLError as error:
                 return str(error)
 
-        for setting in SESSION:
-            with suppress(pymysql.MySQLError):  # one server has it, and the other not
-                cursor.execute(f"SET SESSION {setting}")
+        settle(cursor)
         name = _identifier(database)
         found[""] = rows(f"SHOW CREATE DATABASE {name}")[0][1]
         listed = (

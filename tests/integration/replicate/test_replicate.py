@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from both_settings import on_both_settings, with_everything
 from integration.followed import Followed, Workload
+from integration.hostile_settings import globally
 
 from changefeed.errors import (
     AccountingError,
@@ -203,6 +204,17 @@ def test_a_reader_sees_only_what_the_source_was_at_some_commit(on_mysql: Followe
         on_mysql.follow()
     assert len(seen) > 10
     on_mysql.check()
+
+
+@pytest.mark.extended
+def test_a_table_without_an_engine_is_of_innodb_whatever_the_follower_defaults_to(followed: Followed) -> None:
+    """A table of MyISAM would keep the rows of a run that was killed before its position moved."""
+    name = f"{followed.name}_e"
+    with globally(followed.follower, {"default_storage_engine": "MyISAM"}):
+        followed.source.execute(f"CREATE DATABASE {name}", f"CREATE TABLE {name}.t (id INT PRIMARY KEY)")
+        followed.publish()
+        followed.follow()
+    followed.check()
 
 
 @pytest.mark.extended
