@@ -13,6 +13,7 @@ import os
 import random
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,9 @@ import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import SerializationContext
+from faults.conftest import Pair
 from faults.feed import Feed, Run, Runner
+from faults.replica import caught_up, stop_replicating
 from integration.hostile_settings import globally, hostile
 from integration.random_source import KEYLESS, RandomSource, Table
 from integration.random_topics import (
@@ -38,6 +41,8 @@ from integration.random_topics import (
 from integration.rebuilt import records_of
 
 from devstack.kafka import KafkaBroker
+from devstack.mariadb import MariadbServer
+from devstack.mysql import MysqlServer
 from devstack.schema_registry import SchemaRegistry
 from devstack.sql_server import SqlServer
 
@@ -132,6 +137,9 @@ class RandomRun:
         self.feed, self.rng, self.avro, self.totals = feed, random.Random(seed), avro, totals
         self.database = f"{feed.name}_r"
         self.wrong: list[str] = []
+        self.heads: list[str] = []
+        """Ends of windows, to which a seek may go back."""
+        self.seeks, self.failed_over = 0, False
         rng = self.rng
         format = FORMATS[seed % len(FORMATS)]
         self.plan = Plan(
@@ -169,7 +177,8 @@ class RandomRun:
             feed.settings["rows"] = {f"{self.database}.*": plan.where}
         feed.configure(transaction_rows=self.rng.choice([10, 40, 1000]))
 
-    def run(self) -> None:
+    def run(self, replaced: Callable[[], SqlServer] | None = None) -> None:
+        """The run; in its midst the source is ``replaced`` by the server that this makes the new one."""
         rng = self.rng
         definitions = set(WITHOUT_KEYS)
         if self.plan.inner["name"] == "avro":
@@ -181,7 +190,11 @@ class RandomRun:
         )
         self.configure()
         self.window()
-        for _ in range(STEPS):
+        for step in range(STEPS):
+            if replaced is not None and step == STEPS // 2:
+                self.work.server = self.feed.mysql = replaced()
+                self.failed_over = True
+                self.windows_to_the_end()
             self.step()
         self.snapshot_to_its_end("first")
         self.windows_to_the_end()
@@ -196,7 +209,7 @@ class RandomRun:
     def step(self) -> None:
         rng = self.rng
         self.work.run(rng.randrange(1, 4))
-        match rng.randrange(7):
+        match rng.randrange(8):
             case 0 | 1 | 2:
                 run = self.begin("first", fault=rng.choice(SNAPSHOT_STAGES))
                 if run.wait_until_held():
@@ -225,6 +238,13 @@ class RandomRun:
                 code = run.result(240)
                 del self.feed.connections["FILE_BYTES"]
                 self.totals.kills["full disks"] += code != 0
+            case 6 if self.heads and not self.failed_over:
+                to = rng.choice(self.heads)
+                done = self.feed.fork_command("", "seek", self.feed.name, to, "--why", "a test", "--yes")
+                if done.result() == 0:
+                    self.seeks += 1
+                else:
+                    self.note(done)
             case _:
                 self.window()
 
@@ -248,11 +268,14 @@ class RandomRun:
         self.totals.refusals[(lines or run.text().splitlines() or [""])[-1][:300]] += 1
 
     def window(self) -> None:
+        head = self.feed.mysql.head()
         run = self.feed.begin()
         code = run.result(240)
         if code == 1:
             self.note(run)
         assert code in (0, 1, 3), run.text()[-3000:]
+        if code == 0:
+            self.heads.append(head)
 
     def windows_to_the_end(self) -> None:
         self.feed.run_until_current()
@@ -292,6 +315,8 @@ class RandomRun:
             if plan.mask:
                 row["version"] = "***" if plan.mask == "text" else _digest(row["version"])
         if table.kind == KEYLESS:
+            if self.seeks + self.failed_over:
+                return
             if plan.inner["name"] == "debezium" and not (altered and table.modified):
                 rows = keyless_rows([change for change in changes if change is not None])
                 assert rows.total() == len(wanted), f"{rows.total()} rows, {len(wanted)} in the table"
@@ -299,7 +324,7 @@ class RandomRun:
         if plan.inner["name"] == "fluvio":
             found = fluvio_rows(changes, key)
         else:
-            consumed = Consumed()
+            consumed = Consumed(repeats=self.seeks > 0, one_server=not self.failed_over)
             consumed.take(_with_old_keys(changes, plan.format), frozenset(table.modified))
             self.wrong += [f"{table.name}: {wrong}" for wrong in consumed.wrong[:5]]
             found = consumed.rows
@@ -398,3 +423,27 @@ def test_random_tables_beside_random_changes_end_as_the_source_is(
         flush=True,
     )
     assert not failed, "\n".join(failed)
+
+
+if RUNS:
+
+    @pytest.mark.parametrize("pair", [MysqlServer, MariadbServer], indirect=True, ids=["mysql", "mariadb"])
+    def test_random_tables_whose_source_is_replaced_end_as_the_new_source_is(
+        pair: Pair, pair_feed: Feed, schema_registry: SchemaRegistry
+    ) -> None:
+        """In the midst of a snapshot and of changes a replica becomes the source."""
+        source, other = pair
+
+        def replaced() -> SqlServer:
+            caught_up(source, other)
+            source.stop()
+            stop_replicating(other)
+            return other
+
+        seed = SEED or random.SystemRandom().randrange(1, 10**9)
+        totals = Totals()
+        run = RandomRun(pair_feed, seed, avro_reader(schema_registry.url), schema_registry.url, totals)
+        print(f"CHANGEFEED_SEED={seed} failover, {run.plan}", flush=True)
+        run.run(replaced)
+        print(f"failover: kills {dict(totals.kills)}, {totals.tables} tables, {totals.records} records", flush=True)
+        assert run.wrong == []

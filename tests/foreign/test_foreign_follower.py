@@ -1,4 +1,4 @@
-"""Statements that others wrote, with a follower behind their source: a sample of `make test-foreign ARGS=--follower`."""
+"""Statements that others wrote, with a follower behind them: a sample of `make test-foreign ARGS=--follower`."""
 
 from __future__ import annotations
 

@@ -103,6 +103,7 @@ HOSTILE: Mapping[str, Sequence[str]] = {
 """Values of global variables with which a server still does what a changefeed is for."""
 
 HARMLESS = {
+    "autocommit": "1",
     "sql_if_exists": "0",
     "completion_type": "0",
     "sql_safe_updates": "0",
