@@ -136,7 +136,7 @@ def globally(server: SqlServer, chosen: Mapping[str, str]) -> Iterator[dict[str,
     finally:
         with server.connect() as connection, connection.cursor() as cursor:
             for name, was in before.items():
-                cursor.execute(f"SET GLOBAL {name} = %s", (was,))
+                cursor.execute(f"SET GLOBAL {name} = {'DEFAULT' if was == 'DEFAULT' else connection.escape(was)}")
 
 
 def hostile(rng: random.Random, count: int) -> dict[str, str]:
