@@ -31,6 +31,7 @@ from integration.random_topics import (
     Avro,
     Change,
     Consumed,
+    Unknown,
     changes_of,
     columns_of,
     fluvio_rows,
@@ -148,6 +149,8 @@ class RandomRun:
             where=rng.choice(["", "", "n < 40"]),
             partitions=rng.choice([1, 3]),
         )
+        if self.plan.inner["name"] == "maxwell":  # of a changed key it has one record, in the new partition
+            self.plan.partitions = 1
         if self.plan.inner["name"] == "fluvio":
             self.plan.mask, self.plan.partitions = "", 1
         if not self.plan.where and rng.random() < 0.3:
@@ -216,15 +219,17 @@ class RandomRun:
             case 0 | 1 | 2:
                 stage = rng.choice(SNAPSHOT_STAGES)
                 run = self.begin("first", fault=stage)
-                if run.wait_until_held():
+                window = self.beside(run)
+                if run.process.poll() is None:
                     self.work.run(rng.randrange(3))
                     if rng.random() < 0.6 and stage.endswith("decode"):  # later it has the pipeline's lease
                         self.window()
-                    if rng.random() < 0.8:
+                    if rng.random() < 0.8 or window is not None:
                         self.kill(run, "snapshots")
                     else:
                         run.go_on()
-                self.ended(run)
+                        window = self.beside(run)
+                self.ended(run, window)
             case 3:
                 run = self.begin("first")
                 time.sleep(rng.uniform(0.1, 2.5))
@@ -235,13 +240,14 @@ class RandomRun:
                 if run.wait_until_held():
                     self.work.run(rng.randrange(2))
                     self.kill(run, "windows")
-                self.ended(run)
+                self.ended(run, None)
             case 5:
                 self.feed.connections["FILE_BYTES"] = str(rng.choice(FULL_DISKS))
                 run = self.begin("first")
-                code = run.result(240)
                 del self.feed.connections["FILE_BYTES"]
-                self.totals.kills["full disks"] += code != 0
+                window = self.beside(run)
+                self.totals.kills["full disks"] += run.process.poll() != 0
+                self.ended(run, window)
             case 6 if self.heads and not self.failed_over:
                 to = rng.choice(self.heads)
                 done = self.feed.fork_command("", "seek", self.feed.name, to, "--why", "a test", "--yes")
@@ -256,15 +262,30 @@ class RandomRun:
         rows = str(self.rng.choice([7, 30, 300]))
         return self.feed.fork_command(fault, "snapshot", self.feed.name, "--run-id", run, "--chunk-rows", rows)
 
+    def beside(self, run: Run) -> Run | None:
+        """Wait until a snapshot ended, or is held at its stage, with windows beside it, for which it may wait.
+
+        The window that is under way then is returned: one that waits for the lease of a run that is held.
+        """
+        window, begin_at, deadline = None, time.monotonic() + 2, time.monotonic() + 180
+        while run.process.poll() is None and not run.file.exists():
+            assert time.monotonic() < deadline, f"neither its stage nor its end is reached:\n{run.text()[-2000:]}"
+            if window is None and time.monotonic() > begin_at:
+                window = self.feed.begin()
+            if window is not None and window.process.poll() is not None:
+                window, begin_at = None, time.monotonic() + 1
+            time.sleep(0.02)
+        return window
+
     def kill(self, run: Run, what: str) -> None:
         if run.process.poll() is None:
             run.kill()
             self.totals.kills[what] += 1
 
-    def ended(self, run: Run) -> None:
-        code = run.result(240)
-        if code in (1, 2):
-            self.note(run)
+    def ended(self, run: Run, window: Run | None) -> None:
+        for each in filter(None, (run, window)):
+            if each.result(240) in (1, 2):
+                self.note(each)
 
     def note(self, run: Run) -> None:
         """A sentence of a run that was refused."""
@@ -287,10 +308,9 @@ class RandomRun:
     def snapshot_to_its_end(self, name: str) -> None:
         for _ in range(6):
             run = self.begin(name)
-            code = run.result(240)
-            if code == 0:
+            self.ended(run, self.beside(run))
+            if run.process.poll() == 0:
                 return
-            self.note(run)
             self.window()
         raise AssertionError(f"the snapshot does not end:\n{run.text()[-3000:]}")
 
@@ -337,6 +357,8 @@ class RandomRun:
         images = [
             self._image([column for column in shown if column.name not in unlike], image) for image in found.values()
         ]
+        if any(isinstance(image[name], Unknown) for image in images for name in key):
+            return  # keys whose form is the format's own: as many as there are
         by_key = {_place(key, image): image for image in images}
         for row in wanted:
             image = by_key.get(_place(key, row))

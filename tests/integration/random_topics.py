@@ -37,19 +37,21 @@ class Change:
     """Of `maxwell`: the columns that an update changed, as they were."""
 
 
+@dataclass(frozen=True)
 class Unknown:
-    """A value whose form is not compared here, only that it is not NULL."""
+    """A value whose form is not compared here: only that it is not NULL, or, as zero dates are, may be."""
 
-    def __repr__(self) -> str:
-        return "not NULL"
+    may_be_null: bool = False
 
     def __eq__(self, other: object) -> bool:
-        return other is not None
+        return other is not None or self.may_be_null
 
     __hash__ = object.__hash__
 
 
 UNKNOWN = Unknown()
+FLUVIO_EXACT = (values.INTEGERS | values.TEXTS) - {"year", "enum"}
+TEMPORAL = frozenset({"date", "time", "datetime", "timestamp"})
 Avro = Callable[[str, str, bytes], Any]
 """Reads a key or value of a topic."""
 
@@ -205,12 +207,14 @@ def read_value(format: Mapping[str, Any], column: Any, value: Any) -> Any:
         data = format["data"]
         return read_value(data if isinstance(data, dict) else {"name": data}, column, value)
     if value is None:
-        return None
+        return Unknown(may_be_null=True) if name == "avro" and kind in TEMPORAL else None
     exact = kind in values.INTEGERS | values.TEXTS | {"json"}
     if name == "fluvio":
-        return values.of_record(column, value) if kind in values.INTEGERS - {"year"} else UNKNOWN
+        return values.of_record(column, value) if kind in FLUVIO_EXACT else UNKNOWN
     if name == "avro":
-        return values.of_record(column, value) if exact else UNKNOWN
+        if isinstance(value, bytes) and kind in values.BYTES:
+            return value.hex().upper()
+        return values.of_record(column, value) if exact or isinstance(value, Decimal) else UNKNOWN
     if kind == "bit":
         if isinstance(value, bool | int):
             return int(value)
