@@ -111,6 +111,8 @@ def test_a_row_that_was_left_to_a_window_comes_after_all_rows_that_were_read(
         f"CREATE TABLE {name}.t (id INT PRIMARY KEY, n INT)",
         f"INSERT INTO {name}.t VALUES {', '.join(f'({number}, 0)' for number in range(30))}",
     )
+    filled.publish()  # which begins at the binlog's end
+    filled.source.execute(f"INSERT INTO {name}.t VALUES (100, 0)")
     filled.publish()
 
     def change(stage: str) -> None:
