@@ -13,7 +13,7 @@ export CHANGEFEED_KERNEL_CACHE ?= $(CURDIR)/$(VENV)/kernel-cache
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # each Spark worker, Airflow task and command would compile all its modules again
 
-.PHONY: help setup demo stop clean env lint test test-all test-durations test-unit test-faults test-snapshot test-fuzz test-huge-file test-foreign test-ranges bench-decode bench-formats bench-select bench-snapshot bench-replicate bench-end-to-end bench-overhead bench-scale audit lock
+.PHONY: help setup demo stop clean env lint test test-all test-durations test-unit test-faults test-snapshot test-replicate test-fuzz test-huge-file test-foreign test-ranges bench-decode bench-formats bench-select bench-snapshot bench-replicate bench-end-to-end bench-overhead bench-scale audit lock
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -64,9 +64,14 @@ test-unit: $(READY) ## The tests that need no server
 test-faults: $(READY) ## The faults suite in its long form: 200 random kills, and 100 on real Spark on each server
 	CHANGEFEED_FAULTS=200 $(BIN)/python -m pytest tests/faults --timeout 7200 $(ARGS)
 
-test-snapshot: $(READY) ## A snapshot of a million rows on each server beside writers, killed 10 times (ARGS="-k mysql"; KILLS=50 ROWS=100000)
+test-snapshot: $(READY) ## A million rows beside writers, killed 10 times, and 20 random snapshots a server (ARGS="-k mysql"; KILLS= ROWS= RUNS= SEED=)
 	CHANGEFEED_SNAPSHOT_ROWS=$(or $(ROWS),1000000) CHANGEFEED_SNAPSHOT_KILLS=$(or $(KILLS),10) \
-		$(BIN)/python -m pytest -s -n 0 tests/faults/long_snapshot.py $(ARGS)
+		CHANGEFEED_RUNS=$(or $(RUNS),20) CHANGEFEED_SEED=$(or $(SEED),0) \
+		$(BIN)/python -m pytest -s -n 0 tests/faults/test_random_snapshot.py tests/faults/long_snapshot.py $(ARGS)
+
+test-replicate: $(READY) ## 20 random runs of a follower for each pair of servers, killed anywhere (ARGS="-k mysql"; RUNS=100 SEED=7)
+	CHANGEFEED_RUNS=$(or $(RUNS),20) CHANGEFEED_SEED=$(or $(SEED),0) \
+		$(BIN)/python -m pytest -s -n 0 tests/integration/replicate/test_follower_random.py $(ARGS)
 
 test-fuzz: $(READY) ## Damaged binlogs, with bounds checks on (CASES=1000000 SEED=any: more, and others)
 	CHANGEFEED_FUZZ_CASES=$(or $(CASES),100000) CHANGEFEED_FUZZ_SEED=$(or $(SEED),seed) \
@@ -75,7 +80,7 @@ test-fuzz: $(READY) ## Damaged binlogs, with bounds checks on (CASES=1000000 SEE
 test-huge-file: $(READY) ## A binlog file of more than 4 GiB: its positions do not fit into four bytes
 	$(BIN)/python -m pytest tests/integration/huge_file.py $(ARGS)
 
-test-foreign: $(READY) ## MySQL's and MariaDB's own test statements, file by file, followed and rebuilt (ARGS="--server mariadb 'main/type*.test'": some)
+test-foreign: $(READY) ## MySQL's and MariaDB's own test statements, file by file, followed and rebuilt (ARGS="--server mariadb 'main/type*.test'": some; --follower)
 	PYTHONPATH=$(PYTHONPATH):$(CURDIR)/tests $(BIN)/python -m foreign $(ARGS)
 
 test-ranges: $(READY) ## The package with the oldest and the newest versions that pyproject.toml allows

@@ -9,12 +9,15 @@ when it ended: 0 when a window was committed, 3 when nothing is new, 2 with a te
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import importlib
 import json
 import logging
 import os
+import resource
 import select
+import signal
 import sys
 import traceback
 from contextlib import AbstractContextManager, nullcontext
@@ -109,6 +112,9 @@ def child(asked: dict[str, Any]) -> None:
     for number in (1, 2):
         os.dup2(log, number)
     os.environ.update(asked["env"])
+    if most := int(os.environ.get("AIRFLOW_CONN_FILE_BYTES", "0")):  # as on a full disk: no file grows beyond it
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    faulthandler.register(signal.SIGUSR1)  # prints where each thread is
     code = 70
     try:
         code = command(asked["command"]) if asked["command"] else run(asked["name"], asked["windows"])

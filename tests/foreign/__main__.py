@@ -1,27 +1,31 @@
 """`make test-foreign`: the statements of MySQL's and MariaDB's own tests, file by file, on real servers.
 
 ARGS: `--server mysql` or `mariadb` for one of them, `--metadata FULL` (by default servers are as they come: MINIMAL and
-NO_LOG, where all names are learned), and patterns of files below the suite's folder, such as `t/alter*.test`.
+NO_LOG, where all names are learned), and patterns of files below the suite's folder, such as `t/alter*.test`. With
+`--follower` each file runs on a source with a follower behind it, and the two servers are compared by what they show.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import tempfile
 import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pymysql
+from foreign.follower_arena import Ending, FollowerArena
 from foreign.suites import SUITES, reference_of
 from foreign.trial import Arena, SpoiledServerError, Trial, Verdict
 
 from devstack.errors import ServerError
 from devstack.home import Home
 from devstack.identity import ProcessId
+from devstack.kafka import KafkaBroker
 from devstack.process import started
 
 _SHOWN = 1500
@@ -33,10 +37,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make test-foreign", description=__doc__)
     parser.add_argument("--server", choices=sorted(SUITES), action="append")
     parser.add_argument("--metadata", choices=["FULL", "MINIMAL", "NO_LOG"])
+    parser.add_argument("--follower", action="store_true")
     parser.add_argument("patterns", nargs="*", metavar="PATTERN")
     chosen = parser.parse_args()
     names = chosen.server or sorted(SUITES)
     folders = {name: SUITES[name].files.fetch(Home.default()) for name in names}
+    if chosen.follower:
+        return follow(names, folders, chosen.metadata, chosen.patterns)
     with ProcessPoolExecutor(len(names)) as processes:
         arguments = zip(*((name, folders[name], chosen.metadata, chosen.patterns) for name in names), strict=True)
         totals = dict(zip(names, processes.map(run, *arguments), strict=True))
@@ -72,6 +79,61 @@ def run(name: str, folder: Path, metadata: str | None, patterns: list[str]) -> C
                 total += Counter(schemas=seen.schemas, tables=seen.tables, changes=seen.changes)
                 if trial.verdict is Verdict.NOT_COMPARABLE:
                     total[f"because {trial.reason}"] += 1
+    return total
+
+
+def follow(names: list[str], folders: dict[str, Path], metadata: str | None, patterns: list[str]) -> int:
+    """Run suites on sources with followers; 1 where one is not as its source, and no sentence says so."""
+    with (
+        tempfile.TemporaryDirectory(prefix="foreign-kafka-") as scratch,
+        started(KafkaBroker(Path(scratch), owner=ProcessId.own(), quick=True)) as broker,
+        ProcessPoolExecutor(len(names)) as processes,
+    ):
+        arguments = zip(*((name, folders[name], metadata, patterns, broker.bootstrap) for name in names), strict=True)
+        totals = dict(zip(names, processes.map(follow_suite, *arguments), strict=True))
+    for name, total in totals.items():
+        print(f"\n{name}, with a follower: " + ", ".join(f"{total[ending]} files {ending}" for ending in Ending))
+        print(
+            f"  {total['definitions']} definitions and {total['rows']} rows applied, {total['tables']} tables compared"
+        )
+        for what, count in total.most_common():
+            if what.startswith("because "):
+                print(f"  {count} files {Ending.REFUSED} {what}")
+    return int(any(total[Ending.DIFFERENT] for total in totals.values()))
+
+
+def follow_suite(name: str, folder: Path, metadata: str | None, patterns: list[str], bootstrap: str) -> Counter[str]:
+    """Run a suite on a source and a follower of its own; how many files ended how."""
+    suite = SUITES[name]
+    total: Counter[str] = Counter()
+    options: dict[str, str | int] = {"binlog_row_metadata": metadata} if metadata else {}
+    left = list(suite.scripts(folder, patterns))
+    while left:  # servers that a script has spoiled are followed by others
+        with (
+            tempfile.TemporaryDirectory(prefix=f"foreign-{name}-") as scratch,
+            ExitStack() as stack,
+            suppress(SpoiledServerError, pymysql.MySQLError, ServerError),
+        ):
+            source, follower = (
+                stack.enter_context(started(suite.server(
+                    Path(scratch) / role, options={**options, "server_id": number}, owner=ProcessId.own(), quick=True
+                )))
+                for number, role in enumerate(("source", "follower"), 1)
+            )  # fmt: skip
+            arena = FollowerArena(source, follower, bootstrap, Path(scratch), reference_of(source))
+            while left:
+                path = left.pop(0)
+                done = arena.follow(path, folder)
+                note = f": {done.text[:_SHOWN]}" if done.text else ""
+                print(
+                    f"{name} {done.script}: {done.ending}; {done.definitions} definitions, {done.rows} rows, "
+                    f"{done.tables} tables, {done.seconds:.0f} s{note}",
+                    flush=True,
+                )
+                total[done.ending] += 1
+                total += Counter(tables=done.tables, rows=done.rows, definitions=done.definitions)
+                if done.ending is Ending.REFUSED:
+                    total[f"because {re.sub(chr(39) + '.*?' + chr(39) + '|[0-9]+', '…', done.text)[:160]}"] += 1
     return total
 
 

@@ -40,9 +40,7 @@ class Followed:
 
     def __post_init__(self) -> None:
         self.source.execute("FLUSH BINARY LOGS")
-        status = "SHOW BINLOG STATUS" if isinstance(self.source, MariadbServer) else "SHOW BINARY LOG STATUS"
-        file, position, *_ = self.source.execute(status)[0]
-        self.start = f"{file}:{position}"
+        self.start = self.source.head()
         self.uris = {
             "source": self.source.url,
             "kafka": f"kafka://{self.kafka.bootstrap}",

@@ -44,9 +44,12 @@ class TableFill:
         """The table with another name, from ``at`` on."""
         return replace(self, renamed_at=self.renamed_at or str(at))
 
-    def is_whole_by(self, record: TableReadRecord) -> bool:
-        """Whether no rows are missing, by the latest ``record`` of what it was announced as."""
+    def is_whole_by(self, record: TableReadRecord, position: BinlogCoordinates) -> bool:
+        """Whether no rows are missing at ``position``, by the latest ``record`` of what it was announced as: those that
+        the snapshot read are there, and those that it left to windows."""
         if record.snapshot != self.snapshot or record.rows is None or self.rows < record.rows:
+            return False
+        if record.reach and BinlogCoordinates.parse(record.reach) > position:
             return False
         if not self.renamed_at:
             return True

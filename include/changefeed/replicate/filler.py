@@ -170,7 +170,7 @@ class Filler:
         """As `Applier.finish`: tables up to there are made, and those that have all rows are noted."""
         while (at := self.filling.next_made) is not None and at <= watermark:
             self._make(at)
-        self.filling.settle()
+        self.filling.settle(watermark)
         self.applier.finish(watermark, offsets)
 
     def _take(

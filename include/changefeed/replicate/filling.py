@@ -141,13 +141,13 @@ class Filling:
         state = self.state.with_table(name, fill)
         self.keep(replace(state, reads={**state.reads, stretch.partition: behind}))
 
-    def settle(self) -> None:
-        """Note which tables have all rows: those of which the snapshot has published no more than are written. One that
-        was lacking may have been made anew by a statement."""
+    def settle(self, position: BinlogCoordinates) -> None:
+        """Note which tables have all rows at ``position``: those of which the snapshot has published no more than are
+        written, and left none to later windows. One that was lacking may have been made anew by a statement."""
         state = self.state
         for name, fill in self.state.unfilled.items():
             record = self.records.get(fill.announced)
-            if record and fill.is_whole_by(record):
+            if record and fill.is_whole_by(record, position):
                 state = state.with_table(name, replace(fill, stage=Stage.WHOLE))
         lacking = frozenset(name for name in state.lacking if not self.is_there(*parts_of(name)))
         self.keep(replace(state, lacking=lacking))

@@ -66,11 +66,15 @@ def dated(records: Iterable[TableReadRecord], at: BinlogCoordinates) -> list[Tab
 
 
 def completed(
-    records: Iterable[TableReadRecord], snapshot: SnapshotRecord, identity: str, until: BinlogCoordinates
+    records: Iterable[TableReadRecord],
+    snapshot: SnapshotRecord,
+    identity: str,
+    until: BinlogCoordinates,
+    reach: BinlogCoordinates,
 ) -> list[TableReadRecord]:
     """Those of ``records``, which are of snapshot ``identity``, whose tables are published since, and their rows.
 
-    ``until`` is where the pipeline's published changes end.
+    ``until`` is where the pipeline's published changes end, ``reach`` where those do for which rows were left out.
 
     A table without a key is to be made as it was in the view that it was read in. One that is gone is not made: what
     changes in it before that is skipped.
@@ -85,7 +89,7 @@ def completed(
         if table.gone:
             found.append(replace(gone(record), at=table.gone))
             continue
-        record = replace(record, rows=table.rows - table.left_out, until=str(until))
+        record = replace(record, rows=table.rows - table.left_out, until=str(until), reach=str(reach))
         if (view := table.view) is not None:
             record = replace(record, at=view.at, create_database=view.create_database, create_table=view.create_table)
         found.append(record)

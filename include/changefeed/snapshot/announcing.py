@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from changefeed.errors import PipelineBusyError
 from changefeed.kafka.commit_log.log import CommitLogState
 from changefeed.kafka.commit_log.read_tables import AllReadRecord, TableReadRecord
-from changefeed.kafka.commit_log.records import LogRecord
+from changefeed.kafka.commit_log.records import LogRecord, ReliedRecord
 from changefeed.kafka.commit_log.snapshots import SnapshotRecord
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.pipeline.connections import PipelineConnections
@@ -122,7 +122,9 @@ class Announcer:
         if not self.is_wanted:
             return ()
         until = self.position.of(state, self.server_uuid).end.coordinates
-        return completed(state.of(TableReadRecord), snapshot, self.plan.identity, until)
+        relied = [each.until for each in state.of(ReliedRecord) if each.snapshot == self.plan.identity]
+        reach = max([until, *map(BinlogCoordinates.parse, relied)])  # forgotten where windows have passed it
+        return completed(state.of(TableReadRecord), snapshot, self.plan.identity, until, reach)
 
     def complete(self, snapshot: SnapshotRecord) -> None:
         """Have the pipeline's log say that all tables of ``snapshot`` are published."""

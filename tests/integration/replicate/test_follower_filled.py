@@ -13,6 +13,7 @@ from faults.inline_spark import InlineSpark
 from integration.followed import Followed, Workload
 
 from changefeed.kafka.commit_log.snapshots import SnapshotRecord
+from changefeed.model import fault_point
 from changefeed.model.run_identity import snapshot_identity
 from changefeed.replicate.run import Replicated
 from changefeed.settings.requests.snapshot import SnapshotRequest
@@ -101,6 +102,34 @@ class Killer:
             return None
         finally:
             self.left = 0
+
+
+@on_mariadb
+def test_a_row_that_was_left_to_a_window_comes_after_all_rows_that_were_read(
+    filled: Filled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run applies all rows of the snapshot before the window is published that has the one that is missing."""
+    name = f"{filled.name}_a"
+    filled.source.execute(
+        f"CREATE DATABASE {name}",
+        f"CREATE TABLE {name}.t (id INT PRIMARY KEY, n INT)",
+        f"INSERT INTO {name}.t VALUES {', '.join(f'({number}, 0)' for number in range(30))}",
+    )
+    filled.publish()  # which begins at the binlog's end
+    filled.source.execute(f"INSERT INTO {name}.t VALUES (100, 0)")
+    filled.publish()
+
+    def change(stage: str) -> None:
+        if stage == "after_decode":
+            filled.source.execute(f"UPDATE {name}.t SET n = n + 1 WHERE id = 7")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fault_point, "reached", change)
+        list(filled.snapshot())
+    filled.follow()
+    filled.publish()
+    assert filled.follow().waiting == ()
+    filled.check()
 
 
 def test_filled_beside_a_writer_and_killed_anywhere_it_ends_as_the_source(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from both_settings import on_both_settings, with_everything
 from integration.followed import Followed, Workload
+from integration.hostile_settings import globally
 
 from changefeed.errors import (
     AccountingError,
@@ -203,6 +204,32 @@ def test_a_reader_sees_only_what_the_source_was_at_some_commit(on_mysql: Followe
         on_mysql.follow()
     assert len(seen) > 10
     on_mysql.check()
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("kinds", [("mysql", "mariadb"), ("mariadb", "mysql")], ids=["mysql", "mariadb"])
+def test_a_follower_of_the_other_kind_is_refused_before_anything_is_applied(
+    kinds: tuple[str, str], request: pytest.FixtureRequest, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path
+) -> None:
+    source, follower = (request.getfixturevalue(f"{kind}_server") for kind in kinds)
+    made = Followed(unique_name, source, follower, kafka_broker, tmp_path)
+    source.execute(f"CREATE DATABASE {unique_name}", f"CREATE TABLE {unique_name}.t (id INT PRIMARY KEY)")
+    made.publish()
+    with pytest.raises(FollowerError, match="neither runs all definitions of the other"):
+        made.follow()
+    assert made.databases(follower) == []
+    source.execute(f"DROP DATABASE {unique_name}")
+
+
+@pytest.mark.extended
+def test_a_table_without_an_engine_is_of_innodb_whatever_the_follower_defaults_to(followed: Followed) -> None:
+    """A table of MyISAM would keep the rows of a run that was killed before its position moved."""
+    name = f"{followed.name}_e"
+    with globally(followed.follower, {"default_storage_engine": "MyISAM"}):
+        followed.source.execute(f"CREATE DATABASE {name}", f"CREATE TABLE {name}.t (id INT PRIMARY KEY)")
+        followed.publish()
+        followed.follow()
+    followed.check()
 
 
 @pytest.mark.extended

@@ -76,6 +76,7 @@ HOSTILE = {
     "net_write_timeout": "1",
     "wait_timeout": "1",
     "max_execution_time": "1",
+    "show_create_table_verbosity": "1",
     "show_gipk_in_create_table_and_information_schema": "0",
     "max_statement_time": "0.001",
     "system_versioning_asof": "'2001-01-01'",

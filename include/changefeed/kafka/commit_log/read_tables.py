@@ -17,8 +17,8 @@ class TableReadRecord(LogRecord, kind="table_read"):
     ``keyed``. ``rows`` are in ``topic`` when all are, None before. Of a table with a key ``at`` is where the pipeline's
     published changes ended before any row was read. Of one without it is the same, until its rows are there: from then
     on it is the one view that they were read in. A table without ``create_table`` is gone since, and has no rows.
-    ``until`` is where the pipeline's published changes ended when all rows were in ``topic``, '' where that is
-    not known.
+    ``until`` is where the pipeline's published changes ended when all rows were in ``topic``, and ``reach`` where the
+    last changes end for which rows were left out: '' where that is not known.
     """
 
     table: str
@@ -30,6 +30,7 @@ class TableReadRecord(LogRecord, kind="table_read"):
     topic: str
     rows: int | None = None
     until: str = ""
+    reach: str = ""
 
     @property
     def is_complete(self) -> bool:

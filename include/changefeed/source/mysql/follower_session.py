@@ -29,6 +29,7 @@ _SETTINGS = {
     "timestamp": "DEFAULT",
     "wait_timeout": "2147483",
     "collation_connection": "'utf8mb4_general_ci'",
+    "default_storage_engine": "InnoDB",  # of tables whose CREATE names none: rows of others cannot be rolled back
 }
 """What rows are written with: their values are taken as they are, and no statement means anything else than it says."""
 _MARIADB = {"check_constraint_checks": "0", "sql_if_exists": "0", "in_predicate_conversion_threshold": "0"}

@@ -27,6 +27,7 @@ EVERYWHERE = {
 
 MYSQL = {
     50708: {"max_execution_time": "0"},  # long SELECTs are ended
+    50722: {"show_create_table_verbosity": "0"},  # SHOW CREATE TABLE has a row format that no statement named
     80030: {"show_gipk_in_create_table_and_information_schema": "1"},  # hides a column that is in the binlog
 }
 """Of MySQL, by the version that they came with."""
