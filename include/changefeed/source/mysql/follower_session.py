@@ -25,7 +25,6 @@ _SETTINGS = {
     "sql_auto_is_null": "0",
     "auto_increment_increment": "1",
     "auto_increment_offset": "1",
-    "default_storage_engine": "InnoDB",
     "timestamp": "DEFAULT",
     "wait_timeout": "2147483",
     "collation_connection": "'utf8mb4_general_ci'",
