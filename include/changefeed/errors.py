@@ -7,7 +7,8 @@
     │   ├── SettingsError         a pipeline's YAML, an argument or an environment variable is wrong
     │   │   └── OptionError       an option of a wire format is wrong
     │   ├── SourceError           the server refuses the login, or cannot be read as it is set up
-    │   │   └── BinlogGoneError   the binlog that is needed is not on the server
+    │   │   ├── BinlogGoneError   the binlog that is needed is not on the server
+    │   │   └── NoSuchTableError  a table or its database is not on the server
     │   ├── BinlogFormatError     bytes of a binlog that cannot be decoded, with their coordinates
     │   ├── SchemaError           names or types of a table's columns are unknown or contradict the binlog
     │   ├── TopicError            a topic cannot be made, named or written as the pipeline wants

@@ -102,11 +102,13 @@ class KeylessDeletes:
         """Whether the table would be read more often for the rows one by one, by the server's guess."""
         if len(rows) <= _TABLE_READS:
             return False
+        of_one = self._likely_reads(session, f"DELETE FROM {self._name} WHERE {self._condition(rows[0].image)}")
+        of_all = self._likely_reads(session, f"SELECT * FROM {self._name}")
+        return len(rows) * of_one > max(_FEW_READS, _TABLE_READS * of_all)
+
+    def _likely_reads(self, session: FollowerSession, sql: str) -> int:
         explain = "EXPLAIN" if session.is_mariadb else "EXPLAIN FORMAT=TRADITIONAL"
-        plan = session.named_row(f"{explain} DELETE FROM {self._name} WHERE {self._condition(rows[0].image)}")
-        of_one = int(plan.get("rows") or 0)
-        (of_all,) = session.row(_ROWS, self._table.database, self._table.table)
-        return len(rows) * of_one > max(_FEW_READS, _TABLE_READS * int(of_all or 0))
+        return int(session.named_row(f"{explain} {sql}").get("rows") or 0)
 
     def _digests(self, session: FollowerSession, rows: Sequence[GoneRow], write: Writer) -> dict[int, str]:
         """The digest of each of ``rows``, by its number; not of rows that others have the digest of."""
@@ -145,9 +147,6 @@ class KeylessDeletes:
 
     def _among(self, digests: Mapping[str, GoneRow]) -> str:
         return f"{self._digest} IN ({', '.join(repr(digest) for digest in digests)})"
-
-
-_ROWS = "SELECT table_rows FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
 
 
 def _digest_part(column: Column) -> str | None:

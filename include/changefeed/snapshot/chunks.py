@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Self
 
 from changefeed.binlog.programs.result_columns import selected
-from changefeed.errors import ChangefeedError, SchemaError, SparkFailedError
+from changefeed.errors import ChangefeedError, NoSuchTableError, SchemaError, SparkFailedError
 from changefeed.formats.format import Format
 from changefeed.formats.read_header import ReadHeader, WithReadHeader
 from changefeed.kafka.commit_log.snapshots import ChunkRecord, PlannedChunk, TableView
@@ -250,7 +250,7 @@ def _read(
     schema = table_schema(session, chunk.database, chunk.table)
     name = chunk.table_name
     if schema is None:
-        raise SchemaError(f"table {name} is not there any more. Start a snapshot without it.")
+        raise NoSuchTableError(f"table {name} is not there any more")  # the next round leaves it out
     if key_text(schema) != task.keys[name]:
         raise SchemaError(
             f"the primary key of {name} is ({key_text(schema)}) now, and was ({task.keys[name]}) when the snapshot "

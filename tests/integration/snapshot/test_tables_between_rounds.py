@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import integration.replicate.test_follower_filled as follower_filled
@@ -15,12 +16,14 @@ from integration.replicate.test_follower_filled import Filled, filled, on_mariad
 import changefeed.snapshot.round as rounds
 from changefeed.errors import SourceError
 from changefeed.kafka.commit_log.snapshots import SnapshotRecord
+from devstack.kafka import KafkaBroker
+from devstack.mysql import MysqlServer
 
 pytestmark = pytest.mark.extended
 
 __all__ = ["filled"]
 
-ROWS = 130
+ROWS, PUBLISHED = 130, 120
 """A round of six chunks, and a rest."""
 
 
@@ -92,13 +95,37 @@ def test_table_that_another_replaces_when_half_read_is_read_anew(filled: Filled,
     name = made(filled, t="1", u="2")
     snapshot = filled.snapshot("1", tables=[f"{name}.t"])
     next(snapshot)
-    assert 0 < len(consumed(filled, "t")) < ROWS
+    assert len(consumed(filled, "t")) == PUBLISHED
     if between == "runs":
         snapshot.close()  # type: ignore[attr-defined]
     filled.source.execute(*(each.format(name) for each in REPLACED[becomes]))
     filled.publish()
     last = finished(filled, filled.snapshot("1", tables=[f"{name}.t"]) if between == "runs" else snapshot)
     assert last.finished
+    check_topic(filled, "t")
+
+
+def test_half_read_table_is_read_anew_where_the_binlog_in_between_is_purged(
+    spare_server: MysqlServer,
+    mysql_follower: MysqlServer,
+    kafka_broker: KafkaBroker,
+    unique_name: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    filled = Filled(unique_name, spare_server, mysql_follower, kafka_broker, tmp_path, {"start": "snapshot"})
+    name = made(filled, t="1")
+    snapshot = filled.snapshot("1", tables=[f"{name}.t"])
+    next(snapshot)
+    snapshot.close()  # type: ignore[attr-defined]
+    spare_server.execute(f"INSERT INTO {name}.here VALUES (1)", "FLUSH BINARY LOGS")
+    filled.publish()
+    (file, *_) = spare_server.execute("SHOW BINARY LOG STATUS")[0]
+    spare_server.execute(f"PURGE BINARY LOGS TO '{file}'")
+    with caplog.at_level(logging.WARNING, logger="changefeed"):
+        (table,) = finished(filled, filled.snapshot("1", tables=[f"{name}.t"])).tables
+    assert table.rows == ROWS + PUBLISHED
+    assert f"table {name}.t is read from its beginning again: whether it was defined anew" in caplog.text
     check_topic(filled, "t")
 
 
