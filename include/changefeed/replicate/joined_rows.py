@@ -17,19 +17,25 @@ STATEMENT_BYTES = 40_000
 """Of one statement, if a single row does not take more: of much larger ones servers take half as long again a row."""
 
 
-_LITERAL = r"""(?:FROM_BASE64\("[^"]*+"\)|x?'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+"|[^,"'()]++)"""
+_LITERAL = re.compile(rb"""FROM_BASE64\("[^"]*+"\)|x?'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+"|[^,"'()]++""", re.DOTALL)
+_NUMBER = re.compile(rb"(\d++)[,)]")
 
 
 class CountedColumn:
-    """The AUTO_INCREMENT column of a table at number ``at`` of a row's literals, which are in brackets."""
+    """The AUTO_INCREMENT column of a table, at number ``at`` of a row's literals, which are in brackets."""
 
     def __init__(self, at: int) -> None:
-        self._pattern = re.compile(rf"\((?:{_LITERAL},){{{at}}}(\d++)[,)]".encode(), re.DOTALL)
-        self._highest = 0
+        self._at, self._highest = at, 0
 
     def is_passed(self, row: bytes) -> bool:
         """Whether ``row`` has a higher number than all rows before; it counts from now on."""
-        found = self._pattern.match(row)
+        begin = 1
+        for _ in range(self._at):
+            before = _LITERAL.match(row, begin)
+            if before is None:
+                return False
+            begin = before.end() + 1
+        found = _NUMBER.match(row, begin)
         number = int(found[1]) if found else 0
         is_higher, self._highest = number > self._highest, max(number, self._highest)
         return is_higher

@@ -59,7 +59,7 @@ def fill_and_drain(followed: Followed) -> None:
     followed.source.execute(
         f"USE {followed.name}",
         "INSERT INTO queue (job) VALUES ('one'), ('two')",
-        "DELETE FROM queue WHERE id = 1",
+        "DELETE FROM queue WHERE job = 'one'",
         "INSERT INTO queue (job) VALUES ('one'), ('three')",
         "DELETE FROM queue",
         "INSERT INTO queue (id, job) VALUES (2, 'three')",
