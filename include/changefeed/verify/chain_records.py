@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import orjson
 
+from changefeed.errors import BadRecordError
 from changefeed.formats.reader import JsonImage, ReadChange
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.native.memory import Words
@@ -160,7 +161,7 @@ class _Partition:
         if self._changes.says_before and (change.before is not None) != (change.op in ("u", "d")):
             return f"is of op {change.op} and has {'no' if change.before is None else 'a'} row before the change"
         image = change.before if change.after is None else change.after
-        if key is not None and image is not None and not table.without_key:
+        if key is not None and image is not None and not table.without_key and self._changes.is_json:
             try:
                 named: Any = orjson.loads(self._changes.key(key))
             except ValueError:
@@ -169,7 +170,10 @@ class _Partition:
                 return "is not the key of the record's row"
         if self._changes.envelope is None or value is None or event.is_read or event.stream != self._stream:
             return ""
-        envelope = self._changes.envelope(value)
+        try:
+            envelope = self._changes.envelope(value)
+        except BadRecordError:
+            return "has no `source` that says where its change is"
         if (envelope.file, envelope.position) != (event.origin, event.position):
             return (
                 f"says {envelope.file}:{envelope.position} in `source`, and {event.origin}:{event.position} in its id"

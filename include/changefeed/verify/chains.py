@@ -112,11 +112,11 @@ def has_grown(reports: Sequence[ChainReport]) -> bool:
 
 
 def _has_tombstones(job: VerifyJob, table: JudgedTable) -> bool:
-    """Whether each delete of a row has a record without a value after it, and that is known to be the table's."""
+    """Whether each delete of a row is a record and one without a value after it, which is known to be the table's."""
     format = of_table(job.format(), table.schema.database, table.schema.table)
     messages = format.messages(table.schema)[ChangeKind.DELETE]
     is_alone = sum(other.topic == table.topic for other in job.tables.judged) == 1
-    return is_alone and not table.without_key and any(message.op is None for message in messages)
+    return is_alone and not table.without_key and {message.op for message in messages} >= {None, "d"}
 
 
 def _breaks(job: VerifyJob) -> dict[int, tuple[int, ...]]:

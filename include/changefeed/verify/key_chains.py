@@ -46,8 +46,8 @@ class ChainJudge(DriversTask):
     """Judges the records of one key after another.
 
     ``breaks`` are by table the moments at which rows may have become others without a record: definitions, and where a
-    seek led. ``tombstones`` are tables of which each delete has one after it. Of ``loose`` tables records are left out
-    on purpose, or gone.
+    seek led. ``tombstones`` are tables of which each delete has one after it, and each tombstone a delete before it. Of
+    ``loose`` tables records are left out on purpose, or gone.
     """
 
     breaks: Mapping[int, Sequence[int]]
@@ -88,11 +88,11 @@ class ChainJudge(DriversTask):
             before, after = unpacked(entry.row)
             if last is not None and self._is_broken(entry.table, last.moment, entry.moment):
                 row = None
-            if last is not None and last.side == DELETE and entry.side != TOMBSTONE and self._needs_tombstone(last):
+            if last is not None and last.side == DELETE and entry.side != TOMBSTONE and self._has_tombstones(last):
                 yield last, "a delete without a tombstone after it"
             at = "" if last is None else f"the record at offset {last.place}"
             if entry.side == TOMBSTONE:
-                if last is not None and last.side != DELETE and entry.table not in self.loose:
+                if last is not None and last.side != DELETE and self._has_tombstones(entry):
                     yield entry, f"a tombstone, and {at} before it is no delete"
                 last = entry
                 row = None if entry.table in self.loose else b""
@@ -106,10 +106,10 @@ class ChainJudge(DriversTask):
                     yield entry, f"its row before the change is not the one that {at} left"
             row = None if entry.table in self.loose else after
             last = entry
-        if last is not None and last.side == DELETE and self._needs_tombstone(last):
+        if last is not None and last.side == DELETE and self._has_tombstones(last):
             yield last, "a delete without a tombstone after it"
 
-    def _needs_tombstone(self, entry: Entry) -> bool:
+    def _has_tombstones(self, entry: Entry) -> bool:
         return entry.table in self.tombstones and entry.table not in self.loose
 
     def _is_broken(self, table: int, after: int, until: int) -> bool:
