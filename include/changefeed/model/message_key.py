@@ -57,7 +57,8 @@ class KeyRule:
             raise SchemaError(
                 f"{table.database}.{table.table} has no primary key, and with `keyless: {self.keyless}` its unique key "
                 "counts; which it has is not known. Learn the table again from the server with `changefeed schema "
-                f"PIPELINE --relearn {table.database}.{table.table}`, or choose its columns under `keys`."
+                f"PIPELINE --relearn {table.database}.{table.table}`, choose its columns under `keys`, or have records "
+                "of such tables without a key by `keyless: none`."
             )
         unique = (key.columns for key in table.unique_keys or () if key.may_be_primary)
         everything = tuple(number for number, column in enumerate(table.columns) if not column.hidden)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 from changefeed.ddl.history import SchemaHistory
 from changefeed.ddl.table import Table
-from changefeed.errors import RegistryError
+from changefeed.errors import RegistryError, SchemaError
 from changefeed.kafka.schema_registry.subjects import KnownIds, Lookups
 from changefeed.model.table_schema import TableSchema
 from changefeed.model.window import Window
@@ -30,10 +31,11 @@ def registered_ids(connections: PipelineConnections, history: SchemaHistory | No
     format = routes.format(window.frozen_at_ms, lookups)
 
     def look_up(table: TableSchema) -> None:
-        keyed = routes.key_rule(table.database, table.table).keyed(table)
-        shown = connections.column_rules.shown(keyed)
-        format.key(shown)
-        format.value(shown, "c")
+        with suppress(SchemaError):  # its key is not known, which stops its rows, if there are any
+            keyed = routes.key_rule(table.database, table.table).keyed(table)
+            shown = connections.column_rules.shown(keyed)
+            format.key(shown)
+            format.value(shown, "c")
 
     entries = history.at(window.start).tables.values()
     tables = [entry.schema for entry in entries if isinstance(entry, Table)]

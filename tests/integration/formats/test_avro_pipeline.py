@@ -208,6 +208,23 @@ def test_a_change_that_does_not_fit_stops_the_run_by_column_until_it_is_allowed(
     assert [value["after"]["price"] for _, value in feed.records(topic)] == [12, 13, "much"]
     assert len(feed.registry.schemas(f"{database}.untouched-value", latest=False)) == 1, "it has no new rows"
 
+    feed.registry._ask("PUT", f"config/{topic}-value", {"compatibility": "BACKWARD"})
+    mysql_server.execute(
+        f"USE `{database}`",
+        "ALTER TABLE untouched MODIFY price INT",
+        "INSERT INTO untouched VALUES (2, 14)",
+        "DROP TABLE orders",
+        "CREATE TABLE orders (id INT PRIMARY KEY, must INT NOT NULL)",
+        "INSERT INTO orders VALUES (4, 5)",
+    )
+    with pytest.raises(CompatibilityError, match=r"'must'.*of other tables neither.*to NONE.*`tables\.exclude`"):
+        feed.window()
+    assert len(feed.records(f"{database}.untouched")) == 1, "nothing of the window is published"
+    feed.registry._ask("PUT", f"config/{topic}-value", {"compatibility": "NONE"})
+    feed.window()
+    assert feed.records(topic)[-1][1]["after"] == {"id": 4, "must": 5}
+    assert len(feed.records(f"{database}.untouched")) == 2
+
 
 @pytest.mark.extended
 def test_masked_columns_are_text_and_left_out_ones_are_not_in_the_schema(

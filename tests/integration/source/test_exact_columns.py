@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from integration.command import NOTHING_NEW, Command
+from integration.command_forks import CommandForks
 
 from changefeed.ddl.names import TableName
 from changefeed.ddl.schemas import Schemas
@@ -15,6 +19,8 @@ from changefeed.model.table_schema import Default, TableSchema
 from changefeed.source.mysql.catalog import create_statement, table_schema
 from changefeed.source.mysql.server_schemas import current_schemas
 from changefeed.source.mysql.session import Session, server_of
+from devstack.kafka import KafkaBroker
+from devstack.spark_connect import SparkConnectServer
 from devstack.sql_server import SqlServer
 
 _SET = ", ".join(f"'s{number}😀'" for number in range(63))
@@ -93,7 +99,7 @@ def test_a_copy_by_show_create_is_the_same_table(server: SqlServer, session: Ses
 def test_a_default_that_mariadb_does_not_say_is_not_known(mariadb_server: SqlServer, unique_name: str) -> None:
     mariadb_server.execute(
         f"CREATE DATABASE `{unique_name}`",
-        f"CREATE TABLE `{unique_name}`.t (v VARCHAR(9) NOT NULL DEFAULT 'd😀')",
+        f"CREATE TABLE `{unique_name}`.t (v VARCHAR(9) CHARACTER SET utf8mb4 NOT NULL DEFAULT 'd😀')",
     )
     with Session(MysqlConnection.from_uri(mariadb_server.url)) as session:
         empty = table_schema(session, unique_name, "t")
@@ -126,3 +132,34 @@ def test_labels_that_may_not_be_read_leave_the_table_unknown_until_they_may(
     server.execute(f"GRANT SELECT ON `{unique_name}`.* TO '{unique_name}'@'%'")
     with Session(MysqlConnection.from_uri(url)) as session:
         assert isinstance(current_schemas(session).tables[TableName(unique_name, "t")], Table)
+
+
+@pytest.mark.extended
+def test_labels_that_an_old_server_does_not_say_are_defined_by_hand(
+    mysql_57_server: SqlServer,
+    tmp_path: Path,
+    kafka_broker: KafkaBroker,
+    unique_name: str,
+    server_id: int,
+    spark_connect: SparkConnectServer,
+    forks: CommandForks,
+) -> None:
+    server = mysql_57_server
+    server.execute(f"CREATE DATABASE `{unique_name}`")
+    spark = f"{{connect: '{spark_connect.url}'}}"
+    changefeed = Command(tmp_path, unique_name, unique_name, server, kafka_broker, server_id, spark, forks, mask="")
+    create = "CREATE TABLE {}t (id INT PRIMARY KEY, e ENUM('x😀', 'y') CHARACTER SET utf8mb4)"
+    server.execute(create.format(""), database=unique_name)
+    assert changefeed("run", unique_name).exit_code == NOTHING_NEW
+    checked = changefeed("check", unique_name)
+    assert checked.exit_code == 1, checked
+    assert f"what columns {unique_name}.t has is not known: labels of `e`" in checked.out + checked.err
+    server.execute("INSERT INTO t VALUES (1, 'x😀')", database=unique_name)
+    changefeed("run", unique_name).is_refused("SchemaError", f"{unique_name}.t", "labels of `e`", "--define")
+    assert changefeed.records("t") == []
+    (tmp_path / "t.sql").write_text(create.format(f"`{unique_name}`."))
+    defined = changefeed("schema", unique_name, "--define", str(tmp_path / "t.sql"))
+    assert defined.exit_code == 0, defined
+    ran = changefeed("run", unique_name)
+    assert ran.exit_code == 0, ran
+    assert [json.loads(record.value)["after"]["e"] for record in changefeed.records("t")] == ["x😀"]

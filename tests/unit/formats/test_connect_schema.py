@@ -6,9 +6,9 @@ import pytest
 
 from changefeed.formats.avro_schema import avro, field_name, full_name
 from changefeed.formats.column_defaults import with_default
-from changefeed.formats.connect_schema import envelope, row_schema, value_schema
+from changefeed.formats.connect_schema import envelope, prefix_of, row_schema, value_schema
 from changefeed.formats.style import Encoding, Kind, Style
-from changefeed.model.table_schema import Column, Default
+from changefeed.model.table_schema import Column, Default, TableSchema
 
 STYLE = Style(
     {
@@ -74,3 +74,8 @@ def test_names_are_changed_as_debezium_changes_them() -> None:
         *("_1x", "odd_name__", "a_b", "_a", "a_b")
     ]
     assert full_name("my-server.a.b$") == "my_server.a.b_"
+
+
+def test_schemas_of_a_table_are_named_as_debezium_names_its_topic() -> None:
+    assert prefix_of("shop", TableSchema("d b", "t-odd Näme.1😀", ())) == "shop.d_b.t-odd_N_me.1__"
+    assert len(prefix_of("shop", TableSchema("d" * 200, "t" * 200, ()))) == 249

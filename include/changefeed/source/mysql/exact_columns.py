@@ -27,6 +27,8 @@ _WIDE = frozenset({"utf8mb4", "utf16", "utf16le", "utf32", "gb18030"})
 _BEYOND_UTF8MB3 = re.compile("[^\0-\uffff]")
 _BYTES = re.compile("x'((?:[0-9A-F]{2})+)'", re.IGNORECASE)
 _STRING = re.compile("'(?:[^']|'')*+'")
+_SHOWS_EXPRESSIONS = (11, 4)
+"""MariaDB before it shows question marks in expressions, too."""
 _AT_ONCE = 200
 """Labels in a query."""
 
@@ -169,6 +171,8 @@ class _Exact:
             # Of a label that SHOW CREATE TABLE does not list so.
             default = Default(decoded(bytes.fromhex(held[1]), charset_of_name(column.collation or "")))
         if default is None or default.is_sql is not listed.is_sql:
+            return None
+        if listed.is_sql and "?" in (default.text or "") and self._session.version_number < _SHOWS_EXPRESSIONS:
             return None
         return default if listed.is_sql or _listed(default.text or "") == listed.text else None
 
