@@ -34,7 +34,6 @@ HOSTILE: Mapping[str, Sequence[str]] = {
     "sql_select_limit": ("1", "17"),
     "max_join_size": ("1",),
     "max_execution_time": ("1",),
-    "max_statement_time": ("0.001",),
     "net_write_timeout": ("1",),
     "wait_timeout": ("2",),
     "system_versioning_asof": ("'2001-01-01'",),

@@ -142,14 +142,16 @@ class RandomSource:
     rows: int = 60
     partial: bool = False
     """Whether sessions have other row images than FULL."""
-    plain_names: bool = False
-    """Whether tables have names that topics have too."""
+    of_topics: bool = False
+    """Whether topics are compared: tables have names that topics have too, and the charset of each session's connection
+    has all characters, as labels in topics are as they were written, and the server's are in that charset."""
 
     def __post_init__(self) -> None:
         self.is_mariadb = isinstance(self.server, MariadbServer)
         self.tables: dict[str, Table] = {}
         self.counts: Counter[str] = Counter()
         self._numbers = 0
+        self._collations = ["utf8mb4_bin"] if self.of_topics else ["latin1_bin", "utf8mb4_bin"]
         self._makers = column_makers(self.is_mariadb) | {"json": plain_json}
         charset = self.rng.choice(["utf8mb4", "latin1", "utf8mb3"])
         self.server.execute(f"CREATE DATABASE `{self.database}` CHARACTER SET {charset}")
@@ -192,7 +194,7 @@ class RandomSource:
         if self.rng.random() < 0.1:
             cursor.execute(f"SET SESSION lc_time_names = {self.rng.choice(HOSTILE['lc_time_names'])}")
         if self.rng.random() < 0.1:
-            cursor.execute(f"SET SESSION collation_connection = {self.rng.choice(['latin1_bin', 'utf8mb4_bin'])}")
+            cursor.execute(f"SET SESSION collation_connection = {self.rng.choice(self._collations)}")
         if self.partial and self.rng.random() < 0.2:
             cursor.execute(f"SET SESSION binlog_row_image = {self.rng.choice(['FULL', 'MINIMAL', 'NOBLOB'])}")
         if self.rng.random() < 0.03:
@@ -270,7 +272,7 @@ class RandomSource:
         return maker(self.rng, self.rng.choice(["c", "ä c", 'q"uote', "Order"]) + str(self._next()))
 
     def _create(self, kind: str) -> Definition:
-        table = Table(f"{'t' if self.plain_names else self.rng.choice(['t', 'Tä', 't '])}{self._next()}_{kind}", kind)
+        table = Table(f"{'t' if self.of_topics else self.rng.choice(['t', 'Tä', 't '])}{self._next()}_{kind}", kind)
         for _ in range(self.rng.randint(1, 5)):
             column = self._column()
             table.columns[column.name] = column
