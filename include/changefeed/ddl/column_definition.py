@@ -21,7 +21,8 @@ class ColumnDefinition:
     """A column as a statement writes it.
 
     ``primary_key`` is the attribute PRIMARY KEY, or KEY, at the column itself, ``unique`` likewise; ``nullable`` is
-    None where neither NULL nor NOT NULL is written, ``default`` None where there is no DEFAULT.
+    None where neither NULL nor NOT NULL is written, ``default`` None where there is no DEFAULT. ``expression`` is that
+    of a generated column as it is written, '' where there is none; ``stored`` says that rows have its value.
     """
 
     name: str
@@ -36,6 +37,8 @@ class ColumnDefinition:
     generated: bool = False
     comment: str = ""
     row_end: bool = False
+    expression: str = ""
+    stored: bool = False
 
     def column(self, inherited: str, server: Server, session: SessionContext, *, is_first: bool) -> Column:
         """The column that the server makes of it; ``inherited`` is the table's default collation.
@@ -99,7 +102,7 @@ def _serial(column: ColumnDefinition) -> ColumnDefinition:
     return replace(column, nullable=False, auto_increment=True, unique=True)
 
 
-_PASSED_OVER = ("VISIBLE", "VIRTUAL", "STORED", "PERSISTENT", "ENFORCED")
+_PASSED_OVER = ("VISIBLE", "VIRTUAL", "ENFORCED")
 
 
 def _attribute(cursor: Cursor, column: ColumnDefinition) -> ColumnDefinition | None:
@@ -138,8 +141,11 @@ def _attribute(cursor: Cursor, column: ColumnDefinition) -> ColumnDefinition | N
         is_end = cursor.advance().keyword == "END"
         return replace(column, generated=True, nullable=False, row_end=is_end)
     if cursor.word("GENERATED", "ALWAYS", "AS") or cursor.one_of("AS"):
+        start = cursor.token.start
         cursor.parentheses()
-        return replace(column, generated=True)
+        return replace(column, generated=True, expression=cursor.sql[start : cursor.ahead(-1).end])
+    if cursor.one_of("STORED", "PERSISTENT"):
+        return replace(column, stored=True)
     return column if _passed_over(cursor) else None
 
 

@@ -87,13 +87,16 @@ class MissingTables:
         if isinstance(change, AlterDatabase | DropDatabase):
             return not self.filling.session.rows(_DATABASE, change.name)
         if isinstance(change, CreateTable | CreateTableLike):
-            maybe_there = self.filling.state.awaits or change.if_not_exists
+            reads = isinstance(change, CreateTable) and change.select  # in statement format
+            maybe_there = self.filling.state.awaits or change.if_not_exists or reads
             if isinstance(change, CreateTableLike) and self.skips(*change.like):
                 maybe_there = True
                 self._note_missing(*change.name)
             return maybe_there and self.skips(*change.name)
         needed = _needed(definition)
         skipped = [name for name in needed if self.skips(*name)]
+        if isinstance(change, DropTables):  # those that are there are dropped
+            return bool(skipped) and len(skipped) == len(needed)
         if skipped and len(skipped) < len(needed):
             raise SettingsError(
                 f"{definition.sql[:500]!r} is about {'.'.join(skipped[0])}, which comes with a snapshot, "
@@ -145,4 +148,12 @@ def _needed(definition: Definition) -> Sequence[TableName]:
                 needed.append(old)
             made = made - {old} | {new}
         return needed
-    return [change.name] if isinstance(change, AlterTable) else definition.read.tables
+    moved = [name for name in _moves_rows(definition) if name not in _made(definition)]
+    return (moved or [change.name]) if isinstance(change, AlterTable) else definition.read.tables
+
+
+def _made(definition: Definition) -> Sequence[TableName]:
+    """The tables that an ALTER TABLE makes of partitions."""
+    change = definition.read.change
+    actions = change.actions if isinstance(change, AlterTable) else ()
+    return [each.name for each in actions if isinstance(each, PartitionToTable)]

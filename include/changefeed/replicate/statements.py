@@ -9,17 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from changefeed.binlog.events.charsets import charset_of
 from changefeed.ddl.ddl_statement import read_statement
+from changefeed.ddl.names import TableName
 from changefeed.ddl.repeatable import doubt_of_numbers, doubt_of_repeat
 from changefeed.ddl.session import Server, SessionContext
 from changefeed.errors import BadRecordError, FollowerError, SettingsError
 from changefeed.formats.reader import Envelope
 from changefeed.model.charset_codes import PASSED, is_multi_byte
+from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.table_schema import TableSchema
 from changefeed.replicate.batch_sessions import BatchSessions, Touched
+from changefeed.replicate.filling import parts_of
+from changefeed.replicate.refills import Refills
 from changefeed.replicate.source_session import check_session, enter
 from changefeed.replicate.table_changes import TableChanges
 from changefeed.source.mysql.follower_session import FollowerSession
@@ -62,8 +66,13 @@ class ChangeStatement:
                 f"the record of the change in statement format at {at} cannot be read ({error!r})"
             ) from error
 
+    @property
+    def names(self) -> tuple[TableName, ...]:
+        """The tables that it writes."""
+        return tuple(TableName(*parts_of(each)) for each in self.tables)
+
     def refusal(self, doubt: str) -> SettingsError:
-        """The error of a statement that is not run, because of ``doubt``."""
+        """The error of a statement that is not run, because of ``doubt``; which tables it wrote is not known."""
         return SettingsError(
             f"{self.at} is a change in statement format, {self.sql[:200]!r}, and it is not known that it does the same "
             f"on the follower: {doubt}. Set binlog_format=ROW on the source, copy its tables to the follower anew, and "
@@ -120,37 +129,41 @@ class ChangeStatement:
 class Statements:
     """Has changes in statement format of a source on ``server`` run by ``batches``, if they ``are_run`` at all.
 
-    ``captures`` says whether the pipeline has the rows of a table: a follower's copy of another is not kept up.
+    ``captures`` says whether the pipeline has the rows of a table: a follower's copy of another is not kept up. By
+    ``refills`` tables are filled anew that a statement wrote which is not run.
     """
 
     batches: BatchSessions
     server: Server
     are_run: bool
     captures: Callable[[str, str], bool]
+    refills: Refills
     _last: str = ""
     """Where the last one stands that was given."""
 
-    def check(self, change: Envelope, *, is_filling: bool) -> None:
-        """Raises SettingsError for a record of op `q` that is not run, whatever the follower's tables are.
-
-        ``is_filling`` says that rows of tables are still to come with a snapshot.
-        """
+    def check(self, change: Envelope) -> None:
+        """Raises SettingsError for a record of op `q` that is not run, whatever the follower's tables are; as
+        `Refills.fill_anew` where it is known which tables it wrote."""
         statement = ChangeStatement.of(change)
         if not self.are_run:
             raise statement.refusal(
                 "triggers and functions of the source may have taken part, of which the binlog tells nothing. If it "
                 "has none, `statements: run` in the follower's settings (--statements run) has what is safe run"
             )
-        if is_filling:
-            raise statement.refusal("a snapshot still fills tables, whose rows are not what they were for it")
+        if statement.doubt and not statement.tables:
+            raise statement.refusal(statement.doubt)
+        name = f"{change.database}.{change.table}"
+        if name not in statement.tables:
+            raise statement.refusal(f"its record is of {name}, and it writes another table")
+        if others := [each for each in statement.tables if not self.captures(*parts_of(each))]:
+            raise statement.refusal(f"the pipeline does not capture {others[0]}, so the follower's is another")
         if len(statement.tables) != 1:
-            raise statement.refusal(f"it writes {len(statement.tables)} tables")
-        if statement.tables[0] != f"{change.database}.{change.table}":
-            raise statement.refusal(f"its record is of {change.database}.{change.table}, and it writes another table")
-        if not self.captures(change.database, change.table):
-            raise statement.refusal(
-                f"the pipeline does not capture {statement.tables[0]}, so the follower's is another"
-            )
+            self._fill_anew(statement, f"it writes {len(statement.tables)} tables")
+        if name in self.refills.commits.filling.state.unfilled:
+            self._fill_anew(statement, f"a snapshot still fills {name}, whose rows are not what they were for it")
+
+    def _fill_anew(self, statement: ChangeStatement, doubt: str) -> NoReturn:
+        self.refills.fill_after(statement.names, BinlogCoordinates.parse(statement.at), statement.sql, doubt)
 
     def run(self, change: Envelope, changes: TableChanges) -> bool:
         """Have a statement that writes the table of ``changes`` run behind all that was given, beside nothing else.
@@ -163,7 +176,7 @@ class Statements:
             return False
         doubt = statement.doubt_on(changes.table, self.server, is_transactional=not changes.lasting)
         if doubt:
-            raise statement.refusal(doubt)
+            self._fill_anew(statement, doubt)
         self.batches.put(statement.run, Touched(changes.name), len(statement.sql), alone=True)
         self._last = statement.at
         return True
