@@ -176,11 +176,10 @@ class Applier:
         if change is None or change.op in _NO_CHANGE_OF_ROWS or not self.tables.scope.follows(change.database):
             return None  # a definition in the topic of its table: it comes with its own topic
         table = change.database, change.table
-        if self.tables.is_skipped(*table):
-            return None
+        is_skipped = self.tables.is_skipped(*table)
         if change.op == "q":
-            self.statements.check(change)
-        return change
+            self.statements.check(change, is_skipped=is_skipped)
+        return None if is_skipped else change
 
     def _reaches(self, change: Envelope) -> bool:
         """Whether a change in statement format of another database may write one that is followed."""

@@ -11,6 +11,7 @@ from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.replicate.commits import Commits
 from changefeed.replicate.definitions import Definition, state_of, tables_of
 from changefeed.replicate.follower_tables import FollowerTables
+from changefeed.replicate.missing_tables import TablesBesideError
 from changefeed.replicate.permitted import check_definition, check_emptied, emptied_database
 from changefeed.replicate.position_table import BegunDefinition
 from changefeed.replicate.refills import Refills
@@ -33,8 +34,13 @@ class DefinitionRunner:
         refuses.
         """
         definition = Definition.of(value, self.server).limited_to(self.tables.scope)
-        if not self._is_followed(definition) or self.tables.missing.skips_definition(definition, at):
+        if not self._is_followed(definition):
             return False
+        try:
+            if self.tables.missing.skips_definition(definition, at):
+                return False
+        except TablesBesideError as error:
+            self.refills.fill_anew(error.names, at, error.what)
         where, session = f"the record at {at} of the topic of schema changes", self.commits.session
         if not _makes_rows(definition):  # the follower's SELECT would read other rows
             check_definition(definition.read, self.tables.scope, where)
@@ -49,7 +55,7 @@ class DefinitionRunner:
 
     def _check_rows(self, definition: Definition, at: BinlogCoordinates) -> None:
         """Raises as `Refills.fill_after` where rows may be others than the source's when it has run."""
-        doubt = "it made rows in statement format" if _makes_rows(definition) else ""
+        doubt = "it is a change in statement format" if _makes_rows(definition) else ""
         if not doubt and self.refills.may_doubt(definition):
             self.tables.write()
             self.commits.commit(at)

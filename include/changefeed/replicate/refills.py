@@ -23,7 +23,7 @@ from changefeed.ddl.changes import (
 from changefeed.ddl.names import TableName
 from changefeed.ddl.row_doubts import RowDoubt, row_doubts
 from changefeed.ddl.session import Server
-from changefeed.errors import SettingsError
+from changefeed.errors import FollowerError, SettingsError
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.partition_reader import partition_reader
 from changefeed.kafka.topics import partition_counts
@@ -33,7 +33,7 @@ from changefeed.replicate.commits import Commits
 from changefeed.replicate.definitions import Definition
 from changefeed.replicate.filling import Filling
 from changefeed.replicate.follower_tables import FollowerTables
-from changefeed.replicate.permitted import emptied_database, refusal
+from changefeed.replicate.permitted import emptied_database
 from changefeed.replicate.position_table import FollowerPosition, PositionTable
 from changefeed.replicate.single_rows import UndefinedBytesError
 from changefeed.replicate.source_order import ChangeId
@@ -123,8 +123,6 @@ class Refills:
 
     def fill_after(self, names: Sequence[TableName], at: BinlogCoordinates, sql: str, reason: str) -> NoReturn:
         """As `fill_anew`, because of the statement ``sql``, which the source ran at ``at``, for this ``reason``."""
-        if foreign := [name for name in names if not self.tables.scope.takes(*name)]:
-            raise refusal(sql, f"the record at {at}", f"{foreign[0]} is no table that the pipeline captures")
         self.fill_anew(
             names,
             at,
@@ -139,7 +137,13 @@ class Refills:
 
     def fill_anew(self, names: Sequence[TableName], at: BinlogCoordinates, what: str) -> NoReturn:
         """Raises TablesToFillError if a snapshot of the tables ``names`` began after ``at``; else SettingsError, which
-        says ``what`` happened and how to take one."""
+        says ``what`` happened and how to take one. Raises FollowerError for tables outside of the scope."""
+        if foreign := [name for name in names if not self.tables.scope.takes(*name)]:
+            raise FollowerError(
+                f"{what} The pipeline does not capture {foreign[0]}, so no snapshot has it: nothing was run or "
+                "dropped. Drop it on the follower, and take a snapshot of the table that it became, if the source "
+                "has one. If it has not, somebody else may write to the pipeline's topics: look at their ACLs."
+            )
         filled_from = self._with_children(names, at)
         open_names = [name for name, first in filled_from.items() if not self._is_filled_later(name, at, first)]
         if not open_names:
@@ -185,7 +189,7 @@ class Refills:
         gone."""
         for position, definition in self.published(at):
             change = definition.read.change
-            if position == at and not isinstance(change, AlterTable):  # it made the table
+            if position == at and isinstance(change, CreateTable):  # it made the table
                 continue
             following = _name_after(change, name)
             if following == name:

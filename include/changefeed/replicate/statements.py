@@ -37,7 +37,11 @@ _UTF8 = 255
 
 @dataclass(frozen=True)
 class ChangeStatement:
-    """The statement ``sql``, which ran at ``at`` (FILE:POSITION) in ``session``, with ``database`` as its default."""
+    """The statement ``sql``, which ran at ``at`` (FILE:POSITION) in ``session``, with ``database`` as its default.
+
+    ``doubt`` says why it may do something else to ``tables`` again, ``reach`` why it may have changed others, or that
+    elsewhere than where it stands.
+    """
 
     at: str
     sql: str
@@ -45,6 +49,7 @@ class ChangeStatement:
     session: Mapping[str, Any]
     tables: tuple[str, ...]
     doubt: str
+    reach: str
 
     @classmethod
     def of(cls, change: Envelope) -> ChangeStatement:
@@ -60,6 +65,7 @@ class ChangeStatement:
                 session,
                 tuple(fields["tables"]),
                 _doubt_of_record(fields),
+                str(fields["doubt"] or ""),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise BadRecordError(
@@ -74,9 +80,15 @@ class ChangeStatement:
     def refusal(self, doubt: str) -> SettingsError:
         """The error of a statement that is not run, because of ``doubt``; which tables it wrote is not known."""
         return SettingsError(
-            f"{self.at} is a change in statement format, {self.sql[:200]!r}, and it is not known that it does the same "
-            f"on the follower: {doubt}. Set binlog_format=ROW on the source, copy its tables to the follower anew, and "
+            f"{self.problem(doubt)} Set binlog_format=ROW on the source, copy its tables to the follower anew, and "
             "give the coordinates of the copy with --from."
+        )
+
+    def problem(self, doubt: str) -> str:
+        """The beginning of an error about it."""
+        return (
+            f"{self.at} is a change in statement format, {self.sql[:200]!r}, and it is not known that it does the same "
+            f"on the follower: {doubt}."
         )
 
     def doubt_on(self, table: TableSchema, server: Server, *, is_transactional: bool) -> str:
@@ -141,29 +153,32 @@ class Statements:
     _last: str = ""
     """Where the last one stands that was given."""
 
-    def check(self, change: Envelope) -> None:
+    def check(self, change: Envelope, *, is_skipped: bool = False) -> None:
         """Raises SettingsError for a record of op `q` that is not run, whatever the follower's tables are; as
-        `Refills.fill_anew` where it is known which tables it wrote."""
+        `Refills.fill_anew` where it is known which tables it wrote. ``is_skipped`` says that a snapshot comes with the
+        table's rows."""
         statement = ChangeStatement.of(change)
         if not self.are_run:
             raise statement.refusal(
                 "triggers and functions of the source may have taken part, of which the binlog tells nothing. If it "
                 "has none, `statements: run` in the follower's settings (--statements run) has what is safe run"
             )
-        if statement.doubt and not statement.tables:
-            raise statement.refusal(statement.doubt)
+        if statement.reach or not statement.tables:
+            raise statement.refusal(statement.reach or "its text does not say which tables it writes")
         name = f"{change.database}.{change.table}"
         if name not in statement.tables:
             raise statement.refusal(f"its record is of {name}, and it writes another table")
         if others := [each for each in statement.tables if not self.captures(*parts_of(each))]:
             raise statement.refusal(f"the pipeline does not capture {others[0]}, so the follower's is another")
+        if is_skipped and len(statement.tables) == 1:
+            return
         if len(statement.tables) != 1:
             self._fill_anew(statement, f"it writes {len(statement.tables)} tables")
         if name in self.refills.commits.filling.state.unfilled:
             self._fill_anew(statement, f"a snapshot still fills {name}, whose rows are not what they were for it")
 
     def _fill_anew(self, statement: ChangeStatement, doubt: str) -> NoReturn:
-        self.refills.fill_after(statement.names, BinlogCoordinates.parse(statement.at), statement.sql, doubt)
+        self.refills.fill_anew(statement.names, BinlogCoordinates.parse(statement.at), statement.problem(doubt))
 
     def run(self, change: Envelope, changes: TableChanges) -> bool:
         """Have a statement that writes the table of ``changes`` run behind all that was given, beside nothing else.
@@ -196,7 +211,7 @@ def _doubt_of_record(fields: Mapping[str, Any]) -> str:
     session = fields.get("session") or {}
     if session.get("sql_auto_is_null"):
         return "what IS NULL finds depends on the statement before it (sql_auto_is_null)"
-    return _doubt_of_bytes(fields["sql"], session) or str(fields["doubt"] or "")
+    return _doubt_of_bytes(fields["sql"], session)
 
 
 def _doubt_of_bytes(sql: str, session: Mapping[str, Any]) -> str:
