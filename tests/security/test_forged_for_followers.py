@@ -27,6 +27,7 @@ from changefeed.replicate.filling import Filling
 from changefeed.replicate.follower_tables import FollowerTables
 from changefeed.replicate.missing_tables import MissingTables
 from changefeed.replicate.position_table import FollowerPosition, PositionTable
+from changefeed.replicate.refills import Refills
 from changefeed.replicate.scope import Scope
 from changefeed.replicate.statements import Statements
 from changefeed.settings.pipeline_settings import TableSettings
@@ -145,7 +146,7 @@ def runner_of(session: FollowerSession, name: str, *include: str) -> DefinitionR
     filling = Filling(session, position.fill, {}, None, AT, scope)
     commits = Commits(session, BatchSessions(), positions, position, filling)
     tables = FollowerTables(commits, MissingTables(filling), DEFAULT_STYLE, True, lambda *_: True, scope)
-    return DefinitionRunner(commits, tables, server)
+    return DefinitionRunner(commits, tables, server, Refills(commits, tables, lambda _: iter(())))
 
 
 def record(sql: str, database: str, **session: object) -> bytes:
@@ -163,8 +164,6 @@ def test_a_forged_definition_changes_nothing_but_captured_tables(
         f"GRANT ALL ON *.* TO forged_{unique_name}",
         f"DROP DATABASE {payroll}",
         f"DROP TABLE {payroll}.salaries",
-        f"DROP TABLE {shop}.orders, {payroll}.salaries",
-        f"DROP TABLE {shop}.orders {executable} , {payroll}.salaries */",
         f"DROP TABLE {shop}.others",
         f"TRUNCATE {payroll}.salaries",
         f"RENAME TABLE {payroll}.salaries TO {shop}.orders2",
@@ -206,6 +205,24 @@ def test_a_forged_definition_changes_nothing_but_captured_tables(
         assert untouched(follower, payroll, unique_name), sql
         assert list(follower.execute(f"SHOW CREATE TABLE {shop}.orders")) == list(before), sql
         assert [row[0] for row in follower.execute(f"SHOW TABLES FROM {shop}")] == ["orders"], sql
+    follower.execute(f"DROP DATABASE {shop}", f"DELETE FROM changefeed.followed WHERE pipeline = '{unique_name}'")
+
+
+def test_a_forged_drop_of_captured_tables_and_others_leaves_the_others(
+    follower: SqlServer, session: FollowerSession, payroll: str, unique_name: str
+) -> None:
+    shop = f"{unique_name}_a"
+    executable = "/*M!100100" if session.is_mariadb else "/*!80000"
+    follower.execute(f"CREATE DATABASE {shop}")
+    runner = runner_of(session, unique_name, f"{shop}.orders*")
+    for others in (f", {payroll}.salaries", f"{executable} , {payroll}.salaries */"):
+        sql = f"DROP TABLE {shop}.orders {others}"
+        follower.execute(f"CREATE TABLE {shop}.orders (id INT)")
+        with FollowerSession(session.connection) as writing, runner.commits.batches.running([writing]):
+            runner.is_run(record(sql, shop), AT)
+        assert not list(follower.execute(f"SHOW TABLES FROM {shop}")), sql
+        assert untouched(follower, payroll, unique_name), sql
+        runner = runner_of(session, unique_name, f"{shop}.orders*")
     follower.execute(f"DROP DATABASE {shop}", f"DELETE FROM changefeed.followed WHERE pipeline = '{unique_name}'")
 
 
@@ -266,9 +283,12 @@ def test_a_forged_row_changes_no_table_that_is_not_captured(
             tables.changes_of(database, table)
 
 
-def test_a_forged_statement_writes_the_table_of_its_record_only(session: FollowerSession, payroll: str) -> None:
-    server = Server(Flavour.MARIADB, (11, 4, 0)) if session.is_mariadb else Server()
-    statements = Statements(BatchSessions(), server, True, TableSettings(include=["shop.*"]).matches)
+def test_a_forged_statement_writes_the_table_of_its_record_only(
+    session: FollowerSession, payroll: str, unique_name: str
+) -> None:
+    runner = runner_of(session, unique_name, "shop.*")
+    captures = TableSettings(include=["shop.*"]).matches
+    statements = Statements(BatchSessions(), runner.server, True, captures, runner.refills)
     fields = {
         "sql": f"UPDATE {payroll}.salaries SET amount = 0",
         "database": payroll,
@@ -280,4 +300,4 @@ def test_a_forged_statement_writes_the_table_of_its_record_only(session: Followe
     }
     forged = Envelope("q", "shop", "orders", None, None, "binlog.000001", 4, "", fields)
     with pytest.raises(SettingsError, match="writes another table"):
-        statements.check(forged, is_filling=False)
+        statements.check(forged)

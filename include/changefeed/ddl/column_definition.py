@@ -22,7 +22,8 @@ class ColumnDefinition:
 
     ``primary_key`` is the attribute PRIMARY KEY, or KEY, at the column itself, ``unique`` likewise; ``nullable`` is
     None where neither NULL nor NOT NULL is written, ``default`` None where there is no DEFAULT. ``references`` says
-    that the server makes a foreign key of its REFERENCES.
+    that the server makes a foreign key of its REFERENCES. ``expression`` is that of a generated column as it is
+    written, '' where there is none; ``stored`` says that rows have its value.
     """
 
     name: str
@@ -35,10 +36,11 @@ class ColumnDefinition:
     on_update: bool = False
     auto_increment: bool = False
     generated: bool = False
-    virtual: bool = False
     references: bool = False
     comment: str = ""
     row_end: bool = False
+    expression: str = ""
+    stored: bool = False
 
     def column(self, inherited: str, server: Server, session: SessionContext, *, is_first: bool) -> Column:
         """The column that the server makes of it; ``inherited`` is the table's default collation.
@@ -61,7 +63,7 @@ class ColumnDefinition:
             nullable=nullable,
             auto_increment=self.auto_increment,
             generated=self.generated,
-            virtual=self.virtual,
+            virtual=bool(self.expression) and not self.stored,
             default=default,
             comment=self.comment,
             row_end=self.row_end,
@@ -142,10 +144,11 @@ def _attribute(cursor: Cursor, column: ColumnDefinition) -> ColumnDefinition | N
         is_end = cursor.advance().keyword == "END"
         return replace(column, generated=True, nullable=False, row_end=is_end)
     if cursor.word("GENERATED", "ALWAYS", "AS") or cursor.one_of("AS"):
+        start = cursor.token.start
         cursor.parentheses()
-        return replace(column, generated=True, virtual=True)
+        return replace(column, generated=True, expression=cursor.sql[start : cursor.ahead(-1).end])
     if cursor.one_of("STORED", "PERSISTENT"):
-        return replace(column, virtual=False)
+        return replace(column, stored=True)
     if cursor.one_of("REFERENCES"):
         read_reference(cursor)
         since = (10, 5, 0) if cursor.server.is_mariadb else (9, 0, 0)

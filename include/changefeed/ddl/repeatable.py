@@ -51,6 +51,14 @@ _FUNCTIONS = frozenset(
     }
 )
 """Functions that give the same for the same, and types of CAST."""
+_CALLED_BARE = frozenset(
+    {
+        *("CURRENT_USER", "CURRENT_ROLE", "SESSION_USER", "SYSTEM_USER", "ROWNUM", "SYSDATE"),
+        *("NEXT", "PREVIOUS", "NEXTVAL", "CURRVAL", "LASTVAL", "SYS_GUID"),
+    }
+)
+"""What gives another value again without parentheses, or as `NEXT VALUE FOR`; `s.NEXTVAL` with sql_mode ORACLE."""
+_NO_TOKEN = Token(TokenKind.END, "", 0, 0)
 _MATCHES = frozenset({"REGEXP", "RLIKE"})
 """Operators that depend on `default_regex_flags`, which only MariaDB has."""
 _GIVEN_ONCE = frozenset({"RAND"})
@@ -89,6 +97,17 @@ def doubt_of_repeat(
         or _doubt_of_symbols(tokens, variables)
         or _doubt_of_introducers(tokens)
     )
+
+
+def doubt_of_expression(sql: str, session: SessionContext, server: Server) -> str:
+    """Why the expression ``sql`` of a default may give a row another value again, or '' where it gives the same."""
+    try:
+        tokens = [token for token in scan(sql, session, server) if token.kind is not TokenKind.END]
+    except UnreadableStatement as error:
+        return f"its expression cannot be read: {error}"
+    if called := sorted({token.keyword for token in tokens} & _CALLED_BARE):
+        return f"it calls {called[0]!r}, of which it is not known that it gives the same again"
+    return _doubt_of_calls([_NO_TOKEN, *tokens], is_insert=False) or _doubt_of_symbols(tokens, frozenset())
 
 
 def doubt_of_numbers(

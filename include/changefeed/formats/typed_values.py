@@ -82,8 +82,18 @@ WRONG = (ValueError, TypeError, KeyError, IndexError, AttributeError, Arithmetic
 """What the functions of `reader_of` raise."""
 
 
+class _AmbiguousLabelError(ValueError):
+    """A record has the label '' as it has another value, too, which is the only argument."""
+
+
 def refusal(column: Column, value: object, error: Exception) -> SchemaError:
     """The error of a ``value`` that ``column`` cannot have, as ``error`` says."""
+    if isinstance(error, _AmbiguousLabelError):
+        return SchemaError(
+            f"column {column.name!r} has the label '', which records have as they have {error}: what its row holds is "
+            "not known, and nothing of it was written. Give the column another label on the source (ALTER TABLE … "
+            "MODIFY), or put the table into `tables.exclude`; then copy it to the follower anew"
+        )
     return SchemaError(
         f"column {column.name!r}, a {column.data_type}, cannot have {str(value)[:100]!r}: the message was written of "
         f"another column, or by something else ({type(error).__name__}: {error})"
@@ -179,7 +189,7 @@ def _enum(column: Column, encoding: Encoding) -> ValueReader:
     def read(label: Any) -> Value:
         if label == "":
             if "" in known:
-                raise ValueError("'' is one of its labels, and it stands for the invalid value 0, too")
+                raise _AmbiguousLabelError("the invalid value 0")
             return 0
         if label not in known:
             raise ValueError("that is none of its labels")
@@ -197,7 +207,7 @@ def _set(column: Column, encoding: Encoding) -> ValueReader:
         if not known.issuperset(chosen):
             raise ValueError("not all are among its labels")
         if "" in known:
-            raise ValueError("'' is one of its labels, and it stands for the empty set, too")
+            raise _AmbiguousLabelError("the empty set")
         return ",".join(chosen)
 
     return read

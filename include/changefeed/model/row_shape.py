@@ -19,6 +19,8 @@ BINARY = 63
 
 _ROW_TIMESTAMP = (column_types.TIMESTAMP2, 6, False)
 """Type and metadata of MariaDB's `row_start` and `row_end`, and that they are never NULL."""
+HASH = "DB_ROW_HASH_"
+"""What names begin with of the columns that MariaDB keeps for UNIQUE keys that are too long for an index."""
 _ROW_START_END = (
     Column("row_start", "timestamp", hidden=True),
     Column("row_end", "timestamp", row_end=True, hidden=True),
@@ -55,7 +57,7 @@ def with_hidden(schema: TableSchema, columns: Sequence[MapColumn]) -> TableSchem
 def with_row_end(columns: Sequence[Column], key: Sequence[int]) -> list[Column]:
     """The columns of a table of which only FULL metadata tells, those marked that MariaDB hides: the last two but for
     hashes, if they are named so and the server has put the second into the key."""
-    kept = [column for column in columns if not column.name.startswith("DB_ROW_HASH_")]
+    kept = [column for column in columns if not column.name.startswith(HASH)]
     names = [(column.name, column.data_type, column.datetime_precision) for column in kept[-2:]]
     if names != [(column.name, column.data_type, 6) for column in _ROW_START_END] or key[-1:] != (len(kept) - 1,):
         return list(columns)
@@ -71,7 +73,7 @@ def hidden_columns(columns: Sequence[MapColumn]) -> tuple[Column, ...]:
     if [(column.wire, column.meta, column.nullable) for column in columns[:2]] == [_ROW_TIMESTAMP] * 2:
         versioning, columns = _ROW_START_END, columns[2:]
     hashes = range(1, 1 + sum(column.wire is column_types.LONGLONG for column in columns))
-    return versioning + tuple(Column(f"DB_ROW_HASH_{number}", "bigint", unsigned=True) for number in hashes)
+    return versioning + tuple(Column(f"{HASH}{number}", "bigint", unsigned=True) for number in hashes)
 
 
 def fits(column: Column, row: MapColumn) -> bool:

@@ -23,7 +23,13 @@ from changefeed.source.mysql.catalog import table_names
 from changefeed.source.mysql.preflight import preflight
 from changefeed.source.mysql.server_schemas import current_schemas
 from changefeed.source.mysql.session import Session
-from changefeed.source.mysql.side_effects import cascading_keys, hashed_tables, logs_cascades, virtual_columns
+from changefeed.source.mysql.side_effects import (
+    cascading_keys,
+    hashed_tables,
+    keys_to_others,
+    logs_cascades,
+    virtual_columns,
+)
 from changefeed.transforms.loading import Transform
 
 
@@ -166,6 +172,30 @@ def _unlogged(checked: CheckedSource) -> Iterator[Finding]:
         )
 
 
+def _followed(checked: CheckedSource) -> Iterator[Finding]:
+    """What stops a follower of the pipeline at the first row or definition of a table."""
+    if not checked.pipeline.followers:
+        return
+    for table, key, parent in keys_to_others(checked.session, checked.pipeline.tables.matches):
+        yield _source_wrong(
+            f"foreign key {key!r} of {'.'.join(table)} refers to {'.'.join(parent)}, which the pipeline does not "
+            "capture: followers have no such table, and stop where the key is made. Capture that table too "
+            "(`tables.include`), drop the key, or leave out the table that has it (`tables.exclude`)"
+        )
+    labelled = [
+        f"{table.database}.{table.table}.{column.name}"
+        for table in checked.tables
+        for column in table.columns
+        if "" in column.labels
+    ]
+    if labelled:
+        yield _source_wrong(
+            f"{len(labelled)} ENUM and SET columns with the label '': {', '.join(labelled)}; records have it as the "
+            "invalid value 0 and as the empty set, so followers stop at the first row with either. Give it another "
+            "label (ALTER TABLE … MODIFY), or leave out the table (`tables.exclude`)"
+        )
+
+
 def _keys(checked: CheckedSource) -> Iterator[Finding]:
     """Which tables have no primary key, what is the key of their messages, and what is wrong with chosen columns."""
     pipeline, tables, server_names_keys = checked.pipeline, checked.tables, checked.server_names_keys
@@ -281,6 +311,7 @@ SOURCE_PARTS: tuple[SourcePart, ...] = (
     _keys,
     _filters,
     _unlogged,
+    _followed,
     _versioned,
     _unlearned,
     _row_image,

@@ -195,19 +195,22 @@ class Applier:
             raise ChangeStatement.of(change).refusal("it may write databases that are followed beside others")
         if change is None or change.op in _NO_CHANGE_OF_ROWS or not self.tables.scope.follows(change.database):
             return None  # a definition in the topic of its table: it comes with its own topic
-        if change.op == "q":
-            self.statements.check(change, is_filling=self.commits.filling.is_under_way)
         table = change.database, change.table
-        return None if self.tables.is_skipped(*table) else change
+        is_skipped = self.tables.is_skipped(*table)
+        if change.op == "q":
+            self.statements.check(change, is_skipped=is_skipped)
+        return None if is_skipped else change
 
     def _reaches(self, change: Envelope) -> bool:
         """Whether a change in statement format of another database may write one that is followed."""
         if len(change.fields.get("tables") or ()) != 1 or change.fields.get("doubt"):
             return True
-        return any(map(self.tables.scope.follows, self.tables.cascades_to(change.database, change.table)))
+        children = self.tables.cascades_to(change.database, change.table)
+        return any(self.tables.scope.follows(child.database) for child in children)
 
     def _take(self, turn: Packed, change: Envelope, *, in_order: bool) -> None:
         changes = self.tables.changes_of(change.database, change.table)
+        change = changes.of_own_columns(change)
         if change.op == "q":
             self.tables.write()
             ran = self.statements.run(change, changes)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from changefeed.ddl.changes import CreateTable
 from changefeed.ddl.session import Server
 from changefeed.errors import SettingsError
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.replicate.commits import Commits
 from changefeed.replicate.definitions import Definition, state_of, tables_of
 from changefeed.replicate.follower_tables import FollowerTables
+from changefeed.replicate.missing_tables import TablesBesideError
 from changefeed.replicate.permitted import check_definition, check_emptied, emptied_database
 from changefeed.replicate.position_table import BegunDefinition
+from changefeed.replicate.refills import Refills
 
 
 @dataclass
@@ -21,6 +24,7 @@ class DefinitionRunner:
     commits: Commits
     tables: FollowerTables
     server: Server
+    refills: Refills
 
     def is_run(self, value: bytes, at: BinlogCoordinates) -> bool:
         """Run the definition of a record, which is at ``at``, when all changes before it are written and committed.
@@ -29,17 +33,18 @@ class DefinitionRunner:
         SettingsError for one that cannot be run, FollowerError for one that is not permitted or that the server
         refuses.
         """
-        definition = Definition.of(value, self.server)
-        if not self._is_followed(definition) or self.tables.missing.skips_definition(definition, at):
+        definition = Definition.of(value, self.server).limited_to(self.tables.scope)
+        if not self._is_followed(definition):
             return False
-        if definition.read.changes_rows:  # the record of its rows comes behind it, when it has run
-            raise SettingsError(
-                f"{at} is a change in statement format, {definition.sql[:200]!r}: the "
-                "binlog does not hold the rows that it made. Set binlog_format=ROW on the source, copy its tables to "
-                "the follower anew, and give the coordinates of the copy with --from."
-            )
+        try:
+            if self.tables.missing.skips_definition(definition, at):
+                return False
+        except TablesBesideError as error:
+            self.refills.fill_anew(error.names, at, error.what)
         where, session = f"the record at {at} of the topic of schema changes", self.commits.session
-        check_definition(definition.read, self.tables.scope, where)
+        if not _makes_rows(definition):  # the follower's SELECT would read other rows
+            check_definition(definition.read, self.tables.scope, where)
+        self._check_rows(definition, at)
         if database := emptied_database(definition.read.change):
             check_emptied(database, tables_of(session, database), self.tables.scope, where)
         self.tables.write()
@@ -48,12 +53,23 @@ class DefinitionRunner:
         self._run(definition, at)
         return True
 
+    def _check_rows(self, definition: Definition, at: BinlogCoordinates) -> None:
+        """Raises as `Refills.fill_after` where rows may be others than the source's when it has run."""
+        doubt = "it is a change in statement format" if _makes_rows(definition) else ""
+        if not doubt and self.refills.may_doubt(definition):
+            self.tables.write()
+            self.commits.commit(at)
+            self.commits.batches.settle()
+            doubt = self.refills.doubt_of(definition)
+        if doubt:
+            self.refills.fill_after(definition.read.tables[:1], at, definition.sql, doubt)
+
     def finish_begun(self) -> None:
         """Find out whether the definition that an earlier run began did run; run it if it did not."""
         begun = self.commits.position.definition
         if begun is None:
             return
-        definition = Definition.of(begun.record.encode(), self.server)
+        definition = Definition.of(begun.record.encode(), self.server).limited_to(self.tables.scope)
         at = self.commits.position.coordinates
         is_to_run = definition.removes or state_of(self.commits.session, definition) == begun.before
         self._run(definition, at, again=True) if is_to_run else self._note(definition, at)
@@ -82,3 +98,8 @@ class DefinitionRunner:
                 f"follows only {', '.join(scope.databases)}: it cannot be run there. Follow all of them."
             )
         return True
+
+
+def _makes_rows(definition: Definition) -> bool:
+    """Whether it is a CREATE TABLE … SELECT in statement format."""
+    return isinstance(definition.read.change, CreateTable) and definition.read.changes_rows

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -25,11 +25,11 @@ from changefeed.ddl.names import TableName
 from changefeed.ddl.session import Server, SessionContext
 from changefeed.errors import BadRecordError, FollowerError
 from changefeed.model.identifier import quoted
+from changefeed.replicate.scope import Scope
 from changefeed.replicate.source_session import check_session, enter
 from changefeed.source.mysql.follower_session import FollowerSession
 
-_GONE = {1008, 1051, 1146}
-"""No such database, or table."""
+_NO_DATABASE = 1008
 _STARTS_TRANSACTION = re.compile(r"(?<!\s)\s++START\s++TRANSACTION\s*+;?\s*+\Z", re.IGNORECASE)
 """What MySQL adds to the CREATE TABLE of a CREATE TABLE … SELECT, whose rows follow."""
 _COUNTER = re.compile(r" AUTO_INCREMENT=\d+")
@@ -57,6 +57,21 @@ class Definition:
         context = SessionContext.of_sql_mode(database, int(session.get("sql_mode", 0)))
         return cls(sql, database, session, read_statement(sql, context, server))
 
+    def limited_to(self, scope: Scope) -> Definition:
+        """Of a DROP TABLE what it drops of the ``scope``, as far as it is there; all else as it is.
+
+        MariaDB and MySQL before 8.0 also log one that failed, as it found only some of its tables, and servers log the
+        names of tables that are not captured beside those that are.
+        """
+        change = self.read.change
+        names = tuple(name for name in change.names if scope.takes(*name)) if isinstance(change, DropTables) else ()
+        if not isinstance(change, DropTables) or not names:
+            return self
+        listed = ", ".join(f"{quoted(name.database)}.{quoted(name.table)}" for name in names)
+        sql = f"DROP {'SEQUENCE' if change.sequences else 'TABLE'} IF EXISTS {listed}"
+        read = replace(self.read, sql=sql, tables=names, change=replace(change, names=names))
+        return replace(self, sql=sql, read=read)
+
     @property
     def databases(self) -> frozenset[str]:
         """Those whose tables it touches, or that it is about."""
@@ -71,7 +86,7 @@ class Definition:
         return isinstance(self.read.change, DropTables | DropDatabase)
 
     def run(self, session: FollowerSession, *, again: bool = False) -> None:
-        """Run it in its session; ``again`` where it may have removed some of its tables already.
+        """Run it in its session; ``again`` where it may have removed its database already.
 
         Raises FollowerError for what the follower refuses.
         """
@@ -79,7 +94,7 @@ class Definition:
             enter(session, self.session, self.database, self.read.session)
             session.write(_STARTS_TRANSACTION.sub("", self.sql))
         except FollowerError as error:
-            if not (again and self.removes and error.code in _GONE):
+            if not (again and self.removes and error.code == _NO_DATABASE):
                 raise FollowerError(
                     f"{error}. It was to run {self.sql[:500]!r}, as the source did.", error.code
                 ) from error
@@ -103,7 +118,7 @@ def state_of(session: FollowerSession, definition: Definition) -> str:
 def _database(session: FollowerSession, name: str) -> str:
     if not session.rows("SELECT 1 FROM information_schema.schemata WHERE schema_name = %s", name):
         return "none"
-    return str(session.row(f"SHOW CREATE DATABASE {quoted(name)}".replace("%", "%%"))[1])
+    return str(session.row(f"SHOW CREATE DATABASE {quoted(name)}")[1])
 
 
 def _table(session: FollowerSession, name: TableName) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from changefeed.ddl.names import TableName
 from changefeed.errors import FollowerError, SettingsError
 from changefeed.formats.style import Style
 from changefeed.replicate.commits import Commits
@@ -102,9 +103,10 @@ class FollowerTables:
             lacks_rows=self.missing.lacks_rows(schema),
         )
 
-    def cascades_to(self, database: str, table: str) -> Sequence[str]:
-        """The databases of the tables whose rows change with those of a table, by foreign keys."""
-        return [str(child) for child, _ in self.commits.session.rows(_CASCADES, database, table)]
+    def cascades_to(self, database: str, table: str) -> Sequence[TableName]:
+        """The tables whose rows change with those of a table, by foreign keys."""
+        rows = self.commits.session.rows(_CASCADES, database, table)
+        return [TableName(str(of_database), str(child)) for of_database, child in rows]
 
     def takes_along(self, database: str, table: str) -> bool:
         """Whether rows of other tables, or further ones of its own, change with those of a table."""

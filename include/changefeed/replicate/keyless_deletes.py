@@ -8,7 +8,7 @@ table's own rows are; then the table is read twice for all of them: to count, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -67,17 +67,19 @@ class KeylessDeletes:
         parts = [_digest_part(column) for column in columns]
         self._digest = f"SHA2(CONCAT_WS(',', {', '.join(map(str, parts))}), 256)" if all(parts) else ""
 
-    def delete(self, session: FollowerSession, rows: Sequence[GoneRow], *, loose: bool, zoned: bool) -> None:
+    def delete(self, session: FollowerSession, rows: Sequence[GoneRow], *, loose: Collection[str], zoned: bool) -> None:
         """Delete ``rows`` in the session's transaction; ``loose`` and ``zoned`` as in `write_sql`.
 
         Raises AccountingError where there are fewer than are to go.
         """
         session.begin()
         if self._digest and self._is_worth_it(session, rows):
-            rows = self._delete_together(session, rows, partial(write_sql, session, loose=loose, zoned=zoned))
+            rows = self._delete_together(
+                session, rows, partial(write_sql, session, self._table, loose=loose, zoned=zoned)
+            )
         for gone in rows:
             sql = f"DELETE FROM {self._name} WHERE {self._condition(gone.image)} LIMIT {gone.count}"
-            check_written(self._table, write_sql(session, sql), gone.count, sql)
+            check_written(self._table, write_sql(session, self._table, sql), gone.count, sql)
 
     def _delete_together(self, session: FollowerSession, rows: Sequence[GoneRow], write: Writer) -> Sequence[GoneRow]:
         """Delete those of ``rows`` whose digest says all; return the others."""
@@ -135,7 +137,9 @@ class KeylessDeletes:
         }
         if chosen:
             sql = f"DELETE FROM {self._name} WHERE {self._among(chosen)}"
-            check_written(self._table, write_sql(session, sql), sum(there[digest] for digest in chosen), sql)
+            check_written(
+                self._table, write_sql(session, self._table, sql), sum(there[digest] for digest in chosen), sql
+            )
             kept = [
                 f"({','.join(gone.row)})".encode()
                 for digest, gone in chosen.items()

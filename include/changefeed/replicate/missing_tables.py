@@ -29,6 +29,15 @@ from changefeed.replicate.filling import Filling
 _DATABASE = "SELECT 1 FROM information_schema.schemata WHERE schema_name = %s"
 
 
+class TablesBesideError(Exception):
+    """Not for users: ``what`` a definition does takes rows between tables that the follower lacks and ``names``, which
+    it has: a snapshot has to fill them, too."""
+
+    def __init__(self, names: Sequence[TableName], what: str) -> None:
+        super().__init__(what)
+        self.names, self.what = names, what
+
+
 @dataclass
 class MissingTables:
     """The tables that the follower does not have, and that ``filling`` is to create or to fill."""
@@ -68,7 +77,7 @@ class MissingTables:
         """Whether a definition, which is at ``at``, is about tables that the follower lacks, and that come with a
         snapshot as they are then.
 
-        Raises SettingsError for one that is about such tables and others, or that would take rows from a table that
+        Raises TablesBesideError for one that is about such tables and others, or that would take rows from a table that
         lacks some to another.
         """
         state = self.filling.state
@@ -76,9 +85,10 @@ class MissingTables:
         if skips:
             self.note_definition(definition, at)
         elif moved := [name for name in map(".".join, _moves_rows(definition)) if name in state.unfilled]:
-            raise SettingsError(
+            raise TablesBesideError(
+                _moves_rows(definition),
                 f"{definition.sql[:500]!r} takes rows from one table to another, and {moved[0]} lacks rows that "
-                "come with a snapshot. Drop both tables on the follower, and take a snapshot of both."
+                "come with a snapshot.",
             )
         return skips
 
@@ -87,18 +97,25 @@ class MissingTables:
         if isinstance(change, AlterDatabase | DropDatabase):
             return not self.filling.session.rows(_DATABASE, change.name)
         if isinstance(change, CreateTable | CreateTableLike):
-            maybe_there = self.filling.state.awaits or change.if_not_exists
+            reads = isinstance(change, CreateTable) and change.select  # in statement format
+            maybe_there = self.filling.state.awaits or change.if_not_exists or reads
             if isinstance(change, CreateTableLike) and self.skips(*change.like):
                 maybe_there = True
                 self._note_missing(*change.name)
             return maybe_there and self.skips(*change.name)
         needed = _needed(definition)
         skipped = [name for name in needed if self.skips(*name)]
+        if isinstance(change, DropTables):  # those that are there are dropped
+            return bool(skipped) and len(skipped) == len(needed)
         if skipped and len(skipped) < len(needed):
-            raise SettingsError(
+            raise TablesBesideError(
+                [name for name in needed if name not in skipped],
                 f"{definition.sql[:500]!r} is about {'.'.join(skipped[0])}, which comes with a snapshot, "
-                "and about tables that it has. Drop those on the follower, and take a snapshot of all of them."
+                "and about tables that the follower has.",
             )
+        if skipped:
+            for made in _made(definition):  # with rows that the follower lacks
+                self._note_missing(*made)
         return bool(skipped)
 
     def note_definition(self, definition: Definition, at: BinlogCoordinates) -> None:
@@ -145,4 +162,12 @@ def _needed(definition: Definition) -> Sequence[TableName]:
                 needed.append(old)
             made = made - {old} | {new}
         return needed
-    return [change.name] if isinstance(change, AlterTable) else definition.read.tables
+    moved = [name for name in _moves_rows(definition) if name not in _made(definition)]
+    return (moved or [change.name]) if isinstance(change, AlterTable) else definition.read.tables
+
+
+def _made(definition: Definition) -> Sequence[TableName]:
+    """The tables that an ALTER TABLE makes of partitions."""
+    change = definition.read.change
+    actions = change.actions if isinstance(change, AlterTable) else ()
+    return [each.name for each in actions if isinstance(each, PartitionToTable)]

@@ -187,8 +187,9 @@ def _of_named(tokens: Sequence[Token], statement: DdlStatement, scope: Scope) ->
     for number, token in enumerate(tokens):
         if token.keyword == "REFERENCES":
             database, table = _name_at(tokens, number + 1)
-            if database and not scope.takes_database(database):
-                return f"it refers to {TableName(database, table)}, of no database that the pipeline captures"
+            parent = TableName(database or statement.tables[0].database, table)
+            if not scope.captures(*map(scope.server.table_name, parent)):
+                return f"a foreign key refers to {parent}, which the pipeline does not capture"
         at = _sequence(tokens, number, statement.session.oracle)
         if at is not None:
             database, table = _name_at(tokens, at)

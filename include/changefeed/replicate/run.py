@@ -16,7 +16,7 @@ from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.topic_name import schema_changes_topic
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.pipeline.schema_history import load_history
-from changefeed.replicate.applier import Applier
+from changefeed.replicate.applier import Applied, Applier
 from changefeed.replicate.batch_sessions import BatchSessions
 from changefeed.replicate.commits import Commits
 from changefeed.replicate.definition_runner import DefinitionRunner
@@ -26,8 +26,10 @@ from changefeed.replicate.filling import Filling
 from changefeed.replicate.follower_tables import FollowerTables
 from changefeed.replicate.missing_tables import MissingTables
 from changefeed.replicate.position_table import FollowerPosition, PositionTable
+from changefeed.replicate.refills import PublishedDefinitions, Refills, TablesToFillError, dropped
 from changefeed.replicate.scope import Scope
 from changefeed.replicate.sealed import first_start, nothing_new, sealed_from
+from changefeed.replicate.single_rows import UndefinedBytesError
 from changefeed.replicate.statements import Statements
 from changefeed.replicate.stream import Partitions, partitions_of, read_ahead, source_blocks
 from changefeed.settings.limits import check_replayable
@@ -90,14 +92,36 @@ def replicate(
         server = _server(session, position.server_uuid)
         if known is None:
             positions.begin(position)
-        partitions = partitions_of(connections, state)
-        # Read behind the partitions' ends: of all rows of snapshots that are before them is known what they are for.
-        scope = Scope(server, tuple(pipeline.tables.include), position.databases)
-        filling = _filling(session, position, log.read(), scope)
-        commits = Commits(session, BatchSessions(), positions, position, filling)
+        scope = Scope(server, tuple(pipeline.tables.include), position.databases, tuple(pipeline.tables.exclude))
         logs_cascades = not server.is_mariadb and _version(connections, state, server) >= _LOGS_CASCADES
-        filler = _filler(connections, commits, server, logs_cascades=logs_cascades, runs_statements=runs_statements)
-        return _applied(connections, state, partitions, filler, sessions)
+        start, applied = position.coordinates, Applied()
+        topic = schema_changes_topic(pipeline.name, pipeline.topics.suffix)
+        while True:
+            partitions = partitions_of(connections, state)
+            # Read behind the partitions' ends: what all rows of snapshots before them are for is known.
+            filling = _filling(session, position, log.read(), scope)
+            commits = Commits(session, BatchSessions(), positions, position, filling)
+            tables = FollowerTables(
+                commits,
+                MissingTables(filling),
+                connections.routes.format(0).style,
+                logs_cascades,
+                pipeline.tables.matches,
+                scope,
+            )
+            refills = Refills(commits, tables, PublishedDefinitions(connections.kafka, topic, server).since)
+            filler = _filler(connections, refills, applied, runs_statements=runs_statements)
+            try:
+                try:
+                    done = _applied(connections, state, partitions, filler, sessions)
+                except UndefinedBytesError as error:
+                    refills.fill_corrected(error)
+                return replace(done, start=start)
+            except TablesToFillError as error:
+                applied.rows -= min(commits.held, applied.rows)  # they are rolled back
+                session.roll_back()
+                session.settle()
+                position = dropped(session, positions, error.names)
 
 
 def _check_same(position: FollowerPosition, start: BinlogCoordinates | None, databases: Sequence[str]) -> None:
@@ -128,19 +152,16 @@ def _filling(session: FollowerSession, position: FollowerPosition, read: CommitL
     return filling
 
 
-def _filler(
-    connections: PipelineConnections, commits: Commits, server: Server, *, logs_cascades: bool, runs_statements: bool
-) -> Filler:
-    """What applies records; a definition that an earlier run began is done."""
-    pipeline, scope = connections.pipeline, commits.filling.scope
-    format, captures = connections.routes.format(0), pipeline.tables.matches
-    read_envelope = envelope_reader(pipeline.format.name, format)
-    tables = FollowerTables(commits, MissingTables(commits.filling), format.style, logs_cascades, captures, scope)
-    definitions = DefinitionRunner(commits, tables, server)
-    definitions.finish_begun()
-    statements = Statements(commits.batches, server, runs_statements, captures)
+def _filler(connections: PipelineConnections, refills: Refills, applied: Applied, *, runs_statements: bool) -> Filler:
+    """What applies records and counts them; a definition that an earlier run began is done."""
+    pipeline, tables = connections.pipeline, refills.tables
+    commits, server = tables.commits, tables.scope.server
+    read_envelope = envelope_reader(pipeline.format.name, connections.routes.format(0))
     topic = schema_changes_topic(pipeline.name, pipeline.topics.suffix)
-    applier = Applier(commits, tables, definitions, read_envelope, statements, topic)
+    definitions = DefinitionRunner(commits, tables, server, refills)
+    definitions.finish_begun()
+    statements = Statements(commits.batches, server, runs_statements, pipeline.tables.matches, refills)
+    applier = Applier(commits, tables, definitions, read_envelope, statements, topic, applied)
     return Filler(applier, TableRows(connections.kafka, read_envelope))
 
 

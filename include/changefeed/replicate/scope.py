@@ -17,7 +17,7 @@ _NEVER = frozenset((*SYSTEM_DATABASES, DATABASE))
 @dataclass(frozen=True)
 class Scope:
     """Of the follower ``server`` the ``databases``, all where there are none, and in them the tables that a pattern of
-    ``include`` takes.
+    ``include`` takes; of those that ``exclude`` takes nothing comes any more.
 
     Records say which table they are about, and whoever may write to a topic may write such a record: nothing outside of
     this is changed, whatever they say.
@@ -26,6 +26,7 @@ class Scope:
     server: Server
     include: tuple[str, ...] = ("*.*",)
     databases: Sequence[str] = ()
+    exclude: tuple[str, ...] = ()
 
     def follows(self, database: str) -> bool:
         """Whether the database is one of those that are followed: records of others are passed over."""
@@ -40,3 +41,7 @@ class Scope:
         """Whether the table may be changed. One that the pipeline left out since (`tables.exclude`) may be: records of
         before are in the topics."""
         return self.takes_database(database) and matches_any(self.include, database, table)
+
+    def captures(self, database: str, table: str) -> bool:
+        """Whether the pipeline captures the table now, and the follower follows it."""
+        return self.takes(database, table) and not matches_any(self.exclude, database, table)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import nullcontext
 
+from changefeed.ddl.names import TableName
 from changefeed.errors import AccountingError, FollowerError
 from changefeed.formats.reader import Envelope, JsonImage
 from changefeed.formats.style import Style
@@ -12,7 +13,7 @@ from changefeed.formats.typed_values import RowValues, Value
 from changefeed.model.identifier import quoted
 from changefeed.model.table_schema import TableSchema
 from changefeed.replicate.literals import literal, same
-from changefeed.source.mysql.follower_session import FollowerSession
+from changefeed.source.mysql.follower_session import WRONG_VALUE, FollowerSession
 
 _SET_BY_SERVER = frozenset({"timestamp", "datetime"})
 """Columns of these types may be set by the server where an UPDATE does not name them."""
@@ -29,7 +30,7 @@ class SingleRows:
         self._names = frozenset(column.name for column in table.columns)
         self._writable = frozenset(column.name for column in self._columns)
         self._key = [table.columns[index] for index in table.primary_key] or self._columns
-        self._enums = [number for number, column in enumerate(self._columns) if column.data_type == "enum"]
+        self._enums = [column.name for column in self._columns if column.data_type == "enum"]
 
     def is_whole(self, image: JsonImage | None) -> bool:
         """Whether an image has all columns; where there is none, it does."""
@@ -50,6 +51,8 @@ class SingleRows:
                 return
             with session.foreign_keys_checked() if in_order and before else nullcontext():
                 self._write_one(session, before, after)
+        except UndefinedBytesError:
+            raise
         except FollowerError as error:
             raise FollowerError(f"{error}. It was to apply {change.file}:{change.position}.", error.code) from error
 
@@ -68,20 +71,22 @@ class SingleRows:
         before = None if image_before is None else self._values.of(image_before)
         after = None if image_after is None else self._values.of(image_after)
         given = {name: literal(value) for name, value in (after or {}).items() if name in self._writable}
-        loose = any(given.get(self._columns[number].name) == "0" for number in self._enums)
+        loose = [name for name in self._enums if given.get(name) == "0"]
         if before is None:
             self._check_defaults(given)
             names = ", ".join(map(quoted, given))
-            write_sql(session, f"INSERT INTO {self._name} ({names}) VALUES ({', '.join(given.values())})", loose=loose)
+            sql = f"INSERT INTO {self._name} ({names}) VALUES ({', '.join(given.values())})"
+            write_sql(session, self._table, sql, loose=loose)
         elif after is None:
             sql = f"DELETE FROM {self._name} WHERE {self.conditions(before)} LIMIT 1"
-            check_written(self._table, write_sql(session, sql), 1, sql)
+            check_written(self._table, write_sql(session, self._table, sql), 1, sql)
         elif given:
             where = self.conditions(before)
             stays = [column.name for column in self._columns if column.data_type in _SET_BY_SERVER]
             given = {name: quoted(name) for name in stays} | given
             changed = ", ".join(f"{quoted(name)} = {value}" for name, value in given.items())
-            if not write_sql(session, f"UPDATE {self._name} SET {changed} WHERE {where} LIMIT 1", loose=loose):
+            sql = f"UPDATE {self._name} SET {changed} WHERE {where} LIMIT 1"
+            if not write_sql(session, self._table, sql, loose=loose):
                 # Nothing changed, or there is no such row: a server does not count what stays as it is.
                 found = session.rows(f"SELECT 1 FROM {self._name} WHERE {where} LIMIT 1")
                 check_written(self._table, len(found), 1, where)
@@ -97,15 +102,37 @@ class SingleRows:
                 )
 
 
-def write_sql(session: FollowerSession, sql: str | bytes, *, loose: bool = False, zoned: bool = False) -> int:
-    """Run ``sql`` in the session's transaction; how many rows it wrote. ``loose`` if it has an invalid value of an
-    ENUM, which a strict session does not take; ``zoned`` if it is to have the server's time zone."""
+class UndefinedBytesError(FollowerError):
+    """A row of ``table`` has bytes that are no characters of its column's charset: records do not have them."""
+
+    def __init__(self, error: FollowerError, table: TableSchema) -> None:
+        self.table = TableName(table.database, table.table)
+        super().__init__(
+            f"a row of {self.table} has bytes that are no characters of its column's charset, and records have U+FFFD "
+            f"in their place: what the row holds is not known ({error})",
+            error.code,
+        )
+
+
+def write_sql(
+    session: FollowerSession,
+    table: TableSchema,
+    sql: str | bytes,
+    *,
+    loose: Collection[str] = (),
+    zoned: bool = False,
+) -> int:
+    """Run ``sql``, which writes ``table``, in the session's transaction; how many rows it wrote. ``loose`` are ENUM
+    columns of which it has the invalid value, which a strict session does not take; ``zoned`` if it is to have the
+    server's time zone."""
     session.begin()
-    with (
-        session.invalid_labels_allowed() if loose else nullcontext(),
-        session.in_servers_zone() if zoned else nullcontext(),
-    ):
-        return session.write(sql)
+    try:
+        with session.in_servers_zone() if zoned else nullcontext():
+            return session.write_invalid_labels(sql, loose) if loose else session.write(sql)
+    except FollowerError as error:
+        if error.code == WRONG_VALUE and "\\xEF\\xBF\\xBD" in str(error):
+            raise UndefinedBytesError(error, table) from error
+        raise
 
 
 def check_written(table: TableSchema, written: int, wanted: int, sql: str | bytes) -> None:

@@ -9,17 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from changefeed.binlog.events.charsets import charset_of
 from changefeed.ddl.ddl_statement import read_statement
+from changefeed.ddl.names import TableName
 from changefeed.ddl.repeatable import doubt_of_numbers, doubt_of_repeat
 from changefeed.ddl.session import Server, SessionContext
 from changefeed.errors import BadRecordError, FollowerError, SettingsError
 from changefeed.formats.reader import Envelope
 from changefeed.model.charset_codes import PASSED, is_multi_byte
+from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.table_schema import TableSchema
 from changefeed.replicate.batch_sessions import BatchSessions, Touched
+from changefeed.replicate.filling import parts_of
+from changefeed.replicate.refills import Refills
 from changefeed.replicate.source_session import check_session, enter
 from changefeed.replicate.table_changes import TableChanges
 from changefeed.source.mysql.follower_session import FollowerSession
@@ -33,7 +37,11 @@ _UTF8 = 255
 
 @dataclass(frozen=True)
 class ChangeStatement:
-    """The statement ``sql``, which ran at ``at`` (FILE:POSITION) in ``session``, with ``database`` as its default."""
+    """The statement ``sql``, which ran at ``at`` (FILE:POSITION) in ``session``, with ``database`` as its default.
+
+    ``doubt`` says why it may do something else to ``tables`` again, ``reach`` why it may have changed others, or that
+    elsewhere than where it stands.
+    """
 
     at: str
     sql: str
@@ -41,6 +49,7 @@ class ChangeStatement:
     session: Mapping[str, Any]
     tables: tuple[str, ...]
     doubt: str
+    reach: str
 
     @classmethod
     def of(cls, change: Envelope) -> ChangeStatement:
@@ -56,18 +65,30 @@ class ChangeStatement:
                 session,
                 tuple(fields["tables"]),
                 _doubt_of_record(fields),
+                str(fields["doubt"] or ""),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise BadRecordError(
                 f"the record of the change in statement format at {at} cannot be read ({error!r})"
             ) from error
 
+    @property
+    def names(self) -> tuple[TableName, ...]:
+        """The tables that it writes."""
+        return tuple(TableName(*parts_of(each)) for each in self.tables)
+
     def refusal(self, doubt: str) -> SettingsError:
-        """The error of a statement that is not run, because of ``doubt``."""
+        """The error of a statement that is not run, because of ``doubt``; which tables it wrote is not known."""
         return SettingsError(
-            f"{self.at} is a change in statement format, {self.sql[:200]!r}, and it is not known that it does the same "
-            f"on the follower: {doubt}. Set binlog_format=ROW on the source, copy its tables to the follower anew, and "
+            f"{self.problem(doubt)} Set binlog_format=ROW on the source, copy its tables to the follower anew, and "
             "give the coordinates of the copy with --from."
+        )
+
+    def problem(self, doubt: str) -> str:
+        """The beginning of an error about it."""
+        return (
+            f"{self.at} is a change in statement format, {self.sql[:200]!r}, and it is not known that it does the same "
+            f"on the follower: {doubt}."
         )
 
     def doubt_on(self, table: TableSchema, server: Server, *, is_transactional: bool) -> str:
@@ -120,37 +141,44 @@ class ChangeStatement:
 class Statements:
     """Has changes in statement format of a source on ``server`` run by ``batches``, if they ``are_run`` at all.
 
-    ``captures`` says whether the pipeline has the rows of a table: a follower's copy of another is not kept up.
+    ``captures`` says whether the pipeline has the rows of a table: a follower's copy of another is not kept up. By
+    ``refills`` tables are filled anew that a statement wrote which is not run.
     """
 
     batches: BatchSessions
     server: Server
     are_run: bool
     captures: Callable[[str, str], bool]
+    refills: Refills
     _last: str = ""
     """Where the last one stands that was given."""
 
-    def check(self, change: Envelope, *, is_filling: bool) -> None:
-        """Raises SettingsError for a record of op `q` that is not run, whatever the follower's tables are.
-
-        ``is_filling`` says that rows of tables are still to come with a snapshot.
-        """
+    def check(self, change: Envelope, *, is_skipped: bool = False) -> None:
+        """Raises SettingsError for a record of op `q` that is not run, whatever the follower's tables are; as
+        `Refills.fill_anew` where it is known which tables it wrote. ``is_skipped`` says that a snapshot comes with the
+        table's rows."""
         statement = ChangeStatement.of(change)
         if not self.are_run:
             raise statement.refusal(
                 "triggers and functions of the source may have taken part, of which the binlog tells nothing. If it "
                 "has none, `statements: run` in the follower's settings (--statements run) has what is safe run"
             )
-        if is_filling:
-            raise statement.refusal("a snapshot still fills tables, whose rows are not what they were for it")
+        if statement.reach or not statement.tables:
+            raise statement.refusal(statement.reach or "its text does not say which tables it writes")
+        name = f"{change.database}.{change.table}"
+        if name not in statement.tables:
+            raise statement.refusal(f"its record is of {name}, and it writes another table")
+        if others := [each for each in statement.tables if not self.captures(*parts_of(each))]:
+            raise statement.refusal(f"the pipeline does not capture {others[0]}, so the follower's is another")
+        if is_skipped and len(statement.tables) == 1:
+            return
         if len(statement.tables) != 1:
-            raise statement.refusal(f"it writes {len(statement.tables)} tables")
-        if statement.tables[0] != f"{change.database}.{change.table}":
-            raise statement.refusal(f"its record is of {change.database}.{change.table}, and it writes another table")
-        if not self.captures(change.database, change.table):
-            raise statement.refusal(
-                f"the pipeline does not capture {statement.tables[0]}, so the follower's is another"
-            )
+            self._fill_anew(statement, f"it writes {len(statement.tables)} tables")
+        if name in self.refills.commits.filling.state.unfilled:
+            self._fill_anew(statement, f"a snapshot still fills {name}, whose rows are not what they were for it")
+
+    def _fill_anew(self, statement: ChangeStatement, doubt: str) -> NoReturn:
+        self.refills.fill_anew(statement.names, BinlogCoordinates.parse(statement.at), statement.problem(doubt))
 
     def run(self, change: Envelope, changes: TableChanges) -> bool:
         """Have a statement that writes the table of ``changes`` run behind all that was given, beside nothing else.
@@ -163,7 +191,7 @@ class Statements:
             return False
         doubt = statement.doubt_on(changes.table, self.server, is_transactional=not changes.lasting)
         if doubt:
-            raise statement.refusal(doubt)
+            self._fill_anew(statement, doubt)
         self.batches.put(statement.run, Touched(changes.name), len(statement.sql), alone=True)
         self._last = statement.at
         return True
@@ -183,7 +211,7 @@ def _doubt_of_record(fields: Mapping[str, Any]) -> str:
     session = fields.get("session") or {}
     if session.get("sql_auto_is_null"):
         return "what IS NULL finds depends on the statement before it (sql_auto_is_null)"
-    return _doubt_of_bytes(fields["sql"], session) or str(fields["doubt"] or "")
+    return _doubt_of_bytes(fields["sql"], session)
 
 
 def _doubt_of_bytes(sql: str, session: Mapping[str, Any]) -> str:

@@ -8,12 +8,14 @@ there before are deleted, and those that there are now inserted, in statements o
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
+from dataclasses import replace
 from functools import partial
 
 from changefeed.formats.reader import Envelope, JsonImage
 from changefeed.formats.style import Style
 from changefeed.formats.typed_values import WRONG, RowValues
 from changefeed.model.identifier import quoted
+from changefeed.model.row_shape import HASH
 from changefeed.model.table_schema import TableSchema
 from changefeed.native.memory import Bytes, Words
 from changefeed.replicate.batch_sessions import BatchSessions, Touched
@@ -58,13 +60,16 @@ class TableChanges:
         zoned = in_utc if self._is_zoned else literal_of
         self._literals = [(column.name, zoned(column, style)) for column in self._columns]
         self._enums = [number for number, column in enumerate(self._columns) if column.data_type == "enum"]
+        self._labelled = [self._columns[number].name for number in self._enums]
         names = ", ".join(quoted(column.name) for column in self._columns)
         insert = f"INSERT INTO {self.name} ({names}) VALUES "
         self._replace = f"REPLACE INTO {self.name} ({names}) VALUES ".encode()
         numbered = [number for number, column in enumerate(self._columns) if column.auto_increment]
         counted = CountedColumn(numbered[0]) if numbered else None
         self._keyed = KeyedRows(table, self.name, insert, counted) if table.primary_key else None
-        self._key_at = [self._columns.index(table.columns[number]) for number in sorted(table.primary_key)]
+        keys = [table.columns[number] for number in sorted(table.primary_key)]
+        self._key_literals = [(column.name, literal_of(column, style)) for column in keys]
+        """Of a key's columns, which may be generated ones, that no statement writes."""
         self._alike = KeylessRows(insert, counted)
         self._deletes = KeylessDeletes(table, insert, lambda image: self._single.conditions(self._values.of(image)))
         self._images: dict[object, JsonImage] = {}
@@ -105,9 +110,9 @@ class TableChanges:
                 self._values.of(image)  # says which column and value it is
             raise
         if old is not None:
-            self._remove(old, before)
+            self._remove(old, before or {})
         if new is not None:
-            self._add(new, after)
+            self._add(new, after or {})
 
     def texts_of(self, data: Bytes, values: Words) -> RowTexts | None:
         """The SQL of the messages at ``values``, for `take_texts`; None where not all are whole rows of this table of
@@ -150,22 +155,38 @@ class TableChanges:
     def _row(self, image: JsonImage) -> Row:
         return tuple(["NULL" if (value := image[name]) is None else literal(value) for name, literal in self._literals])
 
-    def _remove(self, row: Row, image: JsonImage | None) -> None:
+    def of_own_columns(self, change: Envelope) -> Envelope:
+        """The change without what MariaDB keeps beside the columns for a UNIQUE key that is too long for an index."""
+        images = (change.before, change.after)
+        if not any(name.startswith(HASH) for image in images if image for name in image):
+            return change
+        own = {column.name for column in self.table.columns}
+        before, after = (
+            image and {name: value for name, value in image.items() if name in own or not name.startswith(HASH)}
+            for image in images
+        )
+        return replace(change, before=before, after=after)
+
+    def _remove(self, row: Row, image: JsonImage) -> None:
         if self._keyed is not None:
-            key = self._keyed.key([row[number] for number in self._key_at])
+            key = self._keyed.key(self._key_of(image))
             self._keyed.remove(key)
             self._images.pop(key, None)
-        elif image is not None:
+        else:
             self._alike.remove(row, image)
 
-    def _add(self, row: Row, image: JsonImage | None) -> None:
+    def _key_of(self, image: JsonImage) -> list[str]:
+        return [literal(image[name]) for name, literal in self._key_literals]
+
+    def _add(self, row: Row, image: JsonImage) -> None:
+        alike: object = row
         if self._keyed is not None:
-            key = self._keyed.key([row[number] for number in self._key_at])
+            alike = key = self._keyed.key(self._key_of(image))
             self._keyed.add(key, f"({','.join(row)})".encode())
         else:
             self._alike.add(row)
-        if self._compared is not None and image is not None:
-            self._images[row if self._keyed is None else key] = image
+        if self._compared is not None:
+            self._images[alike] = image
         if self._enums and not self._loose:
             self._loose = any(row[number] == "0" for number in self._enums)
 
@@ -204,7 +225,8 @@ class TableChanges:
         gone = [GoneRow(*each) for each in self._alike.gone()]
         if not gone:
             return
-        loose = any(each.row[number] == "0" for each in gone for number in self._enums)
+        is_loose = any(each.row[number] == "0" for each in gone for number in self._enums)
+        loose = self._labelled if is_loose else ()
         size = sum(len(literal) for each in gone for literal in each.row)
         write = partial(self._deletes.delete, rows=gone, loose=loose, zoned=self._is_zoned)
         self._batches.put(write, self._touched(None), size, alone=self.lasting)
@@ -218,11 +240,11 @@ class TableChanges:
 
     def _send(self, sql: bytes, count: int | None, touched: Touched) -> None:
         """Have ``sql`` written, which writes ``count`` rows where that is known."""
-        loose = self._loose
+        loose = self._labelled if self._loose else ()
         zoned = self._is_zoned and not sql.startswith(b"DELETE")
 
         def write(session: FollowerSession) -> None:
-            written = write_sql(session, sql, loose=loose, zoned=zoned)
+            written = write_sql(session, self.table, sql, loose=loose, zoned=zoned)
             check_written(self.table, written, written if count is None else count, sql)
 
         self._batches.put(write, touched, len(sql), alone=self.lasting)

@@ -18,8 +18,13 @@ from changefeed.settings.pipeline import Pipeline
 from changefeed.settings.routes import TableRoute, compile_routes
 from changefeed.source.mysql.catalog import table_schema
 from changefeed.source.mysql.session import Session
+from changefeed.source.mysql.side_effects import hashed_tables
 from changefeed.verify.row_digests import Row
 
+_HASHED = (
+    "it has no primary key, and records have what the server keeps for its UNIQUE key that is too long for an index "
+    "(DB_ROW_HASH_1 …), which no SELECT shows: its rows cannot be told apart by their values"
+)
 _SHOWN = 20
 """So many tables are named."""
 
@@ -90,6 +95,7 @@ def tables_of(
     """
     format = compile_routes(pipeline).format(0)
     topics = Counter(route.topic for route in routes.values())
+    hashed = set(hashed_tables(server, lambda *name: name in routes))
     judged: list[JudgedTable] = []
     refused: dict[str, str] = {name: f"it was not compared: {reason}" for name, reason in unreadable.items()}
     for (database, name), route in routes.items():
@@ -111,6 +117,8 @@ def tables_of(
             is_shared=topics[route.topic] > 1,
             is_compacted=route.topic in compacted,
         )
+        if without_key and (database, name) in hashed and not reason:
+            reason = _HASHED
         if reason:
             refused[f"{database}.{name}"] = reason
         else:

@@ -21,6 +21,7 @@ from changefeed.replicate.filling import Filling
 from changefeed.replicate.follower_tables import FollowerTables
 from changefeed.replicate.missing_tables import MissingTables
 from changefeed.replicate.position_table import BegunDefinition, FollowerPosition, PositionTable
+from changefeed.replicate.refills import Refills
 from changefeed.replicate.scope import Scope
 from changefeed.source.mysql.follower_session import FollowerSession
 from devstack.sql_server import SqlServer
@@ -58,7 +59,7 @@ def runner_of(session: FollowerSession, name: str, record: bytes, before: str) -
     filling = Filling(session, position.fill, {}, None, position.coordinates, scope)
     commits = Commits(session, BatchSessions(), positions, position, filling)
     tables = FollowerTables(commits, MissingTables(filling), DEFAULT_STYLE, True, lambda *_: True, scope)
-    return DefinitionRunner(commits, tables, server)
+    return DefinitionRunner(commits, tables, server, Refills(commits, tables, lambda _: iter(())))
 
 
 TABLES = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 import pymysql
@@ -15,6 +15,8 @@ from changefeed.source.mysql.session import Session, translated
 _GONE = {CR.CR_CONN_HOST_ERROR, CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, CR.CR_CONNECTION_ERROR}
 _BUSY = {ER.CON_COUNT_ERROR, ER.SERVER_SHUTDOWN, ER.LOCK_WAIT_TIMEOUT, ER.LOCK_DEADLOCK, ER.QUERY_INTERRUPTED}
 _LOCK_SECONDS = 10
+WRONG_VALUE = ER.TRUNCATED_WRONG_VALUE_FOR_FIELD
+"""The code of a FollowerError for text that its column's charset does not have."""
 
 _SETTINGS = {
     "sql_mode": "'NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
@@ -68,12 +70,18 @@ class FollowerSession(Session):
         with self.translated():
             return int(self.raw.query(sql))
 
-    @contextmanager
-    def invalid_labels_allowed(self) -> Iterator[None]:
-        """For statements that write the invalid value 0 of an ENUM, which a strict session does not take."""
-        self.write("SET sql_mode = 'NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES'")
-        yield
+    def write_invalid_labels(self, sql: str | bytes, columns: Collection[str]) -> int:
+        """As `write`, for a statement with the invalid value 0 of the ENUM ``columns``, which a strict session does not
+        take. Raises FollowerError where the server changed any other value."""
+        self.write("SET sql_mode = 'NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES', max_error_count = 65535")
+        written = self.write(sql)
+        for _, code, words in self.rows("SHOW WARNINGS"):
+            if code != ER.WARN_DATA_TRUNCATED or not any(f"column '{name}'" in str(words) for name in columns):
+                raise FollowerError(
+                    f"{_at(self.connection)} does not take a value as it is: {str(words)[:500]} ({code})", int(code)
+                )
         self.write(f"SET sql_mode = {_SETTINGS['sql_mode']}")
+        return written
 
     @contextmanager
     def in_servers_zone(self) -> Iterator[None]:
@@ -130,9 +138,13 @@ class FollowerSession(Session):
             )
 
 
+def _at(connection: MysqlConnection) -> str:
+    return f"the follower at {connection.host}:{connection.port}"
+
+
 def _of_follower(connection: MysqlConnection, error: Exception, code: int, words: str) -> ChangefeedError:
     words = words[:500]
-    at = f"the follower at {connection.host}:{connection.port}"
+    at = _at(connection)
     if code in _BUSY:
         return FollowerUnavailableError(f"{at} has no room or no lock for us now: {words} ({code}). Run again.")
     if code in _GONE or isinstance(error, OSError | pymysql.InterfaceError):

@@ -30,6 +30,10 @@ LEFT JOIN information_schema.referential_constraints r
 ON r.constraint_schema = k.constraint_schema AND r.constraint_name = k.constraint_name AND r.table_name = k.table_name
 WHERE k.referenced_table_name IS NOT NULL ORDER BY 1, 2, 3
 """
+_PARENTS = """
+SELECT DISTINCT table_schema, table_name, constraint_name, referenced_table_schema, referenced_table_name
+FROM information_schema.key_column_usage WHERE referenced_table_name IS NOT NULL ORDER BY 1, 2, 3
+"""
 _LONG_UNIQUE_KEYS = """
 SELECT DISTINCT s.table_schema, s.table_name FROM information_schema.statistics s
 JOIN information_schema.tables t ON t.table_schema = s.table_schema AND t.table_name = s.table_name
@@ -68,6 +72,16 @@ def _is_shown_to_cascade(session: Session, table: TableName, key: str) -> bool:
     # InnoDB writes the key's name as it is. What the key does stands at the end, behind all names.
     lines = [line for line in definition.splitlines() if line.lstrip().startswith(f"CONSTRAINT `{key}` FOREIGN KEY")]
     return any(_CASCADING_CLAUSE.search(line.rpartition(")")[2]) for line in lines)
+
+
+def keys_to_others(
+    session: Session, captured: Callable[[str, str], bool]
+) -> Iterator[tuple[TableName, str, TableName]]:
+    """The foreign keys of ``captured`` tables that refer to others: the table, the key's name, the other table."""
+    for database, table, key, parent_database, parent in session.rows(_PARENTS):
+        names = TableName(str(database), str(table)), TableName(str(parent_database), str(parent))
+        if captured(*names[0]) and not captured(*names[1]):
+            yield names[0], str(key), names[1]
 
 
 def virtual_columns(session: Session, captured: Callable[[str, str], bool]) -> Iterator[tuple[TableName, str]]:
