@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from changefeed.ddl.session import Server
 from changefeed.model.table_pattern import matches_any, names_database
 from changefeed.replicate.position_table import DATABASE
-from changefeed.source.mysql.catalog import SYSTEM_DATABASES
+from changefeed.source.mysql.own_tables import SYSTEM_DATABASES, is_own_table
 
 _NEVER = frozenset((*SYSTEM_DATABASES, DATABASE))
 """Databases of the server's own, and that of the follower's position."""
@@ -39,4 +39,9 @@ class Scope:
     def takes(self, database: str, table: str) -> bool:
         """Whether the table may be changed. One that the pipeline left out since (`tables.exclude`) may be: records of
         before are in the topics."""
-        return self.takes_database(database) and matches_any(self.include, database, table)
+        if self.takes_database(database):
+            return matches_any(self.include, database, table)
+        is_users = database == "mysql" and not is_own_table(
+            database, table
+        )  # of whichever server: no record writes one
+        return is_users and self.follows(database) and matches_any(self.include, database, table)

@@ -218,7 +218,7 @@ class StatementFollower:
 
     def _captured(self, names: Iterable[TableName]) -> list[TableName]:
         tables = self._task.pipeline.tables
-        return [name for name in names if tables.matches(name.database, name.table)]
+        return [name for name in names if tables.matches(*name) and not self._task.is_own(*name)]
 
     def _captures_database(self, read: DdlStatement) -> bool:
         """Whether a statement about a database is about one that the pipeline's patterns name."""
