@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from changefeed.formats.reader import Envelope
+from changefeed.formats.reader import Envelope, Envelopes
 from changefeed.kafka.progress import TopicPartition
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.native.memory import Words
@@ -40,15 +40,16 @@ class Applier:
     """Applies what it is given to a follower: rows to its ``tables``, with ``commits``.
 
     ``definitions`` runs the records of ``definitions_topic``, ``statements`` changes in statement format. Values are
-    read by ``read_envelope``.
+    read by ``read_envelopes``; with ``reads_texts`` the kernel may read those that it knows.
     """
 
     commits: Commits
     tables: FollowerTables
     definitions: DefinitionRunner
-    read_envelope: Callable[[bytes], Envelope]
+    read_envelopes: Envelopes
     statements: Statements
     definitions_topic: str = ""
+    reads_texts: bool = True
     applied: Applied = field(default_factory=Applied)
     _table_of: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Of a topic: the table that it had a row of last."""
@@ -74,7 +75,7 @@ class Applier:
             if self.commits.is_full and may_commit[first] and self.commits.reached is not None:
                 self.commit_here(offsets)
             if defines and defines[0] == first:
-                self._define(block.value(first), block.change_id(defines.pop(0)))
+                self._define(block.definition(first), block.change_id(defines.pop(0)))
                 last = first + 1
             else:
                 last = self._end(first, defines[0] if defines else count, may_commit)
@@ -139,46 +140,56 @@ class Applier:
             chosen = np.flatnonzero(numbers == topic)
             known = self._table_of.get(block.topics[topic]) or self._learned(block, first + int(chosen[0]), topic)
             changes = self.tables.changes_of(*known) if known else None
-            made = changes.texts_of(block.data, values[chosen]) if changes else None
+            made = changes.texts_of(block.data, values[chosen]) if changes and self.reads_texts else None
             if changes and made:
                 texts.append((changes, made))
             else:
                 others.append(chosen)
         one_by_one = np.sort(np.concatenate(others)).tolist() if others else []
-        read = [(number, self._read(block.value(first + number))) for number in one_by_one]
-        tables = {self.tables.changes_of(change.database, change.table) for _, change in read if change is not None}
-        has_statements = any(change is not None and change.op == "q" for _, change in read)
+        read = list(self._read_each(block, first, one_by_one))
+        tables = {self.tables.changes_of(change.database, change.table) for _, change in read}
+        has_statements = any(change.op == "q" for _, change in read)
         if texts and (self._deleted is not None or has_statements or any(changes.in_order for changes in tables)):
-            read = [(number, self._read(block.value(first + number))) for number in range(last - first)]
+            read = list(self._read_each(block, first, range(last - first)))
             texts = []
         for changes, made in texts:
             changes.take_texts(made)
             self.count(len(made.words))
-        for number, change in read:
-            turn = block.turn(first + number)
+        for turn, change in read:
             self._settle_delete(turn)
-            if change is not None:
-                self._take(turn, change)
+            self._take(turn, change)
+
+    def _read_each(
+        self, block: OrderedRecords, first: int, numbers: Iterable[int]
+    ) -> Iterator[tuple[Packed, Envelope]]:
+        """The changes of the records ``numbers`` behind the one with number ``first``, each with its turn: rows that
+        share a record follow each other."""
+        for number in numbers:
+            event, own, row = block.turn(first + number)
+            for behind, change in enumerate(self._read(block.value(first + number))):
+                yield (event, own, row + (behind << STEP_BITS)), change
 
     def _learned(self, block: OrderedRecords, number: int, topic: int) -> tuple[str, str] | None:
         """The table of a record, which the others of its topic probably are of too; None where it is not applied."""
-        change = self._read(block.value(number))
+        change = next(iter(self._read(block.value(number))), None)
         if change is None:
             return None
         self._table_of[block.topics[topic]] = change.database, change.table
         return change.database, change.table
 
-    def _read(self, value: bytes) -> Envelope | None:
-        """The change of a row of a database that is followed; None for what is none."""
-        change = self.read_envelope(value) if b'"op"' in value else None
-        if change and change.op == "q" and not self.tables.scope.follows(change.database) and self._reaches(change):
+    def _read(self, value: bytes) -> list[Envelope]:
+        """The changes of rows of a database that is followed; none of a definition, which comes with its own topic."""
+        return [change for change in self.read_envelopes(value) if self._is_applied(change)]
+
+    def _is_applied(self, change: Envelope) -> bool:
+        if change.op == "q" and not self.tables.scope.follows(change.database) and self._reaches(change):
             raise ChangeStatement.of(change).refusal("it may write databases that are followed beside others")
-        if change is None or change.op in _NO_CHANGE_OF_ROWS or not self.tables.scope.follows(change.database):
-            return None  # a definition in the topic of its table: it comes with its own topic
+        if change.op in _NO_CHANGE_OF_ROWS or not self.tables.scope.follows(change.database):
+            return False
         if change.op == "q":
             self.statements.check(change, is_filling=self.commits.filling.is_under_way)
         table = change.database, change.table
-        return None if self.tables.is_skipped(*table) else change
+        return not self.tables.is_skipped(*table)
 
     def _reaches(self, change: Envelope) -> bool:
         """Whether a change in statement format of another database may write one that is followed."""

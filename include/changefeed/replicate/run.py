@@ -134,14 +134,16 @@ def _filler(
     """What applies records; a definition that an earlier run began is done."""
     pipeline, scope = connections.pipeline, commits.filling.scope
     format, captures = connections.routes.format(0), pipeline.tables.matches
-    read_envelope = envelope_reader(pipeline.format.name, format)
+    reader = envelope_reader(pipeline.format.name, format)
+    assert reader.envelopes is not None
     tables = FollowerTables(commits, MissingTables(commits.filling), format.style, logs_cascades, captures, scope)
     definitions = DefinitionRunner(commits, tables, server)
     definitions.finish_begun()
     statements = Statements(commits.batches, server, runs_statements, captures)
     topic = schema_changes_topic(pipeline.name, pipeline.topics.suffix)
-    applier = Applier(commits, tables, definitions, read_envelope, statements, topic)
-    return Filler(applier, TableRows(connections.kafka, read_envelope))
+    reads_texts = reader.finder is not None
+    applier = Applier(commits, tables, definitions, reader.envelopes, statements, topic, reads_texts)
+    return Filler(applier, TableRows(connections.kafka, reader.envelopes))
 
 
 def _applied(

@@ -169,9 +169,15 @@ def is_replayable(pipeline: PipelineSettings) -> bool:
 
 def _reasons(pipeline: PipelineSettings) -> Iterator[str]:
     try:
-        envelope_reader(pipeline.format.name, compile_routes(pipeline).format(0))
+        reader = envelope_reader(pipeline.format.name, compile_routes(pipeline).format(0))
     except SettingsError as error:
         yield str(error)
+    else:
+        if pipeline.statements == "publish" and not reader.says_sessions:
+            yield (
+                f"`statements: publish`, and messages of format {pipeline.format.name!r} have no session of a "
+                "statement, without which it cannot be run"
+            )
     if pipeline.columns.exclude:
         yield "`columns.exclude` leaves columns out, which the follower's tables would miss"
     if pipeline.columns.mask:

@@ -253,6 +253,7 @@ OP_TRANSACTION, OP_EVENT_COUNT, OP_EVENT_COUNTS = 34, 35, 36
 """a: address of literals: outside of a transaction, before id and orders, behind. Of its messages; of each table's."""
 
 OP_STATEMENT_ROW = 37
+OP_EVENT_FIRST_ROW = 38
 
 LIST = 3
 
@@ -375,7 +376,9 @@ SPLIT_PART = 53
 """Which of the changes that a function made of one row the current row is; 0 for the first, and without functions."""
 STATEMENT_ROW = 54
 """Number of the next row of a captured table in its statement: the same on each server that has the transaction."""
-STATE_WORDS = 55
+EVENT_FIRST_ROW = 55
+"""Number of the first row of the rows event at hand: 0, but of one that shares its position with others before it."""
+STATE_WORDS = 56
 
 # --- the commit infos, COMMIT_INFO words each
 COMMIT_INFO = 5

@@ -76,6 +76,14 @@ class SourceTask(DriversTask):
         limits = self.topics.made(route.topic, TopicSettings(*route.made_as))
         return replace(route.route, partitions=limits.partitions)
 
+    def database_route(self, database: str) -> Route | None:
+        """Where statements about a database go; None where its tables share no topic. Raises as `route`."""
+        route = self.connections.routes.of_database(database)
+        if route is None:
+            return None
+        limits = self.topics.made(route.topic, TopicSettings(*route.made_as))
+        return replace(route.route, partitions=limits.partitions)
+
     def format(self) -> Format:
         """The wire format of the messages."""
         return self.connections.routes.format(self.frozen_at_ms, self.connections.schema_ids(self.schema_ids))
