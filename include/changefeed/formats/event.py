@@ -62,6 +62,11 @@ class EventFormat:
         """Always."""
         return True
 
+    @property
+    def statements_to_named(self) -> bool:
+        """Always."""
+        return True
+
     def value(self, table: TableSchema, op: Op) -> Template:
         """A rows event. A row that a SELECT read is in no event: it has no header."""
         row: Template = (b'{"values":', Slot.BEFORE if op == "d" else Slot.AFTER, b"}")

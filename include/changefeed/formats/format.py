@@ -166,6 +166,21 @@ def numbering_of(format: RowFormat) -> Numbering | None:
     return format.numbering if isinstance(format, Numbered) else None
 
 
+@runtime_checkable
+class Naming(Protocol):
+    """A format whose records of statements may go to each table that a statement names."""
+
+    @property
+    def statements_to_named(self) -> bool:
+        """Whether the record of a change in statement format goes to tables that it only reads, too."""
+        ...
+
+
+def statements_to_named(format: RowFormat) -> bool:
+    """Whether records of changes in statement format, written in ``format``, go to tables that they only read, too."""
+    return isinstance(format, Naming) and format.statements_to_named
+
+
 def transactions_of(format: RowFormat) -> TransactionRecords | None:
     """The records of transactions of ``format``, which has `Slot.TRANSACTION` in no message without such records."""
     return format.transactions if isinstance(format, Transactional) else None

@@ -19,6 +19,7 @@ from changefeed.formats.format import (
     TransactionRecords,
     joins_rows,
     numbering_of,
+    statements_to_named,
     transactions_of,
 )
 from changefeed.formats.notation import Notation
@@ -119,6 +120,11 @@ class WithHeaders:
     def joins_rows(self) -> bool:
         """As ``format`` says."""
         return joins_rows(self.format)
+
+    @property
+    def statements_to_named(self) -> bool:
+        """As ``format`` says."""
+        return statements_to_named(self.format)
 
     @property
     def numbering(self) -> Numbering | None:

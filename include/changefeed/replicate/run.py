@@ -43,12 +43,15 @@ _LOGS_CASCADES = (9, 6)
 
 @dataclass(frozen=True)
 class Replicated:
-    """A follower's way in one run: from where to where, the row changes and the definitions that were applied."""
+    """A follower's way in one run: from where to where, the row changes and the definitions that were applied.
 
-    start: BinlogCoordinates
-    end: BinlogCoordinates
-    rows: int
-    definitions: int
+    Where it began is None as long as the pipeline has published nothing: the follower begins with its first window.
+    """
+
+    start: BinlogCoordinates | None
+    end: BinlogCoordinates | None
+    rows: int = 0
+    definitions: int = 0
     statements: int = 0
     """Changes in statement format."""
     waiting: tuple[str, ...] = ()
@@ -86,6 +89,8 @@ def replicate(
         known = positions.load()
         if known is not None:
             _check_same(known, start, databases)
+        elif start is None and not state.seals:
+            return Replicated(None, None)
         position = known or _first(state, pipeline, start, databases)
         server = _server(session, position.server_uuid)
         if known is None:

@@ -11,12 +11,13 @@ import orjson
 
 from changefeed.ddl.column_names import other_names
 from changefeed.ddl.ddl_statement import DdlStatement, Kind
+from changefeed.ddl.named_tables import named_tables
 from changefeed.ddl.names import TableName
 from changefeed.ddl.schemas import Schemas
 from changefeed.ddl.table import Table
 from changefeed.errors import SchemaError
 from changefeed.formats.by_table import of_table
-from changefeed.formats.format import Format
+from changefeed.formats.format import Format, statements_to_named
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.identifier import quoted
 from changefeed.model.statement import Statement, session_of
@@ -145,6 +146,9 @@ class StatementFollower:
         statement, touched = self._changes.touched(statement, read, before)
         if not touched:
             return
+        if not statement.doubt and statements_to_named(self._format):
+            named = self._captured(named_tables(statement.sql, statement.database))
+            touched = list(dict.fromkeys((*touched, *named)))
         tables = [(name.database, name.table) for name in read.tables]
         hide_sql, shown = self._task.pipeline.hides_columns, self._shown(statement, read)
         self._to_tables(statement, touched, lambda format: format.statement(shown, tables, hide_sql=hide_sql))
