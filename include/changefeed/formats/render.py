@@ -11,7 +11,7 @@ import orjson
 from changefeed.errors import BinlogFormatError
 from changefeed.formats.format import RowFormat
 from changefeed.formats.notation import JSON, Notation, slot_number, slot_text
-from changefeed.formats.template import ABSENT_IMAGE, NO_SNAPSHOT, ChangeKind, Op, Slot, Template, joined
+from changefeed.formats.template import ABSENT_IMAGE, NO_SNAPSHOT, ChangeKind, Op, Slot, Template
 from changefeed.model.coordinates import sequence_number
 from changefeed.model.table_schema import Column, TableSchema
 from changefeed.records.block import Header, Step
@@ -129,7 +129,7 @@ def messages(
             about = replace(change, op=op, step=message.step, transaction=order)
         if message.op is not None and order is not None:
             order = order.next
-        filled = None if message.op is None else joined([value(format, table, about)])
+        filled = None if message.op is None else value(format, table, about)
         headers = tuple((name, _filled(format, value, table, about, image, JSON)) for name, value in message.headers)
         yield Rendered(message.step, _key(format, table, change, image), filled, headers, image or {})
 

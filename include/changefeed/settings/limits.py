@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from changefeed.errors import SettingsError
-from changefeed.formats.format import Format, envelope_reader, transactions_of
+from changefeed.formats.format import Format, envelope_reader, joins_rows, transactions_of
 from changefeed.model.table_pattern import is_regex
 from changefeed.model.topic_name import template_fields
 from changefeed.settings.column_settings import ColumnSettings
@@ -231,6 +231,11 @@ def reference_refusal(pipeline: PipelineSettings) -> str | None:
     for name, given in unknown.items():
         if given:
             return f"`reader: reference` does not know `{name}`: leave that out, or the reader"
+    if joins_rows(routes.format(0)):
+        return (
+            f"`reader: reference` reads row by row, and `format: {pipeline.format.name}` has all rows of an event in a "
+            "record: take another format, or leave the reader out"
+        )
     if not routes.format(0).style.is_plain:
         return (
             f"`reader: reference` cannot write values as `format: {pipeline.format.name}` does: take `debezium` with "
