@@ -135,8 +135,8 @@ class Grouper:
         """Yield blocks of all messages that wait, whatever their size: no event goes on after them."""
         yield from self._empty()
         if self._joined is not None:
-            for group, messages in self._joined.left():
-                yield self._made(group, pack(messages))
+            for group, message in self._joined.left():
+                yield self._made(group, pack([message]))
 
     def _empty(self) -> Iterator[MessageBlock]:
         for group in sorted(self._waiting):
