@@ -27,6 +27,7 @@ from changefeed.replicate.filling import Filling, parts_of
 from changefeed.replicate.permitted import check_created_database, check_created_table
 from changefeed.replicate.sealed import SealedStretch
 from changefeed.replicate.source_order import turn_of
+from changefeed.source.mysql.own_tables import SYSTEM_DATABASES
 
 _PATIENCE_SECONDS = 150.0
 
@@ -125,7 +126,8 @@ class TableMaker:
         statements do anything else."""
         database, _ = parts_of(record.table)
         check_created_table(record.create_table, record.table, self.filling.scope)
-        self._make_database(record.create_database, database)
+        if database not in SYSTEM_DATABASES:  # the server has those
+            self._make_database(record.create_database, database)
         self.filling.session.write(f"USE {quoted(database)}")
         self.filling.session.write(record.create_table)
 

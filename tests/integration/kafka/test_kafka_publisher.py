@@ -248,8 +248,9 @@ def test_numbers_of_messages_have_no_gap_after_an_attempt_that_died(pipeline: Pi
         return b"%b#%d" % (value, number)
 
     batches = batches_of(pipeline.topic, 0, range(450), per_batch=70)
-    with pipeline.publisher(settings=settings, on_stage=die, numbering=numbering) as publisher:
-        pytest.raises(BadRecordError, publisher.publish, batches)
+    dying = pipeline.publisher(settings=settings, on_stage=die, numbering=numbering)
+    with dying as publisher, pytest.raises(BadRecordError):
+        publisher.publish(batches)
     for window, rows in ((1, range(450)), (2, range(450, 500))):
         with pipeline.publisher(window=window, settings=settings, numbering=numbering) as publisher:
             publisher.publish(batches_of(pipeline.topic, 0, rows, per_batch=70))
