@@ -36,6 +36,10 @@ class Scope:
         named = any(names_database(pattern, database) for pattern in self.include)
         return named and self.follows(database) and database.lower() not in _NEVER
 
+    def may_name(self, database: str, table: str) -> bool:
+        """Whether a definition of another table may name the table: it is of a database that is followed."""
+        return self.takes_database(database) or self.takes(database, table)
+
     def takes(self, database: str, table: str) -> bool:
         """Whether the table may be changed. One that the pipeline left out since (`tables.exclude`) may be: records of
         before are in the topics."""
