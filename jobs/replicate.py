@@ -32,6 +32,9 @@ def apply(given: argparse.Namespace) -> Iterator[str]:
     follower = MysqlConnection.from_uri(from_environment(request.connection))
     runs = request.statements is OnStatement.RUN
     done = replicate(connections, follower, request.databases, sessions=request.sessions, runs_statements=runs)
+    if done.start is None:
+        yield f"{request.connection}: nothing is published yet, it begins with the pipeline's first window"
+        return
     yield f"{request.connection}: {done.start} to {done.end}, {done.rows} row changes, {done.definitions} definitions"
     if done.waiting:
         yield f"{request.connection}: these tables wait for a snapshot, or for its rows: {', '.join(done.waiting)}"

@@ -20,7 +20,7 @@ from integration.followed import Followed
 from integration.shown_tables import shown, table_differences
 
 from changefeed.errors import AccountingError, BadRecordError, BinlogFormatError, ChangefeedError, TerminalError
-from changefeed.source.mysql.catalog import SYSTEM_DATABASES
+from changefeed.source.mysql.own_tables import SYSTEM_DATABASES
 from devstack.sql_server import SqlServer
 
 DROPS = re.compile(r"[\s(]*(DROP|TRUNCATE)\b", re.IGNORECASE)

@@ -35,7 +35,7 @@ from changefeed.model.statement import Statement
 from changefeed.model.table_schema import TableSchema
 from changefeed.model.window import Slice
 from changefeed.records.block import MessageBlock
-from changefeed.source.mysql.catalog import SYSTEM_DATABASES
+from changefeed.source.mysql.own_tables import SYSTEM_DATABASES
 from changefeed.source.mysql.server_schemas import collation_names, current_schemas
 from changefeed.source.mysql.session import Session
 from changefeed.spark.stages.settlement import settle

@@ -14,7 +14,7 @@ from foreign.player import DATABASE, NotComparable, Player
 from foreign.reference import Reference
 
 from changefeed.errors import ChangefeedError
-from changefeed.source.mysql.catalog import SYSTEM_DATABASES
+from changefeed.source.mysql.own_tables import SYSTEM_DATABASES
 from devstack.mariadb import MariadbServer
 from devstack.sql_server import SqlServer
 

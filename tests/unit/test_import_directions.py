@@ -115,7 +115,7 @@ MAY_IMPORT_INSIDE = {
 CONTRACT = {"by_table", "connect_types", "format", "notation", "style", "template"}
 """The modules of formats that say what a format is: binlog writes rows of any format by them, and knows no other."""
 
-FORMATS = {"avro", "cloudevents", "debezium", "envelope", "envelope_kernel", "flat", "fluvio", "maxwell"}
+FORMATS = {"avro", "cloudevents", "debezium", "envelope", "envelope_kernel", "event", "flat", "fluvio", "maxwell"}
 """Those that are one format: who needs something of it asks the `Format`."""
 
 LONGEST = 800

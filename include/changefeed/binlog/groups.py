@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from changefeed.binlog.joined_rows import JoinedRows, joined_messages
 from changefeed.binlog.output import Output
 from changefeed.binlog.programs.topics import Topics
 from changefeed.native.memory import Bytes, Words
 from changefeed.native.scatter import scatter
-from changefeed.records.block import Message, MessageBlock, join_arrays, pack
+from changefeed.records.block import Message, MessageBlock, join_arrays, pack, unpack
 
 PENDING_BYTES = 64 << 20
 """Batches that parts of may wait, together: beyond it all parts are handed over, whatever their size."""
@@ -54,9 +55,18 @@ class Arena:
 
 
 class Grouper:
-    """The messages of one slice or chunk that were not handed over yet."""
+    """The messages of one slice or chunk that were not handed over yet; with ``joins_rows`` one for each event."""
 
-    def __init__(self, topics: Topics, arena: Arena, origin: str, slice_number: int, block_bytes: int) -> None:
+    def __init__(
+        self,
+        topics: Topics,
+        arena: Arena,
+        origin: str,
+        slice_number: int,
+        block_bytes: int,
+        *,
+        joins_rows: bool = False,
+    ) -> None:
         self._topics = topics
         self._arena = arena
         self._origin = origin
@@ -65,6 +75,7 @@ class Grouper:
         self._waiting: dict[int, _Waiting] = {}
         self._pending = 0
         self._number = 0
+        self._joined = JoinedRows() if joins_rows else None
 
     def add(self, count: int, output: Output) -> Iterator[MessageBlock]:
         """Take over the first ``count`` messages of ``output``; yield the blocks that are full."""
@@ -114,35 +125,51 @@ class Grouper:
             waiting.parts.append(part)
             waiting.size += end - begin + 37 * (last - first)
             if waiting.size >= self._block_bytes:
-                yield self._block(group)
+                yield from self._blocks(group)
         # A part keeps its whole batch in memory, so batches are what is counted.
         self._pending += size
         if self._pending >= PENDING_BYTES:
-            yield from self.finish()
+            yield from self._empty()
 
     def finish(self) -> Iterator[MessageBlock]:
-        """Yield blocks of all messages that wait, whatever their size."""
+        """Yield blocks of all messages that wait, whatever their size: no event goes on after them."""
+        yield from self._empty()
+        if self._joined is not None:
+            for group, message in self._joined.left():
+                yield self._made(group, pack([message]))
+
+    def _empty(self) -> Iterator[MessageBlock]:
         for group in sorted(self._waiting):
-            yield self._block(group)
+            yield from self._blocks(group)
         self._pending = 0
 
     def block(self, topic: str, partition: int, messages: Iterable[Message]) -> MessageBlock:
         """A block of messages that were made elsewhere, behind those that were handed over."""
         self._number += 1
-        return MessageBlock(topic, partition, self._origin, self._slice, self._number - 1, pack(messages))
+        given = messages if self._joined is None else joined_messages(messages)
+        return MessageBlock(topic, partition, self._origin, self._slice, self._number - 1, pack(given))
 
-    def _block(self, group: int) -> MessageBlock:
-        waiting = self._waiting.pop(group)
+    def _blocks(self, group: int) -> Iterator[MessageBlock]:
+        payload = self._payload(group)
+        if self._joined is None:
+            yield self._made(group, payload)
+        elif messages := self._joined.take(group, unpack(payload)):
+            yield self._made(group, pack(messages))
+
+    def _made(self, group: int, payload: bytearray) -> MessageBlock:
         topic, partition = self._topics.groups[group]
-        number = self._number
         self._number += 1
+        return MessageBlock(topic, partition, self._origin, self._slice, self._number - 1, payload)
+
+    def _payload(self, group: int) -> bytearray:
+        waiting = self._waiting.pop(group)
         base = 0
         ends = []
         for part in waiting.parts:
             ends.append(part.ends + np.uint32(base) if base else part.ends)
             base += len(part.data)
         count = sum(len(part.nulls) for part in waiting.parts)
-        payload = join_arrays(
+        return join_arrays(
             count,
             (
                 *(part.positions.data for part in waiting.parts),
@@ -153,7 +180,6 @@ class Grouper:
                 *(part.data.data for part in waiting.parts),
             ),
         )
-        return MessageBlock(topic, partition, self._origin, self._slice, number, payload)
 
 
 class Buffers:

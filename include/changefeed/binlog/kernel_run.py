@@ -57,7 +57,9 @@ class KernelRun(ABC):
         self.origin, self._number = origin, number
         self._programs = programs
         self._buffers, self._output = buffers, buffers.output
-        self._grouper = Grouper(programs.topics, buffers.arena, origin, number, block_bytes)
+        self._grouper = Grouper(
+            programs.topics, buffers.arena, origin, number, block_bytes, joins_rows=programs.joins_rows
+        )
         self._scratch = np.zeros(layout.SCRATCH_WORDS, np.int64)
         self._bytes_scratch = np.zeros(2048, np.uint8)
         self._index = TableIndex(self.state)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from changefeed.formats.format import RowFormat, Shown, TransactionRecords, transactions_of
+from changefeed.formats.format import RowFormat, Shown, TransactionRecords, joins_rows, transactions_of
 from changefeed.formats.notation import Notation
 from changefeed.formats.style import Style
 from changefeed.formats.template import ONE_MESSAGE_EACH, Messages, Op, Template
@@ -39,6 +39,11 @@ class LineFormat:
     def transactions(self) -> TransactionRecords | None:
         """Those of ``values``."""
         return transactions_of(self.values)
+
+    @property
+    def joins_rows(self) -> bool:
+        """As ``values`` say."""
+        return joins_rows(self.values)
 
     def messages(self, table: TableSchema) -> Messages:  # noqa: ARG002 - the protocol's signature
         """One line for each change, of which an update of the key is an update."""

@@ -44,7 +44,10 @@ def replicate(
     done = bring(connections, follower, request.databases, start, request.sessions, run_statements)
     nothing_new = done.start == done.end and not done.rows
     if as_json:
-        out.print_json(json.dumps({**asdict(done), "start": str(done.start), "end": str(done.end)}))
+        ends = {name: str(value) if value else None for name, value in (("start", done.start), ("end", done.end))}
+        out.print_json(json.dumps({**asdict(done), **ends}))
+    elif done.start is None:
+        out.print(f"{name}: nothing is published yet, the follower begins with the pipeline's first window")
     elif nothing_new:
         out.print(f"{name}: nothing new, the follower and the pipeline are both at {done.end}")
     else:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import TypeVar, cast
 
-from changefeed.formats.format import Format, RowFormat, TableChange
+from changefeed.formats.format import Format, Numbering, RowFormat, TableChange, numbering_of
 from changefeed.formats.notation import Notation
 from changefeed.formats.reader import RecordReader, SchemaText
 from changefeed.formats.style import Style
@@ -46,6 +47,14 @@ class FormatsByTable:
     def needs_definitions(self) -> bool:
         """Whether any of them does."""
         return any(format.needs_definitions for format in self.formats)
+
+    @property
+    def numbering(self) -> Numbering | None:
+        """Those of all of them, each of which knows its own values."""
+        numberings = [each for format in self.formats if (each := numbering_of(format)) is not None]
+        if not numberings:
+            return None
+        return lambda value, number: reduce(lambda made, each: each(made, number), numberings, value)
 
     def messages(self, table: TableSchema) -> Messages:
         """Those of the table's format."""

@@ -13,14 +13,14 @@ from datetime import UTC, datetime
 
 import orjson
 
-from changefeed.errors import OptionError, did_you_mean
+from changefeed.errors import BadRecordError, OptionError, did_you_mean
 from changefeed.formats.debezium import DebeziumFormat
 from changefeed.formats.flat import FlatFormat
 from changefeed.formats.format import Format, FormatSettings, RowRules, TableChange, row_rules_of, transactions_of
 from changefeed.formats.maxwell import MaxwellFormat
 from changefeed.formats.notation import Notation, json_string
 from changefeed.formats.options import Option, Options, text
-from changefeed.formats.reader import RecordReader, SchemaText, payload
+from changefeed.formats.reader import Envelope, RecordReader, SchemaText, payload
 from changefeed.formats.style import Style
 from changefeed.formats.template import Messages, Op, RowMessage, Slot, Template
 from changefeed.model.statement import Statement
@@ -135,8 +135,21 @@ class CloudEventsFormat:
         inner = self.data.reader(schemas)
         if inner is None:
             return None
+        envelopes = inner.envelopes
+
+        def read_data(value: bytes) -> Sequence[Envelope]:
+            assert envelopes is not None
+            try:
+                return envelopes(orjson.dumps(orjson.loads(value)["data"]))
+            except (ValueError, TypeError, KeyError) as error:
+                raise BadRecordError(f"{value[:200]!r} is no CloudEvent with data ({error!r})") from error
+
         return RecordReader(
-            lambda event: inner.read(payload(event["data"])), says_before=inner.says_before, has_keys=inner.has_keys
+            lambda event: inner.read(payload(event["data"])),
+            says_before=inner.says_before,
+            has_keys=inner.has_keys,
+            envelopes=read_data if envelopes is not None else None,
+            exact=inner.exact,
         )
 
     # --- statements

@@ -32,7 +32,7 @@ from changefeed.formats.debezium_options import (
     connector_style,
     row_rules,
 )
-from changefeed.formats.envelope import change_of, read_envelope, rows_of_envelopes
+from changefeed.formats.envelope import change_of, read_envelopes, rows_of_envelopes
 from changefeed.formats.format import FormatSettings, RowRules, TableChange, TransactionRecords
 from changefeed.formats.notation import json_string
 from changefeed.formats.options import Options
@@ -186,7 +186,9 @@ class DebeziumFormat:
         def is_text(table: TableSchema) -> bool:
             return not self.schemas and not (inline and any(column.data_type == "json" for column in table.columns))
 
-        return RecordReader(change_of, is_text=is_text, finder=rows_of_envelopes, envelope=read_envelope)
+        return RecordReader(
+            change_of, is_text=is_text, finder=rows_of_envelopes, envelopes=read_envelopes, says_sessions=True
+        )
 
     # --- transactions
 

@@ -41,6 +41,11 @@ def read_envelope(value: bytes) -> Envelope:
         ) from error
 
 
+def read_envelopes(value: bytes) -> Sequence[Envelope]:
+    """The change that a message is of, as `Envelopes`."""
+    return (read_envelope(value),) if b'"op"' in value else ()
+
+
 def change_of(value: Any) -> ReadChange:
     """What an envelope says, or the record of a definition."""
     if "op" not in value:

@@ -14,13 +14,12 @@ from urllib.parse import quote, unquote
 import orjson
 
 from changefeed.errors import SettingsError
-from changefeed.formats.format import FormatSettings, TableChange
+from changefeed.formats.format import FormatSettings, Numbering, TableChange
 from changefeed.formats.notation import ColumnText, JsonNotation, Notation, json_string
 from changefeed.formats.options import Options, text
-from changefeed.formats.reader import JsonImage, ReadChange, RecordReader, SchemaText
+from changefeed.formats.reader import Envelope, JsonImage, ReadChange, RecordReader, SchemaText, envelopes_of
 from changefeed.formats.style import Encoding, Kind, Style
-from changefeed.formats.template import ONE_MESSAGE_EACH, Messages, Op, Slot, Template
-from changefeed.model.coordinates import sequence_number
+from changefeed.formats.template import ONE_MESSAGE_EACH, Messages, Op, Slot, Template, joined_rows
 from changefeed.model.statement import Statement
 from changefeed.model.table_schema import Column, TableSchema
 from changefeed.records.block import Header
@@ -101,28 +100,41 @@ class FluvioFormat:
         return ONE_MESSAGE_EACH
 
     def value(self, table: TableSchema, op: Op) -> Template:
-        """A binlog event of one row."""
+        """A binlog event with all of its rows."""
         names = b",".join(json_string(column.name) for column in table.columns)
-        operation: Template = (b'"Add":{"rows":[{"cols":', Slot.AFTER)
+        kind = b"Add"
+        row: Template = (b'{"cols":', Slot.AFTER, b"}")
         if op == "u":
-            operation = (b'"Update":{"rows":[{"before_cols":', Slot.BEFORE, b',"after_cols":', Slot.AFTER)
+            kind, row = b"Update", (b'{"before_cols":', Slot.BEFORE, b',"after_cols":', Slot.AFTER, b"}")
         elif op == "d":
-            operation = (b'"Delete":{"rows":[{"cols":', Slot.BEFORE)
-        return (
+            kind, row = b"Delete", (b'{"cols":', Slot.BEFORE, b"}")
+        number: Template = (Slot.SEQUENCE,) if op == "r" else (b"0",)  # that of a binlog event is known in the end
+        head: Template = (
             b'{"uri":%b,"sequence":' % json_string(self._uri(table.database, table.table)),
-            Slot.SEQUENCE,
+            *number,
             b',"bn_file":{"fileName":"',
             Slot.FILE,
             b'","offset":',
             Slot.POSITION,
-            b'},"columns":[%b],"operation":{' % names,
-            *operation,
-            b"}]}}}",
+            b'},"columns":[%b],"operation":{"%b":{"rows":[' % (names, kind),
         )
+        return joined_rows(op, head, row, b"]}}}")
+
+    @property
+    def joins_rows(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def numbering(self) -> Numbering:
+        """The `sequence` of a record: its number among those of its topic-partition, from 0."""
+        return _numbered
 
     def reader(self, schemas: SchemaText | None = None) -> RecordReader:  # noqa: ARG002 - the protocol's signature
         """Records have no keys; of a statement they have only its text."""
-        return RecordReader(_change_of, has_keys=False)
+        return RecordReader(
+            _changes_of, has_keys=False, envelopes=envelopes_of(_envelopes), exact=frozenset({Kind.JSON})
+        )
 
     # --- statements
 
@@ -146,7 +158,7 @@ class FluvioFormat:
         return orjson.dumps(
             {
                 "uri": self._uri(statement.database),
-                "sequence": sequence_number(statement.file, statement.position, 0),
+                "sequence": 0,
                 "bn_file": {"fileName": statement.file, "offset": statement.position},
                 "operation": {"Query": sql},
             }
@@ -156,22 +168,63 @@ class FluvioFormat:
         return f"flv://{self.resource}/" + "/".join(quote(name, safe="") for name in names)
 
 
+_UNNUMBERED = b',"sequence":0,"bn_file":'
+"""No string has it: the quotes would be escaped. Only a JSON column may, behind the record's own."""
+
+
+def _numbered(value: bytes, number: int) -> bytes:
+    if not value.startswith(b'{"uri":"flv://'):
+        return value
+    return value.replace(_UNNUMBERED, b',"sequence":%d,"bn_file":' % number, 1)
+
+
 _ROWS = {"Add": ("c", None, "cols"), "Update": ("u", "before_cols", "after_cols"), "Delete": ("d", "cols", None)}
 """The op of each kind of operation, and where its rows are."""
+_JSON_NULL = orjson.Fragment(b"null")
+"""The document null, which is no NULL: what is made of it as JSON is `null`."""
 
 
-def _change_of(value: Any) -> ReadChange:
+def _changes_of(value: Any) -> list[ReadChange]:
     ((kind, operation),) = value["operation"].items()
-    names = [unquote(name) for name in value["uri"].removeprefix("flv://").split("/")[1:]]
     if kind == "Query":
-        return ReadChange("s", names[0], sql=operation)
+        return [ReadChange("s", _names_of(value)[0], sql=operation)]
+    return [
+        ReadChange(change.op, f"{change.database}.{change.table}", _plain(change.before), _plain(change.after))
+        for change in _envelopes(value)
+    ]
+
+
+def _plain(image: JsonImage | None) -> JsonImage | None:
+    """``image`` as it is compared: the document null and NULL alike."""
+    return None if image is None else {name: None if it is _JSON_NULL else it for name, it in image.items()}
+
+
+def _envelopes(value: Any) -> list[Envelope]:
+    ((kind, operation),) = value["operation"].items()
+    if kind == "Query":
+        return []
     op, before, after = _ROWS[kind]
-    (row,) = operation["rows"]
+    database, table = _names_of(value)
+    columns, where = value["columns"], value["bn_file"]
+    return [
+        Envelope(
+            op, database, table, _image(columns, row, before), _image(columns, row, after),
+            where["fileName"], where["offset"],
+        )
+        for row in operation["rows"]
+    ]  # fmt: skip
 
-    def image(cells: str | None) -> JsonImage | None:
-        if cells is None:
-            return None
-        values = (None if cell == "Null" else next(iter(cell.values())) for cell in row[cells])
-        return dict(zip(value["columns"], values, strict=True))
 
-    return ReadChange(op, ".".join(names), image(before), image(after))
+def _image(columns: Sequence[str], row: Any, cells: str | None) -> JsonImage | None:
+    return None if cells is None else dict(zip(columns, map(_value, row[cells]), strict=True))
+
+
+def _value(cell: Any) -> Any:
+    if cell == "Null":
+        return None
+    ((kind, value),) = cell.items()
+    return _JSON_NULL if value is None and kind == "Json" else value
+
+
+def _names_of(value: Any) -> list[str]:
+    return [unquote(name) for name in value["uri"].removeprefix("flv://").split("/")[1:]]

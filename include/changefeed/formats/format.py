@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 
 from changefeed.errors import SettingsError
 from changefeed.formats.notation import Notation
-from changefeed.formats.reader import Envelope, RecordReader, SchemaText
+from changefeed.formats.reader import RecordReader, SchemaText
 from changefeed.formats.schema_ids import LocalIds, SchemaIds
 from changefeed.formats.style import DEFAULT_STYLE, Style
 from changefeed.formats.template import Messages, Op, Template
@@ -134,6 +134,56 @@ class Transactional(Protocol):
         ...
 
 
+@runtime_checkable
+class Joining(Protocol):
+    """A format that may have all rows of a binlog event in one message."""
+
+    @property
+    def joins_rows(self) -> bool:
+        """Whether its values of rows are as `template.joined_rows` makes them."""
+        ...
+
+
+def joins_rows(format: RowFormat) -> bool:
+    """Whether messages of ``format`` have all rows of an event."""
+    return isinstance(format, Joining) and format.joins_rows
+
+
+Numbering = Callable[[bytes, int], bytes]
+"""A value and its message's number in the topic-partition, from 0 -> the value with that number. A value of another
+format is returned as it is."""
+
+
+@runtime_checkable
+class Numbered(Protocol):
+    """A format whose messages may say which number they have in their topic-partition."""
+
+    @property
+    def numbering(self) -> Numbering | None:
+        """What gives a value its number; None where values have none."""
+        ...
+
+
+def numbering_of(format: RowFormat) -> Numbering | None:
+    """What gives the values of ``format`` their numbers; None where they have none."""
+    return format.numbering if isinstance(format, Numbered) else None
+
+
+@runtime_checkable
+class Naming(Protocol):
+    """A format whose records of statements may go to each table that a statement names."""
+
+    @property
+    def statements_to_named(self) -> bool:
+        """Whether the record of a change in statement format goes to tables that it only reads, too."""
+        ...
+
+
+def statements_to_named(format: RowFormat) -> bool:
+    """Whether records of changes in statement format, written in ``format``, go to tables that they only read, too."""
+    return isinstance(format, Naming) and format.statements_to_named
+
+
 def transactions_of(format: RowFormat) -> TransactionRecords | None:
     """The records of transactions of ``format``, which has `Slot.TRANSACTION` in no message without such records."""
     return format.transactions if isinstance(format, Transactional) else None
@@ -202,20 +252,22 @@ def record_reader(format: Format, schemas: SchemaText | None = None) -> RecordRe
     return reader
 
 
-def envelope_reader(name: str, format: Format) -> Callable[[bytes], Envelope]:
-    """What reads a follower's records. Raises SettingsError where the messages of ``format``, which pipelines call
-    ``name``, cannot be read back as the rows that they were made of: a follower would not know what the source holds.
+def envelope_reader(name: str, format: Format) -> RecordReader:
+    """What reads a follower's records, which has `envelopes`.
+
+    Raises SettingsError where the messages of ``format``, which pipelines call ``name``, cannot be read back as the
+    rows that they were made of: a follower would not know what the source holds.
     """
     reader = format.reader(None)
-    if reader is None or reader.envelope is None:
+    if reader is None or reader.envelopes is None:
         raise SettingsError(
             f"messages of format {name!r} are not read back: wanted one whose records say each change in full, as "
-            "those of debezium do"
+            "those of debezium, event and fluvio do"
         )
-    lost = inexact(format.style)
+    lost = {kind: why for kind, why in inexact(format.style).items() if kind not in reader.exact}
     if lost:
         raise SettingsError(
             f"messages of format {name!r} as this pipeline writes them lose values: {'; '.join(lost.values())}. Write "
             "`values: {decimal: string, temporal: iso, documents: text}`"
         )
-    return reader.envelope
+    return reader

@@ -11,7 +11,17 @@ from dataclasses import dataclass, replace
 import orjson
 
 from changefeed.errors import SettingsError, did_you_mean
-from changefeed.formats.format import Format, Shown, TableChange, TransactionRecords, transactions_of
+from changefeed.formats.format import (
+    Format,
+    Numbering,
+    Shown,
+    TableChange,
+    TransactionRecords,
+    joins_rows,
+    numbering_of,
+    statements_to_named,
+    transactions_of,
+)
 from changefeed.formats.notation import Notation
 from changefeed.formats.reader import RecordReader, SchemaText
 from changefeed.formats.style import Style
@@ -105,6 +115,21 @@ class WithHeaders:
     def needs_definitions(self) -> bool:
         """As ``format`` says."""
         return self.format.needs_definitions
+
+    @property
+    def joins_rows(self) -> bool:
+        """As ``format`` says."""
+        return joins_rows(self.format)
+
+    @property
+    def statements_to_named(self) -> bool:
+        """As ``format`` says."""
+        return statements_to_named(self.format)
+
+    @property
+    def numbering(self) -> Numbering | None:
+        """That of ``format``."""
+        return numbering_of(self.format)
 
     @property
     def transactions(self) -> TransactionRecords | None:

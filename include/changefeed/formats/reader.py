@@ -7,11 +7,13 @@ source it is (`Envelope`), which few formats say.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from changefeed.errors import BadRecordError
+from changefeed.formats.style import Kind
 from changefeed.model.table_schema import TableSchema
 
 if TYPE_CHECKING:
@@ -55,10 +57,31 @@ class Envelope:
     after: JsonImage | None
     file: str
     position: int
-    gtid: str
-    """'' where the source has no GTIDs."""
-    fields: Mapping[str, Any]
-    """All that the message says."""
+    gtid: str = ""
+    """'' where the source has no GTIDs, or the format does not say it."""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """All that the message says, of op q."""
+
+
+Envelopes = Callable[[bytes], Sequence[Envelope]]
+"""Reads a value for a follower: a change, several where a message has all rows of an event, none of a definition.
+
+It raises BadRecordError for a value of another format."""
+
+
+def envelopes_of(read: Callable[[Any], Sequence[Envelope]]) -> Envelopes:
+    """`Envelopes` of a format that is JSON, made of ``read``, which may raise what Python does for another form."""
+
+    def envelopes(value: bytes) -> Sequence[Envelope]:
+        try:
+            return read(payload(orjson.loads(value)))
+        except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
+            raise BadRecordError(
+                f"{value[:200]!r} is no record of the pipeline's format ({error!r}): something else than this pipeline "
+                "writes to its topic, or it had another format before"
+            ) from error
+
+    return envelopes
 
 
 @dataclass(frozen=True)
@@ -89,10 +112,11 @@ class RecordReader:
     """Reads the records of one format, as a consumer would who knows only the format.
 
     ``read`` says what the value of a record means that ``load`` made of its bytes (any of both may raise ValueError,
-    and ``read`` what Python raises for a value of another form). ``load`` makes of a key or a value what JSON can say.
+    and ``read`` what Python raises for a value of another form): of a format that has all rows of an event in a
+    message, the change of each. ``load`` makes of a key or a value what JSON can say.
     """
 
-    read: Callable[[Any], ReadChange]
+    read: Callable[[Any], ReadChange | Sequence[ReadChange]]
     load: Callable[[bytes], Any] = orjson.loads
     says_before: bool = True
     """Whether records have the rows that were there before."""
@@ -104,19 +128,24 @@ class RecordReader:
     rows are equal where, and only where, their text is. ``finder`` is needed then."""
     finder: Callable[[Sequence[TableSchema]], RowFinder] | None = None
     """Makes what finds the rows of records of some tables."""
-    envelope: Callable[[bytes], Envelope] | None = None
-    """Reads a value for a follower; raises BadRecordError for one that is none. None where records do not say each
-    change in full."""
+    envelopes: Envelopes | None = None
+    """Reads a value for a follower. None where records do not say each change in full."""
+    says_sessions: bool = False
+    """Whether records of statements have their sessions, so that a follower can run them. Of definitions a header of
+    other formats has it."""
+    exact: frozenset[Kind] = frozenset()
+    """The kinds of columns whose values records tell apart, although the format's style alone does not."""
 
     @property
     def is_json(self) -> bool:
         """Whether its records are JSON."""
         return self.load is orjson.loads
 
-    def of(self, value: bytes) -> ReadChange:
+    def of(self, value: bytes) -> Sequence[ReadChange]:
         """What a record says. Raises ValueError for what is no value of the format."""
         try:
-            return self.read(payload(self.load(value)))
+            read = self.read(payload(self.load(value)))
+            return (read,) if isinstance(read, ReadChange) else read
         except (TypeError, KeyError, AttributeError, IndexError) as error:
             raise ValueError(f"it is of another format ({type(error).__name__})") from error
 

@@ -268,6 +268,7 @@ _NUMBERS: Mapping[Slot, Callable[[RowChange], int]] = {
     Slot.POSITION: lambda change: change.position,
     Slot.ROW: lambda change: change.row,
     Slot.STATEMENT_ROW: lambda change: change.statement_row,
+    Slot.EVENT_FIRST_ROW: lambda _change: 0,
     Slot.SEQUENCE: lambda change: sequence_number(change.file, change.position, change.row),
     Slot.EVENT_TYPE: lambda change: change.event.type,
     Slot.EVENT_SIZE: lambda change: change.event.size_bytes,

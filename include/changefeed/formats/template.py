@@ -6,7 +6,7 @@ program, and `formats.render`, which fills them in plain Python for the referenc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
@@ -52,6 +52,9 @@ class Slot(StrEnum):
     STATEMENT_ROW = "statement_row"
     """Row number within the statement, from 0, among the rows of captured tables: the same on each server that has the
     transaction, however it divides the statement into events. 0 for rows that were read."""
+    EVENT_FIRST_ROW = "event_first_row"
+    """Row number of the first row of the row's event: 0, unless several events are at one position, as those of a
+    compressed transaction. Of rows that functions have changed it is the row's own number."""
     GTID = "gtid"
     """GTID as a JSON string; absent where the transaction has none."""
     GTID_TEXT = "gtid_text"
@@ -116,6 +119,28 @@ class Slot(StrEnum):
 
 Template = tuple[bytes | Slot, ...]
 """Literal bytes and slots, in order."""
+
+JOINED = b"\x1e\x1d"
+"""Separates the parts of a value that holds all rows of an event: JSON text never has these bytes."""
+
+
+def joined_rows(op: Op, head: Template, row: Template, tail: bytes) -> Template:
+    """The value of a format whose messages have all rows of a binlog event: the ``head`` that they share, then each
+    ``row`` behind a comma, then the ``tail``. `binlog.joined_rows` makes one message of those of an event; a row that
+    was read (``op`` r) is in none, and alone."""
+    if op == "r":
+        return (*head, *row, tail)
+    return (JOINED, Slot.EVENT_FIRST_ROW, JOINED, *head, JOINED, *row, JOINED + tail)
+
+
+def joined(values: Sequence[bytes]) -> bytes:
+    """The value of a message with the rows of all ``values``, which are as `joined_rows` makes them and share their
+    head; one that is not as it makes them is returned as it is."""
+    if not values[0].startswith(JOINED):
+        return values[0]
+    parts = [value.split(JOINED, 4)[2:] for value in values]
+    return b"".join((parts[0][0], b",".join(row for _, row, _ in parts), parts[0][2]))
+
 
 OF_SERVER = frozenset(
     {Slot.FILE, Slot.POSITION, Slot.ROW, Slot.EVENT_ID, Slot.SEQUENCE, Slot.EVENT_TYPE, Slot.EVENT_SIZE}

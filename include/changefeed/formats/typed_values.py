@@ -249,6 +249,8 @@ def _temporal(column: Column, encoding: Encoding) -> ValueReader:
     digits = column.datetime_precision or 0
     if encoding is Encoding.OFFSET:
         return lambda text: _padded(_moment(text), digits) if column.data_type != "date" else _date(text[:-1])
+    if encoding is Encoding.PARTS:
+        return _PARTS[column.data_type](digits)
     if encoding not in _UNITS and encoding is not Encoding.EPOCH:
         return _date if column.data_type == "date" else _moment
     micros = _UNITS.get(encoding, Fraction(1 if digits > 3 else 1000))
@@ -267,6 +269,35 @@ _UNITS = {
     Encoding.NANOS: Fraction(1, 1000),
 }
 """Microseconds in a unit of the encoding."""
+
+
+def _date_of(parts: Any) -> str:
+    return f"{int(parts['year']):04d}-{int(parts['month']):02d}-{int(parts['day']):02d}"
+
+
+def _datetime_of(digits: int) -> ValueReader:
+    def read(parts: Any) -> str:
+        hour, minute, second = (int(parts[name]) for name in ("hour", "minute", "second"))
+        return _cut(f"{_date_of(parts)} {hour:02d}:{minute:02d}:{second:02d}.{int(parts['subsecond']):06d}", digits)
+
+    return read
+
+
+def _timestamp_of(digits: int) -> ValueReader:
+    def read(parts: Any) -> str:
+        seconds, micros = int(parts["unix_time"]), int(parts["subsecond"])
+        if seconds == 0:
+            return _cut("0000-00-00 00:00:00.000000", digits)
+        return _cut(_spelled(_EPOCH + timedelta(seconds=seconds, microseconds=micros)), digits)
+
+    return read
+
+
+_PARTS: Mapping[str, Callable[[int], ValueReader]] = {
+    "date": lambda _digits: _date_of,
+    "datetime": _datetime_of,
+    "timestamp": _timestamp_of,
+}
 
 
 def _padded(text: str, digits: int) -> str:

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import chain, groupby
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
@@ -14,7 +14,7 @@ from changefeed.errors import BadRecordError, BrokerUnavailableError, FencedErro
 from changefeed.kafka.account import Account, Receipt
 from changefeed.kafka.bad_record import OVERHEAD_BYTES, BadRecord
 from changefeed.kafka.commit_log.log import CommitLog, CommitLogState
-from changefeed.kafka.commit_log.records import LogRecord, ProgressRecord
+from changefeed.kafka.commit_log.records import LogRecord, NumberRecord, ProgressRecord
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.fencing import transactional_id
 from changefeed.kafka.progress import Progress, TopicPartition
@@ -64,7 +64,8 @@ class Publisher:
     the dead letters and schema changes of the pipeline whose ``commit_log_topic`` that is. ``source`` is the UUID of
     the server whose coordinates the batches carry. ``attempt`` is what `fencing.fence` returned to the driver; ''
     leaves the check out. ``beside`` are records of the identity that are written in the first transaction, with its
-    progress. ``dead_letter`` is a topic of ``limits`` for records that their topic does not take; without it such a
+    progress. ``numbering`` gives each message its number in its topic-partition, which goes on over all windows of the
+    identity. ``dead_letter`` is a topic of ``limits`` for records that their topic does not take; without it such a
     record fails the run. ``on_stage`` is called with each of STAGES when it is reached, for tests that kill.
 
     Raises FencedError when a newer attempt has begun, BrokerUnavailableError, TopicError (unknown, removed or
@@ -87,6 +88,7 @@ class Publisher:
         on_stage: OnStage | None = None,
         units_of: str | None = None,
         beside: Sequence[LogRecord] = (),
+        numbering: Callable[[bytes, int], bytes] | None = None,
     ) -> None:
         self._settings = settings or PublishSettings()
         self._identity, self._window, self._source, self._attempt = identity, window_number, source, attempt
@@ -106,6 +108,8 @@ class Publisher:
         self._published_keys: set[bytes | None] = set()
         self._records: list[LogRecord] = []
         self._beside = tuple(beside)
+        self._numbering = numbering
+        self._next: dict[TopicPartition, int] = {}
         self._others: list[Delivery] = []
         self._rows = 0
 
@@ -114,6 +118,11 @@ class Publisher:
         if self._units_of is None:
             state = self._log.read()
             self._progress = state.progress
+            self._next = {
+                (record.topic, record.partition): record.next
+                for record in state.of(NumberRecord)
+                if record.topic in self._limits and record.topic_id == self._limits[record.topic].topic_id
+            }
         else:
             state, own = self._log.read_beside(self._units_of)
             self._published_keys = {entry.record.key for entry in own.entries}
@@ -194,9 +203,24 @@ class Publisher:
         there = account.pass_given(batch)
         if there < batch.messages:
             account.compare()
-            for part in self._parts(batch, there):
+            if self._numbering is None:
+                parts = chain(self._parts(batch, there))
+            else:
+                numbered = self._numbered(batch, there, self._numbering)
+                parts = chain.from_iterable(self._parts(each, 0) for each in numbered)
+            for part in parts:
                 self._send(part, account)
         account.seconds += time.monotonic() - begun
+
+    def _numbered(self, batch: Batch, there: int, numbering: Callable[[bytes, int], bytes]) -> Iterator[Batch]:
+        """What is left of ``batch`` behind the messages that are ``there``, with their numbers."""
+        first = self._next.get((batch.topic, batch.partition), 0)
+        block = batch.block()
+        messages = [
+            message if message.value is None else replace(message, value=numbering(message.value, number))
+            for number, message in enumerate(list(block.messages())[there:], start=first)
+        ]
+        yield from self._encoder.batches(replace(block, payload=pack(messages)), batch.number)
 
     def _parts(self, batch: Batch, there: int) -> Iterator[Batch]:
         """``batch`` as it can be sent: without the messages that are ``there``, and bad records alone."""
@@ -225,6 +249,8 @@ class Publisher:
             )
             account.count(batch, delivery, are_letters=batch.topic == self._dead_letter)
         self._rows += batch.messages
+        key = (batch.topic, batch.partition)
+        self._next[key] = self._next.get(key, 0) + batch.messages
 
     def _account(self, batch: Batch) -> Account:
         key = (batch.topic, batch.partition)
@@ -276,13 +302,19 @@ class Publisher:
         if identity is None:
             identity = self._identity
             progress = [ProgressRecord(*partition, account.progress()) for partition, account in self._touched.items()]
-            records = [*progress, *self._beside]
+            records = [*progress, *self._numbers(), *self._beside]
             self._beside = ()
         topic = self._log.topic
         for record in records:
             key, value = record.key(identity), record.value()
             headers = self._connection.log_keys.headers(topic, key, value)
             self._others.append(self._transactions.send(topic, 0, value, key, headers))
+
+    def _numbers(self) -> Iterator[NumberRecord]:
+        """What the next messages of the topic-partitions of the open transaction are numbered from."""
+        if self._numbering is not None:
+            for key in self._touched:
+                yield NumberRecord(*key, self._next[key], self._limits[key[0]].topic_id)
 
     def _look_around(self) -> None:
         """Batches are slow to be delivered: is there still something to wait for?

@@ -11,6 +11,7 @@ from changefeed.formats.by_table import of_table
 from changefeed.formats.format import RowFormat, Shown
 from changefeed.formats.render import RowChange
 from changefeed.formats.sample_row import MOMENT, sample_row
+from changefeed.formats.template import joined
 from changefeed.model.column_rules import ColumnRules, HmacSha256, Sha256, Treatment
 from changefeed.model.route import Route
 from changefeed.model.table_schema import TableSchema
@@ -62,7 +63,8 @@ def sample_message(
     except ChangefeedError as error:
         return SampleMessage(about, problem=str(error))
     headers = {name: _text(value) for name, value in made.headers}
-    return SampleMessage(about, _shown(made.key, format), _shown(made.value, format), headers)
+    value = None if made.value is None else joined([made.value])
+    return SampleMessage(about, _shown(made.key, format), _shown(value, format), headers)
 
 
 def _without_secrets(rules: ColumnRules) -> ColumnRules:

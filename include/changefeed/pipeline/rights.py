@@ -10,7 +10,8 @@ from changefeed.errors import SourceError
 from changefeed.model.table_pattern import is_regex, matches_any, names_database
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.settings.pipeline_settings import TableSettings
-from changefeed.source.mysql.catalog import SYSTEM_DATABASES, table_names
+from changefeed.source.mysql.catalog import is_own, table_names
+from changefeed.source.mysql.own_tables import OWN_DATABASES, SYSTEM_DATABASES
 from changefeed.source.mysql.preflight import NOWHERE, may_select, unreadable
 from changefeed.source.mysql.session import Session
 
@@ -43,14 +44,16 @@ def missing_rights(
     names = {
         (database, table)
         for database, table in (*table_names(session), *known, *exact)
-        if tables.matches(database, table) and (not wanted or matches_any(tuple(wanted), database, table))
+        if tables.matches(database, table)
+        and (not wanted or matches_any(tuple(wanted), database, table))
+        and not is_own(session, database, table)
     }
     found = {".".join(name): reason for name, reason in unreadable(session, sorted(names)).items()}
     user = session.connection.user
     databases = [
         str(row[0])
         for row in session.rows("SELECT schema_name FROM information_schema.schemata")
-        if row[0] not in SYSTEM_DATABASES
+        if row[0] not in OWN_DATABASES
     ]
     for pattern in filter(_is_wild, wanted or tables.include):
         hiding = [
@@ -71,7 +74,12 @@ def _beyond(tables: TableSettings, pattern: str, databases: Iterable[str]) -> It
     """For each database that the pattern takes tables of, and for one that nobody sees where it may take any, a table
     that is not there: only who may read all of them may read that."""
     database, table = ("*", "*") if is_regex(pattern) else _parts(pattern)
-    of_databases = [each for each in databases if names_database(pattern, each)]
+    # A pattern of any database means users' ones: of `mysql` it has to say the name.
+    of_databases = [
+        each
+        for each in databases
+        if names_database(pattern, each) and (each not in SYSTEM_DATABASES or database.startswith(each))
+    ]
     if not is_regex(pattern):
         of_databases.append(_unseen(database))
     for each in dict.fromkeys(of_databases):

@@ -19,6 +19,7 @@ from changefeed.errors import SchemaError
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.table_schema import Column, TableSchema
 from changefeed.settings.pipeline import Pipeline
+from changefeed.source.mysql.own_tables import is_own_table
 
 _MOST_SHOWN = 50
 
@@ -53,12 +54,19 @@ def unknown_ranges(
     found = []
     for name, table, _, end in segments(history):
         passed = start is not None and (_is_before(table.last, start) or (end is not None and end <= start))
-        if table.rows and not passed and pipeline.tables.matches(*name):
+        if table.rows and not passed and _captures(pipeline, history, name):
             answer = _answer(pipeline, table)
             full = f"{name.database}.{name.table}"
             end_text = str(end) if end else ""
             found.append(UnknownRange(full, table.first, end_text, table.rows, shown_problem(pipeline, table), answer))
     return sorted(found, key=lambda each: BinlogCoordinates.parse(each.start))
+
+
+def _captures(pipeline: Pipeline, history: SchemaHistory, name: TableName) -> bool:
+    """Whether rows of the table are published: those of the server's own tables never are."""
+    server = history.server
+    is_own = is_own_table(*name, is_mariadb=server.is_mariadb, major=server.version[0])
+    return pipeline.tables.matches(*name) and not is_own
 
 
 def shown_problem(pipeline: Pipeline, table: UnknownTable) -> str:
@@ -103,7 +111,7 @@ def _check_placeholders_hide(pipeline: Pipeline, history: SchemaHistory, start: 
         if (
             passed
             or not table.columns
-            or not pipeline.tables.matches(*name)
+            or not _captures(pipeline, history, name)
             or _answer(pipeline, table) != "placeholder"
         ):
             continue
@@ -124,7 +132,7 @@ def answered(pipeline: Pipeline, history: SchemaHistory) -> SchemaHistory:
     """``history`` with the tables that answers make of those that are not known; for reading rows, not to be stored."""
 
     def table(name: TableName, entry: Entry | None) -> Entry | None:
-        if not isinstance(entry, UnknownTable) or not entry.columns or not pipeline.tables.matches(*name):
+        if not isinstance(entry, UnknownTable) or not entry.columns or not _captures(pipeline, history, name):
             return entry
         answer = _answer(pipeline, entry)
         return entry if answer == "stop" else _made_up(name, entry, history.collations, answer)
@@ -136,7 +144,7 @@ def with_answer(pipeline: Pipeline, history: SchemaHistory, answer: str) -> Sche
     """``history`` with ``answer`` for all rows of captured tables that have none yet."""
 
     def table(name: TableName, entry: Entry | None) -> Entry | None:
-        if not isinstance(entry, UnknownTable) or not entry.rows or not pipeline.tables.matches(*name):
+        if not isinstance(entry, UnknownTable) or not entry.rows or not _captures(pipeline, history, name):
             return entry
         return entry if _answer(pipeline, entry) != "stop" else replace(entry, answer=answer)
 

@@ -47,6 +47,9 @@ COMMIT_HEADER = "changefeed.commit"
 """FILE:POSITION of the XA COMMIT that committed a prepared transaction: its rows' ids say where they were prepared."""
 FOREIGN_KEYS_HEADER = "changefeed.foreign_keys"
 """What foreign keys did with a row that was changed: one of `ForeignKeys`, in lower case."""
+DEFINITION_HEADER = "changefeed.definition"
+"""Of the record of a definition in the topic of schema changes: its text, database and session as JSON, where the
+record's format does not say them."""
 READ_HEADER = "changefeed.read"
 """Of a row that a snapshot read: see `formats.read_header`."""
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from changefeed.formats.reader import Envelope
+from changefeed.formats.reader import Envelope, Envelopes
 from changefeed.kafka.progress import TopicPartition
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.native.memory import Words
@@ -46,15 +46,16 @@ class Applier:
     """Applies what it is given to a follower: rows to its ``tables``, with ``commits``.
 
     ``definitions`` runs the records of ``definitions_topic``, ``statements`` changes in statement format. Values are
-    read by ``read_envelope``.
+    read by ``read_envelopes``; with ``reads_texts`` the kernel may read those that it knows.
     """
 
     commits: Commits
     tables: FollowerTables
     definitions: DefinitionRunner
-    read_envelope: Callable[[bytes], Envelope]
+    read_envelopes: Envelopes
     statements: Statements
     definitions_topic: str = ""
+    reads_texts: bool = True
     applied: Applied = field(default_factory=Applied)
     _table_of: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Of a topic: the table that it had a row of last."""
@@ -81,7 +82,7 @@ class Applier:
             if self.commits.is_full and may_commit[first] and self.commits.reached is not None:
                 self.commit_here(offsets)
             if defines and defines[0] == first:
-                self._define(block.value(first), block.change_id(defines.pop(0)))
+                self._define(block.definition(first), block.change_id(defines.pop(0)))
                 last = first + 1
             else:
                 last = self._end(first, defines[0] if defines else count, may_commit)
@@ -149,26 +150,25 @@ class Applier:
             known = self._table_of.get(block.topics[topic]) or self._learned(block, first + int(chosen[0]), topic)
             changes = self.tables.changes_of(*known) if known else None
             in_order = known is not None and bool(cascades[chosen].any()) and self.tables.takes_along(*known)
-            made = changes.texts_of(block.data, values[chosen]) if changes and not in_order else None
+            reads_texts = self.reads_texts and not in_order
+            made = changes.texts_of(block.data, values[chosen]) if changes and reads_texts else None
             if changes and made:
                 texts.append((changes, made))
             else:
                 others.append(chosen)
         one_by_one = np.sort(np.concatenate(others)).tolist() if others else []
-        read = [(number, self._read(block.value(first + number))) for number in one_by_one]
-        is_ordered = any(change is not None and self._in_order(cascades[number], change) for number, change in read)
-        has_statements = any(change is not None and change.op == "q" for _, change in read)
+        read = list(self._read_each(block, first, one_by_one, cascades))
+        is_ordered = any(in_order for _, _, in_order in read)
+        has_statements = any(change.op == "q" for _, change, _ in read)
         if texts and (self._deleted is not None or has_statements or is_ordered):
-            read = [(number, self._read(block.value(first + number))) for number in range(last - first)]
+            read = list(self._read_each(block, first, range(last - first), cascades))
             texts = []
         for changes, made in texts:
             changes.take_texts(made)
             self.count(len(made.words))
-        for number, change in read:
-            turn = block.turn(first + number)
+        for turn, change, in_order in read:
             self._settle_delete(turn)
-            if change is not None:
-                self._take(turn, change, in_order=self._in_order(cascades[number], change))
+            self._take(turn, change, in_order=in_order)
 
     def _cascades(self, said: Words) -> np.typing.NDArray[np.bool_]:
         """Whether foreign keys changed rows of other tables with each row, which are in no record."""
@@ -180,26 +180,38 @@ class Applier:
         """Whether rows of other tables change with that of ``change``, if foreign keys do anything at all there."""
         return bool(cascades) and change.op != "q" and self.tables.takes_along(change.database, change.table)
 
+    def _read_each(
+        self, block: OrderedRecords, first: int, numbers: Iterable[int], cascades: np.typing.NDArray[np.bool_]
+    ) -> Iterator[tuple[Packed, Envelope, bool]]:
+        """The changes of the records ``numbers`` behind the one with number ``first``, each with its turn and whether
+        it takes rows of other tables along: rows that share a record follow each other."""
+        for number in numbers:
+            event, own, row = block.turn(first + number)
+            for behind, change in enumerate(self._read(block.value(first + number))):
+                in_order = self._in_order(cascades[number], change)
+                yield (event, own, row + (behind << STEP_BITS)), change, in_order
+
     def _learned(self, block: OrderedRecords, number: int, topic: int) -> tuple[str, str] | None:
         """The table of a record, which the others of its topic probably are of too; None where it is not applied."""
-        change = self._read(block.value(number))
+        change = next(iter(self._read(block.value(number))), None)
         if change is None:
             return None
         self._table_of[block.topics[topic]] = change.database, change.table
         return change.database, change.table
 
-    def _read(self, value: bytes) -> Envelope | None:
-        """The change of a row of a database that is followed; None for what is none."""
-        change = self.read_envelope(value) if b'"op"' in value else None
-        if change and change.op == "q" and not self.tables.scope.follows(change.database) and self._reaches(change):
+    def _read(self, value: bytes) -> list[Envelope]:
+        """The changes of rows of a database that is followed; none of a definition, which comes with its own topic."""
+        return [change for change in self.read_envelopes(value) if self._is_applied(change)]
+
+    def _is_applied(self, change: Envelope) -> bool:
+        if change.op == "q" and not self.tables.scope.follows(change.database) and self._reaches(change):
             raise ChangeStatement.of(change).refusal("it may write databases that are followed beside others")
-        if change is None or change.op in _NO_CHANGE_OF_ROWS or not self.tables.scope.follows(change.database):
-            return None  # a definition in the topic of its table: it comes with its own topic
-        table = change.database, change.table
-        is_skipped = self.tables.is_skipped(*table)
+        if change.op in _NO_CHANGE_OF_ROWS or not self.tables.scope.follows(change.database):
+            return False
+        is_skipped = self.tables.is_skipped(change.database, change.table)
         if change.op == "q":
             self.statements.check(change, is_skipped=is_skipped)
-        return None if is_skipped else change
+        return not is_skipped
 
     def _reaches(self, change: Envelope) -> bool:
         """Whether a change in statement format of another database may write one that is followed."""

@@ -14,6 +14,7 @@ from changefeed.formats.read_header import ReadHeader
 from changefeed.kafka.partition_reader import KafkaRecord
 from changefeed.kafka.progress import TopicPartition
 from changefeed.native.memory import Bytes, Words
+from changefeed.records.block import DEFINITION_HEADER
 from changefeed.records.index_kernel import (
     FIRST,
     GTID,
@@ -149,6 +150,11 @@ class OrderedRecords:
         """A record's value."""
         begin, end = self.words[number, [VALUE, VALUE_END]]
         return self.data[int(begin) : int(end)].tobytes()
+
+    def definition(self, number: int) -> bytes:
+        """What a record of the topic of schema changes says of a definition: in a header, or else its value."""
+        headers = dict(RecordIndex(self.data, self.words).record(number).headers)
+        return headers.get(DEFINITION_HEADER) or self.value(number)
 
     def change_id(self, number: int) -> ChangeId:
         """A record's event id and GTID."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from changefeed.errors import TopicError
 from changefeed.formats.read_header import ReadHeader
-from changefeed.formats.reader import Envelope
+from changefeed.formats.reader import Envelope, Envelopes
 from changefeed.kafka.commit_log.read_tables import TableReadRecord
 from changefeed.kafka.connection import KafkaConnection
 from changefeed.kafka.partition_reader import KafkaRecord, partition_reader
@@ -27,16 +27,17 @@ from changefeed.replicate.filling import Filling, parts_of
 from changefeed.replicate.permitted import check_created_database, check_created_table
 from changefeed.replicate.sealed import SealedStretch
 from changefeed.replicate.source_order import turn_of
+from changefeed.source.mysql.own_tables import SYSTEM_DATABASES
 
 _PATIENCE_SECONDS = 150.0
 
 
 @dataclass(frozen=True)
 class TableRows:
-    """Reads them from the topics of the cluster at ``connection``, with ``read_envelope``."""
+    """Reads them from the topics of the cluster at ``connection``, with ``read_envelopes``."""
 
     connection: KafkaConnection
-    read_envelope: Callable[[bytes], Envelope]
+    read_envelopes: Envelopes
 
     def of(self, record: TableReadRecord) -> Iterator[Envelope]:
         """The rows of a table that ``record`` says to be published. Raises TopicError where some are not there."""
@@ -49,10 +50,10 @@ class TableRows:
             for each in reader.to_end(patience_seconds=_PATIENCE_SECONDS):
                 if not _is_read_by(record.snapshot, each):
                     continue
-                change = self.read_envelope(each.value or b"")
-                if f"{change.database}.{change.table}" == record.table:
-                    count += 1
-                    yield change
+                for change in self.read_envelopes(each.value or b""):
+                    if f"{change.database}.{change.table}" == record.table:
+                        count += 1
+                        yield change
         if count != record.rows:
             raise TopicError(
                 f"snapshot {record.snapshot!r} published {record.rows} rows of {record.table}, and topic "
@@ -125,7 +126,8 @@ class TableMaker:
         statements do anything else."""
         database, _ = parts_of(record.table)
         check_created_table(record.create_table, record.table, self.filling.scope)
-        self._make_database(record.create_database, database)
+        if database not in SYSTEM_DATABASES:  # the server has those
+            self._make_database(record.create_database, database)
         self.filling.session.write(f"USE {quoted(database)}")
         self.filling.session.write(record.create_table)
 
@@ -185,18 +187,20 @@ class Filler:
         if read is None:
             self.applier.take(block, stretch, offsets)
             return
-        change = self.applier.read_envelope(block.value(0))
+        read_envelopes = self.applier.read_envelopes
+        change = read_envelopes(block.value(0))[0]
         database, table = change.database, change.table
         if not self.filling.takes(database, table, read):
             return
         if not self.applier.tables.is_left_out(database, table):
             changes = self.applier.tables.changes_of(database, table)
-            texts = changes.texts_of(block.data, block.words[:, [VALUE, VALUE_END]])
+            values = block.words[:, [VALUE, VALUE_END]]
+            texts = changes.texts_of(block.data, values) if self.applier.reads_texts else None
             if texts is not None:
                 changes.overwrite(texts)
             else:
-                images = (self.applier.read_envelope(block.value(number)).after for number in range(len(block)))
-                changes.overwrite_each([image for image in images if image is not None])
+                rows = [each for number in range(len(block)) for each in read_envelopes(block.value(number))]
+                changes.overwrite_each([each.after for each in rows if each.after is not None])
         behind = read.first_offset + int(block.words[-1, OFFSET]) + 1
         self.filling.is_taken(database, table, read, len(block), behind)
         self.applier.count(len(block))

@@ -79,7 +79,7 @@ def check_definition(statement: DdlStatement, scope: Scope, where: str) -> None:
             CreateTable() | CreateTableLike() | CreateSequence() | AlterTable() | DropTables() | TruncateTable()
         ) as known:
             reason = _of_tables(touched_tables(known), scope)
-            if not reason and isinstance(known, CreateTableLike) and not scope.takes_database(known.like.database):
+            if not reason and isinstance(known, CreateTableLike) and not scope.may_name(*known.like):
                 reason = f"{known.like} is of no database that the pipeline captures"
         case UnreadChange(problem=problem):
             reason = f"it cannot be read ({problem})"
@@ -144,7 +144,7 @@ def _of_pair(old: TableName, new: TableName, scope: Scope) -> str:
     """Why a table is not renamed, or ''. Tools that alter tables online give a table that is not captured the name of
     one that is, and the other way round."""
     if scope.takes(*old) or scope.takes(*new):
-        return next((_not_taken(name) for name in (old, new) if not scope.takes_database(name.database)), "")
+        return next((_not_taken(name) for name in (old, new) if not scope.may_name(*name)), "")
     return _not_taken(old)
 
 

@@ -45,12 +45,15 @@ _LOGS_CASCADES = (9, 6)
 
 @dataclass(frozen=True)
 class Replicated:
-    """A follower's way in one run: from where to where, the row changes and the definitions that were applied."""
+    """A follower's way in one run: from where to where, the row changes and the definitions that were applied.
 
-    start: BinlogCoordinates
-    end: BinlogCoordinates
-    rows: int
-    definitions: int
+    Where it began is None as long as the pipeline has published nothing: the follower begins with its first window.
+    """
+
+    start: BinlogCoordinates | None
+    end: BinlogCoordinates | None
+    rows: int = 0
+    definitions: int = 0
     statements: int = 0
     """Changes in statement format."""
     waiting: tuple[str, ...] = ()
@@ -88,6 +91,8 @@ def replicate(
         known = positions.load()
         if known is not None:
             _check_same(known, start, databases)
+        elif start is None and not state.seals:
+            return Replicated(None, None)
         position = known or _first(state, pipeline, start, databases)
         server = _server(session, position.server_uuid)
         if known is None:
@@ -156,13 +161,15 @@ def _filler(connections: PipelineConnections, refills: Refills, applied: Applied
     """What applies records and counts them; a definition that an earlier run began is done."""
     pipeline, tables = connections.pipeline, refills.tables
     commits, server = tables.commits, tables.scope.server
-    read_envelope = envelope_reader(pipeline.format.name, connections.routes.format(0))
+    reader = envelope_reader(pipeline.format.name, connections.routes.format(0))
+    assert reader.envelopes is not None
     topic = schema_changes_topic(pipeline.name, pipeline.topics.suffix)
     definitions = DefinitionRunner(commits, tables, server, refills)
     definitions.finish_begun()
     statements = Statements(commits.batches, server, runs_statements, pipeline.tables.matches, refills)
-    applier = Applier(commits, tables, definitions, read_envelope, statements, topic, applied)
-    return Filler(applier, TableRows(connections.kafka, read_envelope))
+    reads_texts = reader.finder is not None
+    applier = Applier(commits, tables, definitions, reader.envelopes, statements, topic, reads_texts, applied)
+    return Filler(applier, TableRows(connections.kafka, reader.envelopes))
 
 
 def _applied(

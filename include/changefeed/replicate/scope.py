@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from changefeed.ddl.session import Server
 from changefeed.model.table_pattern import matches_any, names_database
 from changefeed.replicate.position_table import DATABASE
-from changefeed.source.mysql.catalog import SYSTEM_DATABASES
+from changefeed.source.mysql.own_tables import SYSTEM_DATABASES, is_own_table
 
 _NEVER = frozenset((*SYSTEM_DATABASES, DATABASE))
 """Databases of the server's own, and that of the follower's position."""
@@ -37,10 +37,18 @@ class Scope:
         named = any(names_database(pattern, database) for pattern in self.include)
         return named and self.follows(database) and database.lower() not in _NEVER
 
+    def may_name(self, database: str, table: str) -> bool:
+        """Whether a definition of another table may name the table: it is of a database that is followed."""
+        return self.takes_database(database) or self.takes(database, table)
+
     def takes(self, database: str, table: str) -> bool:
         """Whether the table may be changed. One that the pipeline left out since (`tables.exclude`) may be: records of
         before are in the topics."""
-        return self.takes_database(database) and matches_any(self.include, database, table)
+        if self.takes_database(database):
+            return matches_any(self.include, database, table)
+        # Of whichever server: no record writes a table of its own.
+        is_users = database == "mysql" and not is_own_table(database, table)
+        return is_users and self.follows(database) and matches_any(self.include, database, table)
 
     def captures(self, database: str, table: str) -> bool:
         """Whether the pipeline captures the table now, and the follower follows it."""

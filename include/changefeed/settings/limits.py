@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from changefeed.errors import SettingsError
-from changefeed.formats.format import Format, envelope_reader, transactions_of
+from changefeed.formats.format import Format, envelope_reader, joins_rows, transactions_of
 from changefeed.model.table_pattern import is_regex
 from changefeed.model.topic_name import template_fields
 from changefeed.settings.column_settings import ColumnSettings
@@ -169,9 +169,15 @@ def is_replayable(pipeline: PipelineSettings) -> bool:
 
 def _reasons(pipeline: PipelineSettings) -> Iterator[str]:
     try:
-        envelope_reader(pipeline.format.name, compile_routes(pipeline).format(0))
+        reader = envelope_reader(pipeline.format.name, compile_routes(pipeline).format(0))
     except SettingsError as error:
         yield str(error)
+    else:
+        if pipeline.statements == "publish" and not reader.says_sessions:
+            yield (
+                f"`statements: publish`, and messages of format {pipeline.format.name!r} have no session of a "
+                "statement, without which it cannot be run"
+            )
     if pipeline.columns.exclude:
         yield "`columns.exclude` leaves columns out, which the follower's tables would miss"
     if pipeline.columns.mask:
@@ -225,6 +231,11 @@ def reference_refusal(pipeline: PipelineSettings) -> str | None:
     for name, given in unknown.items():
         if given:
             return f"`reader: reference` does not know `{name}`: leave that out, or the reader"
+    if joins_rows(routes.format(0)):
+        return (
+            f"`reader: reference` reads row by row, and `format: {pipeline.format.name}` has all rows of an event in a "
+            "record: take another format, or leave the reader out"
+        )
     if not routes.format(0).style.is_plain:
         return (
             f"`reader: reference` cannot write values as `format: {pipeline.format.name}` does: take `debezium` with "

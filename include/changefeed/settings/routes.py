@@ -122,6 +122,17 @@ class Routes:
         )
         return TableRoute(route, rule.template, choice, self.replication_factor, rule.configs, rule.shares)
 
+    def of_database(self, database: str) -> TableRoute | None:
+        """Where statements about a database go that are about none of its tables: the topic that all of them share;
+        None where they have no such topic. Raises TopicError for a topic that cannot be named so."""
+        rule = self.topics[-1]
+        if not rule.shares or "table" in template_fields(rule.template):
+            return None
+        topic = topic_name(rule.template, database, "", self.pipeline, {})
+        route = Route(topic, rule.partitions, setting=self.file, with_history=self.with_history)
+        format = self.formats[rule.format]
+        return TableRoute(route, rule.template, format, self.replication_factor, rule.configs, rule.shares)
+
     def of_all(self, tables: Iterable[tuple[str, str]]) -> dict[tuple[str, str], TableRoute]:
         """The route of each (database, table) that is captured.
 

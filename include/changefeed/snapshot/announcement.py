@@ -11,7 +11,8 @@ from changefeed.kafka.commit_log.snapshots import SnapshotRecord, TableProgress
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.identifier import quoted
 from changefeed.model.table_pattern import names_database
-from changefeed.source.mysql.catalog import SYSTEM_DATABASES, create_statement
+from changefeed.source.mysql.catalog import create_statement
+from changefeed.source.mysql.own_tables import SYSTEM_DATABASES
 from changefeed.source.mysql.session import Session
 
 

@@ -43,6 +43,7 @@ def put_column_rows(arrays: Workspace, source: Bytes, facts: Words, ops: Words, 
         state[layout.COMMIT_MICROS] = facts[fact + plain_rows.MICROS]
         state[layout.THREAD] = facts[fact + plain_rows.THREAD]
         state[layout.STATEMENT_ROW] = facts[fact + plain_rows.STATEMENT_ROW]
+        state[layout.EVENT_FIRST_ROW] = facts[fact + plain_rows.ROW]  # each row by itself
         state[layout.EVENT_TYPE] = facts[fact + plain_rows.EVENT_TYPE]
         state[layout.EVENT_SIZE] = facts[fact + plain_rows.EVENT_SIZE]
         state[layout.EVENT_END] = facts[fact + plain_rows.EVENT_END]

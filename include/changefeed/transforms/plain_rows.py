@@ -55,6 +55,7 @@ KNOWN = frozenset(
         *(*_FIELDS, *_OF_EVENT, *_IMAGES),
         *(Slot.KEY, Slot.KEY_BEFORE, Slot.KEY_AFTER, Slot.CHANGED, Slot.SEPARATOR),  # of the images
         Slot.SEQUENCE,  # of the coordinates
+        Slot.EVENT_FIRST_ROW,  # each row by itself
         *(Slot.TS_MILLIS, Slot.TS_NANOS, Slot.TIME),  # of the microseconds and seconds
         *(Slot.GTID, Slot.GTID_TEXT, Slot.EVENT_ID),  # of the message
         *(Slot.QUERY, Slot.SNAPSHOT),  # the same for all rows: there is none

@@ -119,27 +119,27 @@ class _Partition:
             digest = hashlib.blake2b(text, digest_size=16).digest()
             made.append(Entry(len(self._job.tables.judged), digest, EVENT, *where, self._topic, b""))
             try:
-                value = records.value(number)
-                change = read_record(value, self._changes, self._tables)
+                changes = read_record(value := records.value(number), self._changes, self._tables)
             except ValueError:
                 continue
-            table = self._tables.get(change.table)
-            if table is None or change.op not in _OPS:
-                continue
-            key = records.key(number)
-            if wrong := self._wrong(change, table, key, value, event):
-                self.report.malformed += 1
-                self.report.note("malformed", f"{_text(key)} {wrong}", offset)
-            if key is None or table.without_key:
-                continue
-            if table.number in self._by_key:
-                placed.append(number)
-            try:
-                key = self._changes.key(key)
-            except ValueError:
-                continue
-            made.append(Entry(table.number, key, _OPS[change.op], *where, 0, b""))
-            images += [self._compared(table, change.before), self._compared(table, change.after)]
+            for change in changes:
+                table = self._tables.get(change.table)
+                if table is None or change.op not in _OPS:
+                    continue
+                key = records.key(number)
+                if wrong := self._wrong(change, table, key, value, event):
+                    self.report.malformed += 1
+                    self.report.note("malformed", f"{_text(key)} {wrong}", offset)
+                if key is None or table.without_key:
+                    continue
+                if table.number in self._by_key:
+                    placed.append(number)
+                try:
+                    key = self._changes.key(key)
+                except ValueError:
+                    continue
+                made.append(Entry(table.number, key, _OPS[change.op], *where, 0, b""))
+                images += [self._compared(table, change.before), self._compared(table, change.after)]
         self._look_at_partitions(records, moments, np.array(placed, np.int64))
         return _with_digests(made, images)
 
@@ -168,16 +168,15 @@ class _Partition:
                 named = None
             if isinstance(named, dict) and any(name in image and image[name] != its for name, its in named.items()):
                 return "is not the key of the record's row"
-        if self._changes.envelope is None or value is None or event.is_read or event.stream != self._stream:
+        if self._changes.envelopes is None or value is None or event.is_read or event.stream != self._stream:
             return ""
         try:
-            envelope = self._changes.envelope(value)
+            envelopes = self._changes.envelopes(value)
         except BadRecordError:
             return "has no `source` that says where its change is"
-        if (envelope.file, envelope.position) != (event.origin, event.position):
-            return (
-                f"says {envelope.file}:{envelope.position} in `source`, and {event.origin}:{event.position} in its id"
-            )
+        for said in envelopes:
+            if (said.file, said.position) != (event.origin, event.position):
+                return f"says {said.file}:{said.position} in `source`, and {event.origin}:{event.position} in its id"
         return ""
 
     def _look_at_partitions(self, records: RecordIndex, moments: Words, which: Words) -> None:

@@ -88,7 +88,7 @@ def _published(job: VerifyJob, verdict: Verdict) -> Row | None:
     with partition_reader(job.connections.kafka, [partition], "to show a record", start=start) as reader:
         for record in reader.to_end({partition: verdict.offset + 1}, patience_seconds=_PATIENCE_SECONDS):
             if record.offset == verdict.offset and record.value is not None:
-                change = job.record_reader(job.table(verdict.table)).of(record.value)
+                change = job.record_reader(job.table(verdict.table)).of(record.value)[0]
                 return change.after or (change.before if job.table(verdict.table).without_key else None)
     return None
 

@@ -133,7 +133,7 @@ class ServerRows:
         changes = written_by(self._format, table)
 
         def row(message: Message) -> tuple[bytes, bytes, Row]:
-            after = changes.of(message.value or b"").after or {}
+            after = changes.of(message.value or b"")[0].after or {}
             digest = row_digest(table.compared(after))
             return values_key(digest) if table.without_key else changes.key(message.key or b""), digest, after
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -114,9 +114,13 @@ class _Partition:
         return key is None or key in self._wanted or key.startswith(SCHEMA_KEY)
 
     def _each(self, records: RecordIndex, number: int, moment: int, chunk: int) -> Iterator[Entry]:
-        change, offset = self._change(records, number), int(records.offsets[number])
-        if change is None:
-            return
+        for change in self._changes_of(records, number):
+            yield from self._of_change(records, number, change, moment, chunk)
+
+    def _of_change(
+        self, records: RecordIndex, number: int, change: ReadChange, moment: int, chunk: int
+    ) -> Iterator[Entry]:
+        offset = int(records.offsets[number])
         if change.op == "q":
             self.report.note("statements", records.event_id(number).decode(), offset)
         table = self._tables.get(change.table)
@@ -156,17 +160,17 @@ class _Partition:
                 if self._job.wants(table.number, values_key(digest)):
                     yield Entry(table.number, values_key(digest), *where, weight, digest)
 
-    def _change(self, records: RecordIndex, number: int) -> ReadChange | None:
-        """What a record says; None for one that is noted as foreign."""
+    def _changes_of(self, records: RecordIndex, number: int) -> Sequence[ReadChange]:
+        """What a record says; nothing of one that is noted as foreign."""
         offset = int(records.offsets[number])
         if EventId.parse(records.event_id(number)) is None:
             self.report.note("foreign", "it has no id of changefeed's", offset)
-            return None
+            return ()
         try:
             return read_record(records.value(number), self._changes, self._tables)
         except ValueError as error:
             self.report.note("foreign", str(error), offset)
-            return None
+            return ()
 
     def note_late(self) -> None:
         """Look at the records' order one by one, and tell those that stand there twice from those that are late."""
@@ -189,20 +193,24 @@ class _Partition:
     def _is_of_rows(self, records: RecordIndex, number: int) -> bool:
         """Whether a record is one of a change, and not of a definition."""
         try:
-            return bool(read_record(records.value(number), self._changes, self._tables).op)
+            return any(each.op for each in read_record(records.value(number), self._changes, self._tables))
         except ValueError:
             return False
 
 
-def read_record(value: bytes | None, changes: RecordReader, tables: Mapping[str, JudgedTable]) -> ReadChange:
-    """What a record of a topic that holds ``tables`` says; its table is empty where that is not known.
+def read_record(value: bytes | None, changes: RecordReader, tables: Mapping[str, JudgedTable]) -> Sequence[ReadChange]:
+    """What a record of a topic that holds ``tables`` says of each of its rows; tables that are not known are empty.
 
     Raises ValueError for a value that is none of the format.
     """
     only = next(iter(tables)) if len(tables) == 1 else ""
     if value is None:
-        return ReadChange("tombstone", only)
-    change = changes.of(value)
+        return (ReadChange("tombstone", only),)
+    return [_named(change, only) for change in changes.of(value)]
+
+
+def _named(change: ReadChange, only: str) -> ReadChange:
+    """``change`` with its table; ``only`` is the one of its topic, '' where there are several."""
     if change.op == "s":
         return _of_statement(change.sql, change.table)
     return change if change.table else ReadChange(change.op, only, change.before, change.after)

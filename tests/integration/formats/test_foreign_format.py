@@ -49,7 +49,7 @@ format = compile_routes(pipeline).format(1)
 for line in BinlogFileLines(Path(sys.argv[1]), format).lines():
     print(line.decode())
     if line.startswith(b"["):
-        change = record_reader(format).of(line)
+        (change,) = record_reader(format).of(line)
         print(change.op, change.before, change.after, file=sys.stderr)
 """
 

@@ -36,7 +36,7 @@ def _plain(text: str, name: str) -> str:
         r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:", f"{SERVER_UUID}:", text.replace(name, "binlog.000012")
     )
     return re.sub(
-        r"(binlog\.000012:|\"(?:pos|xid|position|sequence|offset|thread)\":|[0-9a-f-]{36}:)\d+", r"\g<1>0", text
+        r"(binlog\.000012:|\"(?:pos|log_pos|xid|position|sequence|offset|thread)\":|[0-9a-f-]{36}:)\d+", r"\g<1>0", text
     )
 
 
@@ -81,4 +81,4 @@ def test_decode_prints_each_format_as_lines(
 
 
 def test_every_format_has_a_page_with_an_example() -> None:
-    assert {"debezium", "flat", "maxwell", "cloudevents", "fluvio"} <= set(PAGES)
+    assert {"debezium", "flat", "maxwell", "cloudevents", "fluvio", "event"} <= set(PAGES)

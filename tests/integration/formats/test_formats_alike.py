@@ -15,6 +15,7 @@ from integration.binlog_of import SERVER_UUID, Binlog, binlog_of
 from integration.random_tables import RandomTable, column_makers
 
 from changefeed.binlog.decoder import KernelDecoder
+from changefeed.binlog.joined_rows import joined_messages
 from changefeed.errors import BinlogFormatError
 from changefeed.formats import render
 from changefeed.formats.format import Format, FormatSettings
@@ -220,7 +221,7 @@ def _rendered(binlog: Binlog, format: Format) -> list[Message]:
             of_tables[change.gtid, table.table] += message.value is not None
             yield message
 
-    return [
+    return joined_messages(
         Message(
             change.position,
             change.row << 2 | message.step,
@@ -233,4 +234,4 @@ def _rendered(binlog: Binlog, format: Format) -> list[Message]:
         )
         for table, change in _changes(binlog, format.style)
         for message in rendered(table, change)
-    ]
+    )

@@ -235,6 +235,30 @@ def test_an_aborted_transaction_is_invisible_and_repeated_whole(pipeline: Pipeli
 
 
 @pytest.mark.extended
+def test_numbers_of_messages_have_no_gap_after_an_attempt_that_died(pipeline: Pipeline) -> None:
+    settings = PublishSettings(transaction_rows=100, compression="zstd")
+    stages: list[str] = []
+
+    def die(stage: str) -> None:
+        stages.append(stage)
+        if stages.count(stage) == 3 and stage == "in_open_transaction":
+            raise BadRecordError("it dies here")
+
+    def numbering(value: bytes, number: int) -> bytes:
+        return b"%b#%d" % (value, number)
+
+    batches = batches_of(pipeline.topic, 0, range(450), per_batch=70)
+    dying = pipeline.publisher(settings=settings, on_stage=die, numbering=numbering)
+    with dying as publisher, pytest.raises(BadRecordError):
+        publisher.publish(batches)
+    for window, rows in ((1, range(450)), (2, range(450, 500))):
+        with pipeline.publisher(window=window, settings=settings, numbering=numbering) as publisher:
+            publisher.publish(batches_of(pipeline.topic, 0, rows, per_batch=70))
+    records = committed(pipeline.connection.bootstrap, pipeline.topic)
+    assert ids(records) == ids_of(range(500))
+    assert [record.value for record in records] == [b'{"row":%d}#%d' % (row, row) for row in range(500)]
+
+
 def test_nothing_to_publish_opens_no_transaction(pipeline: Pipeline) -> None:
     with pipeline.publisher() as publisher:
         assert publisher.publish([]) == []

@@ -22,6 +22,7 @@ from changefeed.kafka.commit_log.records import (
     Foreign,
     LogEntry,
     LogRecord,
+    NumberRecord,
     OrderRecord,
     ProgressRecord,
     RenamedRecord,
@@ -142,6 +143,11 @@ STORED: list[tuple[bytes, bytes, LogRecord]] = [
         FirstRecord(
             Checkpoint("shop", 0, "uuid-b", BinlogCoordinates("bin.000009", 4077), "uuid-a:1-5", 1767225600000)
         ),
+    ),
+    (
+        b'["shop","number","shop.orders",0]',
+        b'{"next":481,"topic_id":"abc"}',
+        NumberRecord("shop.orders", 0, 481, "abc"),
     ),
 ]
 """Keys and values as they are stored."""

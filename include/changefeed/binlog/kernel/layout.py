@@ -259,6 +259,7 @@ OP_TRANSACTION, OP_EVENT_COUNT, OP_EVENT_COUNTS = 34, 35, 36
 """a: address of literals: outside of a transaction, before id and orders, behind. Of its messages; of each table's."""
 
 OP_STATEMENT_ROW = 37
+OP_EVENT_FIRST_ROW = 38
 
 LIST = 3
 
@@ -386,7 +387,9 @@ STATEMENT_ROW = 54
 """Number of the next row of a captured table in its statement: the same on each server that has the transaction."""
 FOREIGN_KEYS = 55
 """What the rows event at hand says of foreign keys (`records.block.ForeignKeys`); 0 for no header."""
-STATE_WORDS = 56
+EVENT_FIRST_ROW = 56
+"""Number of the first row of the rows event at hand: 0, but of one that shares its position with others before it."""
+STATE_WORDS = 57
 
 # --- the commit infos, COMMIT_INFO words each
 COMMIT_INFO = 5

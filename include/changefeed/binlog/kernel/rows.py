@@ -91,6 +91,8 @@ def _number(state: Words, code: int, server_id: int, seconds: int, row: int) -> 
         return row
     if code == layout.OP_STATEMENT_ROW:
         return int(state[layout.STATEMENT_ROW])
+    if code == layout.OP_EVENT_FIRST_ROW:
+        return int(state[layout.EVENT_FIRST_ROW])
     if code == layout.OP_SERVER_ID:
         return server_id
     if code == layout.OP_TS:
@@ -199,6 +201,7 @@ def _is_number(code: int) -> bool:
     return (
         code == layout.OP_ROW
         or code == layout.OP_STATEMENT_ROW
+        or code == layout.OP_EVENT_FIRST_ROW
         or code == layout.OP_POSITION
         or code == layout.OP_SERVER_ID
         or code == layout.OP_TS

@@ -152,8 +152,10 @@ def _put_all_rows(work: Workspace, at: int, body: int, end: int, operation: int,
     id_size = begin_messages(work)
     if state[layout.ROW_AT] > 0:
         here = body + state[layout.ROW_AT]
-    elif state[layout.INNER] == 0:
-        state[layout.ROW] = 0
+    else:
+        if state[layout.INNER] == 0:
+            state[layout.ROW] = 0
+        state[layout.EVENT_FIRST_ROW] = state[layout.ROW]
     op = layout.READ if operation == 0 and state[layout.READS] == 1 else operation
     captured = words[table + layout.TABLE_CAPTURED] == layout.CAPTURED
     if _lacks_key(work, table, op, images):

@@ -15,7 +15,7 @@ from changefeed.binlog.programs.program_memory import ProgramMemory
 from changefeed.binlog.programs.topics import Topics, UnfinishedTable
 from changefeed.errors import SchemaError
 from changefeed.formats.by_table import all_formats, of_table
-from changefeed.formats.format import RowFormat, transactions_of
+from changefeed.formats.format import RowFormat, joins_rows, transactions_of
 from changefeed.model.column_rules import ALL_SHOWN, ColumnRules
 from changefeed.model.route import Route, Router, SchemaLookup
 from changefeed.model.table_schema import TableSchema
@@ -48,6 +48,7 @@ class Programs:
         """Adds the names that columns have in other definitions, to a table that lacks one that the settings name."""
         self.columns = columns
         self.notations = [each.notation for each in all_formats(format)]
+        self.joins_rows = any(map(joins_rows, all_formats(format)))
         self.snapshot = snapshot
         self._row_format = row_format
         self.memory = ProgramMemory()

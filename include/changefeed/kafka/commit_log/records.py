@@ -105,6 +105,31 @@ class ProgressRecord(LogRecord, kind="progress"):
 
 
 @dataclass(frozen=True)
+class NumberRecord(LogRecord, kind="number"):
+    """Which number the next message of a topic-partition gets, where messages have numbers.
+
+    It is written in the transaction of the messages before, and a seek does not forget it. ``topic_id`` is Kafka's own
+    id of the topic: one that is made again begins with 0.
+    """
+
+    topic: str
+    partition: int
+    next: int
+    topic_id: str = ""
+
+    @property
+    def parts(self) -> tuple[str | int, ...]:
+        return self.topic, self.partition
+
+    def to_json(self) -> Any:
+        return {"next": self.next, "topic_id": self.topic_id}
+
+    @classmethod
+    def from_json(cls, parts: Sequence[Any], value: Any, /) -> Self:
+        return cls(str(parts[0]), int(parts[1]), int(value["next"]), str(value["topic_id"]))
+
+
+@dataclass(frozen=True)
 class SealRecord(LogRecord, kind="seal"):
     """The manifest of a window that was published whole."""
 

@@ -10,9 +10,8 @@ from changefeed.model.identifier import quoted
 from changefeed.model.table_schema import Column, TableSchema
 from changefeed.source.mysql.column_rows import FIELD_COUNT, INDEX_FIELDS, column_fields, column_of, keys_of
 from changefeed.source.mysql.exact_columns import exact_columns, exact_create
+from changefeed.source.mysql.own_tables import NOT_OWN, is_own_table
 from changefeed.source.mysql.session import Row, Session
-
-SYSTEM_DATABASES = ("mysql", "sys", "information_schema", "performance_schema")
 
 _COLUMNS = """
 SELECT {fields} FROM information_schema.columns
@@ -32,11 +31,10 @@ WHERE table_schema = %s AND table_name IN %s ORDER BY table_name, index_name, se
 """
 _AT_ONCE = 100
 """Tables in a query."""
-_TABLES = """
+_TABLES = f"""
 SELECT table_schema, table_name, table_type FROM information_schema.tables
 WHERE table_type IN ('BASE TABLE', 'SYSTEM VERSIONED', 'SEQUENCE')
-AND table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')
-ORDER BY 1, 2
+AND {NOT_OWN} ORDER BY 1, 2
 """
 
 _ENGINE = """
@@ -62,7 +60,13 @@ def engine_of(session: Session, database: str, table: str) -> Engine:
 def table_names(session: Session, *, sequences: bool = True) -> list[tuple[str, str]]:
     """(database, table) of all base tables but the server's own; with MariaDB's ``sequences``, whose changes are logged
     as rows of a table."""
-    return [(str(row[0]), str(row[1])) for row in session.rows(_TABLES) if sequences or row[2] != "SEQUENCE"]
+    names = [(str(row[0]), str(row[1])) for row in session.rows(_TABLES) if sequences or row[2] != "SEQUENCE"]
+    return [name for name in names if not is_own(session, *name)]
+
+
+def is_own(session: Session, database: str, table: str) -> bool:
+    """Whether a table of the session's server is one that the server brings along."""
+    return is_own_table(database, table, is_mariadb=session.is_mariadb, major=session.version_number[0])
 
 
 def table_schemas(session: Session, names: Iterable[tuple[str, str]]) -> dict[tuple[str, str], TableSchema]:

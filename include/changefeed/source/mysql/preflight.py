@@ -8,7 +8,7 @@ from pymysql.constants import ER
 
 from changefeed.errors import SourceError
 from changefeed.model.identifier import quoted
-from changefeed.source.mysql.catalog import SYSTEM_DATABASES
+from changefeed.source.mysql.own_tables import OWN_DATABASES
 from changefeed.source.mysql.session import Session
 
 Check = Callable[[Session], str | None]
@@ -83,7 +83,7 @@ def unreadable(session: Session, names: Iterable[tuple[str, str]]) -> dict[tuple
     and the GRANT that mends it."""
     if session.variable("partial_revokes") != "ON" and may_select(session, NOWHERE, NOWHERE):
         return {}
-    in_part = {(str(database), str(table)) for database, table in session.rows(_COLUMNS, SYSTEM_DATABASES)}
+    in_part = {(str(database), str(table)) for database, table in session.rows(_COLUMNS, OWN_DATABASES)}
     found = {}
     for database, table in names:
         user, name = session.connection.user, f"{quoted(database)}.{quoted(table)}"

@@ -12,30 +12,30 @@ from changefeed.ddl.table_elements import Period
 from changefeed.errors import SchemaError, SourceError, SourceUnavailableError
 from changefeed.model.identifier import quoted
 from changefeed.model.table_schema import TableSchema
-from changefeed.source.mysql.catalog import SYSTEM_DATABASES
+from changefeed.source.mysql.catalog import is_own, table_names
 from changefeed.source.mysql.column_rows import FIELD_COUNT, INDEX_FIELDS, column_fields, column_of, keys_of
 from changefeed.source.mysql.exact_columns import exact_columns
+from changefeed.source.mysql.own_tables import NOT_OWN, OWN_DATABASES
 from changefeed.source.mysql.session import Row, Session, server_of
 
-_NOT_SYSTEM = "NOT IN ('" + "', '".join(SYSTEM_DATABASES) + "')"
 _TABLES = f"""
 SELECT table_schema, table_name, table_collation FROM information_schema.tables
-WHERE table_type IN ('BASE TABLE', 'SYSTEM VERSIONED', 'SEQUENCE') AND table_schema {_NOT_SYSTEM}
+WHERE table_type IN ('BASE TABLE', 'SYSTEM VERSIONED', 'SEQUENCE') AND {NOT_OWN}
 """
 _COLUMNS = f"""
 SELECT {{fields}}, table_schema, table_name FROM information_schema.columns
-WHERE table_schema {_NOT_SYSTEM} ORDER BY table_schema, table_name, ordinal_position
+WHERE {NOT_OWN} ORDER BY table_schema, table_name, ordinal_position
 """
 _INDEXES = f"""
 SELECT table_schema, table_name, {INDEX_FIELDS} FROM information_schema.statistics
-WHERE table_schema {_NOT_SYSTEM} ORDER BY table_schema, table_name, index_name, seq_in_index
+WHERE {NOT_OWN} ORDER BY table_schema, table_name, index_name, seq_in_index
 """
 _VIEWS = f"""
-SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'VIEW' AND table_schema {_NOT_SYSTEM}
+SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'VIEW' AND {NOT_OWN}
 """
 _PERIODS = f"""
 SELECT table_schema, table_name, period, start_column_name, end_column_name FROM information_schema.periods
-WHERE table_schema {_NOT_SYSTEM} ORDER BY table_schema, table_name, period
+WHERE {NOT_OWN} ORDER BY table_schema, table_name, period
 """
 _EXTRA = 6
 """Where `column_fields` have `extra`, which says that a column is invisible."""
@@ -57,7 +57,8 @@ def current_schemas(session: Session) -> Schemas:
     """All databases and tables but the server's own; four queries, however many there are."""
     server = server_of(session)
     rows = session.rows(
-        f"SELECT schema_name, default_collation_name FROM information_schema.schemata WHERE schema_name {_NOT_SYSTEM}"
+        "SELECT schema_name, default_collation_name FROM information_schema.schemata WHERE schema_name NOT IN %s",
+        OWN_DATABASES,
     )
     databases = {server.table_name(str(name)): str(collation) for name, collation in rows}
     fields = column_fields(session)
@@ -71,6 +72,8 @@ def current_schemas(session: Session) -> Schemas:
     tables: dict[TableName, Entry] = {}
     for database, table, collation in session.rows(_TABLES):
         name = (str(database), str(table))
+        if is_own(session, *name):
+            continue
         listed = [column_of(row, is_mariadb=session.is_mariadb) for row in columns[name]]
         known_as = TableName(*map(server.table_name, name))
         try:
@@ -100,8 +103,8 @@ def wait_for_logged_ddl(session: Session) -> None:
     if session.is_mariadb:
         return
     session.rows(f"SET SESSION lock_wait_timeout = {LOCK_SECONDS}")
-    for database, table, _ in session.rows(_TABLES):
-        name = f"{quoted(str(database))}.{quoted(str(table))}"
+    for database, table in table_names(session):
+        name = f"{quoted(database)}.{quoted(table)}"
         try:
             session.rows(f"SHOW CREATE TABLE {name}")
         except SourceUnavailableError as error:

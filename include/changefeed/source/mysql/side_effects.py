@@ -20,7 +20,8 @@ from changefeed.ddl.names import TableName
 from changefeed.ddl.scanner import TokenKind, UnreadableStatement, scan
 from changefeed.ddl.session import Server
 from changefeed.model.identifier import quoted
-from changefeed.source.mysql.catalog import SYSTEM_DATABASES
+from changefeed.source.mysql.catalog import is_own
+from changefeed.source.mysql.own_tables import SYSTEM_DATABASES
 from changefeed.source.mysql.session import Session
 
 _FOREIGN_KEYS = """
@@ -171,14 +172,17 @@ class Reach:
 
     def _children(self, table: TableName) -> tuple[TableName, ...]:
         if table not in self._cascades:
-            rows = [] if table.database in SYSTEM_DATABASES else self._session.rows(_CASCADES, *table)
+            rows = [] if self._is_own(table) else self._session.rows(_CASCADES, *table)
             self._cascades[table] = tuple(TableName(str(database), str(name)) for database, name in rows)
         return self._cascades[table]
 
     def _doubt_of(self, table: TableName) -> str:
         if table not in self._doubts:
-            self._doubts[table] = "" if table.database in SYSTEM_DATABASES else self._looked_up(table)
+            self._doubts[table] = "" if self._is_own(table) else self._looked_up(table)
         return self._doubts[table]
+
+    def _is_own(self, table: TableName) -> bool:
+        return table.database in SYSTEM_DATABASES and is_own(self._session, *table)
 
     def _looked_up(self, table: TableName) -> str:
         if self._session.rows(_VIEW, *table):

@@ -22,6 +22,7 @@ from changefeed.model.window import Slice
 from changefeed.pipeline.connections import PipelineConnections
 from changefeed.settings.pipeline import Pipeline
 from changefeed.source.archive.archive import Archive
+from changefeed.source.mysql.own_tables import is_own_table
 from changefeed.source.mysql.server_ids import ServerIds
 from changefeed.source.mysql.session import Session
 from changefeed.spark.stages.drivers_task import DriversTask
@@ -75,6 +76,14 @@ class SourceTask(DriversTask):
         limits = self.topics.made(route.topic, TopicSettings(*route.made_as))
         return replace(route.route, partitions=limits.partitions)
 
+    def database_route(self, database: str) -> Route | None:
+        """Where statements about a database go; None where its tables share no topic. Raises as `route`."""
+        route = self.connections.routes.of_database(database)
+        if route is None:
+            return None
+        limits = self.topics.made(route.topic, TopicSettings(*route.made_as))
+        return replace(route.route, partitions=limits.partitions)
+
     def format(self) -> Format:
         """The wire format of the messages."""
         return self.connections.routes.format(self.frozen_at_ms, self.connections.schema_ids(self.schema_ids))
@@ -111,6 +120,17 @@ class DecodeTask(SourceTask):
     """Those that the server has and the pipeline captures."""
     slices: tuple[Slice, ...] = ()
     """The window's, as far as it is cut."""
+
+    def route(self, database: str, table: str) -> Route | None:
+        """See `SourceTask`. The server's own tables are not captured, whatever the patterns say."""
+        return None if self.is_own(database, table) else super().route(database, table)
+
+    def is_own(self, database: str, table: str) -> bool:
+        """Whether the table is one that the server brings along; of any server where the history does not say which."""
+        server = self.history.server if self.history is not None else None
+        if server is None:
+            return is_own_table(database, table)
+        return is_own_table(database, table, is_mariadb=server.is_mariadb, major=server.version[0])
 
     @property
     def scouted(self) -> ScoutedBytes | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from changefeed.ddl.names import TableName
 from changefeed.errors import AccountingError
+from changefeed.formats.format import numbering_of
 from changefeed.kafka.account import Account, Receipt
 from changefeed.kafka.commit_log.records import LogRecord, OrderRecord
 from changefeed.kafka.progress import Progress, TopicPartition
@@ -80,6 +81,7 @@ class PublishTask(DriversTask):
             on_stage=fault_point.reached,
             units_of=units_of,
             beside=beside,
+            numbering=numbering_of(self.connections.routes.format(0)) if units_of is None else None,
         )
 
     @property

@@ -11,7 +11,6 @@ from changefeed.ddl.schemas import Entry, Schemas
 from changefeed.ddl.table import Table
 from changefeed.errors import SourceError
 from changefeed.model.statement import Statement
-from changefeed.source.mysql.catalog import SYSTEM_DATABASES
 from changefeed.source.mysql.side_effects import Reach
 from changefeed.spark.stages.decode_task import DecodeTask
 
@@ -86,17 +85,13 @@ class StatementChanges:
     def _captured(self, names: Iterable[TableName]) -> list[TableName]:
         """Those that the pipeline captures, as its patterns know them: where schemas are not known, it is not known
         either whether the server tells `Shop` from `shop`."""
-        tables, databases = self._task.pipeline.tables, self._databases
+        tables = self._task.pipeline.tables
         captured = []
         for name in names:
-            if name.database in SYSTEM_DATABASES and name.database not in databases:
-                continue  # the server's own: `mysql.rds_heartbeat2`
+            if self._task.is_own(*name):  # `mysql.rds_heartbeat2`
+                continue
             for spelling in (name, TableName(name.database.lower(), name.table.lower())):
                 if tables.matches(*spelling):
                     captured.append(spelling)
                     break
         return captured
-
-    @property
-    def _databases(self) -> set[str]:
-        return {pattern.partition(".")[0] for pattern in self._task.pipeline.tables.include}

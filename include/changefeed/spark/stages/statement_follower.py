@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+
+import orjson
 
 from changefeed.ddl.column_names import other_names
 from changefeed.ddl.ddl_statement import DdlStatement, Kind
+from changefeed.ddl.named_tables import named_tables
 from changefeed.ddl.names import TableName
 from changefeed.ddl.schemas import Schemas
 from changefeed.ddl.table import Table
 from changefeed.errors import SchemaError
 from changefeed.formats.by_table import of_table
-from changefeed.formats.format import Format
+from changefeed.formats.format import Format, statements_to_named
 from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.identifier import quoted
-from changefeed.model.statement import Statement
+from changefeed.model.statement import Statement, session_of
 from changefeed.model.table_pattern import names_database
 from changefeed.model.table_schema import TableSchema
 from changefeed.model.topic_name import schema_changes_topic
 from changefeed.model.window import Slice
-from changefeed.records.block import Message, MessageBlock, Step, pack, sequence_of
+from changefeed.records.block import DEFINITION_HEADER, Header, Message, MessageBlock, Step, pack, sequence_of
 from changefeed.source.mysql.preflight import unreadable
 from changefeed.spark.stages.decode_task import DecodeTask
 from changefeed.spark.stages.schema_follower import SchemaFollower
@@ -143,6 +146,9 @@ class StatementFollower:
         statement, touched = self._changes.touched(statement, read, before)
         if not touched:
             return
+        if not statement.doubt and statements_to_named(self._format):
+            named = self._captured(named_tables(statement.sql, statement.database))
+            touched = list(dict.fromkeys((*touched, *named)))
         tables = [(name.database, name.table) for name in read.tables]
         hide_sql, shown = self._task.pipeline.hides_columns, self._shown(statement, read)
         self._to_tables(statement, touched, lambda format: format.statement(shown, tables, hide_sql=hide_sql))
@@ -161,11 +167,24 @@ class StatementFollower:
         shown = self._shown(statement, read)
         pipeline, value = self._task.pipeline, self._format.schema_change(shown, kind, changes)
         topic = schema_changes_topic(pipeline.name, pipeline.topics.suffix)
-        self._add(statement, topic, [0], value, self._format)
+        self._add(statement, topic, [0], value, self._format, self._for_followers(shown))
         if where == "inline":
             gone = {name for name in touched if name not in self._follower.schemas.tables and name not in before.tables}
             there = [name for name in touched if name not in gone]
             self._to_tables(statement, there, lambda format: format.schema_change(shown, kind, changes))
+            name = "" if read.tables else str(getattr(read.change, "name", ""))
+            if name and (route := self._task.database_route(name)) is not None:
+                self._add(statement, route.topic, range(route.partitions), value, self._format)
+
+    def _for_followers(self, shown: Statement) -> Sequence[Header]:
+        """The header that has what a follower runs, where the format's records do not say it."""
+        reader = self._format.reader()
+        if reader is None or reader.says_sessions:
+            return ()
+        session = session_of(shown.ts_seconds, shown.variables)
+        return (
+            (DEFINITION_HEADER, orjson.dumps({"ddl": shown.sql, "databaseName": shown.database, "session": session})),
+        )
 
     def _described(self, name: TableName) -> TableSchema | None:
         """The table as records of definitions show it; None where it is gone, or its columns are not known."""
@@ -196,7 +215,15 @@ class StatementFollower:
             if value is not None:
                 self._add(statement, topic, range(partitions), value, format)
 
-    def _add(self, statement: Statement, topic: str, partitions: Iterable[int], value: bytes, format: Format) -> None:
+    def _add(
+        self,
+        statement: Statement,
+        topic: str,
+        partitions: Iterable[int],
+        value: bytes,
+        format: Format,
+        headers: Sequence[Header] = (),
+    ) -> None:
         row = self._at_position[statement.position]
         self._at_position[statement.position] += 1
         for partition in partitions:
@@ -208,7 +235,7 @@ class StatementFollower:
                 value,
                 event_id.encode(),
                 statement.gtid.encode(),
-                tuple(format.statement_headers(statement)),
+                (*format.statement_headers(statement), *headers),
                 statement.ts_seconds,
             )
             payload = pack([message])
@@ -218,7 +245,7 @@ class StatementFollower:
 
     def _captured(self, names: Iterable[TableName]) -> list[TableName]:
         tables = self._task.pipeline.tables
-        return [name for name in names if tables.matches(name.database, name.table)]
+        return [name for name in names if tables.matches(*name) and not self._task.is_own(*name)]
 
     def _captures_database(self, read: DdlStatement) -> bool:
         """Whether a statement about a database is about one that the pipeline's patterns name."""

@@ -1,0 +1,23 @@
+"""The tables that a statement names anywhere: those that it writes and those that it only reads."""
+
+from __future__ import annotations
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from changefeed.ddl.names import TableName
+
+
+def named_tables(sql: str, database: str) -> tuple[TableName, ...]:
+    """The tables that ``sql`` names, in its order, each once; none where it cannot be parsed.
+
+    ``database`` is that of names without one.
+    """
+    try:
+        statements = sqlglot.parse(sql, read="mysql")
+    except SqlglotError:
+        return ()
+    tables = (table for statement in statements if statement is not None for table in statement.find_all(exp.Table))
+    names = (TableName(table.db or database, table.name) for table in tables if table.name)
+    return tuple(dict.fromkeys(names))

@@ -1,0 +1,80 @@
+"""The examples, run as their READMEs say, print what these show and end as they say."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from typing import Any
+
+import orjson
+import pytest
+
+from devstack.home import PROJECT
+
+pytestmark = pytest.mark.extended
+
+_VARYING = re.compile(
+    r'("(?:timestamp|offset|log_pos|event_size)":|binlog\.\d{6}:|127\.0\.0\.1:|, )\d[\d,]*(?= bytes of binlog)?'
+)
+
+
+def output_of(example: str) -> str:
+    """What the script of an example prints, which is what its README shows but for positions, ports and times."""
+    folder = PROJECT / "examples" / example
+    done = subprocess.run(
+        [sys.executable, str(folder / "run.py")],
+        env=os.environ | {"PYTHONPATH": str(PROJECT / "include")},
+        capture_output=True,
+        text=True,
+        timeout=550,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    shown = (folder / "README.md").read_text().split("What it prints:\n\n```\n")[1].removesuffix("```\n")
+    assert _VARYING.sub(r"\1N", done.stdout) == _VARYING.sub(r"\1N", shown)
+    return done.stdout
+
+
+def test_topic_per_table_in_the_servers_own_database() -> None:
+    lines = output_of("topic-per-table").splitlines()
+    events: dict[str, list[Any]] = {}
+    for number, line in enumerate(lines):
+        if match := re.fullmatch(r"={19}Event from kafka topic (\w+)={19}", line):
+            assert lines[number + 1] == "key: None"
+            header = orjson.loads(lines[number + 2].removeprefix("mysql_binlog_headers: "))
+            event = orjson.loads(lines[number + 3].removeprefix("value: "))
+            assert header == {name: event[name] for name in header}
+            events.setdefault(match[1], []).append(event)
+    names = {topic: [event["event"] for event in of_topic] for topic, of_topic in events.items()}
+    assert names == {
+        "mysql_paymentA": ["QueryEvent", "WriteRowsEvent", "DeleteRowsEvent"],
+        "mysql_paymentB": ["QueryEvent", "WriteRowsEvent", "UpdateRowsEvent", "QueryEvent"],
+        "mysql_paymentC": ["QueryEvent", "WriteRowsEvent", "QueryEvent"],
+    }
+    assert [len(event["rows"]) for event in events["mysql_paymentA"][1:]] == [2, 1]
+
+
+def test_leader_and_follower_end_alike_and_records_are_numbered_over_runs() -> None:
+    output = output_of("leader-and-follower")
+    records = [orjson.loads(line) for line in output.splitlines() if line.startswith('{"uri"')]
+    assert [record["sequence"] for record in records] == list(range(9))
+    kinds = [next(iter(record["operation"])) for record in records]
+    assert kinds == ["Query", "Query", "Add", "Add", "Update", "Query", "Delete", "Add", "Update"]
+    for record, kind in zip(records, kinds, strict=True):
+        assert record["uri"] == "flv://mysql-srv1/flvDb" + ("" if kind == "Query" else "/pet")
+        assert set(record["bn_file"]) == {"fileName", "offset"}
+        if kind != "Query":
+            assert len(record["columns"]) == (5 if record["sequence"] < 5 else 6)
+            assert len(record["operation"][kind]["rows"]) == 1
+    assert records[0]["operation"] == {"Query": "CREATE DATABASE flvDb"}
+    cells = records[8]["operation"]["Update"]["rows"][0]["after_cols"]
+    assert cells[0] == {"String": "Spot"}
+    assert cells[5] == {"Date": {"year": 2020, "month": 6, "day": 10}}
+    rows = Counter(line for line in output.splitlines() if " | " in line)
+    assert rows == {
+        "Jack | Peter | dog | m | 1989-08-31 | NULL": 2,
+        "Spot | Jane | dog | m | 2010-11-02 | 2020-06-10": 2,
+    }
