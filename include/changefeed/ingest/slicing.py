@@ -41,10 +41,11 @@ def cut(
     Close the iterator: it may have a thread. Raises what the scout or the connection raises; where that happens while
     slices are decoded, when the next ones are asked for.
     """
-    wanted = [piece for piece in files if scout_all or is_worth_cutting(piece.size_bytes, slice_bytes)]
+    cuts = not task.reads_one_by_one  # or slices are read one after another, and the scout would read all once more
+    wanted = [piece for piece in files if scout_all or (cuts and is_worth_cutting(piece.size_bytes, slice_bytes))]
     if not wanted:
         yield Cutting(tuple(files), None)
-    elif len(wanted) == 1:
+    elif len(wanted) == 1 and cuts:
         yield from _as_known(task, files, wanted[0], slice_bytes)
     else:
         yield _at_once(spark, task, files, wanted, slice_bytes)
@@ -122,7 +123,7 @@ def _at_once(
         wanted,
         lambda piece: dump_of(task, piece),
         slice_bytes,
-        task.server_ids.tasks(len(wanted)),
+        task.readers(len(wanted)),
         _cuts_inside(task),
     )
     scoutings = dict(zip((piece.number for piece in wanted), found, strict=True))

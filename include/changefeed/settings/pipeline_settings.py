@@ -48,6 +48,10 @@ class SourceSettings(Section):
 
     heartbeat_seconds: Annotated[int, Field(gt=0, le=4_294_967)] = 30
     """A server that has nothing to send for so long sends a heartbeat, which keeps the connection alive."""
+    register_as_replica: Annotated[bool, Field(alias="register")] = False
+    """Whether the server's list of replicas shows the tasks that read under the pipeline's name."""
+    max_bytes_per_second: Annotated[int | None, Field(ge=100_000)] = None
+    """How fast a window's binlog is read at most: by one task at a time then."""
 
     @field_validator("server_ids")
     @classmethod
@@ -58,6 +62,15 @@ class SourceSettings(Section):
         if not bounds or not 0 < int(bounds[1]) <= int(bounds[2]) < 2**32:
             raise ValueError("wanted a range of server_ids such as 64000-64063")
         return text
+
+    @model_validator(mode="after")
+    def _replica_has_id(self) -> SourceSettings:
+        if self.register_as_replica and self.server_ids is None:
+            raise ValueError(
+                "`register` needs `server_ids`: a server lists replicas by their server_id, and readers without a "
+                "range of ids name none"
+            )
+        return self
 
     @property
     def server_id_range(self) -> range:

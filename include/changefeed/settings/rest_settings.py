@@ -101,6 +101,7 @@ def check_rest_settings(
     edit."""
     _check_connections(new, old, others, site, may_edit)
     _check_server_ids(new, old)
+    _check_reading_speed(new, old)
     _check_pool(new, old, others, may_edit)
     _check_masks(new, old)
     _check_hidden(new, old)
@@ -165,11 +166,22 @@ def _connections(pipeline: Pipeline) -> ConnectionPair:
 def _check_server_ids(new: Pipeline, old: Pipeline | None) -> None:
     """Of two that read a server's binlog under one server_id the server ends the older, be that another pipeline, also
     by another connection, or a replica."""
-    if new.source.server_ids is not None and (old is None or old.source != new.source):
+    named = (new.source.connection, new.source.server_ids)
+    if new.source.server_ids is not None and (old is None or (old.source.connection, old.source.server_ids) != named):
         raise SettingsError(
             f"source.server_ids {new.source.server_ids} may not be set over REST, nor taken to another connection: the "
             "server ends others who read it under one of these ids, such as its replicas. They come from the "
             "pipeline's file; without them readers name no id, and end nobody."
+        )
+
+
+def _check_reading_speed(new: Pipeline, old: Pipeline | None) -> None:
+    """A limit spares the server: it may be set or lowered by who edits a pipeline, not lifted."""
+    limit, before = new.source.max_bytes_per_second, old.source.max_bytes_per_second if old else None
+    if before is not None and (limit is None or limit > before):
+        raise SettingsError(
+            f"source.max_bytes_per_second is {before}, and may not be raised or taken away over REST: it spares the "
+            "server that is read. Lower it here, or have whoever keeps the pipelines' files raise it there."
         )
 
 

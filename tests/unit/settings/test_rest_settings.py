@@ -149,6 +149,17 @@ def test_a_pool_is_its_own_or_one_of_a_pipeline_that_the_user_may_edit() -> None
     check(pipeline(pool="of_hers", owner="ulf"), pipeline(pool="of_hers"))
 
 
+def test_limit_of_reading_is_lowered_over_rest_and_not_lifted() -> None:
+    def limited(most: int | None) -> Pipeline:
+        return pipeline(source={"connection": "m", "max_bytes_per_second": most})
+
+    for most in (1_000_000, 500_000):
+        check(limited(most), limited(1_000_000))
+    for lifted in (2_000_000, None):
+        with pytest.raises(SettingsError, match="may not be raised or taken away over REST"):
+            check(limited(lifted), limited(1_000_000))
+
+
 @pytest.mark.parametrize(
     "argument",
     [

@@ -10,6 +10,7 @@ import select
 import socket
 import ssl
 import struct
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -27,6 +28,8 @@ _MARIADB_ANNOTATE_ROWS = 0x02
 """Without it MariaDB leaves the ANNOTATE_ROWS events out, and sizes do not add up."""
 HEARTBEAT_SECONDS = 30
 _ERROR, _END, _OK = 0xFF, 0xFE, b"\0"
+_NAME_BYTES = 60
+"""Of a reader's name: servers keep no more of a replica's host."""
 _KIND_AT = 4
 """In an event's header."""
 _FATAL_READ = 1236
@@ -44,7 +47,8 @@ class DumpStream:
     Owns ``session`` and closes it at the end of the iteration. A server drops the older of two readers that have the
     same ``server_id``; readers without one (`NO_SERVER_ID`) may be any number at once. ``identity`` is what the file
     has to be; it is compared with the first event of this very stream, before any is given out. A server that has
-    nothing to send sends a heartbeat each ``heartbeat_seconds``, which is left out, too.
+    nothing to send sends a heartbeat each ``heartbeat_seconds``, which is left out, too. ``reader_name`` is what the
+    server's list of replicas shows as the reader's host. No more than ``max_bytes_per_second`` are read.
 
     Raises BinlogGoneError where the server no longer has the file or has another of its name, SourceError for another
     refusal, SourceUnavailableError for a lost connection or a server that ends early.
@@ -60,9 +64,12 @@ class DumpStream:
         server_id: int = NO_SERVER_ID,
         identity: FileIdentity | None = None,
         heartbeat_seconds: int = HEARTBEAT_SECONDS,
+        reader_name: str = "",
+        max_bytes_per_second: int | None = None,
     ) -> None:
         self._session, self._file, self._start, self._end = session, file, start, end
         self._server_id, self._identity, self._heartbeat_seconds = server_id, identity, heartbeat_seconds
+        self._reader_name, self._max_bytes_per_second = reader_name.encode()[:_NAME_BYTES], max_bytes_per_second
 
     def __iter__(self) -> Iterator[bytes]:
         with self._begun() as raw:
@@ -112,7 +119,9 @@ class DumpStream:
         COM_REGISTER_REPLICA: server id u32, host, user, password (u8 length and text each), port u16, rank u32, source
         id u32. COM_BINLOG_DUMP: position u32, flags u16, server id u32, file name.
         """
-        raw._execute_command(_COM_REGISTER_REPLICA, struct.pack("<IBBBHII", self._server_id, 0, 0, 0, 0, 0, 0))
+        name = bytes([len(self._reader_name)]) + self._reader_name
+        replica = struct.pack("<I", self._server_id) + name + struct.pack("<BBHII", 0, 0, 0, 0, 0)
+        raw._execute_command(_COM_REGISTER_REPLICA, replica)
         raw._read_ok_packet()
         position = FIRST_POSITION if self._is_far else self._start
         request = struct.pack("<IHI", position, flags, self._server_id) + self._file.encode()
@@ -130,10 +139,12 @@ class DumpStream:
         # Before the first event its size is not known; the FORMAT_DESCRIPTION of a start inside the file is extra.
         left = -1
         dropped = 0
+        pace = _Pace(self._max_bytes_per_second)
         while left != 0:
-            count = _read_what_is_there(raw, splitter.room(), left)
+            count = _read_what_is_there(raw, pace.limit(splitter.room()), left)
             if not count:
                 raise self._closed()
+            pace.wait(count)
             events = splitter.feed(count)
             if left < 0 and len(events):
                 left = self._expected(events)
@@ -184,6 +195,25 @@ class DumpStream:
                 "(`archive`), then seek behind it."
             )
         return SourceError(f"{where} was asked for, and the server refused with error {code}: {words}")
+
+
+class _Pace:
+    """Holds a reader back to ``bytes_per_second``, if any. Time in which it reads nothing is not made up for later."""
+
+    def __init__(self, bytes_per_second: int | None) -> None:
+        self._bytes_per_second = bytes_per_second
+        self._next = time.monotonic()
+
+    def limit(self, room: memoryview) -> memoryview:
+        """As much of ``room`` as may be read at once: a twentieth of what a second allows."""
+        return room if self._bytes_per_second is None else room[: max(1, self._bytes_per_second // 20)]
+
+    def wait(self, count: int) -> None:
+        """Wait after ``count`` bytes as long as they may take."""
+        if self._bytes_per_second is not None:
+            now = time.monotonic()
+            self._next = max(self._next, now) + count / self._bytes_per_second
+            time.sleep(self._next - now)
 
 
 def _read_what_is_there(raw: Any, room: memoryview, wanted: int) -> int:

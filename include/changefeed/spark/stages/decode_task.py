@@ -142,6 +142,15 @@ class DecodeTask(SourceTask):
         """The ids of the tasks that read; none for a backfill, of which any number may run beside the windows."""
         return self.connections.server_ids if self.identity == self.pipeline.name else ServerIds(self.identity)
 
+    @property
+    def reads_one_by_one(self) -> bool:
+        """Whether one task at a time reads the server, so that its speed is that of all."""
+        return self.pipeline.source.max_bytes_per_second is not None and self.archive is None
+
+    def readers(self, slices: int) -> int:
+        """How many tasks may read so many slices at once."""
+        return min(1, slices) if self.reads_one_by_one else self.server_ids.tasks(slices)
+
 
 def task_number() -> int:
     """The number of the Spark task that this runs in, among those of its stage; 0 outside of Spark."""

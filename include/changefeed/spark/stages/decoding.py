@@ -52,7 +52,8 @@ class Decoding:
         """Begin to decode ``slices``, the next ones of ``task``."""
         if self._threads is None:
             # In two jobs at once tasks of the same number would name the same server_id.
-            self._threads = ThreadPoolExecutor(1 if task.server_ids.ids else _JOBS_AT_ONCE, "changefeed-decode")
+            is_alone = task.reads_one_by_one or task.server_ids.ids
+            self._threads = ThreadPoolExecutor(1 if is_alone else _JOBS_AT_ONCE, "changefeed-decode")
         self._jobs.append(self._threads.submit(self._decode, task, slices, shown))
         self._unread.append(self._jobs[-1])
 
@@ -64,7 +65,7 @@ class Decoding:
 
         self._spark.tag_jobs(self._tag)
         shown.expect(len(slices))
-        return self._store.decode(shared_out(slices, task.server_ids.tasks(len(slices))), stage)
+        return self._store.decode(shared_out(slices, task.readers(len(slices))), stage)
 
     def ended(self) -> Iterator[TaskMessage]:
         """What the jobs say that ended since the last call; raises what Spark raises."""

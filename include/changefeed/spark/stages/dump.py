@@ -21,6 +21,7 @@ def dump_of(task: DecodeTask, piece: Slice, *, beside: bool = False) -> Iterable
     if task.archive is not None:
         return ArchivedBinlogs(task.archive).chunks(piece.file, piece.start, piece.end)
     server_id = NO_SERVER_ID if beside else task.server_ids.of_task(task_number())
+    source = task.pipeline.source
     return DumpStream(
         task.session(),
         file=piece.file,
@@ -28,7 +29,9 @@ def dump_of(task: DecodeTask, piece: Slice, *, beside: bool = False) -> Iterable
         end=piece.end,
         server_id=server_id,
         identity=task.files.get(piece.file),
-        heartbeat_seconds=task.pipeline.source.heartbeat_seconds,
+        heartbeat_seconds=source.heartbeat_seconds,
+        reader_name=f"changefeed/{task.pipeline.name}" if source.register_as_replica else "",
+        max_bytes_per_second=source.max_bytes_per_second,
     )
 
 
