@@ -309,8 +309,8 @@ def _complete_files(archive: Archive, session: Session, window: Window) -> Seque
 def _with_unknown_counted(
     decode: DecodeTask, publish: WindowPublishTask, history: SchemaHistory | None, lease: Lease
 ) -> SchemaHistory | None:
-    """The history with the rows of tables that a statement of the window leaves unknown, stored, where the pipeline
-    says what to do about all of them; None where no statement does that.
+    """The history with the rows of tables that a statement of the window leaves unknown, or that were not known before
+    they had any, stored, where the pipeline says what to do about all of them; None where there is no such table.
 
     None, too, where anything of the window is published, here or, before a failover, on another server: its tables must
     be known as they are until it ends. Raises SchemaError, which lists them all, where nothing says what to do.
@@ -323,10 +323,15 @@ def _with_unknown_counted(
     known = {(name, since) for name, _, since, _ in segments(history)}
     moved = segments(with_statements(connections, history, window))
     found = {(name, since) for name, _, since, _ in moved if connections.pipeline.tables.matches(*name)}
-    if found <= known:
+    uncounted = [
+        f"{name.database}.{name.table}"
+        for name, table, _, end in segments(history)
+        if not table.rows and end is None and connections.pipeline.tables.matches(*name)
+    ]
+    if found <= known and not uncounted:
         return None
     with connections.session_on(window.server_uuid) as session:
-        counted = relearn(connections, session, (), lease)
+        counted = relearn(connections, session, uncounted, lease)
     check_tables_known(connections.pipeline, counted, window.start)
     return counted
 

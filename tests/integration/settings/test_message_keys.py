@@ -123,6 +123,23 @@ def test_one_rows_changes_are_in_one_partition_with_a_unique_key(decoded: Decode
     assert len(messages) == 9
 
 
+@pytest.mark.parametrize("server", ["mysql_server", "mariadb_server"])
+def test_a_unique_key_is_in_rows_that_are_logged_without_other_columns(
+    request: pytest.FixtureRequest, unique_name: str, server: str
+) -> None:
+    source: MysqlServer = request.getfixturevalue(server)
+    source.execute(f"CREATE DATABASE `{unique_name}`")
+    found = Decoded(source, unique_name).keys(
+        pipeline_of(),
+        "CREATE TABLE u (a INT NOT NULL, b INT NOT NULL, n INT, UNIQUE z (b), UNIQUE y (a))",
+        "SET SESSION binlog_row_image = MINIMAL",
+        "INSERT INTO u VALUES (1, 2, 3)",
+        "UPDATE u SET n = 4",
+        "DELETE FROM u",
+    )
+    assert found == [{"b": 2}] * 4, "two of them are of the delete"
+
+
 def test_a_chosen_column_that_the_table_does_not_have_stops_the_run_and_names_the_nearest(decoded: Decoded) -> None:
     pipeline = pipeline_of(keys={"*.typo": ["custmer_id"]})
     with pytest.raises(SettingsError, match=r"'\*\.typo' in keys chooses column 'custmer_id'.*mean 'customer_id'"):

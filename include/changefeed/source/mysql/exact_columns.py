@@ -192,6 +192,7 @@ class _Exact:
         return SchemaError(
             f"labels of `{column.name}` of {self._database}.{self._table} have question marks in information_schema, "
             f"which may be characters of four bytes, and the server does not say which they are ({found}): their rows "
-            "would have other values. GRANT the user SELECT on the table, set binlog_row_metadata=FULL, so that rows "
-            "come with their labels, or give its CREATE TABLE to `changefeed schema PIPELINE --define FILE.sql`"
+            "would have other values. GRANT the user SELECT on the table, and learn it again by `changefeed schema "
+            f"PIPELINE --relearn {self._database}.{self._table}`; set binlog_row_metadata=FULL, so that rows come with "
+            "their labels; or give its CREATE TABLE to `changefeed schema PIPELINE --define FILE.sql`"
         )
