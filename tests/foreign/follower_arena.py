@@ -24,7 +24,7 @@ from changefeed.source.mysql.own_tables import SYSTEM_DATABASES
 from devstack.sql_server import SqlServer
 
 DROPS = re.compile(r"[\s(]*(DROP|TRUNCATE)\b", re.IGNORECASE)
-MOST_LOOKS = 5
+MOST_LOOKS = 3
 """So often a script is compared before it drops something, as most end with nothing left."""
 DIFFERENCES: dict[str, tuple[type[TerminalError], ...]] = {
     "publishing": (AccountingError, BinlogFormatError),

@@ -188,15 +188,15 @@ class RandomSource:
     def _settings(self, cursor: Any) -> None:
         """Of a session, as applications set them."""
         if self.rng.random() < 0.2:
-            cursor.execute(f"SET SESSION time_zone = {self.rng.choice(HOSTILE['time_zone'])}")
+            self._execute(cursor, f"SET SESSION time_zone = {self.rng.choice(HOSTILE['time_zone'])}")
         if self.rng.random() < 0.2:
-            cursor.execute(f"SET SESSION sql_mode = {self.rng.choice(HOSTILE['sql_mode'])}")
+            self._execute(cursor, f"SET SESSION sql_mode = {self.rng.choice(HOSTILE['sql_mode'])}")
         if self.rng.random() < 0.1:
-            cursor.execute(f"SET SESSION lc_time_names = {self.rng.choice(HOSTILE['lc_time_names'])}")
+            self._execute(cursor, f"SET SESSION lc_time_names = {self.rng.choice(HOSTILE['lc_time_names'])}")
         if self.rng.random() < 0.1:
-            cursor.execute(f"SET SESSION collation_connection = {self.rng.choice(self._collations)}")
+            self._execute(cursor, f"SET SESSION collation_connection = {self.rng.choice(self._collations)}")
         if self.partial and self.rng.random() < 0.2:
-            cursor.execute(f"SET SESSION binlog_row_image = {self.rng.choice(['FULL', 'MINIMAL', 'NOBLOB'])}")
+            self._execute(cursor, f"SET SESSION binlog_row_image = {self.rng.choice(['FULL', 'MINIMAL', 'NOBLOB'])}")
         if self.rng.random() < 0.03:
             self.server.execute("FLUSH BINARY LOGS")
 

@@ -92,10 +92,11 @@ def check_definition(statement: DdlStatement, scope: Scope, where: str) -> None:
 def check_created_table(sql: str, name: str, scope: Scope) -> None:
     """Raises FollowerError unless ``sql`` makes the table ``name``, DATABASE.TABLE, of the scope and nothing else."""
     database, _, table = name.partition(".")
+    asked = TableName(*map(scope.server.table_name, (database, table)))
     statement = read_statement(sql, SessionContext(database), scope.server)
     where = f"a snapshot's record of table {name} in the commit log"
     is_creation = isinstance(statement.change, CreateTable) and not statement.change.select
-    if not is_creation or touched_tables(statement.change) != (TableName(database, table),):  # type: ignore[arg-type]
+    if not is_creation or touched_tables(statement.change) != (asked,):  # type: ignore[arg-type]
         raise refusal(sql, where, f"it is not the CREATE TABLE of {name}")
     check_definition(statement, scope, where)
 
@@ -104,7 +105,7 @@ def check_created_database(sql: str, database: str, scope: Scope) -> None:
     """Raises FollowerError unless ``sql`` makes the ``database`` of the scope and nothing else."""
     statement = read_statement(sql, SessionContext(), scope.server)
     where = f"a snapshot's record of database {database} in the commit log"
-    if not isinstance(statement.change, CreateDatabase) or statement.change.name != database:
+    if not isinstance(statement.change, CreateDatabase) or statement.change.name != scope.server.table_name(database):
         raise refusal(sql, where, f"it is not the CREATE DATABASE of {database}")
     check_definition(statement, scope, where)
 

@@ -16,6 +16,8 @@ from changefeed.source.mysql.follower_session import FollowerSession
 _DEFAULTS: Mapping[str, Any] = {"character_set_collations": (), "foreign_key_checks": True, "lc_time_names": 0}
 """What a server leaves out of its events where it is so."""
 _NOT_SET = ("character_set_client", "collation_database", "user_variables")
+_MODES_GONE = 0x1003FF00
+"""Bits of MySQL 5.7's sql_mode that 8.0 refuses: NO_AUTO_CREATE_USER, and modes of how definitions are printed."""
 _ALWAYS_SET = ("timestamp", "insert_id", "last_insert_id", "rand_seed1", "rand_seed2", "lc_time_names")
 """What SHOW VARIABLES does not tell, tells of the moment, or tells by name where a record has the number."""
 _NUMBERS = frozenset(
@@ -84,6 +86,8 @@ def enter(session: FollowerSession, of_source: Mapping[str, Any], database: str,
             value = ",".join(f"{names[number].partition('_')[0]}={names[number]}" for _, number in value)
         elif "collation" in name:
             value = names[value]
+        elif name == "sql_mode" and not session.is_mariadb:
+            value = int(value) & ~_MODES_GONE
         elif isinstance(value, bool):
             value = "ON" if value else "OFF"
         if name in _ALWAYS_SET:

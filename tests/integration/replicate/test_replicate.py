@@ -223,6 +223,23 @@ def test_a_follower_of_the_other_kind_is_refused_before_anything_is_applied(
 
 
 @pytest.mark.extended
+def test_definitions_of_mysql_5_7_run_on_a_server_that_lacks_some_of_its_modes(
+    mysql_57_server: SqlServer, mysql_follower: SqlServer, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path
+) -> None:
+    """Its default sql_mode has NO_AUTO_CREATE_USER, which a newer server refuses."""
+    made = Followed(unique_name, mysql_57_server, mysql_follower, kafka_broker, tmp_path)
+    made.source.execute(
+        f"CREATE DATABASE {unique_name} CHARACTER SET latin1",
+        f"CREATE TABLE {unique_name}.t (id INT PRIMARY KEY, text VARCHAR(9))",
+        f"INSERT INTO {unique_name}.t VALUES (1, 'é')",
+    )
+    made.publish()
+    assert made.follow().definitions == 2
+    assert made.follower.execute(f"SELECT id, text FROM {unique_name}.t") == [(1, "é")]
+    made.drop()
+
+
+@pytest.mark.extended
 def test_a_table_without_an_engine_is_of_innodb_whatever_the_follower_defaults_to(followed: Followed) -> None:
     """A table of MyISAM would keep the rows of a run that was killed before its position moved."""
     name = f"{followed.name}_e"
