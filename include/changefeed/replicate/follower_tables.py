@@ -95,6 +95,7 @@ class FollowerTables:
             schema,
             self.style,
             in_order=not self.logs_cascades and bool(self.cascades_to(database, table)),
+            lasting=engine.name.lower() != "innodb",
             lacks_rows=self.missing.lacks_rows(schema),
         )
 

@@ -70,11 +70,13 @@ class ChangeStatement:
             "give the coordinates of the copy with --from."
         )
 
-    def doubt_on(self, table: TableSchema, server: Server) -> str:
+    def doubt_on(self, table: TableSchema, server: Server, *, is_transactional: bool) -> str:
         """Why it may do something else to ``table`` of the follower than it did to that of the source, or ''."""
         if self.doubt:
             return self.doubt
         name = f"{table.database}.{table.table}"
+        if not is_transactional:
+            return f"{name} is not of InnoDB there, so it could be done twice"
         if defaults := [
             column.name
             for column in table.columns
@@ -159,7 +161,7 @@ class Statements:
         statement = ChangeStatement.of(change)
         if statement.at == self._last:
             return False
-        doubt = statement.doubt_on(changes.table, self.server)
+        doubt = statement.doubt_on(changes.table, self.server, is_transactional=not changes.lasting)
         if doubt:
             raise statement.refusal(doubt)
         self.batches.put(statement.run, Touched(changes.name), len(statement.sql), alone=True)

@@ -29,7 +29,8 @@ class TableChanges:
     """What is still to be written to ``table``, which is as the follower has it now.
 
     With ``in_order``, and where a row image is partial, each change is a statement of its own, at once. It is for
-    tables whose rows take others along: foreign keys that cascade, where the source does not log what they did.
+    tables whose rows take others along: foreign keys that cascade, where the source does not log what they did. Where
+    the server cannot roll back (``lasting``, the table is not InnoDB's) its statements are done alone, too.
 
     ``lacks_rows`` says that a snapshot still fills the table: a row that is not there is made by its change, if that is
     the whole row. If it is not, the snapshot has the row later.
@@ -42,9 +43,10 @@ class TableChanges:
         style: Style,
         *,
         in_order: bool = False,
+        lasting: bool = False,
         lacks_rows: bool = False,
     ) -> None:
-        self._batches, self.table, self.in_order = batches, table, in_order
+        self._batches, self.table, self.in_order, self.lasting = batches, table, in_order, lasting
         self._lacks_rows = lacks_rows
         self._is_told_by_key = bool(table.primary_key) and not any(index.unique for index in table.indexes or ())
         """Whether rows are alike only where their primary keys are."""
@@ -169,7 +171,7 @@ class TableChanges:
         loose = any(each.row[number] == "0" for each in gone for number in self._enums)
         size = sum(len(literal) for each in gone for literal in each.row)
         write = partial(self._deletes.delete, rows=gone, loose=loose)
-        self._batches.put(write, self._touched(None), size)
+        self._batches.put(write, self._touched(None), size, alone=self.lasting)
 
     def _touched(self, keys: Set[bytes] | None) -> Touched:
         return Touched(self.name, keys)
@@ -186,4 +188,4 @@ class TableChanges:
             written = write_sql(session, sql, loose=loose)
             check_written(self.table, written, written if count is None else count, sql)
 
-        self._batches.put(write, touched, len(sql))
+        self._batches.put(write, touched, len(sql), alone=self.lasting)
