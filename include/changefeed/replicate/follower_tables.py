@@ -98,6 +98,7 @@ class FollowerTables:
             self.commits.batches,
             schema,
             self.style,
+            lasting=engine.name.lower() != "innodb",
             compared=GeneratedColumns(schema, self.style, compared, self.scope.server) if compared else None,
             lacks_rows=self.missing.lacks_rows(schema),
         )

@@ -91,11 +91,13 @@ class ChangeStatement:
             f"on the follower: {doubt}."
         )
 
-    def doubt_on(self, table: TableSchema, server: Server) -> str:
+    def doubt_on(self, table: TableSchema, server: Server, *, is_transactional: bool) -> str:
         """Why it may do something else to ``table`` of the follower than it did to that of the source, or ''."""
         if self.doubt:
             return self.doubt
         name = f"{table.database}.{table.table}"
+        if not is_transactional:
+            return f"{name} is not of InnoDB there, so it could be done twice"
         if defaults := [
             column.name
             for column in table.columns
@@ -187,7 +189,7 @@ class Statements:
         statement = ChangeStatement.of(change)
         if statement.at == self._last:
             return False
-        doubt = statement.doubt_on(changes.table, self.server)
+        doubt = statement.doubt_on(changes.table, self.server, is_transactional=not changes.lasting)
         if doubt:
             self._fill_anew(statement, doubt)
         self.batches.put(statement.run, Touched(changes.name), len(statement.sql), alone=True)

@@ -32,7 +32,8 @@ class TableChanges:
     """What is still to be written to ``table``, which is as the follower has it now.
 
     A change that takes rows of other tables along (``in_order``: foreign keys cascade, and the source does not log what
-    they did) is a statement of its own, at once; so is one whose row image is partial.
+    they did) is a statement of its own, at once; so is one whose row image is partial. Where
+    the server cannot roll back (``lasting``, the table is not InnoDB's) its statements are done alone, too.
 
     ``lacks_rows`` says that a snapshot still fills the table: a row that is not there is made by its change, if that is
     the whole row. If it is not, the snapshot has the row later. ``compared`` are generated columns whose values have
@@ -45,10 +46,11 @@ class TableChanges:
         table: TableSchema,
         style: Style,
         *,
+        lasting: bool = False,
         compared: GeneratedColumns | None = None,
         lacks_rows: bool = False,
     ) -> None:
-        self._batches, self.table, self._compared = batches, table, compared
+        self._batches, self.table, self.lasting, self._compared = batches, table, lasting, compared
         self._lacks_rows = lacks_rows
         self._is_told_by_key = bool(table.primary_key) and not any(index.unique for index in table.indexes or ())
         """Whether rows are alike only where their primary keys are."""
@@ -216,7 +218,7 @@ class TableChanges:
     def _compare(self, images: Sequence[JsonImage]) -> None:
         """Have generated columns of rows compared that were written."""
         if self._compared is not None and images:
-            self._batches.put(partial(self._compared.check, images=images), self._touched(None), 0)
+            self._batches.put(partial(self._compared.check, images=images), self._touched(None), 0, alone=self.lasting)
 
     def _delete_alike(self) -> None:
         """Have the rows that are gone deleted from a table without a key."""
@@ -227,7 +229,7 @@ class TableChanges:
         loose = self._labelled if is_loose else ()
         size = sum(len(literal) for each in gone for literal in each.row)
         write = partial(self._deletes.delete, rows=gone, loose=loose, zoned=self._is_zoned)
-        self._batches.put(write, self._touched(None), size)
+        self._batches.put(write, self._touched(None), size, alone=self.lasting)
 
     def _touched(self, keys: Set[bytes] | None) -> Touched:
         return Touched(self.name, keys)
@@ -245,4 +247,4 @@ class TableChanges:
             written = write_sql(session, self.table, sql, loose=loose, zoned=zoned)
             check_written(self.table, written, written if count is None else count, sql)
 
-        self._batches.put(write, touched, len(sql))
+        self._batches.put(write, touched, len(sql), alone=self.lasting)
