@@ -88,6 +88,7 @@ def test_rows_changed_without_foreign_key_checks_take_no_others_along(followed: 
     followed.check()
 
 
+@pytest.mark.extended
 def test_a_server_that_leaves_keys_to_innodb_for_a_while_is_followed(
     mysql_follower: MysqlServer, kafka_broker: KafkaBroker, session_folder: Path, unique_name: str, tmp_path: Path
 ) -> None:
@@ -110,6 +111,7 @@ def test_a_server_that_leaves_keys_to_innodb_for_a_while_is_followed(
         followed.drop()
 
 
+@pytest.mark.extended
 def test_rows_written_without_unique_checks_are_as_on_the_source(followed: Followed) -> None:
     """InnoDB refuses a second row of a unique key whatever unique_checks says, so a follower has none either."""
     followed.source.execute(

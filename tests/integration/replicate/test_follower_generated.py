@@ -93,6 +93,7 @@ def test_the_followers_settings_are_taken_where_they_are_the_sources(followed: F
     assert followed.follower.execute(BERLIN, by_index) == followed.source.execute(BERLIN, by_index) == [(1,)]
 
 
+@pytest.mark.extended
 def test_values_that_are_the_same_in_all_sessions_are_followed(followed: Followed) -> None:
     """Of all types, in sessions of several time zones, by all ways in which rows are changed."""
     followed.source.execute(
