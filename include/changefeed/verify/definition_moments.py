@@ -38,12 +38,12 @@ def definition_moments(job: VerifyJob) -> dict[int, tuple[int, ...]]:
                 event = EventId.parse(dict(record.headers).get(ID_HEADER, b""))
                 if event is None or event.stream != stream or record.value is None:
                     continue
-                for number in _touched(record.value, numbers):
+                for number in touched_tables(record.value, numbers):
                     found[number].add(moment_of(BinlogCoordinates(event.origin, event.position)))
     return {number: tuple(sorted(moments)) for number, moments in found.items()}
 
 
-def _touched(value: bytes, numbers: Mapping[tuple[str, str], int]) -> list[int]:
+def touched_tables(value: bytes, numbers: Mapping[tuple[str, str], int]) -> list[int]:
     """The tables that a record of a definition is about; all of them where that cannot be read."""
     try:
         fields = orjson.loads(value)
