@@ -11,7 +11,6 @@ import orjson
 
 from changefeed.ddl.column_names import other_names
 from changefeed.ddl.ddl_statement import DdlStatement, Kind
-from changefeed.ddl.named_tables import named_tables
 from changefeed.ddl.names import TableName
 from changefeed.ddl.schemas import Schemas
 from changefeed.ddl.table import Table
@@ -147,6 +146,8 @@ class StatementFollower:
         if not touched:
             return
         if not statement.doubt and statements_to_named(self._format):
+            from changefeed.ddl.named_tables import named_tables  # with sqlglot, which few windows need
+
             named = self._captured(named_tables(statement.sql, statement.database))
             touched = list(dict.fromkeys((*touched, *named)))
         tables = [(name.database, name.table) for name in read.tables]
