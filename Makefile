@@ -13,7 +13,7 @@ export CHANGEFEED_KERNEL_CACHE ?= $(CURDIR)/$(VENV)/kernel-cache
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # each Spark worker, Airflow task and command would compile all its modules again
 
-.PHONY: help setup demo stop clean env lint test test-all test-durations test-unit test-faults test-snapshot test-replicate test-fuzz test-huge-file test-foreign test-ranges bench-decode bench-formats bench-select bench-snapshot bench-replicate bench-end-to-end bench-overhead bench-scale audit lock
+.PHONY: help setup demo stop clean env lint test test-all test-durations test-unit test-faults test-snapshot test-replicate test-fuzz test-huge-file test-foreign test-consumers test-ranges bench-decode bench-formats bench-select bench-snapshot bench-replicate bench-end-to-end bench-overhead bench-scale audit lock
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -82,6 +82,10 @@ test-huge-file: $(READY) ## A binlog file of more than 4 GiB: its positions do n
 
 test-foreign: $(READY) ## MySQL's and MariaDB's own test statements, file by file, followed and rebuilt (ARGS="--server mariadb 'main/type*.test'": some; --follower)
 	PYTHONPATH=$(PYTHONPATH):$(CURDIR)/tests $(BIN)/python -m foreign $(ARGS)
+
+test-consumers: $(READY) ## Consumers that are not ours (JDBC sinks, Connect transforms, Flink, Spark, Avro): each ends with the source's rows
+	$(BIN)/python -m devstack fetch --consumers
+	$(BIN)/python -m pytest -n 0 --timeout 900 tests/consumers/test_consumers.py tests/consumers/long_consumers.py $(ARGS)
 
 test-ranges: $(READY) ## The package with the oldest and the newest versions that pyproject.toml allows
 	for end in lowest-direct highest; do \

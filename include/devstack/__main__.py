@@ -16,9 +16,12 @@ app = typer.Typer(help="The servers of `make demo`: MySQL, Kafka and Airflow on 
 
 
 @app.command()
-def fetch(tests: Annotated[bool, typer.Option("--tests", help="What the tests need, too.")] = False) -> None:
+def fetch(
+    tests: Annotated[bool, typer.Option("--tests", help="What the tests need, too.")] = False,
+    consumers: Annotated[bool, typer.Option("--consumers", help="What `make test-consumers` needs, too.")] = False,
+) -> None:
     """Fetch all software, so that `up` needs no network."""
-    Stack().fetch(tests=tests)
+    Stack().fetch(tests=tests, consumers=consumers)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""Kafka Connect with Debezium's MySQL connector: one worker, for benchmarks only.
+"""Kafka Connect with Debezium's MySQL connector and transforms: one worker, for tests and benchmarks.
 
 `make demo` and `make test` neither fetch nor start it. It is driven by its REST interface
 (https://kafka.apache.org/43/kafka-connect/user-guide/#rest-api), which listens on 127.0.0.1.
@@ -10,7 +10,7 @@ import json
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,8 @@ class ConnectWorker:
     """A standalone worker with its settings, the offsets of its connectors and its log in *directory*.
 
     *bootstrap* is the broker's. *properties* go into the worker's settings and win over devstack's, which write JSON
-    without schemas. *heap* is the JVM's largest, as Java spells it. *owner* as for the other servers.
+    without schemas. *heap* is the JVM's largest, as Java spells it. *jars* are folders with more connectors, which come
+    first on the class path. *owner* as for the other servers.
 
     `start` raises FetchError if the software cannot be fetched, and ServerError, with the end of the log, if the worker
     does not come up. All others raise ServerError with what the worker answered, and with the end of the log where a
@@ -68,6 +69,7 @@ class ConnectWorker:
         *,
         properties: Properties | None = None,
         heap: str = "1g",
+        jars: Sequence[Path] = (),
         home: Home | None = None,
         owner: ProcessId | None = None,
     ) -> None:
@@ -75,6 +77,7 @@ class ConnectWorker:
         self.home = home or Home.default()
         self._port = free_port()
         self._heap = heap
+        self._jars = tuple(jars)
         self._properties: dict[str, str | int | bool] = {
             "bootstrap.servers": bootstrap,
             "key.converter": "org.apache.kafka.connect.json.JsonConverter",
@@ -100,13 +103,13 @@ class ConnectWorker:
 
     def start(self) -> None:
         """Fetch what is missing, start the worker and wait until it takes requests."""
-        jars = fetch_connect(self.home)
+        jars = [*self._jars, fetch_connect(self.home)]
         self.directory.mkdir(parents=True, exist_ok=True)
         settings, logging = self.directory / "worker.properties", self.directory / "log4j2.properties"
         settings.write_text(properties_text(self._properties))
         logging.write_text(LOGGING_SETTINGS)
         command = [str(fetch_java(self.home)), f"-Xmx{self._heap}", "-Djava.awt.headless=true"]
-        command += [f"-Dlog4j2.configurationFile={logging}", "-cp", f"{jars}/*"]
+        command += [f"-Dlog4j2.configurationFile={logging}", "-cp", ":".join(f"{folder}/*" for folder in jars)]
         command += ["org.apache.kafka.connect.cli.ConnectStandalone", str(settings)]
         self._process.start(command, env=java_environment(), cwd=self.directory)
         self._process.wait_until(self._answers, START_SECONDS)
@@ -119,6 +122,11 @@ class ConnectWorker:
         """Make *connector*, and leave it stopped."""
         self._ask("POST", "connectors", {"name": connector, "config": dict(settings), "initial_state": "STOPPED"})
         self._wait_for(connector, "STOPPED")
+
+    def add(self, connector: str, settings: Mapping[str, str]) -> None:
+        """Make *connector*; returns when its task runs."""
+        self._ask("POST", "connectors", {"name": connector, "config": dict(settings)})
+        self._wait_for(connector, "RUNNING")
 
     def resume(self, connector: str) -> None:
         """Have the stopped *connector* go on at its offset; returns when its task runs."""

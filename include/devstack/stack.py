@@ -19,6 +19,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from devstack.airflow import AirflowServer
+from devstack.connect import fetch_connect
+from devstack.consumers import CONSUMERS
 from devstack.errors import DevstackError, FetchError, ServerError
 from devstack.home import Home
 from devstack.java import fetch_java, find_java
@@ -27,6 +29,7 @@ from devstack.lock import exclusive
 from devstack.mariadb import DEBIAN_RELEASE, JARS, MariadbServer, fetch_mariadb
 from devstack.mysql import OLD_RELEASES, MysqlServer, fetch_mysql
 from devstack.mysqltest import MARIADB_TESTS, fetch_mariadb_binlog
+from devstack.postgresql import fetch_postgresql
 from devstack.reaper import end_orphans
 from devstack.sql_server import Options, SqlServer
 
@@ -139,8 +142,9 @@ class Stack:
 
     # --- its life
 
-    def fetch(self, tests: bool = False) -> None:
-        """Fetch all software that `up` needs and that is not there yet; with *tests*, what the tests need too."""
+    def fetch(self, tests: bool = False, consumers: bool = False) -> None:
+        """Fetch all software that `up` needs and that is not there yet; with *tests*, what the tests need too, and with
+        *consumers*, what `make test-consumers` does."""
         fetch_java(self.home)
         if self.kafka is not None:
             fetch_kafka(self.home)
@@ -154,6 +158,12 @@ class Stack:
             fetch_kafka(self.home)
             fetch_mariadb_binlog(self.home)
             MARIADB_TESTS.fetch(self.home)
+        if consumers:
+            fetch_kafka(self.home)
+            fetch_connect(self.home)
+            fetch_postgresql(self.home)
+            for consumer in CONSUMERS:
+                consumer.fetch(self.home)
 
     def up(self) -> None:
         """Fetch and start what does not run, and wait until all answer.

@@ -1,6 +1,6 @@
 """Maxwell's JSON: `database`, `table`, `type`, `ts`, `data`, and `old` with the columns that an update changed.
 
-Its options have the names, values and defaults of Maxwell's settings.
+Its options have the names, values and defaults of Maxwell's settings, but for `bootstrap_type`, which Maxwell has not.
 Sources: https://maxwells-daemon.io/dataformat/ and https://maxwells-daemon.io/config/#output-config
 """
 
@@ -42,9 +42,10 @@ QUERY = flag("output_row_query", False)
 NULLS = flag("output_nulls", True)
 COMMIT = flag("output_commit_info", True)
 OFFSETS = flag("output_xoffset", True)
-OPTIONS = (KEY, POSITION, GTID, SERVER_ID, QUERY, NULLS, COMMIT, OFFSETS)
+BOOTSTRAP = choice("bootstrap_type", "bootstrap-insert", "insert")
+OPTIONS = (KEY, POSITION, GTID, SERVER_ID, QUERY, NULLS, COMMIT, OFFSETS, BOOTSTRAP)
 
-_TYPES: Mapping[Op, str] = {"c": "insert", "u": "update", "d": "delete", "r": "bootstrap-insert"}
+_TYPES: Mapping[Op, str] = {"c": "insert", "u": "update", "d": "delete"}
 _VERBS = frozenset({"create", "alter", "drop"})
 
 
@@ -124,7 +125,8 @@ class MaxwellFormat:
     def value(self, table: TableSchema, op: Op) -> Template:
         """The record of a row change."""
         names = (json_string(table.database), json_string(table.table))
-        template: Template = (b'{"database":%b,"table":%b,"type":"%b","ts":' % (*names, _TYPES[op].encode()),)
+        kind = self.options[BOOTSTRAP] if op == "r" else _TYPES[op]
+        template: Template = (b'{"database":%b,"table":%b,"type":"%b","ts":' % (*names, kind.encode()),)
         template += (Slot.TS_SECONDS,)
         if self.options[COMMIT] and op != "r":
             template += (Slot.COMMIT_INFO_OFFSET if self.options[OFFSETS] else Slot.COMMIT_INFO,)
