@@ -30,4 +30,4 @@ class MistakeInsideError(ValueError):
 class Section(BaseModel):
     """A part of a pipeline's YAML: nothing unknown passes, nothing changes after reading."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, serialize_by_alias=True)

@@ -61,7 +61,8 @@ class Dump:
 def cut(dump: Dump, monkeypatch: pytest.MonkeyPatch, *files: Slice, scout_all: bool = False) -> Any:
     monkeypatch.setattr(cutting, "kept_dump_of", lambda *_, **__: dump)
     nothing: Any = None
-    job: Any = SimpleNamespace(connections=SimpleNamespace(routes=SimpleNamespace(transaction_topic=None)))
+    routes = SimpleNamespace(transaction_topic=None)
+    job: Any = SimpleNamespace(connections=SimpleNamespace(routes=routes), reads_one_by_one=False)
     return cutting.cut(nothing, job, files, SLICE_BYTES, scout_all=scout_all)
 
 
