@@ -100,7 +100,7 @@ def test_flink_ends_with_the_rows_of_the_source(source: Source, flink: Flink, na
     for table in ROWS:
         types = source.columns(table)
         rows = flink.table(pipeline.kafka, pipeline.topic(table), types, source.key(table), format)
-        if format is MAXWELL and table == "kinds":
+        if format is MAXWELL and types.get("json_") == "json":
             rows = [{**row, "json_": _document(row["json_"])} for row in rows]
         source.check(table, rows, lowest_first=True)
 

@@ -75,7 +75,9 @@ def test_avro_deserializer_rebuilds_the_rows_of_the_source(source: Source, schem
                 rows.pop(repr(key), None)
                 continue
             change = read(record.value, SerializationContext(record.topic, MessageField.VALUE))
-            if change["after"] is None:
+            if change["op"] == "t":
+                rows.clear()
+            elif change["after"] is None:
                 del rows[repr(key)]
             else:
                 rows[repr(key)] = change["after"]
