@@ -41,7 +41,9 @@ def check_formats(pipeline: PipelineSettings) -> None:
     _check_one_format_a_topic(pipeline.name, pipeline.format, pipeline.topics)
     functions = bool(pipeline.transforms)
     _check_row_rules(pipeline.format, pipeline.topics, pipeline.model_fields_set, functions=functions)
-    _check_numbered(made_formats(pipeline), functions=functions)
+    made = made_formats(pipeline)
+    _check_numbered(made, functions=functions)
+    _check_undivided(made, pipeline.topics)
 
 
 def made_formats(pipeline: PipelineSettings) -> list[tuple[Where, Format]]:
@@ -89,6 +91,18 @@ def _check_numbered(made: Sequence[tuple[Where, Format]], *, functions: bool) ->
             "'provide.transaction.metadata' numbers all messages of a transaction, as the kernel writes them in one "
             "format: give it without `transforms`, and without other formats in `topics.routes`",
             *numbered[0],
+        )
+
+
+def _check_undivided(made: Sequence[tuple[Where, Format]], topics: TopicSettings) -> None:
+    """Raises MistakeInsideError where columns would divide the rows of an event that a record has."""
+    joining = [where for where, format in made if joins_rows(format)]
+    rules = (topics.partition_by, *(route.partition_by for route in topics.routes))
+    if joining and any(rule is not None and not isinstance(rule, str) for rule in rules):
+        raise MistakeInsideError(
+            "a record has all rows of an event, and `partition_by` with columns would divide them among partitions, so "
+            "that their order is lost: leave the columns out, or take another format",
+            *joining[0],
         )
 
 

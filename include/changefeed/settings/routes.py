@@ -9,7 +9,7 @@ from typing import Literal
 
 from changefeed.errors import TopicError
 from changefeed.formats.by_table import FormatsByTable
-from changefeed.formats.format import Format, FormatSettings, transactions_of
+from changefeed.formats.format import Format, FormatSettings, joins_rows, transactions_of
 from changefeed.formats.headers import WithHeaders
 from changefeed.formats.registry import format_of
 from changefeed.formats.schema_ids import LocalIds, SchemaIds
@@ -112,7 +112,7 @@ class Routes:
             rule.topic(self.pipeline, *name),
             rule.partitions,
             self.key_rule(*name),
-            rule.partition_by,
+            "table" if rule.partition_by == "key" and self._joining[rule.format] else rule.partition_by,
             rule.table_field,
             self.file,
             next((rows for pattern, rows in self.rows if matches(pattern, *name)), None),
@@ -165,6 +165,12 @@ class Routes:
     def keyless_of(self, choice: FormatChoice) -> Keyless:
         """What is the key of tables of this format that have no primary key."""
         return self.keyless or choice.row_rules.keyless
+
+    @cached_property
+    def _joining(self) -> tuple[bool, ...]:
+        """Of each format whether its records have all rows of an event: they are in one partition then, as their order
+        would be lost between several."""
+        return tuple(joins_rows(self.made(choice)) for choice in self.formats)
 
     @property
     def chooses_keys(self) -> bool:
