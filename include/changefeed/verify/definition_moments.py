@@ -55,4 +55,6 @@ def touched_tables(value: bytes, numbers: Mapping[tuple[str, str], int]) -> list
         return list(numbers.values())
     if isinstance(read.change, CreateDatabase | AlterDatabase | DropDatabase):
         return [number for name, number in numbers.items() if name[0] == read.change.name]
+    if not read.tables:  # its text is hidden, or not understood
+        return list(numbers.values())
     return [numbers[name.database, name.table] for name in read.tables if (name.database, name.table) in numbers]

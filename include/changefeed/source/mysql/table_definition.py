@@ -179,16 +179,20 @@ class DefinitionReader:
             line = next((line for line in lines if line.startswith(begin)), ")")
             rules = _RULES.fullmatch(line, line.rindex(")"))
             parts[f"foreign key ({columns}) to {to} ({other})"] = {
-                "name": Property("" if _is_numbered(name, f"{table}_ibfk_", "") else name, name),
+                "name": _chosen_name(name, f"{table}_ibfk_", ""),
                 "ON DELETE": _rule(rules and rules["delete"]),
                 "ON UPDATE": _rule(rules and rules["update"]),
             }
         return parts
 
 
-def _is_numbered(name: str, *beginnings: str) -> bool:
-    """Whether a constraint's name is one that servers give: one of ``beginnings`` with a number behind it."""
-    return any(name.lower().startswith(begin.lower()) and name[len(begin) :].isdecimal() for begin in beginnings)
+def _chosen_name(name: str, *begins: str) -> Property:
+    """A constraint's name; one that a server gave it, which ``begins`` so and ends in a number, says nothing."""
+    return Property("" if _is_given(name, *begins) else name, name)
+
+
+def _is_given(name: str, *begins: str) -> bool:
+    return any(name.lower().startswith(begin.lower()) and name[len(begin) :].isdecimal() for begin in begins)
 
 
 def _rule(rule: object) -> Property:
@@ -290,7 +294,7 @@ def _checks(table: str, rows: Sequence[Row]) -> dict[str, Part]:
     parts: dict[str, Part] = {}
     for row in rows:
         name, clause = str(row["constraint_name"]), _expression(row["check_clause"])
-        given = row.get("level") == "Column" or _is_numbered(name, f"{table}_chk_", "CONSTRAINT_")
+        given = row.get("level") == "Column" or _is_given(name, f"{table}_chk_", "CONSTRAINT_")
         what = f"check {clause.normal}" if given else f"check {quoted(name)}"
         parts[what] = {"clause": clause, "enforcement": _same("" if row["enforced"] == "YES" else "NOT ENFORCED")}
     return parts
