@@ -19,7 +19,14 @@ from foreign.trial import Arena
 from integration.followed import Followed
 from integration.shown_tables import shown, table_differences
 
-from changefeed.errors import AccountingError, BadRecordError, BinlogFormatError, ChangefeedError, TerminalError
+from changefeed.errors import (
+    AccountingError,
+    BadRecordError,
+    BinlogFormatError,
+    ChangefeedError,
+    RetryableError,
+    TerminalError,
+)
 from changefeed.source.mysql.own_tables import SYSTEM_DATABASES
 from devstack.sql_server import SqlServer
 
@@ -107,6 +114,8 @@ class FollowerArena(Arena):
         return Followed(name, self._server, self._follower, self._kafka, folder, settings)
 
     def _clean_follower(self) -> None:
+        if not self._follower.running:
+            self._follower.start()
         for database in _databases(self._follower):
             quoted = "`" + database.replace("`", "``") + "`"
             self._follower.execute("SET foreign_key_checks = 0", f"DROP DATABASE {quoted}")
@@ -146,6 +155,9 @@ class _Run:
         except TerminalError as error:
             is_refusal = not isinstance(error, DIFFERENCES[step])
             self._end(Ending.REFUSED if is_refusal else Ending.DIFFERENT, f"{step}: {type(error).__name__}: {error}")
+        except RetryableError as error:
+            is_servers = not (self._source.running and self._follower.running)  # a script may end its server
+            self._end(Ending.NOTHING if is_servers else Ending.DIFFERENT, f"{type(error).__name__}: {error}")
         except (ChangefeedError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             self._end(Ending.DIFFERENT, f"{type(error).__name__}: {error}")
         except pymysql.MySQLError as error:
@@ -155,7 +167,8 @@ class _Run:
             self._end(Ending.DIFFERENT, "; ".join(differences))
 
     def _applied(self) -> Any:
-        if self._is_new and not self._followed.connections.commit_log().exists():
+        log = self._followed.connections.commit_log()
+        if self._is_new and not (log.exists() and log.read().seals):
             raise _NothingPublished
         self._is_new = False
         return self._followed.follow()
