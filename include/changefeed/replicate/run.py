@@ -121,7 +121,7 @@ def replicate(
             except TablesToFillError as error:
                 if emptied.issuperset(error.names):
                     raise FollowerError(
-                        f"{', '.join(map(str, error.names))} of the follower would be dropped again, to be filled anew: "
+                        f"{', '.join(map(str, error.names))} of the follower would be dropped again, to be filled: "
                         "nothing more was done. Drop it there by hand, and run again."
                     ) from error
                 emptied.update(error.names)
