@@ -214,16 +214,16 @@ def test_a_forged_drop_of_captured_tables_and_others_leaves_the_others(
     shop = f"{unique_name}_a"
     executable = "/*M!100100" if session.is_mariadb else "/*!80000"
     follower.execute(f"CREATE DATABASE {shop}")
-    runner = runner_of(session, unique_name, f"{shop}.orders*")
     for others in (f", {payroll}.salaries", f"{executable} , {payroll}.salaries */"):
         sql = f"DROP TABLE {shop}.orders {others}"
         follower.execute(f"CREATE TABLE {shop}.orders (id INT)")
+        runner = runner_of(session, unique_name, f"{shop}.orders*")
         with FollowerSession(session.connection) as writing, runner.commits.batches.running([writing]):
             runner.is_run(record(sql, shop), AT)
         assert not list(follower.execute(f"SHOW TABLES FROM {shop}")), sql
         assert untouched(follower, payroll, unique_name), sql
-        runner = runner_of(session, unique_name, f"{shop}.orders*")
-    follower.execute(f"DROP DATABASE {shop}", f"DELETE FROM changefeed.followed WHERE pipeline = '{unique_name}'")
+        follower.execute(f"DELETE FROM changefeed.followed WHERE pipeline = '{unique_name}'")
+    follower.execute(f"DROP DATABASE {shop}")
 
 
 def test_a_database_is_dropped_with_captured_tables_only(

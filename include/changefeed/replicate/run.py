@@ -100,6 +100,7 @@ def replicate(
         scope = Scope(server, tuple(pipeline.tables.include), position.databases, tuple(pipeline.tables.exclude))
         logs_cascades = not server.is_mariadb and _version(connections, state, server) >= _LOGS_CASCADES
         start, applied = position.coordinates, Applied()
+        emptied: set[tuple[str, str]] = set()
         topic = schema_changes_topic(pipeline.name, pipeline.topics.suffix)
         while True:
             partitions = partitions_of(connections, state)
@@ -123,6 +124,12 @@ def replicate(
                     refills.fill_corrected(error)
                 return replace(done, start=start)
             except TablesToFillError as error:
+                if emptied.issuperset(error.names):
+                    raise FollowerError(
+                        f"{', '.join(map(str, error.names))} of the follower would be dropped again, to be filled: "
+                        "nothing more was done. Drop it there by hand, and run again."
+                    ) from error
+                emptied.update(error.names)
                 applied.rows -= min(commits.held, applied.rows)  # they are rolled back
                 session.roll_back()
                 session.settle()

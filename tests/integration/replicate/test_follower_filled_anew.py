@@ -178,6 +178,8 @@ def test_a_partition_is_exchanged_with_a_table_that_is_to_be_filled(filled: Fill
     parts = "PARTITION BY RANGE (id) (PARTITION p VALUES LESS THAN (900))"
     columns = "a INT, n INT, id INT NOT NULL AUTO_INCREMENT PRIMARY KEY"
     run(filled, f"CREATE TABLE parted ({columns}) {parts}", "INSERT INTO parted VALUES (1, 1, 1)")
+    filled.publish()
+    filled.follow()
     run(filled, "ALTER TABLE numbered ADD id INT NOT NULL AUTO_INCREMENT PRIMARY KEY")
     run(filled, "ALTER TABLE parted EXCHANGE PARTITION p WITH TABLE numbered")
     assert stopped(filled) == [f"{database}.numbered"]
