@@ -31,6 +31,7 @@ from changefeed.model.coordinates import BinlogCoordinates
 from changefeed.model.identifier import quoted
 from changefeed.replicate.commits import Commits
 from changefeed.replicate.definitions import Definition
+from changefeed.replicate.fill_state import Stage
 from changefeed.replicate.filling import Filling
 from changefeed.replicate.follower_tables import FollowerTables
 from changefeed.replicate.permitted import emptied_database
@@ -209,7 +210,10 @@ def dropped(session: FollowerSession, positions: PositionTable, names: Sequence[
     assert position is not None
     state = position.fill
     for each in map(".".join, names):
-        state = state.without(each)
+        fill, state = state.tables.get(each), state.without(each)
+        if fill is not None and fill.at == str(position.coordinates):
+            # It was made at this very place: forgotten, it would be made there once more, of rows that are read.
+            state = state.with_table(each, replace(fill, stage=Stage.WHOLE))
         state = replace(state, lacking=state.lacking | {each})
     position = positions.move(position, position.coordinates, fill=state)
     for name in names:

@@ -313,7 +313,7 @@ def test_a_table_that_is_there_is_replaced_by_one_that_the_follower_lacks(filled
         f"DROP TABLE {name}.del",
     )
     filled.publish()
-    assert filled.follow().waiting == (f"{name}.x",)
+    assert f"{name}.x" in filled.follow().waiting
     finished(filled, filled.snapshot("2"))
     ended(filled)
 
