@@ -40,7 +40,8 @@ class DefinitionRunner:
             if self.tables.missing.skips_definition(definition, at):
                 return False
         except TablesBesideError as error:
-            self.refills.fill_anew(error.names, at, error.what)
+            behind = BinlogCoordinates(at.file, at.position + 1)
+            self.refills.fill_anew(error.names, behind if error.made else at, error.what)
         where, session = f"the record at {at} of the topic of schema changes", self.commits.session
         if not _makes_rows(definition):  # the follower's SELECT would read other rows
             check_definition(definition.read, self.tables.scope, where)

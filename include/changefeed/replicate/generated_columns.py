@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from datetime import UTC, datetime
 
 from changefeed.ddl.scanner import Token, TokenKind, UnreadableStatement, scan
 from changefeed.ddl.session import Server, SessionContext
@@ -91,14 +92,23 @@ class GeneratedColumns:
         return " AND ".join(same(column, row[column.name]) for column in self._told_by if column.name in row)
 
     def _same(self, row: dict[str, Value]) -> str:
-        return " AND ".join(_is(column, row[column.name]) for column in self._columns if column.name in row)
+        return " AND ".join(self._is(column, row[column.name]) for column in self._columns if column.name in row)
+
+    def _is(self, column: Column, value: Value) -> str:
+        """The condition that a generated column has ``value``, which of JSON is text: a date within a document, too.
+        A TIMESTAMP is told in UTC, whatever the session's time zone."""
+        if value is not None and column.data_type == "json":
+            return f"({same(column, value)} OR CAST({quoted(column.name)} AS CHAR) = {literal(value)})"
+        if isinstance(value, str) and column.data_type == "timestamp" and self.is_zoned:
+            return f"UNIX_TIMESTAMP({quoted(column.name)}) = {_seconds(value)}"
+        return same(column, value)
 
     def _errors(self, session: FollowerSession, rows: Sequence[dict[str, Value]]) -> Iterator[FollowerError]:
         for row in rows:
             for column in self._columns:
                 if column.name not in row:
                     continue
-                is_same = _is(column, row[column.name])
+                is_same = self._is(column, row[column.name])
                 found = session.rows(
                     f"SELECT {quoted(column.name)} FROM {self._name} "
                     f"WHERE {self._told(row)} AND NOT COALESCE({is_same}, 0) LIMIT 1"
@@ -120,11 +130,12 @@ class GeneratedColumns:
         )
 
 
-def _is(column: Column, value: Value) -> str:
-    """The condition that a generated column has ``value``, which of JSON is text: a date within a document, too."""
-    if column.data_type != "json" or value is None:
-        return same(column, value)
-    return f"({same(column, value)} OR CAST({quoted(column.name)} AS CHAR) = {literal(value)})"
+def _seconds(value: str) -> str:
+    """The seconds since 1970 of a TIMESTAMP in UTC; 0 of the zero timestamp."""
+    if value.startswith("0000"):
+        return "0"
+    moment = datetime.fromisoformat(value).replace(tzinfo=UTC)
+    return f"{int(moment.timestamp())}.{moment.microsecond:06}"
 
 
 def compared_columns(session: FollowerSession, table: TableSchema, server: Server) -> Sequence[Column]:

@@ -20,6 +20,10 @@ STATEMENT_BYTES = 40_000
 _LITERAL = re.compile(rb"""FROM_BASE64\("[^"]*+"\)|x?'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+"|[^,"'()]++""", re.DOTALL)
 _NUMBER = re.compile(rb"(\d++)[,)]")
 
+_NO_CHARACTER = "\ufffd".encode()
+"""What records have in place of bytes that are no character, which a server refuses: of a row that came and went only
+the number counts."""
+
 
 class CountedColumn:
     """The AUTO_INCREMENT column of a table, at number ``at`` of a row's literals, which are in brackets."""
@@ -76,7 +80,7 @@ class KeyedRows:
         """The row is gone. Raises AccountingError where it is gone already."""
         row = self._new.pop(key, None)
         if row is not None and self._counted is not None and self._counted.is_passed(row):
-            self._passed = key, row
+            self._passed = key.replace(_NO_CHARACTER, b"?"), row.replace(_NO_CHARACTER, b"?")
         if row is None:
             if key in self._gone:
                 raise AccountingError(
@@ -147,7 +151,10 @@ class KeylessRows:
         if count:
             self._new[row] = count - 1
             if self._counted is not None and self._counted.is_passed(_in_brackets(row)):
-                self._passed = row, image
+                self._passed = (
+                    tuple(literal.replace(_NO_CHARACTER.decode(), "?") for literal in row),
+                    {name: _without_replacement(value) for name, value in image.items()},
+                )
         else:
             self._gone[row] = (self._gone.get(row, (0,))[0] + 1, image)
 
@@ -181,3 +188,7 @@ class KeylessRows:
 
 def _in_brackets(row: Row) -> bytes:
     return f"({','.join(row)})".encode()
+
+
+def _without_replacement(value: object) -> object:
+    return value.replace(_NO_CHARACTER.decode(), "?") if isinstance(value, str) else value

@@ -31,11 +31,11 @@ _DATABASE = "SELECT 1 FROM information_schema.schemata WHERE schema_name = %s"
 
 class TablesBesideError(Exception):
     """Not for users: ``what`` a definition does takes rows between tables that the follower lacks and ``names``, which
-    it has: a snapshot has to fill them, too."""
+    it has: a snapshot has to fill them, too. With ``made`` they are called so when it has run."""
 
-    def __init__(self, names: Sequence[TableName], what: str) -> None:
+    def __init__(self, names: Sequence[TableName], what: str, *, made: bool = False) -> None:
         super().__init__(what)
-        self.names, self.what = names, what
+        self.names, self.what, self.made = names, what, made
 
 
 @dataclass
@@ -77,9 +77,12 @@ class MissingTables:
         """Whether a definition, which is at ``at``, is about tables that the follower lacks, and that come with a
         snapshot as they are then.
 
-        Raises TablesBesideError for one that is about such tables and others, or that would take rows from a table that
-        lacks some to another.
+        Raises TablesBesideError for one that is about such tables and others, that would take rows from a table that
+        lacks some to another, or from one that the pipeline does not capture.
         """
+        if brought := self._brought(definition):
+            self._skip_brought(definition, brought, at)
+            return True
         state = self.filling.state
         skips = bool(self.filling.has_due or state.lacking or state.awaits) and self._skips(definition)
         if skips:
@@ -91,6 +94,39 @@ class MissingTables:
                 "come with a snapshot.",
             )
         return skips
+
+    def _brought(self, definition: Definition) -> Sequence[TableName]:
+        """The tables that a definition makes of what the pipeline does not capture, so that nothing of it is known."""
+        change, scope = definition.read.change, self.filling.scope
+        pairs: list[tuple[TableName, TableName]] = []
+        if isinstance(change, RenameTables):
+            first: dict[TableName, TableName] = {}
+            for old, new in change.names:
+                first[new] = first.pop(old, old)
+            pairs = [(old, new) for new, old in first.items()]
+        elif isinstance(change, CreateTableLike) and not (change.if_not_exists and self.filling.is_there(*change.name)):
+            pairs = [(change.like, change.name)]
+        elif isinstance(change, AlterTable):
+            pairs = [(change.name, action.name) for action in change.actions if isinstance(action, RenameTo)]
+            takes_in = (ExchangePartition, TableToPartition)
+            moved = [action.name for action in change.actions if isinstance(action, takes_in)]
+            pairs += [(name, change.name) for name in moved if scope.takes(*name)]
+        return [new for old, new in pairs if scope.captures(*new) and scope.may_name(*old) and not scope.captures(*old)]
+
+    def _skip_brought(self, definition: Definition, brought: Sequence[TableName], at: BinlogCoordinates) -> None:
+        """Skip a definition that makes the tables ``brought``, which a snapshot fills: the follower lacks them by now.
+
+        Raises TablesBesideError where it does not, and where the definition is about others that it has.
+        """
+        what = f"{definition.sql[:500]!r} makes {brought[0]} of a table that the pipeline does not capture."
+        if there := [name for name in brought if not self.skips(*name)]:
+            raise TablesBesideError(there, what, made=True)
+        captures = self.filling.scope.captures
+        if others := [name for name in _needed(definition) if captures(*name) and not self.skips(*name)]:
+            raise TablesBesideError(others, what)
+        self.note_definition(definition, at)
+        for name in brought:
+            self._note_missing(*name)
 
     def _skips(self, definition: Definition) -> bool:
         change = definition.read.change
@@ -129,7 +165,7 @@ class MissingTables:
             pairs = [(change.name, action.name) for action in change.actions if isinstance(action, RenameTo)]
         for old, new in pairs:
             state = state.renamed(".".join(old), ".".join(new), at)
-            if not self.filling.scope.follows(new.database):
+            if not self.filling.scope.captures(*new):
                 state = state.without(".".join(new))
         if isinstance(change, DropTables):
             for name in change.names:

@@ -36,7 +36,7 @@ from changefeed.replicate.filling import Filling
 from changefeed.replicate.follower_tables import FollowerTables
 from changefeed.replicate.permitted import emptied_database
 from changefeed.replicate.position_table import FollowerPosition, PositionTable
-from changefeed.replicate.single_rows import UndefinedBytesError
+from changefeed.replicate.single_rows import UnwritableRowError
 from changefeed.replicate.source_order import ChangeId
 from changefeed.source.mysql.catalog import table_schema
 from changefeed.source.mysql.follower_session import FollowerSession
@@ -131,10 +131,10 @@ class Refills:
             "rows would not be the source's, so nothing of it was run.",
         )
 
-    def fill_corrected(self, error: UndefinedBytesError) -> NoReturn:
-        """As `fill_anew`, because of the bytes of a row that came before what was read last."""
+    def fill_corrected(self, error: UnwritableRowError) -> NoReturn:
+        """As `fill_anew`, because of a row that cannot be written, which came before what was read last."""
         at = self.commits.reached or self.commits.position.coordinates
-        self.fill_anew([error.table], at, f"{error}. Correct it on the source (UPDATE).")
+        self.fill_anew([error.table], at, f"{error}. {error.advice}.")
 
     def fill_anew(self, names: Sequence[TableName], at: BinlogCoordinates, what: str) -> NoReturn:
         """Raises TablesToFillError if a snapshot of the tables ``names`` began after ``at``; else SettingsError, which
@@ -186,8 +186,8 @@ class Refills:
     def _names(
         self, name: TableName, at: BinlogCoordinates
     ) -> Iterator[tuple[TableName | None, BinlogCoordinates | None]]:
-        """Yield each name that the table has had since ``at``, and until where; None where it still has it, or is
-        gone."""
+        """Yield each name that the table has had since ``at``, and until where; None where it still has it, is gone, or
+        is not captured any more."""
         for position, definition in self.published(at):
             change = definition.read.change
             if position == at and isinstance(change, CreateTable):  # it made the table
@@ -196,7 +196,7 @@ class Refills:
             if following == name:
                 continue
             yield name, position
-            if following is None or not self.tables.scope.takes(*following):
+            if following is None or not self.tables.scope.captures(*following):
                 yield None, None
                 return
             name = following

@@ -29,7 +29,7 @@ from changefeed.replicate.position_table import FollowerPosition, PositionTable
 from changefeed.replicate.refills import PublishedDefinitions, Refills, TablesToFillError, dropped
 from changefeed.replicate.scope import Scope
 from changefeed.replicate.sealed import first_start, nothing_new, sealed_from
-from changefeed.replicate.single_rows import UndefinedBytesError
+from changefeed.replicate.single_rows import UnwritableRowError
 from changefeed.replicate.statements import Statements
 from changefeed.replicate.stream import Partitions, partitions_of, read_ahead, source_blocks
 from changefeed.settings.limits import check_replayable
@@ -120,7 +120,7 @@ def replicate(
             try:
                 try:
                     done = _applied(connections, state, partitions, filler, sessions)
-                except UndefinedBytesError as error:
+                except UnwritableRowError as error:
                     refills.fill_corrected(error)
                 return replace(done, start=start)
             except TablesToFillError as error:

@@ -13,7 +13,7 @@ from changefeed.formats.typed_values import RowValues, Value
 from changefeed.model.identifier import quoted
 from changefeed.model.table_schema import TableSchema
 from changefeed.replicate.literals import literal, same
-from changefeed.source.mysql.follower_session import WRONG_VALUE, FollowerSession
+from changefeed.source.mysql.follower_session import CHECK_VIOLATED, NOT_STORED, WRONG_VALUE, FollowerSession
 
 _SET_BY_SERVER = frozenset({"timestamp", "datetime"})
 """Columns of these types may be set by the server where an UPDATE does not name them."""
@@ -51,7 +51,7 @@ class SingleRows:
                 return
             with session.foreign_keys_checked() if in_order and before else nullcontext():
                 self._write_one(session, before, after)
-        except UndefinedBytesError:
+        except UnwritableRowError:
             raise
         except FollowerError as error:
             raise FollowerError(f"{error}. It was to apply {change.file}:{change.position}.", error.code) from error
@@ -102,16 +102,46 @@ class SingleRows:
                 )
 
 
-class UndefinedBytesError(FollowerError):
-    """A row of ``table`` has bytes that are no characters of its column's charset: records do not have them."""
+class UnwritableRowError(FollowerError):
+    """The follower cannot have a row of ``table`` as the source has it: ``problem`` says why. It can go on once a
+    snapshot fills the table, behind what ``advice`` says is to be done on the source."""
 
-    def __init__(self, error: FollowerError, table: TableSchema) -> None:
-        self.table = TableName(table.database, table.table)
-        super().__init__(
-            f"a row of {self.table} has bytes that are no characters of its column's charset, and records have U+FFFD "
-            f"in their place: what the row holds is not known ({error})",
+    def __init__(self, table: TableSchema, problem: str, advice: str, code: int = 0) -> None:
+        self.table, self.advice = TableName(table.database, table.table), advice
+        super().__init__(f"a row of {self.table} {problem}", code)
+
+
+def undefined_bytes(table: TableSchema, found: str, code: int = 0) -> UnwritableRowError:
+    """The error of a row whose bytes are no characters of their column's charset: records do not have them."""
+    return UnwritableRowError(
+        table,
+        "has bytes that are no characters of its column's charset, and records have U+FFFD in their place: what the "
+        f"row holds is not known ({found})",
+        "Correct it on the source (UPDATE)",
+        code,
+    )
+
+
+def _unwritable(table: TableSchema, error: FollowerError) -> UnwritableRowError | None:
+    """What is known of an ``error`` of a statement that writes rows."""
+    if error.code == WRONG_VALUE and "\\xEF\\xBF\\xBD" in str(error):
+        return undefined_bytes(table, str(error), error.code)
+    taken = "the source took it in a session with another time_zone or sql_mode, which is in no binlog"
+    if error.code == CHECK_VIOLATED:
+        return UnwritableRowError(
+            table,
+            f"does not meet a CHECK constraint on the follower, and {taken} ({error})",
+            "On the source, write the constraint so that it depends on no session, or drop it (ALTER TABLE)",
             error.code,
         )
+    if error.code in NOT_STORED and any(column.generated for column in table.columns):
+        return UnwritableRowError(
+            table,
+            f"has a generated column whose value the follower does not take, and {taken} ({error})",
+            "On the source, make it a plain column (ALTER TABLE), or correct the row",
+            error.code,
+        )
+    return None
 
 
 def write_sql(
@@ -130,8 +160,8 @@ def write_sql(
         with session.in_servers_zone() if zoned else nullcontext():
             return session.write_invalid_labels(sql, loose) if loose else session.write(sql)
     except FollowerError as error:
-        if error.code == WRONG_VALUE and "\\xEF\\xBF\\xBD" in str(error):
-            raise UndefinedBytesError(error, table) from error
+        if unwritable := _unwritable(table, error):
+            raise unwritable from error
         raise
 
 

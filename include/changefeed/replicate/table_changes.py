@@ -14,9 +14,10 @@ from functools import partial
 from changefeed.formats.reader import Envelope, JsonImage
 from changefeed.formats.style import Style
 from changefeed.formats.typed_values import WRONG, RowValues
+from changefeed.model.charset_codes import charset_of_name
 from changefeed.model.identifier import quoted
 from changefeed.model.row_shape import HASH
-from changefeed.model.table_schema import TableSchema
+from changefeed.model.table_schema import Column, TableSchema
 from changefeed.native.memory import Bytes, Words
 from changefeed.replicate.batch_sessions import BatchSessions, Touched
 from changefeed.replicate.generated_columns import GeneratedColumns
@@ -24,7 +25,7 @@ from changefeed.replicate.joined_rows import STATEMENT_BYTES, CountedColumn, Key
 from changefeed.replicate.keyless_deletes import GoneRow, KeylessDeletes
 from changefeed.replicate.literals import in_utc, literal_of
 from changefeed.replicate.row_texts import RowTextMaker, RowTexts
-from changefeed.replicate.single_rows import SingleRows, check_written, write_sql
+from changefeed.replicate.single_rows import SingleRows, check_written, undefined_bytes, write_sql
 from changefeed.source.mysql.follower_session import FollowerSession
 
 
@@ -74,7 +75,9 @@ class TableChanges:
         self._deletes = KeylessDeletes(table, insert, lambda image: self._single.conditions(self._values.of(image)))
         self._images: dict[object, JsonImage] = {}
         """By key, or by all literals, the rows that are new, where something of them is compared."""
-        self._texts = None if compared is not None else RowTextMaker.of(table, style)
+        self._doubted = [column.name for column in self._columns if _takes_replacement(column)]
+        is_read_here = compared is not None or bool(self._doubted)
+        self._texts = None if is_read_here else RowTextMaker.of(table, style)
         self._loose = False
         """Whether an invalid value of an ENUM is among them, which a strict session does not take."""
 
@@ -95,6 +98,7 @@ class TableChanges:
         Raises SchemaError for one that is not of such a table.
         """
         before, after = change.before, change.after
+        self._check_characters(after or {})
         if in_order or not self.joins(change):
             self.write()
             size = sum(len(str(image)) for image in (before, after) if image)
@@ -140,6 +144,8 @@ class TableChanges:
     def overwrite_each(self, images: Sequence[JsonImage]) -> None:
         """As `overwrite`, for rows as messages have them. Raises SchemaError as `take`."""
         self.write()
+        for image in images:
+            self._check_characters(image)
         rows = [self._row(image) for image in images]
         for row in rows:
             self._loose = self._loose or any(row[number] == "0" for number in self._enums)
@@ -154,6 +160,12 @@ class TableChanges:
 
     def _row(self, image: JsonImage) -> Row:
         return tuple(["NULL" if (value := image[name]) is None else literal(value) for name, literal in self._literals])
+
+    def _check_characters(self, image: JsonImage) -> None:
+        """Raises UnwritableRowError where the follower would take U+FFFD for bytes that are no character."""
+        for name in self._doubted:
+            if "\ufffd" in (image.get(name) or ""):
+                raise undefined_bytes(self.table, f"column {name!r}")
 
     def of_own_columns(self, change: Envelope) -> Envelope:
         """The change without what MariaDB keeps beside the columns for a UNIQUE key that is too long for an index."""
@@ -248,3 +260,10 @@ class TableChanges:
             check_written(self.table, written, written if count is None else count, sql)
 
         self._batches.put(write, touched, len(sql), alone=self.lasting)
+
+
+def _takes_replacement(column: Column) -> bool:
+    """Whether a column may have bytes that are no character, and would take U+FFFD in their place: a server that
+    refuses it says by that what it was."""
+    is_text = column.data_type in ("char", "varchar", *(f"{size}text" for size in ("tiny", "", "medium", "long")))
+    return is_text and charset_of_name(column.collation or "") in ("ucs2", "gb18030")

@@ -247,3 +247,43 @@ def test_a_follower_that_is_killed_while_it_fills_anew_ends_as_the_source(
     assert killer.kills > 0
     assert done.waiting == ()
     filled.check()
+
+
+BROUGHT = {
+    "altered": ["ALTER TABLE _altered ADD v INT", "RENAME TABLE altered TO _before, _altered TO altered"],
+    "back": [
+        "RENAME TABLE back TO _hidden",
+        "INSERT INTO _hidden VALUES (8), (9)",
+        "DELETE FROM _hidden WHERE id = 1",
+        "RENAME TABLE _hidden TO back",
+    ],
+    "swapped": ["ALTER TABLE swapped RENAME TO _away", "ALTER TABLE _swapped RENAME TO swapped"],
+    "parted": ["ALTER TABLE parted EXCHANGE PARTITION p WITH TABLE _parted"],
+    "like": ["ALTER TABLE _like ADD v INT", "DROP TABLE `like`", "CREATE TABLE `like` LIKE _like"],
+}
+"""What makes the table with that name of one that the pipeline does not capture."""
+
+
+def test_what_becomes_of_tables_that_are_not_captured_comes_with_a_snapshot(filled: Filled) -> None:
+    """As tools do that alter tables online. The follower has no such table, or as it was before it was hidden."""
+    filled.configure(tables={"include": [f"{filled.name}*.*"], "exclude": [f"{filled.name}*._*"]})
+    for table in BROUGHT:
+        parts = " PARTITION BY RANGE (id) (PARTITION p VALUES LESS THAN (100))" if table == "parted" else ""
+        run(filled, f"CREATE TABLE `{table}` (id INT PRIMARY KEY){parts}", f"INSERT INTO `{table}` VALUES (1), (2)")
+        run(filled, f"CREATE TABLE _{table} (id INT PRIMARY KEY)", f"INSERT INTO _{table} VALUES (3)")
+    filled.publish()
+    filled.follow()
+    for number, (table, statements) in enumerate(BROUGHT.items()):
+        run(filled, *statements, f"UPDATE `{table}` SET id = id + 10 ORDER BY id DESC")
+        filled.publish()
+        for _ in range(2):
+            asked = rf"does not capture.*`changefeed snapshot \S+ --tables {filled.name}_a\.{table}`"
+            with pytest.raises(SettingsError, match=asked):
+                filled.follow()
+        for _ in filled.snapshot(str(number), tables=[f"{filled.name}_a.{table}"]):
+            filled.publish()
+        run(filled, f"INSERT INTO `{table}` (id) VALUES (50)", f"DELETE FROM `{table}` WHERE id < 13")
+        filled.publish()
+        assert filled.follow().waiting == ()
+        name = f"`{filled.name}_a`.`{table}`"
+        assert filled.tables(filled.follower)[name] == filled.tables(filled.source)[name]

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from integration.followed import Followed
 
-from changefeed.errors import FollowerError
+from changefeed.errors import FollowerError, SettingsError
 from devstack.kafka import KafkaBroker
+from devstack.mysql import MysqlServer
 from devstack.sql_server import SqlServer
 
 DAY = "at TIMESTAMP NULL, day DATE AS (DATE(at)) STORED"
@@ -91,6 +92,50 @@ def test_the_followers_settings_are_taken_where_they_are_the_sources(followed: F
     followed.check()
     by_index = f"SELECT id FROM {followed.name}.days FORCE INDEX (of_index) WHERE of_index = '2026-01-01'"
     assert followed.follower.execute(BERLIN, by_index) == followed.source.execute(BERLIN, by_index) == [(1,)]
+
+
+def test_a_row_that_only_another_session_takes_has_a_remedy(followed: Followed) -> None:
+    """A sql_mode that is not strict cuts what a generated column gets; MySQL checks constraints in the time zone."""
+    tables = {
+        "cut": ("id INT PRIMARY KEY, a INT, c VARCHAR(3) AS (a) STORED", "(1, 99999)", "make it a plain column"),
+        "minus": ("id INT PRIMARY KEY, a INT UNSIGNED, b INT AS (a - 1) STORED", "(1, 0)", "make it a plain column"),
+        "late": ("id INT PRIMARY KEY, a TIMESTAMP NULL, CHECK (EXTRACT(HOUR FROM a) > 9)", "(1, NOW())", "constraint"),
+    }
+    if not isinstance(followed.source, MysqlServer):  # which checks nothing of rows that a follower writes
+        del tables["late"]
+    for table, (columns, row, remedy) in tables.items():
+        modes = "'NO_UNSIGNED_SUBTRACTION', time_zone = '+11:00', timestamp = UNIX_TIMESTAMP('2026-01-01 20:30:00')"
+        followed.source.execute(
+            f"USE {followed.name}",
+            "SET time_zone = '+11:00'",
+            f"SET sql_mode = {modes}",
+            f"CREATE TABLE {table} ({columns})",
+            f"INSERT INTO {table} (id, a) VALUES {row}",
+        )
+        followed.publish()
+        advice = rf"a row of \S+`{table}`.* the source.* {remedy}.*changefeed snapshot \S+ --tables \S+\.{table}"
+        with pytest.raises(SettingsError, match=advice):
+            followed.follow()
+        behind = f"coordinates = '{followed.source.head()}'"
+        followed.follower.execute(f"UPDATE changefeed.followed SET {behind} WHERE pipeline = '{followed.name}'")
+
+
+@pytest.mark.parametrize("followed", ["mysql"], indirect=True)
+def test_a_generated_timestamp_is_the_same_moment_in_the_followers_time_zone(followed: Followed) -> None:
+    followed.source.execute(
+        f"USE {followed.name}",
+        "SET time_zone = '+02:00', sql_mode = ''",
+        "CREATE TABLE t (id INT PRIMARY KEY, at TIMESTAMP(3) NULL, "
+        "later TIMESTAMP(3) AS (at + INTERVAL 1 DAY) STORED, seen TIMESTAMP AS (at) VIRTUAL, KEY (seen))",
+        f"INSERT INTO t (id, at) VALUES (1, {MIDNIGHT}), (2, NULL), (3, '2026-10-25 01:30:00.125'), (4, 0)",
+    )
+    followed.publish()
+    try:
+        followed.follower.execute("SET GLOBAL time_zone = '+02:00'")
+        followed.follow()
+    finally:
+        followed.follower.execute("SET GLOBAL time_zone = DEFAULT")
+    followed.check()
 
 
 @pytest.mark.extended

@@ -17,6 +17,15 @@ _BUSY = {ER.CON_COUNT_ERROR, ER.SERVER_SHUTDOWN, ER.LOCK_WAIT_TIMEOUT, ER.LOCK_D
 _LOCK_SECONDS = 10
 WRONG_VALUE = ER.TRUNCATED_WRONG_VALUE_FOR_FIELD
 """The code of a FollowerError for text that its column's charset does not have."""
+CHECK_VIOLATED = 3819
+"""The code of a FollowerError for a row that a CHECK constraint of MySQL refuses."""
+NOT_STORED = frozenset(
+    {
+        *(ER.WARN_DATA_OUT_OF_RANGE, ER.WARN_DATA_TRUNCATED, ER.TRUNCATED_WRONG_VALUE, ER.DATA_TOO_LONG, WRONG_VALUE),
+        *(ER.DIVISION_BY_ZERO, ER.WRONG_VALUE_FOR_TYPE, 1690),  # 1690: an expression is out of range
+    }
+)
+"""The codes of a FollowerError for a value that its column does not take, or that an expression does not have."""
 
 _SETTINGS = {
     "sql_mode": "'NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
