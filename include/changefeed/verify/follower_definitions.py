@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from changefeed.model.identifier import quoted
 from changefeed.model.table_schema import Column
@@ -69,6 +70,8 @@ def compare_definitions(source: TableDefinition | None, follower: TableDefinitio
                 notes.append(_crossed(f"{what}: {name}"))
             else:
                 differences.append(Difference(f"{what}: {name}", one.shown, other.shown))
+    if not differences and not crossed and source.version == follower.version:
+        differences += _shown(source, follower)
     differences += _triggers(source, follower)
     notes += [
         f"the follower does not have the source's trigger {quoted(name)}: followers have none, as what triggers did is "
@@ -84,6 +87,15 @@ def _triggers(source: TableDefinition, follower: TableDefinition) -> Iterator[Di
         mine = source.triggers.get(name)
         if mine is None or mine.normal != its.normal:
             yield Difference(f"trigger {quoted(name)}", _NO_TRIGGER if mine is None else mine.shown, its.shown)
+
+
+def _shown(source: TableDefinition, follower: TableDefinition) -> Iterator[Difference]:
+    """What only SHOW CREATE TABLE has of definitions, such as the order of indexes and their parsers, or WITH SYSTEM
+    VERSIONING. Servers of one version write it alike."""
+    for mine, its in zip_longest(source.shown, follower.shown, fillvalue=""):
+        if mine != its:
+            yield Difference("SHOW CREATE TABLE", mine.strip(), its.strip())
+            return
 
 
 def _whole(table: TableDefinition | None) -> str:

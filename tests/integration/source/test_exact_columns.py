@@ -83,6 +83,21 @@ def test_a_learned_table_is_the_same_as_one_that_was_followed(
     assert [row[1] for row in rows] == list(learned.columns[5].labels[-5:])
 
 
+def test_a_copy_has_the_defaults_of_bytes_that_are_no_text(
+    server: SqlServer, session: Session, unique_name: str
+) -> None:
+    bytes_of = "SELECT HEX(DEFAULT(a)), HEX(DEFAULT(b)), c FROM {} LIMIT 1"
+    server.execute(
+        "CREATE TABLE t (a BINARY(4) DEFAULT X'00FF', b VARBINARY(9) DEFAULT X'FE275C0A', c TEXT DEFAULT ('é'))",
+        "INSERT INTO t VALUES ()",
+        database=unique_name,
+    )
+    create = create_statement(session, unique_name, "t")
+    server.execute(create.replace("`t`", "`copy`", 1), "INSERT INTO copy VALUES ()", database=unique_name)
+    copied, original = (server.execute(bytes_of.format(table), database=unique_name) for table in ("copy", "t"))
+    assert copied == original == [("00FF0000", "FE275C0A", "é")]
+
+
 def test_a_copy_by_show_create_is_the_same_table(server: SqlServer, session: Session, unique_name: str) -> None:
     server.execute(CREATE.format("t"), database=unique_name)
     create = create_statement(session, unique_name, "t")

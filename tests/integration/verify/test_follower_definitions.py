@@ -39,9 +39,11 @@ TABLES = (
     "SUBPARTITION BY HASH (id) SUBPARTITIONS 2 (PARTITION p0 VALUES LESS THAN (2020), PARTITION p1 VALUES LESS THAN "
     "MAXVALUE)",
     "CREATE TABLE listed (id INT, PRIMARY KEY (id)) CHARSET latin1 PARTITION BY KEY () PARTITIONS 3",
+    "CREATE TABLE hashed (id INT, b BINARY(4) DEFAULT 'ab', c VARBINARY(4) DEFAULT X'0061', PRIMARY KEY (id)) CHARSET "
+    "latin1 PARTITION BY RANGE (MOD(id, 9)) SUBPARTITION BY HASH (id + 1) (PARTITION p0 VALUES LESS THAN MAXVALUE)",
 )
 """What every version makes alike."""
-NAMES = ("everything", "child", "parted", "listed")
+NAMES = ("everything", "child", "parted", "listed", "hashed")
 
 
 @pytest.mark.parametrize(
@@ -59,7 +61,7 @@ def test_the_same_definition_on_servers_that_spell_it_otherwise_is_equal(
 ) -> None:
     servers: list[SqlServer] = [request.getfixturevalue(name) for name in dict.fromkeys((source, follower))]
     for server in servers:
-        server.execute(f"CREATE DATABASE {unique_name}")
+        server.execute(f"CREATE DATABASE {unique_name} CHARSET utf8mb4 COLLATE utf8mb4_general_ci")
         server.execute(*TABLES, database=unique_name)
     compared = {name: compared_on(servers[0], servers[-1], unique_name, name) for name in NAMES}
     for server in servers:
@@ -74,6 +76,58 @@ def compared_on(source: SqlServer, follower: SqlServer, database: str, table: st
     assert mine is not None
     assert its is not None
     return compare_definitions(mine, its)
+
+
+_T = "CREATE TABLE t (id INT NOT NULL, s VARCHAR(9)"
+OTHERS = {
+    "the case of a literal in a default": (f"{_T} DEFAULT (CONCAT('A', 'b')))", f"{_T} DEFAULT (CONCAT('a', 'b')))"),
+    "that of a generated column": tuple(f"{_T}, g TEXT AS (CONCAT(s, '{x}')) STORED)" for x in ("X", "x")),
+    "that of a check": (f"{_T}, CHECK (s <> 'A'))", f"{_T}, CHECK (s <> 'a'))"),
+    "a second check": (f"{_T}, CHECK (s > 'a'))", f"{_T}, CHECK (s > 'a'), CHECK (s > 'a'))"),
+    "the second of two keys": (
+        f"{_T}, UNIQUE (id), FOREIGN KEY (id) REFERENCES p (id), CONSTRAINT y FOREIGN KEY (id) REFERENCES p (id))",
+        f"{_T}, UNIQUE (id), CONSTRAINT y FOREIGN KEY (id) REFERENCES p (id))",
+    ),
+    "the order of indexes": (f"{_T}, KEY a (id), KEY b (s))", f"{_T}, KEY b (s), KEY a (id))"),
+    "bytes behind a zero": (f"{_T}, b BINARY(4) DEFAULT X'0001')", f"{_T}, b BINARY(4) DEFAULT X'0002')"),
+    "bytes that are no text": (f"{_T}, b BINARY(4) DEFAULT X'00FF')", f"{_T}, b BINARY(4) DEFAULT X'00FE')"),
+    "a space in a partition's value": tuple(
+        f"{_T}) PARTITION BY LIST COLUMNS (s) (PARTITION p VALUES IN ('{value}'))" for value in ("a b", "ab")
+    ),
+    "how a key is hashed": tuple(f"{_T}) PARTITION BY KEY {how} (id) PARTITIONS 2" for how in ("", "ALGORITHM=1")),
+}  # fmt: skip
+OF_PRODUCT = {
+    "mysql_server": {
+        "the parser of words": (f"{_T}, FULLTEXT (s) WITH PARSER ngram)", f"{_T}, FULLTEXT k (s))"),
+        "the case of an index's literal": (f"{_T}, KEY k ((CONCAT(s, 'A'))))", f"{_T}, KEY k ((CONCAT(s, 'a'))))"),
+    },
+    "mariadb_server": {
+        "versions of rows": (f"{_T}) WITH SYSTEM VERSIONING", f"{_T})"),
+        "a period": tuple(
+            f"{_T}, a DATE, b DATE, PERIOD FOR p (a, b), UNIQUE k (id, {of}))" for of in ("p WITHOUT OVERLAPS", "b, a")
+        ),
+    },
+}
+
+
+@pytest.mark.parametrize("server", OF_PRODUCT)
+def test_what_only_the_text_of_a_definition_has_is_a_difference(
+    server: str, unique_name: str, request: pytest.FixtureRequest
+) -> None:
+    running: SqlServer = request.getfixturevalue(server)
+    alike, found = {}, {}
+    for what, definitions in (OTHERS | OF_PRODUCT[server]).items():
+        tables = []
+        for definition in definitions:
+            running.execute(f"CREATE DATABASE {unique_name} CHARSET utf8mb4")
+            running.execute("SET foreign_key_checks = 0, SESSION sql_mode = ''", definition, database=unique_name)
+            with Session(MysqlConnection.from_uri(running.root_url)) as session:
+                tables += [DefinitionReader(session).read(unique_name, "t") for _ in range(2)]
+            running.execute(f"DROP DATABASE {unique_name}")
+        alike[what] = compare_definitions(tables[0], tables[1])
+        found[what] = bool(compare_definitions(tables[0], tables[2]).differences)
+    assert [what for what, compared in alike.items() if compared.differences] == []
+    assert [what for what, differs in found.items() if not differs] == []
 
 
 @pytest.fixture(params=["mysql", "mariadb"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import groupby
@@ -111,17 +112,44 @@ def table_schema(session: Session, database: str, table: str) -> TableSchema | N
     return TableSchema(database, table, columns, *keys).keys_of_current_rows
 
 
+def shown_create(session: Session, database: str, table: str) -> str:
+    """What SHOW CREATE TABLE has of a table. MariaDB writes a default of bytes as they are: those that are no UTF-8
+    come as Python's surrogates for them.
+
+    Raises as `Session` does.
+    """
+    session.rows("SET SESSION character_set_results = binary")  # PyMySQL cannot read it as text then
+    try:
+        shown = session.row(f"SHOW CREATE TABLE {quoted(database)}.{quoted(table)}")[1]
+    finally:
+        session.rows("SET SESSION character_set_results = @@character_set_client")
+    return shown.decode("utf-8", "surrogateescape") if isinstance(shown, bytes) else str(shown)
+
+
 def create_statement(session: Session, database: str, table: str) -> str:
-    """What SHOW CREATE TABLE has of a table, with characters of four bytes where the server shows question marks.
+    """What SHOW CREATE TABLE has of a table, with characters of four bytes where the server shows question marks, and
+    defaults of bytes in hexadecimal digits where MariaDB shows the bytes.
 
     Raises as `Session` does, and SchemaError as `exact_columns`.
     """
-    create = str(session.row(f"SHOW CREATE TABLE {quoted(database)}.{quoted(table)}")[1])
+    create = _DEFAULT.sub(_of_bytes, shown_create(session, database, table))
     if "?" not in create:
         return create
     rows = session.rows(_COLUMNS.format(fields=column_fields(session)), database, table)
     listed = [column_of(row, is_mariadb=session.is_mariadb) for row in rows]
     return exact_create(create, listed, exact_columns(session, database, table, listed))
+
+
+_DEFAULT = re.compile(r" DEFAULT '((?:[^'\\]|\\.|'')*)'", re.DOTALL)
+_ESCAPE = re.compile(r"\\(.)|''", re.DOTALL)
+_ESCAPED = {"0": "\0", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", None: "'"}
+
+
+def _of_bytes(default: re.Match[str]) -> str:
+    if not any("\udc80" <= character <= "\udcff" for character in default[1]):
+        return default[0]
+    text = _ESCAPE.sub(lambda escape: _ESCAPED.get(escape[1], escape[1]), default[1])
+    return f" DEFAULT X'{text.encode('utf-8', 'surrogateescape').hex().upper()}'"
 
 
 def catalog_lookup(session_factory: Callable[[], Session]) -> Callable[[str, str], TableSchema | None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, count, groupby
 from typing import Any
 
 from pymysql.cursors import DictCursor
@@ -17,6 +17,7 @@ from pymysql.cursors import DictCursor
 from changefeed.ddl.expression_spelling import expression_spelling
 from changefeed.model.identifier import quoted
 from changefeed.model.table_schema import Column, is_current_time
+from changefeed.source.mysql.catalog import shown_create
 from changefeed.source.mysql.column_rows import column_fields, column_of
 from changefeed.source.mysql.session import Session
 
@@ -59,6 +60,10 @@ class TableDefinition:
     next_number: int | None
     triggers: Part
     is_mariadb: bool
+    version: tuple[int, int]
+    shown: tuple[str, ...]
+    """The lines of SHOW CREATE TABLE that two servers of one version have alike: constraints last, and without the
+    names that servers give them."""
 
 
 _OF_TABLE = "table_schema = %s AND table_name = %s"
@@ -69,6 +74,7 @@ _PARTITIONS = (
     "ORDER BY partition_ordinal_position, subpartition_ordinal_position"
 )
 _TABLE = f"SELECT * FROM information_schema.tables WHERE {_OF_TABLE}"
+_DATABASE = "SELECT default_collation_name FROM information_schema.schemata WHERE schema_name = %s"
 _GENERATED = f"SELECT column_name, extra, generation_expression FROM information_schema.columns WHERE {_OF_TABLE}"
 _KEYS = (
     f"SELECT * FROM information_schema.key_column_usage WHERE {_OF_TABLE} AND referenced_table_name IS NOT NULL "
@@ -111,7 +117,10 @@ class DefinitionReader:
         rows = self._rows(_TABLE, database, table)
         if not rows:
             return None
+        (of_database,) = self._session.row(_DATABASE, rows[0]["table_schema"])
         parts: dict[str, Part] = {"table": self._table(rows[0])}
+        default = _collation(of_database)  # of the tables that the next statements create
+        parts["database"] = {"collation": Property(default.normal, default.shown, is_expression=True)}
         columns = self._columns(database, table)
         checks = self._rows(self._checks, database, table) if self._checks else []
         documents = {str(row["constraint_name"]) for row in checks if _is_of_document(row)}
@@ -122,14 +131,16 @@ class DefinitionReader:
             parts[f"column {quoted(column.name)}"] = _column(column, shown, more, is_document=is_document)
         for name, of_index in groupby(self._rows(_INDEXES, database, table), lambda row: str(row["index_name"])):
             parts[f"index {quoted(name)}"] = _index(list(of_index))
-        parts |= self._foreign_keys(database, table)
+        lines = shown_create(self._session, database, table).splitlines()
+        parts |= self._foreign_keys(database, table, lines)
         parts |= _checks(table, [row for row in checks if not _is_of_document(row)])
         parts |= _partitions(self._rows(_PARTITIONS, database, table))
         triggers = {str(row["trigger_name"]): _same(_trigger(row)) for row in self._rows(_TRIGGERS, database, table)}
         number = rows[0]["auto_increment"]
         counts = any(column.auto_increment for column, _, _ in columns)
         next_number = (1 if number is None else int(number)) if counts else None
-        return TableDefinition(parts, next_number, triggers, self._session.is_mariadb)
+        version, alike = self._session.version_number, _alike(table, lines)
+        return TableDefinition(parts, next_number, triggers, self._session.is_mariadb, version, alike)
 
     def _rows(self, sql: str, database: str, table: str) -> list[Row]:
         """Rows by the names of their columns in lower case: which columns there are depends on the version."""
@@ -163,12 +174,8 @@ class DefinitionReader:
             for column in [column_of(row, is_mariadb=is_mariadb)]
         ]
 
-    def _foreign_keys(self, database: str, table: str) -> dict[str, Part]:
+    def _foreign_keys(self, database: str, table: str, lines: Sequence[str]) -> dict[str, Part]:
         keys = self._rows(_KEYS, database, table)
-        if not keys:
-            return {}
-        name_of = f"{quoted(database)}.{quoted(table)}"
-        lines = str(self._session.row(f"SHOW CREATE TABLE {name_of}")[1]).splitlines()
         parts: dict[str, Part] = {}
         for name, its in groupby(keys, lambda row: str(row["constraint_name"])):
             rows = list(its)
@@ -178,7 +185,8 @@ class DefinitionReader:
             begin = f"  CONSTRAINT {quoted(name)} FOREIGN KEY ("
             line = next((line for line in lines if line.startswith(begin)), ")")
             rules = _RULES.fullmatch(line, line.rindex(")"))
-            parts[f"foreign key ({columns}) to {to} ({other})"] = {
+            what = _further(parts, f"foreign key ({columns}) to {to} ({other})")
+            parts[what] = {
                 "name": _chosen_name(name, f"{table}_ibfk_", ""),
                 "ON DELETE": _rule(rules and rules["delete"]),
                 "ON UPDATE": _rule(rules and rules["update"]),
@@ -195,6 +203,30 @@ def _is_given(name: str, *begins: str) -> bool:
     return any(name.lower().startswith(begin.lower()) and name[len(begin) :].isdecimal() for begin in begins)
 
 
+def _further(parts: Mapping[str, Part], what: str) -> str:
+    """``what``, with a number where there is one already: a table may have the same constraint several times."""
+    numbered = (f"{what} #{number}" for number in count(2))
+    return next(each for each in chain((what,), numbered) if each not in parts)
+
+
+_NUMBER = re.compile(r" AUTO_INCREMENT=\d+")
+_CONSTRAINT = re.compile(r"  CONSTRAINT `((?:[^`]|``)*)` ")
+
+
+def _alike(table: str, lines: Sequence[str]) -> tuple[str, ...]:
+    kept: list[str] = []
+    constraints: list[str] = []
+    for line in lines[1:]:
+        plain = line.removesuffix(",")
+        found = _CONSTRAINT.match(plain)
+        if found is None:
+            kept.append(_NUMBER.sub("", plain) if line.startswith(")") else plain)
+        else:
+            given = _is_given(found[1].replace("``", "`"), f"{table}_ibfk_", f"{table}_chk_", "CONSTRAINT_")
+            constraints.append(plain[found.end() :] if given else plain)
+    return (*kept, *sorted(constraints))
+
+
 def _rule(rule: object) -> Property:
     shown = str(rule or "NO ACTION")  # a server leaves out its default, which is one of two words for the same
     return Property(shown.replace("RESTRICT", "NO ACTION"), shown)
@@ -207,7 +239,15 @@ def _collation(name: object) -> Property:
 
 def _expression(sql: object) -> Property:
     shown = "" if sql is None else str(sql)
-    return Property(expression_spelling(shown).lower() if shown else "", shown, is_expression=True)
+    return Property(_lower(expression_spelling(shown)) if shown else "", shown, is_expression=True)
+
+
+_LITERAL = re.compile(r"('(?:[^'\\]|\\.|'')*')", re.DOTALL)
+
+
+def _lower(sql: str) -> str:
+    """``sql`` in lower case, but for what is between quotes."""
+    return "".join(text if number % 2 else text.lower() for number, text in enumerate(_LITERAL.split(sql)))
 
 
 # --- columns
@@ -224,7 +264,7 @@ def _column(column: Column, shown: str, more: Row, *, is_document: bool) -> Part
     known = column.default
     listed = "" if known is None or known.text is None else known.text
     if known is not None and known.is_sql and not is_current_time(known):
-        default_of = Property(listed.lower(), default, is_expression=True)
+        default_of = Property(_lower(listed), default, is_expression=True)
     else:
         default_of = Property(f"={_of_bytes(listed, column)}" if known and known.text is not None else "", default)
     return {
@@ -252,9 +292,12 @@ def _type(spelled: str) -> str:
 
 
 def _of_bytes(listed: str, column: Column) -> str:
-    """MySQL 5.7 lists a default of bytes as text."""
-    is_hex = column.data_type not in ("binary", "varbinary") or not listed or listed.startswith("0x")
-    return listed if is_hex else "0x" + listed.encode().hex().upper()
+    """A default of bytes up to their first zero, where newer MySQL ends it. MySQL 5.7 lists it as text."""
+    if column.data_type not in ("binary", "varbinary") or not listed:
+        return listed
+    is_hex = listed.startswith("0x")
+    data = bytes.fromhex(listed[2:]) if is_hex else listed.encode()
+    return "0x" + data.partition(b"\0")[0].hex().upper()
 
 
 # --- what is beside columns
@@ -278,7 +321,7 @@ def _index(rows: Sequence[Row]) -> Part:
 def _index_part(row: Row, *, normal: bool = False) -> str:
     expression = row.get("expression")
     if expression:
-        name = f"({expression_spelling(str(expression)).lower() if normal else expression})"
+        name = f"({_lower(expression_spelling(str(expression))) if normal else expression})"
     else:
         name = quoted(str(row["column_name"]))
     length = f"({row['sub_part']})" if row["sub_part"] and row["index_type"] != "SPATIAL" else ""
@@ -295,7 +338,7 @@ def _checks(table: str, rows: Sequence[Row]) -> dict[str, Part]:
     for row in rows:
         name, clause = str(row["constraint_name"]), _expression(row["check_clause"])
         given = row.get("level") == "Column" or _is_given(name, f"{table}_chk_", "CONSTRAINT_")
-        what = f"check {clause.normal}" if given else f"check {quoted(name)}"
+        what = _further(parts, f"check {clause.normal}") if given else f"check {quoted(name)}"
         parts[what] = {"clause": clause, "enforcement": _same("" if row["enforced"] == "YES" else "NOT ENFORCED")}
     return parts
 
@@ -304,10 +347,12 @@ def _partitions(rows: Sequence[Row]) -> dict[str, Part]:
     if not rows:
         return {}
     first = rows[0]
-    by = " ".join(
-        _plain(first[f"{level}_{what}"]) for level in ("partition", "subpartition") for what in ("method", "expression")
-    )
-    parts: dict[str, Part] = {"partitioning": {"by": Property(by.strip().lower(), by.strip())}}
+    by: dict[str, Property] = {}
+    for level in ("partition", "subpartition"):
+        by[f"{level} by"] = Property(_plain(first[f"{level}_method"]).lower(), str(first[f"{level}_method"] or ""))
+        expression = _expression(first[f"{level}_expression"])
+        by[f"{level} expression"] = Property(_plain(expression.normal), expression.shown, is_expression=True)
+    parts: dict[str, Part] = {"partitioning": by}
     for name, its in groupby(rows, lambda row: str(row["partition_name"])):
         of_partition = list(its)
         below = ", ".join(str(row["subpartition_name"]) for row in of_partition if row["subpartition_name"])
@@ -321,7 +366,9 @@ def _partitions(rows: Sequence[Row]) -> dict[str, Part]:
 
 
 def _plain(text: object) -> str:
-    return "" if text is None else re.sub(r"[`\s]+", "", str(text))
+    """Without quotes of names and without spaces, but for what is in literals."""
+    parts = _LITERAL.split("" if text is None else str(text))
+    return "".join(part if number % 2 else re.sub(r"[`\s]+", "", part) for number, part in enumerate(parts))
 
 
 def _trigger(row: Row) -> str:
