@@ -287,3 +287,32 @@ def test_what_becomes_of_tables_that_are_not_captured_comes_with_a_snapshot(fill
         assert filled.follow().waiting == ()
         name = f"`{filled.name}_a`.`{table}`"
         assert filled.tables(filled.follower)[name] == filled.tables(filled.source)[name]
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize(
+    ("columns", "row", "remedy"),
+    [
+        ("a INT, c VARCHAR(3) AS (a) STORED", "99999", "MODIFY c VARCHAR(3)"),
+        (
+            "a TIMESTAMP NULL, CONSTRAINT late CHECK (EXTRACT(HOUR FROM a) > 9)",
+            "'2026-01-01 20:30:00'",
+            "DROP CHECK late",
+        ),
+    ],
+    ids=["generated", "check"],
+)
+@on_mysql
+def test_a_row_that_only_another_session_takes_comes_with_a_snapshot(
+    filled: Filled, columns: str, row: str, remedy: str
+) -> None:
+    run(filled, "SET sql_mode = ''", f"CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, {columns})")
+    filled.publish()
+    filled.follow()
+    run(filled, "SET sql_mode = '', time_zone = '+11:00'", f"INSERT INTO t (a) VALUES ({row})")
+    for statements in ([], [f"ALTER TABLE t {remedy}"]):
+        run(filled, *statements)
+        filled.publish()
+        with pytest.raises(SettingsError, match=rf"On the source, .*--tables {filled.name}_a\.t`"):
+            filled.follow()
+    fill_anew(filled, [f"{filled.name}_a.t"], 1, "INSERT INTO t (a) VALUES (NULL)")
