@@ -246,7 +246,7 @@ def _expression(sql: object) -> Property:
     return Property(_lower(expression_spelling(shown)) if shown else "", shown, is_expression=True)
 
 
-_LITERAL = re.compile(r"('(?:[^'\\]|\\.|'')*')", re.DOTALL)
+_LITERAL = re.compile(r"('(?:[^'\\]|\\.?|'')*+(?:'|\Z))", re.DOTALL)
 
 
 def _lower(sql: str) -> str:
