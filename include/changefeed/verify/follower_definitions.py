@@ -71,7 +71,10 @@ def compare_definitions(source: TableDefinition | None, follower: TableDefinitio
             else:
                 differences.append(Difference(f"{what}: {name}", one.shown, other.shown))
     if not differences and not crossed and source.version == follower.version:
-        differences += _shown(source, follower)
+        if source.shown and follower.shown:
+            differences += _shown(source, follower)
+        else:
+            notes.append("not compared: what only SHOW CREATE TABLE has, as a server does not say it to the user")
     differences += _triggers(source, follower)
     notes += [
         f"the follower does not have the source's trigger {quoted(name)}: followers have none, as what triggers did is "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,32 @@ def test_what_only_the_text_of_a_definition_has_is_a_difference(
     assert [what for what, differs in found.items() if not differs] == []
 
 
+@pytest.mark.parametrize("server", OF_PRODUCT)
+def test_of_what_a_user_may_not_see_the_text_is_named_as_not_compared(
+    server: str, unique_name: str, request: pytest.FixtureRequest
+) -> None:
+    running: SqlServer = request.getfixturevalue(server)
+    user = f"'{unique_name}'@'%'"
+    running.execute(f"CREATE DATABASE {unique_name}", f"CREATE USER {user} IDENTIFIED BY 'aA1!'")
+    running.execute(
+        "CREATE TABLE parents (id INT PRIMARY KEY)",
+        "CREATE TABLE t (id INT PRIMARY KEY, hidden INT, FOREIGN KEY (id) REFERENCES parents (id))",
+        "CREATE VIEW v AS SELECT id FROM t",
+        f"GRANT SELECT (id) ON t TO {user}",
+        f"GRANT SELECT ON v TO {user}",
+        database=unique_name,
+    )
+    reached = MysqlConnection.from_uri(running.root_url)
+    with Session(reached) as session, Session(replace(reached, user=unique_name, password="aA1!")) as limited:
+        table, view = (DefinitionReader(limited).read(unique_name, name) for name in ("t", "v"))
+        whole = DefinitionReader(session).read(unique_name, "t")
+    running.execute(f"DROP DATABASE {unique_name}", f"DROP USER {user}")
+    assert table is not None
+    assert "SHOW CREATE TABLE" in " ".join(compare_definitions(table, table).notes)
+    assert compare_definitions(whole, table).differences
+    assert any(each.what == "table: engine" for each in compare_definitions(whole, view).differences)
+
+
 @pytest.fixture(params=["mysql", "mariadb"])
 def followed(
     request: pytest.FixtureRequest, kafka_broker: KafkaBroker, unique_name: str, tmp_path: Path
@@ -241,7 +268,9 @@ def test_definitions_that_are_still_to_be_applied_are_no_difference_and_not_equa
     followed.follow()
     report = verified(followed.connections, follower="follower", wait_seconds=0)
     assert report.outcome == "equal", summary(report)
-    assert "does not have the source's trigger `noted`" in " ".join(summary(report))
+    virtual, trigger = account(report, "t").notes
+    assert virtual.startswith("not compared: c, virtual columns")
+    assert "does not have the source's trigger `noted`" in trigger
 
 
 def test_numbers_that_a_follower_would_give_again_are_named(followed: Followed) -> None:

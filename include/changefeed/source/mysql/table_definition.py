@@ -15,6 +15,7 @@ from typing import Any
 from pymysql.cursors import DictCursor
 
 from changefeed.ddl.expression_spelling import expression_spelling
+from changefeed.errors import SourceError
 from changefeed.model.identifier import quoted
 from changefeed.model.table_schema import Column, is_current_time
 from changefeed.source.mysql.catalog import shown_create
@@ -63,7 +64,7 @@ class TableDefinition:
     version: tuple[int, int]
     shown: tuple[str, ...]
     """The lines of SHOW CREATE TABLE that two servers of one version have alike: constraints last, and without the
-    names that servers give them."""
+    names that servers give them. Empty where the server does not say them."""
 
 
 _OF_TABLE = "table_schema = %s AND table_name = %s"
@@ -131,7 +132,8 @@ class DefinitionReader:
             parts[f"column {quoted(column.name)}"] = _column(column, shown, more, is_document=is_document)
         for name, of_index in groupby(self._rows(_INDEXES, database, table), lambda row: str(row["index_name"])):
             parts[f"index {quoted(name)}"] = _index(list(of_index))
-        lines = shown_create(self._session, database, table).splitlines()
+        is_view = rows[0]["table_type"] == "VIEW"  # whose text needs another privilege
+        lines = [] if is_view else self._shown_lines(database, table)
         parts |= self._foreign_keys(database, table, lines)
         parts |= _checks(table, [row for row in checks if not _is_of_document(row)])
         parts |= _partitions(self._rows(_PARTITIONS, database, table))
@@ -147,6 +149,12 @@ class DefinitionReader:
         with self._session.translated(), self._session.raw.cursor(DictCursor) as cursor:
             cursor.execute(sql, (database, table))
             return [{name.lower(): value for name, value in row.items()} for row in cursor.fetchall()]
+
+    def _shown_lines(self, database: str, table: str) -> list[str]:
+        try:
+            return shown_create(self._session, database, table).splitlines()
+        except SourceError:  # it was dropped or renamed since, or the user may read some of its columns only
+            return []
 
     def _table(self, row: Row) -> Part:
         options = sorted(
@@ -242,7 +250,7 @@ def _expression(sql: object) -> Property:
     return Property(_lower(expression_spelling(shown)) if shown else "", shown, is_expression=True)
 
 
-_LITERAL = re.compile(r"('(?:[^'\\]|\\.|'')*')", re.DOTALL)
+_LITERAL = re.compile(r"('(?:[^'\\]|\\.?|'')*+(?:'|\Z))", re.DOTALL)
 
 
 def _lower(sql: str) -> str:
