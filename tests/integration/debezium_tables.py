@@ -174,7 +174,7 @@ def statements() -> list[str]:
         "DELETE FROM keyless",
         "INSERT INTO `odd-name.1` VALUES (3, 2, 3)",
         "INSERT INTO `t-odd Näme` VALUES (1, 2, 3), (2, 3, NULL)",
-        "UPDATE `t-odd Näme` SET c = 9, b = b + (a = 2)",
+        "UPDATE `t-odd Näme` SET c = c + 6, b = b + (a = 2)",
         "DELETE FROM `t-odd Näme`",
         "INSERT INTO by_prefix VALUES ('some', 1)",
     ]
