@@ -21,7 +21,7 @@ from devstack.process import started
 
 pytestmark = pytest.mark.extended
 
-SAMPLE = ["main/type_bit.test"]
+SAMPLE = ["main/win_bit.test", "main/compare.test"]
 
 
 @pytest.fixture(scope="module", params=[MysqlServer, MariadbServer], ids=["mysql", "mariadb"])
