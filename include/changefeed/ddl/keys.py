@@ -95,9 +95,10 @@ def indexes_at(indexes: Iterable[NamedIndex], columns: Sequence[Column]) -> tupl
     placed = []
     for index in indexes:
         parts = tuple(numbers.get((name or "").lower()) for name in index.columns)
+        written = index.lengths or (None,) * len(parts)
         lengths = _lengths(
-            None if part is None or length is None or length == columns[part].length else length
-            for part, length in zip(parts, index.lengths, strict=False)
+            None if part is None else _listed_length(columns[part], length, is_unique=index.unique)
+            for part, length in zip(parts, written, strict=False)
         )
         placed.append(Index(index.name, parts, index.unique, index.for_foreign_key, lengths))
     return ordered_indexes(placed, columns)
@@ -156,6 +157,17 @@ def _named(key: KeyDefinition, others: Sequence[NamedIndex], columns: Sequence[C
         key.kind is KeyKind.FOREIGN,
         key.lengths if key.kind is KeyKind.UNIQUE else (),
     )
+
+
+_POINT_BYTES = 25
+"""Servers give a key over a POINT this length, where none is written."""
+
+
+def _listed_length(column: Column, length: int | None, *, is_unique: bool) -> int | None:
+    """The length of an index's part as a server lists it; None where the part is the complete column."""
+    if length is None:
+        return _POINT_BYTES if is_unique and column.data_type == "point" else None
+    return None if length == column.length else length
 
 
 def _lengths(lengths: Iterable[int | None]) -> tuple[int | None, ...]:

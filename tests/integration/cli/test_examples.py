@@ -26,7 +26,8 @@ def output_of(example: str) -> str:
     folder = PROJECT / "examples" / example
     done = subprocess.run(
         [sys.executable, str(folder / "run.py")],
-        env=os.environ | {"PYTHONPATH": str(PROJECT / "include")},
+        env={name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
+        | {"PYTHONPATH": str(PROJECT / "include")},  # Spark Connect's client leaves settings in this process
         capture_output=True,
         text=True,
         timeout=550,

@@ -151,7 +151,7 @@ def test_the_statement_stands_in_each_notation_that_has_it(decode: Decode, datab
         table: b"UPDATE %b SET price = 2.25" % table.encode() in messages[2].value for table, messages in mixed.items()
     }
     assert told == texts
-    assert [len(messages) for messages in mixed.values()] == [9, 9, 6, 6, 9]
+    assert [len(messages) for messages in mixed.values()] == [9, 9, 6, 5, 9]  # fluvio: both rows of an event in one
 
 
 def test_tables_that_share_a_topic_by_what_the_server_has_are_refused_in_two_formats() -> None:
