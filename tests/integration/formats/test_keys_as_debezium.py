@@ -49,7 +49,8 @@ def test_keys_and_values_are_the_same_in_windows_and_snapshots(changefeed: Comma
     server.execute(
         "CREATE TABLE u (a INT NOT NULL, b INT NOT NULL, c INT, UNIQUE aa (c), UNIQUE z (b), UNIQUE y (a))",
         "CREATE TABLE k (a INT NOT NULL, b INT NOT NULL, UNIQUE z (b))",
-        f"CREATE TABLE v (id INT PRIMARY KEY, e ENUM('x😀', 'b?c', '🎉') NOT NULL, y {year}, d DOUBLE(10,2))",
+        "CREATE TABLE v (id INT PRIMARY KEY, e ENUM('x😀', 'b?c', '🎉') CHARACTER SET utf8mb4 NOT NULL, "
+        f"y {year}, d DOUBLE(10,2))",
         "INSERT INTO u VALUES (1, 10, 5), (2, 20, NULL)",
         "INSERT INTO v VALUES (1, 'x😀', 26, -0.01), (2, 'b?c', 0, 5), (3, '🎉', 99, 1.1)",
         database=database,
