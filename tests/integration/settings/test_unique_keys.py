@@ -80,7 +80,7 @@ def test_unique_key_is_the_one_that_the_server_names(
     request: pytest.FixtureRequest, unique_name: str, kind: str
 ) -> None:
     server: SqlServer = request.getfixturevalue(kind)
-    database, chosen = unique_name, random.Random(unique_name)
+    database, chosen = unique_name, random.Random(1)
     tables = {}
     server.execute(f"CREATE DATABASE `{database}`")
     for number, columns in enumerate(TABLES):
