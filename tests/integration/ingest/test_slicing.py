@@ -134,7 +134,7 @@ def jobs(spark: SparkTarget, monkeypatch: pytest.MonkeyPatch) -> Iterator[decodi
             yield FAILURE
 
     monkeypatch.setattr(decoding, "decode_slices", endless)
-    job = SimpleNamespace(server_ids=ServerIds("p"))
+    job = SimpleNamespace(server_ids=ServerIds("p"), reads_one_by_one=False, readers=lambda slices: slices)
     with (
         shown(spark, "decode") as tasks,
         decoding.Decoding(spark, MessageCount(spark), ShuffledBatches(spark)) as started,

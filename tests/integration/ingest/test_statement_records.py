@@ -280,6 +280,7 @@ def test_in_a_topic_of_many_tables_statements_stand_once_and_all_is_in_commit_or
             (row,) = operation["Add"]["rows"]
             seen.append((record.value["uri"].rpartition("/")[2], row["cols"]))
     assert seen == [
+        f"CREATE DATABASE `{name}`",
         *statements[:2],
         ("a", [{"SignedInteger": 1}]),
         ("b", [{"SignedInteger": 2}]),
