@@ -82,29 +82,33 @@ class FollowerSession(Session):
     def write_invalid_labels(self, sql: str | bytes, columns: Collection[str]) -> int:
         """As `write`, for a statement with the invalid value 0 of the ENUM ``columns``, which a strict session does not
         take. Raises FollowerError where the server changed any other value."""
-        self.write("SET sql_mode = 'NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES', max_error_count = 65535")
-        written = self.write(sql)
-        for _, code, words in self.rows("SHOW WARNINGS"):
-            if code != ER.WARN_DATA_TRUNCATED or not any(f"column '{name}'" in str(words) for name in columns):
-                raise FollowerError(
-                    f"{_at(self.connection)} does not take a value as it is: {str(words)[:500]} ({code})", int(code)
-                )
-        self.write(f"SET sql_mode = {_SETTINGS['sql_mode']}")
+        with self._other("sql_mode", "'NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES', max_error_count = 65535"):
+            written = self.write(sql)
+            for _, code, words in self.rows("SHOW WARNINGS"):
+                if code != ER.WARN_DATA_TRUNCATED or not any(f"column '{name}'" in str(words) for name in columns):
+                    raise FollowerError(
+                        f"{_at(self.connection)} does not take a value as it is: {str(words)[:500]} ({code})", int(code)
+                    )
         return written
 
-    @contextmanager
-    def in_servers_zone(self) -> Iterator[None]:
+    def in_servers_zone(self) -> AbstractContextManager[None]:
         """For statements that are to have the time zone that sessions of the server begin with."""
-        self.write("SET time_zone = @@GLOBAL.time_zone")
-        yield
-        self.write(f"SET time_zone = {_SETTINGS['time_zone']}")
+        return self._other("time_zone", "@@GLOBAL.time_zone")
+
+    def foreign_keys_checked(self) -> AbstractContextManager[None]:
+        """For statements whose rows take those of other tables along."""
+        return self._other("foreign_key_checks", "1")
 
     @contextmanager
-    def foreign_keys_checked(self) -> Iterator[None]:
-        """For statements whose rows take those of other tables along."""
-        self.write("SET foreign_key_checks = 1")
-        yield
-        self.write("SET foreign_key_checks = 0")
+    def _other(self, setting: str, value: str) -> Iterator[None]:
+        """Another ``value`` of one of _SETTINGS; after a statement that the server refused it is as before, too."""
+        self.write(f"SET {setting} = {value}")
+        try:
+            yield
+        except FollowerError:
+            self.write(f"SET {setting} = {_SETTINGS[setting]}")
+            raise
+        self.write(f"SET {setting} = {_SETTINGS[setting]}")
 
     def begin(self) -> None:
         """Begin a transaction, unless one is open."""
